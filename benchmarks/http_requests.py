@@ -1,0 +1,97 @@
+"""A web server 30 ms away: requests, bytes and time for 100 chunks of one object.
+
+Measured from nothing: opening, reading the manifest, and reading all chunks. The server
+runs on loopback in this process; what differs between rows is its latency times requests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import zarr
+
+from benchmarks.datasets import Dataset, write_dataset
+from benchmarks.readers import ReadableArray, readers_for
+from benchmarks.tables import Table, mebibytes, milliseconds, ratio
+from benchmarks.timing import Times, interleaved
+from tests.servers.http_files import FileServer, Recorded
+from zarr_manifest import ManifestStore
+
+BASELINE = "zarr ObjectStore"
+LATENCY = 0.03
+CHUNKS = 100
+CHUNK_BYTES = 64 * 1024
+LARGEST_GAP = 4 * 1024 * 1024
+GAPS = (0, 16 * 1024, 128 * 1024, 512 * 1024, 1024 * 1024, 4 * 1024 * 1024)
+
+
+def run(quick: bool) -> Iterator[Table]:
+    with TemporaryDirectory() as directory, FileServer(latency=LATENCY) as server:
+        local = write_dataset(Path(directory), CHUNKS, CHUNK_BYTES, LARGEST_GAP)
+        for file in Path(directory).rglob("*"):
+            if file.is_file():
+                server.put(file.relative_to(directory).as_posix(), file.read_bytes())
+        remote = local.at(server.url)
+        for concurrency in (zarr.config.get("async.concurrency"), CHUNKS):
+            with zarr.config.set({"async.concurrency": concurrency}):
+                yield compare(server, remote, concurrency, rounds=2 if quick else 5)
+
+
+def compare(server: FileServer, dataset: Dataset, concurrency: int, rounds: int) -> Table:
+    opened: dict[str, Callable[[], ReadableArray]] = {
+        reader.name: lambda reader=reader: reader.open(dataset) for reader in readers_for(dataset)
+    }
+    for gap in GAPS:
+        opened[f"ManifestStore, max_gap={gap // 1024} KiB"] = lambda gap=gap: zarr.open_array(
+            ManifestStore(dataset.manifest, max_gap=gap), path="data", mode="r"
+        )
+    expected = opened[BASELINE]()[:]
+    requests: dict[str, list[Recorded]] = {}
+
+    def read_from_nothing(name: str) -> None:
+        server.clear()
+        values = opened[name]()[:]
+        requests[name] = server.requests
+        np.testing.assert_array_equal(values, expected, err_msg=name)
+
+    times = interleaved({n: lambda n=n: read_from_nothing(n) for n in opened}, rounds)
+    return tabulate(dataset, concurrency, times, requests)
+
+
+def tabulate(
+    dataset: Dataset,
+    concurrency: int,
+    times: dict[str, Times],
+    requests: dict[str, list[Recorded]],
+) -> Table:
+    table = Table(
+        f"HTTP with {LATENCY * 1e3:.0f} ms latency, {CHUNKS} chunks of "
+        f"{CHUNK_BYTES // 1024} KiB, zarr's async.concurrency={concurrency}",
+        ("reader", "time", "ratio", "requests", "for chunks", "chunk bytes fetched"),
+    )
+    for name, taken in times.items():
+        for_chunks = [r for r in requests[name] if is_chunk(r)]
+        fetched = sum(size_of(r, dataset.chunk_bytes) for r in for_chunks)
+        table.add(
+            name,
+            milliseconds(taken.median),
+            ratio(taken.ratio(times[BASELINE])),
+            str(len(requests[name])),
+            str(len(for_chunks)),
+            mebibytes(fetched),
+        )
+    return table
+
+
+def is_chunk(request: Recorded) -> bool:
+    return "/c/" in request.target or request.target.endswith("source.bin")
+
+
+def size_of(request: Recorded, whole: int) -> int:
+    """Bytes asked for: those of the range, or the whole (native) chunk."""
+    match = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("range", ""))
+    return int(match[2]) - int(match[1]) + 1 if match else whole

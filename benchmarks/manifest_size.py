@@ -1,0 +1,116 @@
+"""Manifests of many entries: opening, first chunk, memory per reference.
+
+Each is measured in a process of its own, which has read a small manifest before, so that
+imports, threads and caches are not counted.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psutil
+import zarr
+
+from benchmarks.datasets import create_array, declare
+from benchmarks.tables import Table, mebibytes, milliseconds
+from zarr_manifest import ManifestStore
+
+COUNTS = (10_000, 100_000, 1_000_000)
+CHUNK_BYTES = 1024
+ENTRIES_PER_SOURCE = 1000
+
+
+def run(quick: bool) -> Iterator[Table]:
+    table = Table(
+        "Manifests of many entries (cold, a process each; resident memory, by psutil)",
+        ("entries", "document", "open", "first chunk", "another", "memory", "per ref.", "peak"),
+    )
+    for count in COUNTS[:2] if quick else COUNTS:
+        with TemporaryDirectory() as directory:
+            write_many(Path(directory, "small"), 10)
+            write_many(Path(directory, "large"), count)
+            document = Path(directory, "large/data/manifest.json").stat().st_size
+            result = median_probe(directory, probes=1 if quick else 3)
+        table.add(
+            f"{count:,}",
+            mebibytes(document),
+            milliseconds(result["open"]),
+            milliseconds(result["first"]),
+            milliseconds(result["another"]),
+            mebibytes(result["memory"]),
+            f"{result['memory'] / count:.0f} B",
+            mebibytes(result["peak"]),
+        )
+    yield table
+
+
+def write_many(hierarchy: Path, count: int) -> None:
+    """Write an array of `count` chunks, spread over source files that all have the same bytes."""
+    create_array(hierarchy, count, CHUNK_BYTES)
+    for number in range(-(-count // ENTRIES_PER_SOURCE)):
+        (hierarchy / f"source-{number:04}.bin").write_bytes(b"\1" * CHUNK_BYTES * 8)
+    manifest: dict[str, dict[str, Any]] = {
+        str(number): {
+            "path": f"../source-{number // ENTRIES_PER_SOURCE:04}.bin",
+            "offset": number % 8 * CHUNK_BYTES,
+            "length": CHUNK_BYTES,
+        }
+        for number in range(count)
+    }
+    declare(hierarchy / "data", manifest)
+
+
+def median_probe(directory: str, probes: int) -> dict[str, float]:
+    """Run the probe several times in a process each, and take the median of every figure."""
+    command = [sys.executable, "-m", "benchmarks.manifest_size", directory]
+    results = [json.loads(subprocess.check_output(command)) for _ in range(probes)]
+    return {key: sorted(r[key] for r in results)[probes // 2] for key in results[0]}
+
+
+def probe(directory: Path) -> dict[str, float]:
+    length = CHUNK_BYTES // 4
+    zarr.open_array(ManifestStore(directory / "small"), path="data", mode="r")[:]
+    before = resident()
+    start = time.perf_counter()
+    array = zarr.open_array(ManifestStore(directory / "large"), path="data", mode="r")
+    opened = time.perf_counter()
+    array[:length]
+    first = time.perf_counter()
+    array[-length:]
+    another = time.perf_counter()
+    peak = high_water_mark() - before
+    gc.collect()
+    return {
+        "open": opened - start,
+        "first": first - opened,
+        "another": another - first,
+        "memory": resident() - before,
+        "peak": peak,
+    }
+
+
+def resident() -> int:
+    gc.collect()
+    return int(psutil.Process().memory_info().rss)
+
+
+def high_water_mark() -> int:
+    """Largest resident size so far; where the system does not say, the present one."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resident()
+
+
+if __name__ == "__main__":
+    print(json.dumps(probe(Path(sys.argv[1]))))

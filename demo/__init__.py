@@ -1,0 +1,1 @@
+"""Demonstration of zarr_manifest on real netCDF files: ``python -m demo [OUTPUT_DIR]``."""

@@ -1,0 +1,165 @@
+"""moto's S3 on a loopback port, with a record of who signed what.
+
+A bucket is private unless it was created public: moto answers an unsigned request
+with 403 unless the object's ACL is public, and lets any signature in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Self
+from urllib.parse import parse_qs
+
+import boto3  # type: ignore[import-untyped]
+from botocore.config import Config  # type: ignore[import-untyped]
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from werkzeug.serving import make_server
+
+__all__ = ["Recorded", "S3Server"]
+
+ACCESS_KEY_ID = "testing"
+SECRET_ACCESS_KEY = "testing-secret"
+REGION = "us-east-1"
+
+
+class Recorded(NamedTuple):
+    """A request, its path decoded; `signed` if it had credentials, in a header or the query."""
+
+    method: str
+    path: str
+    query: str
+    signed: bool
+    range: str | None
+
+
+class _QuietHandler(MotoRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Say nothing: the requests are recorded."""
+
+
+class S3Server:
+    """An S3 server, as a context manager.
+
+    Examples
+    --------
+    >>> with S3Server() as s3:
+    ...     s3.create_bucket("data")
+    ...     version = s3.put("data", "a.nc", b"0123")
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests: list[Recorded] = []
+        self._public: set[str] = set()
+        app = self._recording(DomainDispatcherApplication(create_backend_app))
+        self._server = make_server("127.0.0.1", 0, app, True, request_handler=_QuietHandler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        # Explicit credentials: the tests strip the environment of AWS_*.
+        self._client: Any = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=REGION,
+            aws_access_key_id=ACCESS_KEY_ID,
+            aws_secret_access_key=SECRET_ACCESS_KEY,
+            config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}),
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def endpoint(self) -> str:
+        """The origin, without a trailing slash."""
+        return f"http://127.0.0.1:{self._server.port}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for `obstore.store.S3Store.from_url("s3://bucket", **options)`."""
+        return {
+            **self.location_options,
+            "access_key_id": ACCESS_KEY_ID,
+            "secret_access_key": SECRET_ACCESS_KEY,
+        }
+
+    @property
+    def anonymous_options(self) -> dict[str, Any]:
+        """As `options`, but unsigned."""
+        return {**self.location_options, "skip_signature": True}
+
+    @property
+    def location_options(self) -> dict[str, Any]:
+        """As `options`, without a word about credentials."""
+        return {
+            "endpoint": self.endpoint,
+            "region": REGION,
+            "virtual_hosted_style_request": False,
+            "client_options": {"allow_http": True},
+        }
+
+    @property
+    def requests(self) -> list[Recorded]:
+        """A copy of the requests so far, including those of `put` and its like."""
+        with self._lock:
+            return list(self._requests)
+
+    def clear(self) -> None:
+        """Forget the recorded requests."""
+        with self._lock:
+            self._requests.clear()
+
+    def create_bucket(self, name: str, public: bool = False) -> None:
+        """Create a bucket, readable without credentials if `public`."""
+        self._client.create_bucket(Bucket=name)
+        if public:
+            self._public.add(name)
+
+    def put(self, bucket: str, key: str, data: bytes) -> str | None:
+        """Store an object and return its version id, if the bucket has versions."""
+        acl = "public-read" if bucket in self._public else "private"
+        stored = self._client.put_object(Bucket=bucket, Key=key, Body=data, ACL=acl)
+        version = stored.get("VersionId")
+        return None if version is None else str(version)
+
+    def delete(self, bucket: str, key: str, version: str | None = None) -> None:
+        """Delete an object, or one version of it."""
+        extra = {} if version is None else {"VersionId": version}
+        self._client.delete_object(Bucket=bucket, Key=key, **extra)
+
+    def enable_versioning(self, bucket: str) -> None:
+        """Keep the versions of objects that are put from now on."""
+        self._client.put_bucket_versioning(
+            Bucket=bucket, VersioningConfiguration={"Status": "Enabled"}
+        )
+
+    def _recording(self, app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+        def recording(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            with self._lock:
+                self._requests.append(_record(environ))
+            return app(environ, start_response)
+
+        return recording
+
+
+def _record(environ: dict[str, Any]) -> Recorded:
+    query = environ.get("QUERY_STRING", "")
+    signed = "HTTP_AUTHORIZATION" in environ or "X-Amz-Signature" in parse_qs(query)
+    return Recorded(
+        environ["REQUEST_METHOD"],
+        # WSGI hands the path over percent-decoded, its UTF-8 disguised as Latin-1.
+        environ["PATH_INFO"].encode("latin-1").decode(),
+        query,
+        signed,
+        environ.get("HTTP_RANGE"),
+    )

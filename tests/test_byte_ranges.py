@@ -1,0 +1,169 @@
+"""Byte ranges: reading the source range equals slicing the bytes of the whole chunk."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from zarr_manifest._byte_ranges import (
+    Bounded,
+    ByteRequest,
+    From,
+    Last,
+    SourceRange,
+    Whole,
+    needs_size,
+    slice_bounds,
+    source_range,
+)
+from zarr_manifest.errors import RangeOutOfBoundsError
+
+NUMBERS = st.integers(0, 40)
+REQUESTS: st.SearchStrategy[ByteRequest] = st.one_of(
+    st.just(Whole()),
+    st.tuples(NUMBERS, NUMBERS).map(lambda pair: Bounded(min(pair), max(pair))),
+    NUMBERS.map(From),
+    NUMBERS.map(Last),
+)
+OBJECTS = st.binary(max_size=30)
+
+
+def read(source: bytes, wanted: SourceRange) -> bytes:
+    """Read as an object store does: the end of the object cuts a range short."""
+    if wanted.start < 0:
+        assert wanted.stop is None
+        return source[max(len(source) + wanted.start, 0) :]
+    part = source[wanted.start : wanted.stop]
+    if wanted.exact:
+        assert wanted.stop is not None
+        assert len(part) == wanted.stop - wanted.start
+    return part
+
+
+def slice_chunk(chunk: bytes, request: ByteRequest) -> bytes:
+    """Slice with Python's own rules, which clamp as the table in the specification does."""
+    match request:
+        case Whole():
+            return chunk
+        case Bounded(start, stop):
+            return chunk[start:stop]
+        case From(start):
+            return chunk[start:]
+        case Last(count):
+            return chunk[-count:] if count else b""
+
+
+@given(OBJECTS, st.data(), REQUESTS)
+def test_known_length_equals_slicing(
+    source: bytes, data: st.DataObject, request_: ByteRequest
+) -> None:
+    offset = data.draw(st.integers(0, len(source)))
+    length = data.draw(st.integers(0, len(source) - offset))
+    size = data.draw(st.none() | st.just(len(source)))
+    wanted = source_range(offset, length, request_, size=size)
+    assert wanted.exact
+    assert read(source, wanted) == slice_chunk(source[offset : offset + length], request_)
+
+
+@given(OBJECTS, st.data(), REQUESTS)
+def test_unknown_length_equals_slicing(
+    source: bytes, data: st.DataObject, request_: ByteRequest
+) -> None:
+    offset = data.draw(st.integers(0, len(source)))
+    assume(not needs_size(offset, None, request_))
+    wanted = source_range(offset, None, request_)
+    assert read(source, wanted) == slice_chunk(source[offset:], request_)
+
+
+@given(OBJECTS, st.data(), REQUESTS)
+def test_known_size_equals_slicing(
+    source: bytes, data: st.DataObject, request_: ByteRequest
+) -> None:
+    offset = data.draw(st.integers(0, len(source)))
+    wanted = source_range(offset, None, request_, size=len(source))
+    assert wanted.exact
+    assert read(source, wanted) == slice_chunk(source[offset:], request_)
+
+
+@given(NUMBERS, NUMBERS, REQUESTS)
+def test_result_lies_within_the_entry(offset: int, length: int, request_: ByteRequest) -> None:
+    start, stop, exact = source_range(offset, length, request_)
+    assert stop is not None
+    assert offset <= start <= stop <= offset + length
+    assert exact
+
+
+@given(NUMBERS, st.none() | NUMBERS, REQUESTS)
+@example(0, None, Last(3))
+@example(1, None, Last(0))
+def test_needs_size_predicts_the_error(
+    offset: int, length: int | None, request_: ByteRequest
+) -> None:
+    if needs_size(offset, length, request_):
+        with pytest.raises(ValueError, match="need the object's size"):
+            source_range(offset, length, request_)
+    else:
+        start, stop, _ = source_range(offset, length, request_)
+        assert start < 0 or stop is None or start <= stop
+
+
+@given(st.binary(max_size=30), REQUESTS)
+def test_slice_bounds_equals_slicing(value: bytes, request_: ByteRequest) -> None:
+    start, stop = slice_bounds(len(value), request_)
+    assert 0 <= start <= stop <= len(value)
+    assert value[start:stop] == slice_chunk(value, request_)
+
+
+@given(NUMBERS, st.integers(1, 40), REQUESTS)
+def test_offset_past_the_end(size: int, beyond: int, request_: ByteRequest) -> None:
+    with pytest.raises(RangeOutOfBoundsError, match=f"byte {size + beyond}, .* only {size} bytes"):
+        source_range(size + beyond, None, request_, size=size)
+
+
+@pytest.mark.parametrize(
+    ("offset", "length", "request_", "expected"),
+    [
+        (100, 50, Whole(), (100, 150, True)),
+        (100, 50, Bounded(10, 80), (110, 150, True)),
+        (100, 50, Bounded(60, 80), (150, 150, True)),
+        (100, 50, From(10), (110, 150, True)),
+        (100, 50, From(60), (150, 150, True)),
+        (100, 50, Last(10), (140, 150, True)),
+        (100, 50, Last(60), (100, 150, True)),
+        (100, 50, Last(0), (150, 150, True)),
+        (100, None, Whole(), (100, None, False)),
+        (100, None, Bounded(10, 20), (110, 120, False)),
+        (100, None, From(10), (110, None, False)),
+        (0, None, Last(10), (-10, None, False)),
+        (0, None, Last(0), (0, 0, True)),
+    ],
+)
+def test_table(
+    offset: int, length: int | None, request_: ByteRequest, expected: tuple[int, int | None, bool]
+) -> None:
+    assert source_range(offset, length, request_) == expected
+
+
+def test_size_does_not_stretch_or_cut_a_known_length() -> None:
+    assert source_range(10, 5, Whole(), size=100) == (10, 15, True)
+    assert source_range(10, 5, Whole(), size=3) == (10, 15, True)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(2, 1), (-1, 1), (-2, -1)])
+def test_bounded_needs_ascending_numbers(start: int, stop: int) -> None:
+    with pytest.raises(ValueError, match="no byte range"):
+        Bounded(start, stop)
+
+
+def test_negative_numbers() -> None:
+    with pytest.raises(ValueError, match="from -1"):
+        From(-1)
+    with pytest.raises(ValueError, match="last -1"):
+        Last(-1)
+
+
+@pytest.mark.parametrize(("offset", "length"), [(-1, 5), (-1, None), (5, -1)])
+def test_negative_entry(offset: int, length: int | None) -> None:
+    with pytest.raises(ValueError, match="an entry cannot have"):
+        source_range(offset, length, Whole(), size=10)

@@ -1,0 +1,66 @@
+"""Open the bytes you already have as one Zarr hierarchy.
+
+Implements the Zarr v3 storage transformer ``chunk-manifest-json`` for zarr.
+"""
+
+from zarr_manifest._document import Limits
+from zarr_manifest.access import anonymous, environment
+from zarr_manifest.activation import enable
+from zarr_manifest.errors import (
+    ChecksumMismatchError,
+    InvalidChunkKeyError,
+    InvalidConfigurationError,
+    InvalidEntryError,
+    InvalidJSONError,
+    InvalidManifestError,
+    InvalidPathError,
+    LimitExceededError,
+    LocationNotAllowedError,
+    ManifestError,
+    ManifestNotFoundError,
+    RangeOutOfBoundsError,
+    ReadOnlyError,
+    ShortReadError,
+    SourceAccessDeniedError,
+    SourceChangedError,
+    SourceError,
+    SourceNotFoundError,
+    UnsupportedChecksumError,
+    UnsupportedTransformerError,
+)
+from zarr_manifest.locations import ReferencedLocation
+from zarr_manifest.manifest import Manifest, Reference
+from zarr_manifest.store import ManifestStore
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ChecksumMismatchError",
+    "InvalidChunkKeyError",
+    "InvalidConfigurationError",
+    "InvalidEntryError",
+    "InvalidJSONError",
+    "InvalidManifestError",
+    "InvalidPathError",
+    "LimitExceededError",
+    "Limits",
+    "LocationNotAllowedError",
+    "Manifest",
+    "ManifestError",
+    "ManifestNotFoundError",
+    "ManifestStore",
+    "RangeOutOfBoundsError",
+    "ReadOnlyError",
+    "Reference",
+    "ReferencedLocation",
+    "ShortReadError",
+    "SourceAccessDeniedError",
+    "SourceChangedError",
+    "SourceError",
+    "SourceNotFoundError",
+    "UnsupportedChecksumError",
+    "UnsupportedTransformerError",
+    "anonymous",
+    "enable",
+    "environment",
+]

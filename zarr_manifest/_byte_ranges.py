@@ -1,0 +1,259 @@
+"""Zarr byte request x entry -> range of the source object.
+
+Pure arithmetic (specification, "Reading"). Zarr asks for a part of a chunk; an
+entry says where the chunk lies in an object; the result says which bytes of
+the object answer the request. It never leaves the entry's own range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from zarr_manifest.errors import RangeOutOfBoundsError
+
+__all__ = [
+    "Bounded",
+    "ByteRequest",
+    "From",
+    "Last",
+    "SourceRange",
+    "Whole",
+    "needs_size",
+    "slice_bounds",
+    "source_range",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """All bytes of a chunk.
+
+    Examples
+    --------
+    >>> slice_bounds(10, Whole())
+    (0, 10)
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """The bytes of a chunk from `start` up to, not including, `stop`.
+
+    Raises
+    ------
+    ValueError
+        Unless ``0 <= start <= stop``.
+
+    Examples
+    --------
+    >>> slice_bounds(10, Bounded(4, 12))
+    (4, 10)
+    """
+
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.stop:
+            raise ValueError(f"there is no byte range from {self.start} to {self.stop}")
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """The bytes of a chunk from `start` to its end.
+
+    Raises
+    ------
+    ValueError
+        If `start` is negative.
+
+    Examples
+    --------
+    >>> slice_bounds(10, From(4))
+    (4, 10)
+    """
+
+    start: int
+
+    def __post_init__(self) -> None:
+        if self.start < 0:
+            raise ValueError(f"there is no byte range from {self.start}")
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last `count` bytes of a chunk, or all if it has fewer.
+
+    Raises
+    ------
+    ValueError
+        If `count` is negative.
+
+    Examples
+    --------
+    >>> slice_bounds(10, Last(4))
+    (6, 10)
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise ValueError(f"there are no last {self.count} bytes")
+
+
+type ByteRequest = Whole | Bounded | From | Last
+
+
+class SourceRange(NamedTuple):
+    """Bytes of a source object.
+
+    Attributes
+    ----------
+    start : int
+        First byte. Negative: the last ``-start`` bytes of the object.
+    stop : int or None
+        One past the last byte; None: the object's end. Equal to `start` if no
+        bytes are asked for.
+    exact : bool
+        True: the object must hold every byte asked for. False: the object's end
+        may cut the range short, because the length of the entry is unknown.
+
+    Examples
+    --------
+    >>> SourceRange(100, 200, True).stop
+    200
+    """
+
+    start: int
+    stop: int | None
+    exact: bool
+
+
+def source_range(
+    offset: int, length: int | None, request: ByteRequest, *, size: int | None = None
+) -> SourceRange:
+    """Return the bytes of the source that answer a request for bytes of a chunk.
+
+    Parameters
+    ----------
+    offset : int
+        Where the entry begins in the source object, in bytes.
+    length : int or None
+        Bytes of the entry; None: it runs to the end of the object.
+    request : ByteRequest
+        Which bytes of the chunk are wanted.
+    size : int, optional
+        Bytes of the whole object, if known. Used only when `length` is None.
+
+    Returns
+    -------
+    SourceRange
+        Within ``[offset, offset + length)`` if the length is known.
+
+    Raises
+    ------
+    RangeOutOfBoundsError
+        If `length` is None and `offset` lies past the end of the object.
+    ValueError
+        If the object's size is needed (see `needs_size`) and not given, or if
+        `offset` or `length` is negative.
+
+    Examples
+    --------
+    >>> source_range(100, 50, Bounded(10, 20))
+    SourceRange(start=110, stop=120, exact=True)
+    >>> source_range(100, 50, Last(80))
+    SourceRange(start=100, stop=150, exact=True)
+    >>> source_range(100, None, From(10))
+    SourceRange(start=110, stop=None, exact=False)
+    >>> source_range(100, None, Last(8), size=300)
+    SourceRange(start=292, stop=300, exact=True)
+    """
+    # A negative offset would come out as a suffix of the object: other bytes, and no error.
+    if offset < 0 or (length is not None and length < 0):
+        raise ValueError(f"an entry cannot have offset {offset} and length {length}")
+    if length is None and size is not None:
+        if size < offset:
+            raise RangeOutOfBoundsError(
+                f"the entry begins at byte {offset}, but the object has only {size} bytes"
+            )
+        length = size - offset
+    if length is None:
+        return _open_ended(offset, request)
+    start, stop = slice_bounds(length, request)
+    return SourceRange(offset + start, offset + stop, True)
+
+
+def needs_size(offset: int, length: int | None, request: ByteRequest) -> bool:
+    """Whether `source_range` cannot answer without the size of the object.
+
+    Parameters
+    ----------
+    offset, length, request
+        As for `source_range`.
+
+    Returns
+    -------
+    bool
+        True for the last bytes of an entry that begins inside the object and
+        runs to its end: a suffix of the object could reach back before the entry.
+
+    Examples
+    --------
+    >>> needs_size(100, None, Last(8))
+    True
+    >>> needs_size(0, None, Last(8)) or needs_size(100, 50, Last(8))
+    False
+    """
+    return length is None and offset > 0 and isinstance(request, Last)
+
+
+def slice_bounds(n: int, request: ByteRequest) -> tuple[int, int]:
+    """Return where the requested bytes lie in a value of `n` bytes.
+
+    Parameters
+    ----------
+    n : int
+        Bytes of the whole value.
+    request : ByteRequest
+        Which of them are wanted.
+
+    Returns
+    -------
+    start, stop : int
+        ``0 <= start <= stop <= n``.
+
+    Examples
+    --------
+    >>> start, stop = slice_bounds(6, Last(4))
+    >>> b"abcdef"[start:stop]
+    b'cdef'
+    """
+    match request:
+        case Whole():
+            return 0, n
+        case Bounded():
+            return min(request.start, n), min(request.stop, n)
+        case From():
+            return min(request.start, n), n
+        case _:
+            return n - min(request.count, n), n
+
+
+def _open_ended(offset: int, request: ByteRequest) -> SourceRange:
+    match request:
+        case Whole():
+            return SourceRange(offset, None, False)
+        case Bounded():
+            return SourceRange(offset + request.start, offset + request.stop, False)
+        case From():
+            return SourceRange(offset + request.start, None, False)
+        case _:
+            if offset > 0:
+                raise ValueError("the last bytes of an open-ended entry need the object's size")
+            # -0 is not negative: it would read as the whole object.
+            if request.count == 0:
+                return SourceRange(0, 0, True)
+            return SourceRange(-request.count, None, False)

@@ -1,0 +1,111 @@
+"""The chunk grid of an array: how many chunks there are, and which elements each holds.
+
+Read from the metadata document itself, so that a manifest can be checked and
+listed without opening the array. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+__all__ = ["ChunkGrid"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkGrid:
+    """Edges of the chunks along every dimension.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the array, in elements.
+    regular : tuple of int, optional
+        Chunk shape of a regular grid.
+    edges : tuple of tuple of int, optional
+        Ends of the chunks of a rectilinear grid, in elements, per dimension.
+
+    Examples
+    --------
+    >>> grid = ChunkGrid.from_metadata(
+    ...     {
+    ...         "shape": [5, 4],
+    ...         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 4]}},
+    ...     }
+    ... )
+    >>> grid.counts
+    (3, 1)
+    >>> grid.region((2, 0))
+    (slice(4, 5, None), slice(0, 4, None))
+    """
+
+    shape: tuple[int, ...]
+    regular: tuple[int, ...] | None = None
+    edges: tuple[tuple[int, ...], ...] | None = None
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, Any]) -> Self | None:
+        """Read the grid of a Zarr v3 array metadata document.
+
+        Returns
+        -------
+        ChunkGrid or None
+            None when the grid is of a kind that is not known here, or is invalid.
+        """
+        try:
+            shape = tuple(int(n) for n in metadata["shape"])
+            grid = metadata["chunk_grid"]
+            configuration = grid["configuration"]
+            if grid["name"] == "regular":
+                chunk_shape = tuple(int(n) for n in configuration["chunk_shape"])
+                if len(chunk_shape) != len(shape) or min(chunk_shape, default=1) < 1:
+                    return None
+                return cls(shape, regular=chunk_shape)
+            if grid["name"] == "rectilinear":
+                lengths = configuration["chunk_shapes"]
+                edges = tuple(
+                    _edges(given, size) for given, size in zip(lengths, shape, strict=True)
+                )
+                return cls(shape, edges=edges)
+        except (KeyError, TypeError, ValueError):
+            # Whether the metadata is valid is for zarr to say, when it opens the array.
+            return None
+        return None
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of chunks along every dimension."""
+        if self.regular is not None:
+            return tuple(-(-n // c) for n, c in zip(self.shape, self.regular, strict=True))
+        assert self.edges is not None
+        return tuple(len(edges) for edges in self.edges)
+
+    def region(self, index: Sequence[int]) -> tuple[slice, ...]:
+        """Elements of the array that the chunk at a grid index holds."""
+        if self.regular is not None:
+            return tuple(
+                slice(i * c, min((i + 1) * c, n))
+                for i, c, n in zip(index, self.regular, self.shape, strict=True)
+            )
+        assert self.edges is not None
+        return tuple(
+            slice(edges[i - 1] if i else 0, min(edges[i], n))
+            for i, edges, n in zip(index, self.edges, self.shape, strict=True)
+        )
+
+
+def _edges(given: int | Sequence[Any], size: int) -> tuple[int, ...]:
+    """Ends of the chunks of one dimension: a length for all, or lengths, some run-length encoded."""
+    if isinstance(given, int):
+        return tuple(range(given, size + given, given))
+    lengths: list[int] = []
+    for item in given:
+        if isinstance(item, int):
+            lengths.append(item)
+        else:
+            length, repeat = item
+            lengths.extend([length] * repeat)
+    return tuple(int(end) for end in np.cumsum(lengths))

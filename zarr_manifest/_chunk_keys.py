@@ -1,0 +1,234 @@
+"""Chunk key <-> grid index, and which array a store key may belong to.
+
+Pure text. A key is accepted only in the one spelling that its encoder would
+produce, so that two different keys never name the same chunk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = [
+    "encode_relative",
+    "format_canonical",
+    "owner_candidates",
+    "parse_canonical",
+    "parse_relative",
+]
+
+# The largest integer that every JSON implementation can hold (specification, "Manifest document").
+_MAX_COORDINATE = 2**53 - 1
+_MAX_DIGITS = len(str(_MAX_COORDINATE))
+_DIGITS_AND_SLASH = "0123456789/"
+
+
+def format_canonical(index: Sequence[int]) -> str:
+    """Return the canonical chunk key of a grid index.
+
+    Parameters
+    ----------
+    index : sequence of int
+        Grid index of the chunk, one non-negative number per dimension. It is
+        not checked.
+
+    Returns
+    -------
+    str
+        The numbers joined with ``.``; ``"0"`` for a zero-dimensional array.
+
+    Examples
+    --------
+    >>> format_canonical((0, 3, 7))
+    '0.3.7'
+    >>> format_canonical(())
+    '0'
+    """
+    return ".".join(map(str, index)) or "0"
+
+
+def parse_canonical(key: str, ndim: int) -> tuple[int, ...] | None:
+    """Return the grid index that a canonical chunk key names.
+
+    Parameters
+    ----------
+    key : str
+        Any text.
+    ndim : int
+        Number of dimensions of the array.
+
+    Returns
+    -------
+    tuple of int or None
+        One number per dimension, each at most ``2**53 - 1``; None unless `key`
+        is exactly what `format_canonical` returns for such an index.
+
+    Examples
+    --------
+    >>> parse_canonical("0.3.7", 3)
+    (0, 3, 7)
+    >>> parse_canonical("0", 0)
+    ()
+    >>> parse_canonical("0.03.7", 3) is None
+    True
+    """
+    return _parse_joined(key, ndim, ".")
+
+
+def encode_relative(index: Sequence[int], name: str, separator: str) -> str:
+    """Return the key of a chunk relative to its array, as zarr encodes it.
+
+    Parameters
+    ----------
+    index : sequence of int
+        Grid index of the chunk, one non-negative number per dimension. It is
+        not checked.
+    name : str
+        Chunk key encoding of the array: ``"default"`` or ``"v2"``.
+    separator : str
+        ``"/"`` or ``"."``.
+
+    Returns
+    -------
+    str
+        The key, without a leading slash.
+
+    Raises
+    ------
+    ValueError
+        If the encoding or the separator is unknown.
+
+    Examples
+    --------
+    >>> encode_relative((0, 3), "default", "/")
+    'c/0/3'
+    >>> encode_relative((0, 3), "v2", ".")
+    '0.3'
+    >>> encode_relative((), "default", "/")
+    'c'
+    """
+    _require_known(name, separator)
+    if name == "default":
+        return separator.join(("c", *map(str, index)))
+    return separator.join(map(str, index)) or "0"
+
+
+def parse_relative(key: str, ndim: int, name: str, separator: str) -> tuple[int, ...] | None:
+    """Return the grid index that a key relative to its array names.
+
+    Parameters
+    ----------
+    key : str
+        Any text.
+    ndim : int
+        Number of dimensions of the array.
+    name : str
+        Chunk key encoding of the array: ``"default"`` or ``"v2"``.
+    separator : str
+        ``"/"`` or ``"."``.
+
+    Returns
+    -------
+    tuple of int or None
+        One number per dimension, each at most ``2**53 - 1``; None unless `key`
+        is exactly what `encode_relative` returns for such an index.
+
+    Raises
+    ------
+    ValueError
+        If the encoding or the separator is unknown.
+
+    Examples
+    --------
+    >>> parse_relative("c/0/3", 2, "default", "/")
+    (0, 3)
+    >>> parse_relative("0/3", 2, "v2", "/")
+    (0, 3)
+    >>> parse_relative("0.3", 2, "v2", "/") is None
+    True
+    """
+    _require_known(name, separator)
+    if name == "v2":
+        return _parse_joined(key, ndim, separator)
+    if ndim == 0:
+        return () if key == "c" else None
+    prefix = "c" + separator
+    if not key.startswith(prefix):
+        return None
+    return _parse_joined(key[len(prefix) :], ndim, separator)
+
+
+def owner_candidates(key: str) -> Iterator[str]:
+    """Yield the paths of the arrays that a store key could be a chunk of.
+
+    The first one is right for every array whose path does not itself look like
+    the beginning of a chunk key; the rest are there so that no array is missed.
+
+    Parameters
+    ----------
+    key : str
+        A normalised store key: no empty segments, no slash at either end.
+
+    Yields
+    ------
+    str
+        Every proper ancestor of `key`, each once. First the path that is left
+        without the trailing all-digit segments and one ``c`` segment before
+        them, if there are any; then the others from the longest to the
+        shortest, which is ``""``, the root.
+
+    Examples
+    --------
+    >>> list(owner_candidates("a/b/c/0/3"))
+    ['a/b', 'a/b/c/0', 'a/b/c', 'a', '']
+    >>> list(owner_candidates("a/b/0.3"))
+    ['a/b', 'a', '']
+    >>> list(owner_candidates("0/3"))
+    ['', '0']
+    """
+    if not key:
+        return
+    likely = _without_chunk_segments(key)
+    if likely != key:
+        yield likely
+    path = key
+    while path:
+        path = path.rpartition("/")[0]
+        if path != likely:
+            yield path
+
+
+def _without_chunk_segments(key: str) -> str:
+    # Stripping characters and stepping forward to the next slash costs the same
+    # for any number of dimensions; splitting the key would not.
+    head = key.rstrip(_DIGITS_AND_SLASH)
+    if head:
+        end = key.find("/", len(head))
+        head = key if end < 0 else key[:end]
+    return head[:-1].rstrip("/") if head == "c" or head.endswith("/c") else head
+
+
+def _require_known(name: str, separator: str) -> None:
+    if name not in {"default", "v2"}:
+        raise ValueError(f"the chunk key encoding must be 'default' or 'v2', not {name!r}")
+    if separator not in {".", "/"}:
+        raise ValueError(f"the chunk key separator must be '.' or '/', not {separator!r}")
+
+
+def _parse_joined(text: str, ndim: int, separator: str) -> tuple[int, ...] | None:
+    if ndim == 0:
+        return () if text == "0" else None
+    # isdecimal() alone accepts the digits of every script, and so does int().
+    if not text.isascii():
+        return None
+    parts = text.split(separator)
+    if len(parts) != ndim:
+        return None
+    for part in parts:
+        # The length is checked before int(), which refuses or is slow on thousands of digits.
+        if not part.isdecimal() or len(part) > _MAX_DIGITS or (part[0] == "0" and part != "0"):
+            return None
+    index = tuple(map(int, parts))
+    return index if max(index) <= _MAX_COORDINATE else None

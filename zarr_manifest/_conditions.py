@@ -1,0 +1,115 @@
+"""Conditions: what a source object must still match since the manifest was written.
+
+Pure: says what to ask for and whether an answer satisfies it. Sending the
+request is the business of the sources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from zarr_manifest.errors import InvalidEntryError
+
+__all__ = ["NO_CONDITIONS", "Conditions", "parse_conditions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """State of a source object (specification, "Source conditions").
+
+    Parameters
+    ----------
+    etag : str or None
+        Entity tag, as the source reported it.
+    last_modified : datetime or None
+        Time of the last change, compared in whole seconds as HTTP does.
+    version : str or None
+        Object version id.
+
+    Examples
+    --------
+    >>> conditions = parse_conditions('"abc"', None, None)
+    >>> conditions.violation(etag="abc", last_modified=None, version=None) is None
+    True
+    >>> conditions.violation(etag='"xyz"', last_modified=None, version=None)
+    'its etag is "xyz", the manifest states "abc"'
+    """
+
+    etag: str | None = None
+    last_modified: datetime | None = None
+    version: str | None = None
+
+    def __bool__(self) -> bool:
+        return self != NO_CONDITIONS
+
+    @property
+    def if_match(self) -> str | None:
+        """Value for ``If-Match``; None for a weak tag, which never matches there (RFC 9110)."""
+        if self.etag is None or self.etag.startswith("W/"):
+            return None
+        return self.etag
+
+    @property
+    def if_unmodified_since(self) -> datetime | None:
+        """Value for ``If-Unmodified-Since``: the last instant of the stated second."""
+        if self.last_modified is None:
+            return None
+        return self.last_modified.replace(microsecond=0) + timedelta(microseconds=999_999)
+
+    def violation(
+        self, *, etag: str | None, last_modified: datetime | None, version: str | None
+    ) -> str | None:
+        """Say how an object differs from what is stated, or None.
+
+        Servers may ignore conditional requests: the answer is checked as well.
+        """
+        if self.etag is not None and _opaque(self.etag) != _opaque(etag):
+            return f"its etag is {etag or 'unknown'}, the manifest states {self.etag}"
+        # obstore reports the epoch for servers that do not say when.
+        if last_modified is not None and last_modified.timestamp() == 0:
+            last_modified = None
+        limit = self.if_unmodified_since
+        if limit is not None and (last_modified is None or last_modified > limit):
+            found = last_modified.isoformat() if last_modified else "unknown"
+            return (
+                f"it was last modified at {found}, the manifest states "
+                f"{limit.replace(microsecond=0).isoformat()}"
+            )
+        if self.version is not None and self.version != version:
+            return f"its version is {version or 'unknown'}, the manifest states {self.version}"
+        return None
+
+
+NO_CONDITIONS = Conditions()
+
+
+def _opaque(etag: str | None) -> str | None:
+    """Entity tag without weakness mark and quotes: some stores report it bare."""
+    return None if etag is None else etag.removeprefix("W/").strip('"')
+
+
+def parse_conditions(
+    etag: str | None, last_modified: str | None, version: str | None
+) -> Conditions:
+    """Read the conditions of an entry.
+
+    Raises
+    ------
+    InvalidEntryError
+        `last_modified` is not an RFC 3339 date and time with an offset.
+    """
+    when = None
+    if last_modified is not None:
+        try:
+            when = datetime.fromisoformat(last_modified)
+        except ValueError:
+            when = None
+        if when is None or when.tzinfo is None or "T" not in last_modified.upper():
+            raise InvalidEntryError(
+                f"'last_modified' {last_modified!r} is not a date and time of RFC 3339",
+                remedy="Write it like '2024-01-31T12:00:00Z'.",
+            )
+    if etag is None and when is None and version is None:
+        return NO_CONDITIONS
+    return Conditions(etag, when, version)

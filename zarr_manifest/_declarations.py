@@ -1,0 +1,90 @@
+"""Declarations in ``zarr.json``: hidden from zarr when read, put back when written.
+
+zarr refuses an array that declares storage transformers, or ignores what it
+declares and returns fill values. Pure: documents in, documents out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ArrayDocument", "arrays_in", "declare", "dump_node", "parse_node", "without_declarations"]
+
+_MEMBER = "storage_transformers"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayDocument:
+    """Metadata of an array, and what it declares.
+
+    Parameters
+    ----------
+    path : str
+        Path of the array, relative to the node whose document it was found in.
+    metadata : dict
+        The metadata document.
+    """
+
+    path: str
+    metadata: dict[str, Any]
+
+    @property
+    def declared(self) -> list[Any]:
+        """The array's storage transformers; empty for a native array."""
+        return self.metadata.get(_MEMBER) or []
+
+
+def parse_node(document: bytes) -> dict[str, Any] | None:
+    """Return the metadata of a node, or None for what is not a JSON object.
+
+    Whether the metadata is valid is for zarr to say.
+    """
+    try:
+        # Not msgspec: zarr writes and reads NaN and Infinity in attributes.
+        node = json.loads(document)
+    except (ValueError, RecursionError):
+        return None
+    return node if isinstance(node, dict) else None
+
+
+def arrays_in(node: dict[str, Any]) -> Iterator[ArrayDocument]:
+    """Yield the arrays that a node's document describes.
+
+    That is the node itself, or the arrays in a group's consolidated metadata.
+
+    Examples
+    --------
+    >>> node = {"node_type": "array", "storage_transformers": [{"name": "x"}]}
+    >>> [array.declared for array in arrays_in(node)]
+    [[{'name': 'x'}]]
+    """
+    if node.get("node_type") == "array":
+        yield ArrayDocument("", node)
+        return
+    consolidated = node.get("consolidated_metadata")
+    members = consolidated.get("metadata") if isinstance(consolidated, dict) else None
+    if isinstance(members, dict):
+        for path, member in members.items():
+            if isinstance(member, dict):
+                for array in arrays_in(member):
+                    yield ArrayDocument(f"{path}/{array.path}".rstrip("/"), array.metadata)
+
+
+def without_declarations(node: dict[str, Any]) -> bytes:
+    """Return the document of a node without what its arrays declare; changes the node."""
+    for array in arrays_in(node):
+        array.metadata.pop(_MEMBER, None)
+    return json.dumps(node).encode()
+
+
+def declare(array: ArrayDocument, declared: list[Any]) -> None:
+    """Put a declaration into the metadata of an array, in place."""
+    array.metadata[_MEMBER] = declared
+
+
+def dump_node(node: dict[str, Any]) -> bytes:
+    """Return the document of a node, as zarr formats it."""
+    return json.dumps(node, indent=2).encode()

@@ -1,0 +1,158 @@
+"""Relative sources: objects in the very store that the hierarchy was opened from.
+
+The only reader of sources that goes through zarr: it reaches whatever zarr can
+be opened from. Directories and obstore stores are read through obstore, which
+can check conditions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from obstore.store import LocalStore as ObstoreLocalStore
+from zarr.abc.buffer import Buffer
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import LocalStore, ObjectStore
+
+from zarr_manifest._byte_ranges import SourceRange
+from zarr_manifest._conditions import Conditions
+from zarr_manifest._steps import Call, Steps, run_async, run_sync
+from zarr_manifest.errors import (
+    LocationNotAllowedError,
+    RangeOutOfBoundsError,
+    ShortReadError,
+    SourceAccessDeniedError,
+    SourceError,
+    SourceNotFoundError,
+)
+from zarr_manifest.sources import ObjectReader, ObstoreReader
+
+__all__ = ["hierarchy_reader"]
+
+
+def hierarchy_reader(store: Store) -> ObjectReader:
+    """Return the reader of the objects of a hierarchy's own store."""
+    # Only the exact types: a subclass may do more than its base says.
+    if type(store) is ObjectStore:
+        return ObstoreReader(store.store)
+    if type(store) is LocalStore:
+        return _DirectoryReader(os.path.abspath(store.root))
+    return _ZarrStoreReader(store)
+
+
+@dataclass(frozen=True, slots=True)
+class _DirectoryReader:
+    """Reads files below a directory, and none that symbolic links lead to outside."""
+
+    root: str
+
+    def _file(self, key: str) -> tuple[ObstoreReader, str]:
+        root = os.path.realpath(self.root)
+        real = os.path.realpath(os.path.join(root, key))
+        if os.path.commonpath([root, real]) != root:
+            raise LocationNotAllowedError(
+                "a symbolic link leads out of the hierarchy's directory",
+                remedy=f"If you trust it, refer to it by its URL and add: allow=[{'file://' + real!r}].",
+            )
+        return ObstoreReader(ObstoreLocalStore("/")), real.lstrip("/")
+
+    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        reader, path = self._file(key)
+        return await reader.read(path, span, conditions)
+
+    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        reader, path = self._file(key)
+        return reader.read_sync(path, span, conditions)
+
+    async def size(self, key: str) -> int:
+        reader, path = self._file(key)
+        return await reader.size(path)
+
+    def size_sync(self, key: str) -> int:
+        reader, path = self._file(key)
+        return reader.size_sync(path)
+
+
+def _zarr_request(span: SourceRange) -> Any:
+    if span.start < 0:
+        return SuffixByteRequest(-span.start)
+    if span.stop is not None:
+        return RangeByteRequest(span.start, span.stop)
+    return OffsetByteRequest(span.start) if span.start else None
+
+
+@dataclass(frozen=True, slots=True)
+class _ZarrStoreReader:
+    """Reads the objects of any zarr store, and checks how much arrives."""
+
+    store: Store
+
+    def _get(self, key: str, request: Any) -> Steps[Buffer]:
+        prototype = default_buffer_prototype()
+        get_sync: Callable[..., Buffer | None] | None = getattr(self.store, "get_sync", None)
+
+        def synchronous() -> Buffer | None:
+            if get_sync is None:
+                raise SourceError(f"{type(self.store).__name__} cannot be read synchronously")
+            return get_sync(key, prototype=prototype, byte_range=request)
+
+        try:
+            found = yield Call(lambda: self.store.get(key, prototype, request), synchronous)
+        except (FileNotFoundError, KeyError, OSError, ValueError) as error:
+            _raise_translated(error)
+        if found is None:
+            _raise_translated(FileNotFoundError(key))
+        buffer: Buffer = found
+        return buffer
+
+    def _read(self, key: str, span: SourceRange, conditions: Conditions) -> Steps[memoryview]:
+        if conditions:
+            raise SourceError(
+                f"{type(self.store).__name__} cannot tell whether the object has changed since the "
+                "manifest was written",
+                remedy="Open the hierarchy through obstore, which can.",
+            )
+        buffer = yield from self._get(key, _zarr_request(span))
+        view = memoryview(buffer.as_numpy_array())
+        if span.exact and span.stop is not None and len(view) != span.stop - span.start:
+            size = len((yield from self._get(key, None)))
+            if size < span.stop:
+                raise RangeOutOfBoundsError(
+                    f"bytes {span.start} to {span.stop} are referred to, the object has {size}",
+                    remedy="The object is not complete, or not the one that the manifest "
+                    "was written for.",
+                )
+            raise ShortReadError(
+                f"{span.stop - span.start} bytes were asked for, {len(view)} arrived"
+            )
+        return view
+
+    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        return await run_async(self._read(key, span, conditions))
+
+    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        return run_sync(self._read(key, span, conditions))
+
+    async def size(self, key: str) -> int:
+        try:
+            return await self.store.getsize(key)
+        except (FileNotFoundError, KeyError, OSError, ValueError) as error:
+            _raise_translated(error)
+
+    def size_sync(self, key: str) -> int:
+        return len(run_sync(self._get(key, None)))
+
+
+def _raise_translated(error: Exception) -> NoReturn:
+    if isinstance(error, FileNotFoundError | KeyError):
+        raise SourceNotFoundError(
+            "there is no such object in the hierarchy's own store",
+            remedy="It was moved or deleted; a 'base' that fits may find it.",
+        ) from error
+    if isinstance(error, PermissionError):
+        raise SourceAccessDeniedError(f"reading is refused: {error}") from error
+    raise SourceError(f"reading failed: {type(error).__name__}: {error}") from error

@@ -1,0 +1,254 @@
+"""The exception tree and its stable codes.
+
+Imports nothing of the package. Every failure that this package detects is a
+:class:`ManifestError`. None of the classes derives from ``FileNotFoundError``
+or ``KeyError``: zarr turns those into fill values. The codes are append-only;
+the specification, the conformance suite and other implementations share them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+__all__ = [
+    "ChecksumMismatchError",
+    "InvalidChunkKeyError",
+    "InvalidConfigurationError",
+    "InvalidEntryError",
+    "InvalidJSONError",
+    "InvalidManifestError",
+    "InvalidPathError",
+    "LimitExceededError",
+    "LocationNotAllowedError",
+    "ManifestError",
+    "ManifestNotFoundError",
+    "RangeOutOfBoundsError",
+    "ReadOnlyError",
+    "ShortReadError",
+    "SourceAccessDeniedError",
+    "SourceChangedError",
+    "SourceError",
+    "SourceNotFoundError",
+    "UnsupportedChecksumError",
+    "UnsupportedTransformerError",
+]
+
+
+class ManifestError(Exception):
+    """Root of the exception tree.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong, as a sentence without a full stop.
+    array : str, optional
+        Path of the array in its hierarchy, without a leading slash.
+    chunk : str, optional
+        Canonical chunk key, such as ``"0.3"``.
+    location : str, optional
+        Where the bytes were to come from. Must not contain credentials or
+        signed query strings: redact it first.
+    remedy : str, optional
+        What the reader can do about it.
+
+    Attributes
+    ----------
+    code : str
+        Stable identifier of the class, for programs (specification, "Error codes").
+
+    Examples
+    --------
+    >>> error = SourceNotFoundError("there is no such object", location="s3://b/f.nc")
+    >>> error.code
+    'source_not_found'
+    >>> print(error.in_context(array="sst", chunk="0.3"))
+    source_not_found: there is no such object (array 'sst', chunk '0.3', location 's3://b/f.nc')
+    """
+
+    code: ClassVar[str] = "manifest_error"
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        array: str | None = None,
+        chunk: str | None = None,
+        location: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.array = array
+        self.chunk = chunk
+        self.location = location
+        self.remedy = remedy
+
+    def in_context(
+        self,
+        *,
+        array: str | None = None,
+        chunk: str | None = None,
+        location: str | None = None,
+        remedy: str | None = None,
+    ) -> Self:
+        """Return a copy of the error with the members that it lacks filled in.
+
+        A source knows the location but not the array, a manifest knows the
+        chunk but not the array; each layer adds what it knows. Several readers
+        may wait for one failing request, so the error itself stays as it is.
+        """
+        error = type(self)(
+            self.problem,
+            array=array if self.array is None else self.array,
+            chunk=chunk if self.chunk is None else self.chunk,
+            location=location if self.location is None else self.location,
+            remedy=remedy if self.remedy is None else self.remedy,
+        )
+        error.__cause__ = self.__cause__
+        return error
+
+    def __str__(self) -> str:
+        context = ", ".join(
+            f"{name} {value!r}"
+            for name, value in (
+                ("array", self.array),
+                ("chunk", self.chunk),
+                ("location", self.location),
+            )
+            if value is not None
+        )
+        text = f"{self.code}: {self.problem}"
+        if context:
+            text += f" ({context})"
+        if self.remedy is not None:
+            text += f". {self.remedy}"
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        members = {
+            "array": self.array,
+            "chunk": self.chunk,
+            "location": self.location,
+            "remedy": self.remedy,
+        }
+        return (_rebuild, (type(self), self.problem, members))
+
+
+def _rebuild(
+    cls: type[ManifestError], problem: str, members: dict[str, str | None]
+) -> ManifestError:
+    return cls(problem, **members)
+
+
+class ManifestNotFoundError(ManifestError):
+    """The manifest document that an array declares does not exist."""
+
+    code = "manifest_not_found"
+
+
+class InvalidJSONError(ManifestError):
+    """The manifest document is not UTF-8 JSON."""
+
+    code = "invalid_json"
+
+
+class InvalidManifestError(ManifestError):
+    """The manifest document is JSON, but not an object of entries."""
+
+    code = "invalid_manifest"
+
+
+class InvalidChunkKeyError(ManifestError):
+    """A member of the manifest is not a chunk key, or names a chunk a second time."""
+
+    code = "invalid_chunk_key"
+
+
+class InvalidEntryError(ManifestError):
+    """An entry has a member of the wrong type, or members that contradict each other."""
+
+    code = "invalid_entry"
+
+
+class InvalidPathError(ManifestError):
+    """A path is not a usable URL reference, or climbs out of its store."""
+
+    code = "invalid_path"
+
+
+class InvalidConfigurationError(ManifestError):
+    """The declaration in ``zarr.json`` is wrong."""
+
+    code = "invalid_configuration"
+
+
+class UnsupportedTransformerError(ManifestError):
+    """The array declares a storage transformer, or a form of ours, that cannot be read."""
+
+    code = "unsupported_transformer"
+
+
+class LocationNotAllowedError(ManifestError):
+    """A manifest refers to locations that the reader did not authorise."""
+
+    code = "location_not_allowed"
+
+
+class SourceNotFoundError(ManifestError):
+    """A source object does not exist."""
+
+    code = "source_not_found"
+
+
+class SourceAccessDeniedError(ManifestError):
+    """A source object exists, or may exist, but must not be read with this access."""
+
+    code = "source_access_denied"
+
+
+class SourceChangedError(ManifestError):
+    """A source object no longer matches its ``etag``, ``last_modified`` or ``version``."""
+
+    code = "source_changed"
+
+
+class RangeOutOfBoundsError(ManifestError):
+    """An entry refers to bytes past the end of its source object."""
+
+    code = "range_out_of_bounds"
+
+
+class ShortReadError(ManifestError):
+    """A source delivered fewer bytes than it said it would."""
+
+    code = "short_read"
+
+
+class ChecksumMismatchError(ManifestError):
+    """The bytes of a chunk do not have the checksum that its entry states."""
+
+    code = "checksum_mismatch"
+
+
+class UnsupportedChecksumError(ManifestError):
+    """An entry states a checksum by an algorithm that is not in the registry."""
+
+    code = "unsupported_checksum"
+
+
+class LimitExceededError(ManifestError):
+    """A manifest is larger than the reader's limits."""
+
+    code = "limit_exceeded"
+
+
+class ReadOnlyError(ManifestError):
+    """Chunks of a manifest array cannot be written."""
+
+    code = "read_only"
+
+
+class SourceError(ManifestError):
+    """A source failed in a way that no other class names."""
+
+    code = "source_error"

@@ -1,0 +1,83 @@
+"""The xarray engine ``zarr-manifest``: xarray's own Zarr engine over a ManifestStore."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from xarray import Dataset, DataTree
+from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
+
+from zarr_manifest._document import Limits
+from zarr_manifest.store import Allow, ManifestStore
+from zarr_manifest.transformer import Verify
+
+__all__ = ["ManifestBackendEntrypoint"]
+
+
+class ManifestBackendEntrypoint(BackendEntrypoint):
+    """Open hierarchies with manifest arrays; ``xr.open_dataset(path, engine="zarr-manifest")``.
+
+    Takes ``allow``, ``base``, ``verify`` and ``limits`` of
+    :class:`zarr_manifest.ManifestStore`, and everything that xarray's ``zarr``
+    engine takes.
+    """
+
+    description = "Open Zarr hierarchies with chunk manifests (zarr-manifest)"
+    open_dataset_parameters: ClassVar[Any] = None
+    supports_groups = True
+
+    def open_dataset(  # type: ignore[override]
+        self,
+        filename_or_obj: Any,
+        *,
+        allow: Allow = None,
+        base: str | Path | None = None,
+        verify: Verify = "auto",
+        limits: Limits | None = None,
+        drop_variables: Any = None,
+        **options: Any,
+    ) -> Dataset:
+        """Open one group of a hierarchy as a dataset."""
+        store = _store(filename_or_obj, allow, base, verify, limits)
+        return ZarrBackendEntrypoint().open_dataset(
+            store, drop_variables=drop_variables, **options
+        )
+
+    def open_datatree(  # type: ignore[override]
+        self,
+        filename_or_obj: Any,
+        *,
+        allow: Allow = None,
+        base: str | Path | None = None,
+        verify: Verify = "auto",
+        limits: Limits | None = None,
+        **options: Any,
+    ) -> DataTree:
+        """Open a hierarchy as a tree of datasets."""
+        store = _store(filename_or_obj, allow, base, verify, limits)
+        return ZarrBackendEntrypoint().open_datatree(store, **options)
+
+    def open_groups_as_dict(  # type: ignore[override]
+        self,
+        filename_or_obj: Any,
+        *,
+        allow: Allow = None,
+        base: str | Path | None = None,
+        verify: Verify = "auto",
+        limits: Limits | None = None,
+        **options: Any,
+    ) -> dict[str, Dataset]:
+        """Open every group of a hierarchy as a dataset, by path."""
+        store = _store(filename_or_obj, allow, base, verify, limits)
+        return ZarrBackendEntrypoint().open_groups_as_dict(store, **options)
+
+
+def _store(
+    location: Any, allow: Allow, base: str | Path | None, verify: Verify, limits: Limits | None
+) -> ManifestStore:
+    if isinstance(location, ManifestStore):
+        return location
+    return ManifestStore(
+        location, allow=allow, base=base, verify=verify, limits=limits, read_only=True
+    )
