@@ -1,13 +1,14 @@
 """A web server 30 ms away: requests, bytes and time for 100 chunks of one object.
 
 Measured from nothing: opening, reading the manifest, and reading all chunks. The server
-runs on loopback in this process; what differs between rows is its latency times requests.
+runs on loopback in another process; its bandwidth is that of Python, not of a network.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,9 +17,10 @@ import zarr
 
 from benchmarks.datasets import Dataset, write_dataset
 from benchmarks.readers import ReadableArray, readers_for
+from benchmarks.remote_server import RemoteServer, serving
 from benchmarks.tables import Table, mebibytes, milliseconds, ratio
 from benchmarks.timing import Times, interleaved
-from tests.servers.http_files import FileServer, Recorded
+from tests.servers.http_files import Recorded
 from zarr_manifest import ManifestStore
 
 BASELINE = "zarr ObjectStore"
@@ -26,40 +28,43 @@ LATENCY = 0.03
 CHUNKS = 100
 CHUNK_BYTES = 64 * 1024
 LARGEST_GAP = 4 * 1024 * 1024
-GAPS = (0, 16 * 1024, 128 * 1024, 512 * 1024, 1024 * 1024, 4 * 1024 * 1024)
+GAPS = (-1, 0, 16 * 1024, 128 * 1024, 512 * 1024, 1024 * 1024, 4 * 1024 * 1024)
 
 
 def run(quick: bool) -> Iterator[Table]:
-    with TemporaryDirectory() as directory, FileServer(latency=LATENCY) as server:
+    with TemporaryDirectory() as directory:
         local = write_dataset(Path(directory), CHUNKS, CHUNK_BYTES, LARGEST_GAP)
-        for file in Path(directory).rglob("*"):
-            if file.is_file():
-                server.put(file.relative_to(directory).as_posix(), file.read_bytes())
-        remote = local.at(server.url)
-        for concurrency in (zarr.config.get("async.concurrency"), CHUNKS):
-            with zarr.config.set({"async.concurrency": concurrency}):
-                yield compare(server, remote, concurrency, rounds=2 if quick else 5)
+        with serving(Path(directory), LATENCY) as server:
+            remote = local.at(server.url)
+            for concurrency in (zarr.config.get("async.concurrency"), CHUNKS):
+                with zarr.config.set({"async.concurrency": concurrency}):
+                    yield compare(server, remote, concurrency, rounds=2 if quick else 7)
 
 
-def compare(server: FileServer, dataset: Dataset, concurrency: int, rounds: int) -> Table:
-    opened: dict[str, Callable[[], ReadableArray]] = {
-        reader.name: lambda reader=reader: reader.open(dataset) for reader in readers_for(dataset)
+def compare(server: RemoteServer, dataset: Dataset, concurrency: int, rounds: int) -> Table:
+    openers: dict[str, Callable[[Dataset], ReadableArray]] = {
+        reader.name: reader.open for reader in readers_for(dataset)
     }
     for gap in GAPS:
-        opened[f"ManifestStore, max_gap={gap // 1024} KiB"] = lambda gap=gap: zarr.open_array(
-            ManifestStore(dataset.manifest, max_gap=gap), path="data", mode="r"
-        )
-    expected = opened[BASELINE]()[:]
+        name = "never merging" if gap < 0 else f"max_gap={gap // 1024} KiB"
+        openers[f"ManifestStore, {name}"] = partial(open_with_gap, gap)
+    expected = openers[BASELINE](dataset)[:]
     requests: dict[str, list[Recorded]] = {}
 
     def read_from_nothing(name: str) -> None:
-        server.clear()
-        values = opened[name]()[:]
-        requests[name] = server.requests
+        values = openers[name](dataset)[:]
         np.testing.assert_array_equal(values, expected, err_msg=name)
 
-    times = interleaved({n: lambda n=n: read_from_nothing(n) for n in opened}, rounds)
+    for name in openers:
+        server.clear()
+        read_from_nothing(name)
+        requests[name] = server.requests
+    times = interleaved({name: partial(read_from_nothing, name) for name in openers}, rounds)
     return tabulate(dataset, concurrency, times, requests)
+
+
+def open_with_gap(gap: int, dataset: Dataset) -> ReadableArray:
+    return zarr.open_array(ManifestStore(dataset.manifest, max_gap=gap), path="data", mode="r")
 
 
 def tabulate(

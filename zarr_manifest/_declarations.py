@@ -9,9 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-__all__ = ["ArrayDocument", "arrays_in", "declare", "dump_node", "parse_node", "without_declarations"]
+__all__ = [
+    "ArrayDocument",
+    "arrays_in",
+    "declare",
+    "dump_node",
+    "parse_node",
+    "without_declarations",
+]
 
 _MEMBER = "storage_transformers"
 
@@ -44,10 +51,14 @@ def parse_node(document: bytes) -> dict[str, Any] | None:
     """
     try:
         # Not msgspec: zarr writes and reads NaN and Infinity in attributes.
-        node = json.loads(document)
+        node: Any = json.loads(document)
     except (ValueError, RecursionError):
         return None
-    return node if isinstance(node, dict) else None
+    return _object(node)
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def arrays_in(node: dict[str, Any]) -> Iterator[ArrayDocument]:
@@ -64,13 +75,10 @@ def arrays_in(node: dict[str, Any]) -> Iterator[ArrayDocument]:
     if node.get("node_type") == "array":
         yield ArrayDocument("", node)
         return
-    consolidated = node.get("consolidated_metadata")
-    members = consolidated.get("metadata") if isinstance(consolidated, dict) else None
-    if isinstance(members, dict):
-        for path, member in members.items():
-            if isinstance(member, dict):
-                for array in arrays_in(member):
-                    yield ArrayDocument(f"{path}/{array.path}".rstrip("/"), array.metadata)
+    consolidated = _object(node.get("consolidated_metadata")) or {}
+    for path, member in (_object(consolidated.get("metadata")) or {}).items():
+        for array in arrays_in(_object(member) or {}):
+            yield ArrayDocument(f"{path}/{array.path}".rstrip("/"), array.metadata)
 
 
 def without_declarations(node: dict[str, Any]) -> bytes:

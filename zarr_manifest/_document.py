@@ -90,7 +90,7 @@ EMPTY_ENTRY = Entry()
 
 
 def _contradiction(entry: Entry) -> str | None:
-    """What members of an entry say against each other, or None."""
+    """Return what members of an entry say against each other, or None."""
     unset = msgspec.UNSET
     if entry.path is not unset and entry.data is not unset:
         return "'path' and 'data' exclude each other"
@@ -155,22 +155,20 @@ def parse_declaration(transformers: object) -> Configuration | None:
     >>> parse_declaration(declared)
     Configuration(manifest='./m.json', base='./')
     """
-    if not isinstance(transformers, list):
-        raise InvalidConfigurationError("'storage_transformers' is not a list")
+    try:
+        stated = msgspec.convert(transformers, list[Any])
+    except msgspec.ValidationError:
+        raise InvalidConfigurationError("'storage_transformers' is not a list") from None
     found: list[Configuration] = []
-    for item in transformers:
-        if isinstance(item, str):
-            item = {"name": item}
-        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-            raise InvalidConfigurationError("a storage transformer has no 'name'")
-        must_understand = item.get("must_understand", True)
+    for declared in map(_named, stated):
+        must_understand = declared.get("must_understand", True)
         if not isinstance(must_understand, bool):
             raise InvalidConfigurationError("'must_understand' is not a boolean")
-        if item["name"] == TRANSFORMER_NAME:
-            found.append(_parse_configuration(item, must_understand))
+        if declared["name"] == TRANSFORMER_NAME:
+            found.append(_parse_configuration(declared, must_understand))
         elif must_understand:
             raise UnsupportedTransformerError(
-                f"the array declares the storage transformer {item['name']!r}, which is unknown",
+                f"the array declares an unknown storage transformer {declared['name']!r}",
                 remedy=f"Only {TRANSFORMER_NAME!r} can be read.",
             )
     if len(found) > 1:
@@ -179,6 +177,19 @@ def parse_declaration(transformers: object) -> Configuration | None:
             "only one manifest can be read"
         )
     return found[0] if found else None
+
+
+def _named(stated: Any) -> dict[str, Any]:
+    """Return a declaration as an object; a string is short for one with just a name."""
+    if isinstance(stated, str):
+        return {"name": stated}
+    try:
+        declared = msgspec.convert(stated, dict[str, Any])
+    except msgspec.ValidationError:
+        declared = {}
+    if not isinstance(declared.get("name"), str):
+        raise InvalidConfigurationError("a storage transformer has no 'name'")
+    return declared
 
 
 def _parse_configuration(item: Mapping[str, Any], must_understand: bool) -> Configuration:
@@ -190,9 +201,9 @@ def _parse_configuration(item: Mapping[str, Any], must_understand: bool) -> Conf
     unknown = sorted(set(item) - {"name", "configuration", "must_understand"})
     if unknown:
         raise InvalidConfigurationError(f"unknown member {unknown[0]!r} in the declaration")
-    configuration = item.get("configuration")
-    if not isinstance(configuration, dict):
+    if not isinstance(item.get("configuration"), dict):
         raise InvalidConfigurationError("'configuration' is missing or not an object")
+    configuration: dict[str, Any] = item["configuration"]
     for name in _NOT_READ_YET:
         if name in configuration:
             raise UnsupportedTransformerError(

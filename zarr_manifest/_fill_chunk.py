@@ -47,13 +47,14 @@ def encode_fill_chunk(metadata: dict[str, Any], index: tuple[int, ...], key: str
     async def encode() -> bytes:
         contents = {"zarr.json": cpu.Buffer.from_bytes(json.dumps(metadata).encode())}
         store = MemoryStore(contents)  # type: ignore[arg-type]
-        array = await zarr.api.asynchronous.open_array(
-            store=store, config={"write_empty_chunks": True}
-        )
+        asynchronous: Any = zarr.api.asynchronous
+        array = await asynchronous.open_array(store=store, config={"write_empty_chunks": True})
         fill = array.metadata.fill_value
         await array.setitem(region, fill)
         decoded = np.asarray(await array.getitem(region))
-        if not np.array_equal(decoded, np.full_like(decoded, fill), equal_nan=decoded.dtype.kind in "fc"):
+        if not np.array_equal(
+            decoded, np.full_like(decoded, fill), equal_nan=decoded.dtype.kind in "fc"
+        ):
             raise SourceError("the chunk is explicitly empty, and its codecs lose the fill value")
         return contents[key].to_bytes()
 

@@ -193,8 +193,7 @@ class Base:
         inside = directory.strip("/")
         if inside and any(segment in {"", ".", ".."} for segment in inside.split("/")):
             raise ValueError(f"{directory!r} is not the path of an array")
-        own = Base("", "", f"{inside}/" if inside else "")
-        target = _resolve(reference, own)
+        target = _resolve(reference, Base("", "", inside and f"{inside}/"))
         return cls(target.scheme, target.authority, target.path)
 
     def resolve(self, path: str) -> Location:
@@ -217,8 +216,6 @@ class Base:
         StoreLocation(key='a/f g.nc')
         >>> base.resolve("S3://b/x/../f.nc")
         UrlLocation(scheme='s3', authority='b', path='f.nc', query='')
-        >>> base.resolve("/data/f.nc").url
-        'file:///data/f.nc'
         >>> base.resolve("../../../f.nc")
         Traceback (most recent call last):
         zarr_manifest.errors.InvalidPathError: invalid_path: ... (location '../../../f.nc')
@@ -267,9 +264,8 @@ class AllowList:
         if isinstance(prefixes, str):
             raise TypeError("prefixes must be an iterable of strings, not one string")
         self._normalized = {prefix: _parse_prefix(prefix) for prefix in prefixes}
-        self._originals: dict[UrlLocation, str] = {}
-        for prefix, location in self._normalized.items():
-            self._originals.setdefault(location, prefix)
+        # Reversed, so that the first of those that mean the same stays.
+        self._originals = {at: prefix for prefix, at in reversed(self._normalized.items())}
 
     def match(self, location: UrlLocation) -> str | None:
         """Return the longest prefix that covers the location, as it was given, or None.
@@ -330,18 +326,15 @@ def suggest_prefixes(locations: Iterable[UrlLocation]) -> list[str]:
 def redact(url: str) -> str:
     """Return a string, URL or not, without userinfo, query and fragment, for messages.
 
-    Errs on the side of leaving out: what cannot be parsed may still hold a password.
-
     Examples
     --------
     >>> redact("https://user:secret@example.com/f.nc?signature=secret")
     'https://example.com/f.nc?…'
     >>> redact("abfs://container@account.dfs.core.windows.net/f.nc")
     'abfs://container@account.dfs.core.windows.net/f.nc'
-    >>> redact("data/a@b.nc")
-    'data/a@b.nc'
     """
     if (found := _LOOSE_URL.fullmatch(url)) is not None:
+        # Rather too much than too little: what is no valid URL may still hold a password.
         lead, authority, rest = found.groups()
         container = lead.lower().startswith(("abfs:", "abfss:")) and ":" not in authority
         kept = authority if container else _USERINFO.sub("", authority)
@@ -396,16 +389,14 @@ def _origin(reference: str, scheme: str, authority: str | None, path: str) -> tu
     authority = authority or ""
     if scheme == "file":
         if authority.lower() not in {"", "localhost"}:
-            remedy = "Write file:/// and the absolute path"
-            raise _invalid("the file URL names another host", reference, remedy)
+            raise _invalid("the file URL names another host", reference, "Write file:///…")
         if not path.startswith("/"):
             raise _invalid("the file URL has no absolute path", reference)
         return scheme, ""
     if not authority:
         raise _invalid("the URL names no bucket or host", reference)
     if "@" in authority and scheme not in _CONTAINER_AT_ACCOUNT:
-        remedy = "Credentials do not belong in manifests; give them with the authorised prefix"
-        raise _invalid("the URL has a user name or password", reference, remedy)
+        raise _invalid("the URL has credentials", reference, "Give them with the prefix instead")
     if scheme in _DEFAULT_PORTS:
         return scheme, _host(reference, scheme, authority)
     names = authority.split("@", 1) if scheme in _CONTAINER_AT_ACCOUNT else [authority]
@@ -416,13 +407,10 @@ def _origin(reference: str, scheme: str, authority: str | None, path: str) -> tu
 
 def _host(reference: str, scheme: str, authority: str) -> str:
     match = _HOST.fullmatch(authority)
-    if match is None:
-        remedy = "Write an international domain name in its ASCII form (xn--…)"
-        raise _invalid("the URL names no valid host and port", reference, remedy)
+    if match is None or int(match["port"] or 0) > 65535:
+        raise _invalid("the URL names no valid host", reference, "Write it in ASCII (xn--…)")
     host: str = match["host"].lower()
     port = int(match["port"] or _DEFAULT_PORTS[scheme])
-    if port > 65535:
-        raise _invalid("the URL names no valid host and port", reference)
     return host if port == _DEFAULT_PORTS[scheme] else f"{host}:{port}"
 
 
@@ -430,8 +418,7 @@ def _query(reference: str, scheme: str, query: str | None) -> str:
     if query is None:
         return ""
     if scheme not in _DEFAULT_PORTS:
-        remedy = "Write %3F for a '?' in a name"
-        raise _invalid("the path has a query", reference, remedy)
+        raise _invalid("the path has a query", reference, "Write %3F for a '?' in a name")
     if _CONTROL.search(unquote(query, errors="ignore")):
         raise _invalid("the query has a control character", reference)
     # Escapes stay as they are: a signature may cover them.

@@ -148,9 +148,7 @@ class Nodes:
         """Whether a key is known, without looking, to be a chunk of a native array."""
         return self._arrays.get(next(owner_candidates(key), key)) is _NATIVE
 
-    def owner(
-        self, key: str
-    ) -> Steps[tuple[ChunkManifestTransformer, tuple[int, ...]] | None]:
+    def owner(self, key: str) -> Steps[tuple[ChunkManifestTransformer, tuple[int, ...]] | None]:
         """Find the manifest array, and the chunk of it, that a key names.
 
         Returns

@@ -75,5 +75,3 @@ def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
             "hierarchy with a store as well: ManifestStore(S3Store(bucket, prefix=...), ...)"
         )
     return open_object_store(directory, access, at_prefix=True)
-
-

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn, cast
 
 from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.buffer import Buffer
@@ -38,9 +39,9 @@ def hierarchy_reader(store: Store) -> ObjectReader:
     """Return the reader of the objects of a hierarchy's own store."""
     # Only the exact types: a subclass may do more than its base says.
     if type(store) is ObjectStore:
-        return ObstoreReader(store.store)
+        return ObstoreReader(cast(Any, store).store)
     if type(store) is LocalStore:
-        return _DirectoryReader(os.path.abspath(store.root))
+        return _DirectoryReader(str(store.root.absolute()))
     return _ZarrStoreReader(store)
 
 
@@ -52,11 +53,11 @@ class _DirectoryReader:
 
     def _file(self, key: str) -> tuple[ObstoreReader, str]:
         root = os.path.realpath(self.root)
-        real = os.path.realpath(os.path.join(root, key))
+        real = os.path.realpath(Path(root, key))
         if os.path.commonpath([root, real]) != root:
             raise LocationNotAllowedError(
                 "a symbolic link leads out of the hierarchy's directory",
-                remedy=f"If you trust it, refer to it by its URL and add: allow=[{'file://' + real!r}].",
+                remedy="If you trust it, refer to it by its URL, and authorise that.",
             )
         return ObstoreReader(ObstoreLocalStore("/")), real.lstrip("/")
 

@@ -36,7 +36,7 @@ def opening_module() -> ModuleType:
     if not opens_through_it:
         raise RuntimeError(
             f"zarr {zarr.__version__} opens stores in a way that zarr_manifest.enable() does not "
-            "know. Pass zarr_manifest.ManifestStore(location) to zarr.open instead, and report this."
+            "know. Pass zarr_manifest.ManifestStore(location) to zarr.open instead."
         )
     return store_opening
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import obstore.store
@@ -19,7 +19,15 @@ from zarr_manifest._locations import UrlLocation
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
 
-__all__ = ["Access", "Anonymous", "Environment", "anonymous", "environment", "key_within", "open_object_store"]
+__all__ = [
+    "Access",
+    "Anonymous",
+    "Environment",
+    "anonymous",
+    "environment",
+    "key_within",
+    "open_object_store",
+]
 
 # A few quick retries, then an error that a person still waits for.
 DEFAULT_RETRIES: RetryConfig = {
@@ -124,11 +132,17 @@ def open_object_store(
         # With a slash at its end, obstore would ask for `/directory//key`.
         root = prefix.url.rstrip("/") if at_prefix and prefix.path else f"{prefix.origin}/"
         url = root + (f"?{query}" if query else "")
-        return obstore.store.from_url(url, client_options=client, **options)
+        return _from_url(url, {"client_options": client, **options})
     if not isinstance(access, Environment):
         options = _without_environment_credentials(options)
-    from_url = cast(Any, obstore.store.from_url)
-    return cast("ObjectStore", from_url(prefix.url if at_prefix else prefix.origin, **options))
+    return _from_url(prefix.url if at_prefix else prefix.origin, options)
+
+
+def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
+    # Overloaded by scheme, which only the URL tells.
+    from_url: Any = obstore.store.from_url
+    store: ObjectStore = from_url(url, **options)
+    return store
 
 
 def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -> str:
@@ -149,7 +163,7 @@ def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -
     root = _root_path(store, location)
     if root is None or not f"{location.path}/".startswith(root and f"{root}/"):
         root = prefix.path.rstrip("/")
-    return location.path[len(root) :].lstrip("/") if root else location.path
+    return location.path[len(root) :].removeprefix("/") if root else location.path
 
 
 def _root_path(store: ObjectStore, location: UrlLocation) -> str | None:
@@ -223,5 +237,3 @@ class _StaticCredentials:
             "token": self.token,
             "expires_at": None,
         }
-
-

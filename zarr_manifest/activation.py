@@ -40,7 +40,7 @@ class Activation:
             _active.remove(self)
             if not _active:
                 module = opening_module()
-                module.make_store = _original  # type: ignore[attr-defined]
+                vars(module)["make_store"] = _original
                 _original = None
 
     def __enter__(self) -> Self:
@@ -99,8 +99,8 @@ def enable(
         module = opening_module()
         _active.append(activation)
         if _original is None:
-            _original = module.make_store  # type: ignore[attr-defined]
-            module.make_store = _make_manifest_store(_original)  # type: ignore[attr-defined]
+            _original = vars(module)["make_store"]
+            vars(module)["make_store"] = _make_manifest_store(_original)
     return activation
 
 

@@ -58,8 +58,9 @@ def summarize(
     Examples
     --------
     >>> location = UrlLocation("s3", "bucket", "2024/f.nc", "")
-    >>> summarize([(location, 3, 300)], ["s3://bucket/2024/"], [])
-    [ReferencedLocation(prefix='s3://bucket/2024/', allowed=False, objects=1, references=3, nbytes=300)]
+    >>> summarize([(location, 3, 300)], ["s3://bucket/2024/"], [])  # doctest: +NORMALIZE_WHITESPACE
+    [ReferencedLocation(prefix='s3://bucket/2024/', allowed=False, objects=1, references=3,
+                        nbytes=300)]
     """
     below = AllowList(prefixes)
     authorised = AllowList(allow)
@@ -83,12 +84,8 @@ def summarize(
     ]
 
 
-def _all_allowed(
-    locations: Iterable[StoreLocation | UrlLocation], authorised: AllowList
-) -> bool:
+def _all_allowed(locations: Iterable[StoreLocation | UrlLocation], authorised: AllowList) -> bool:
     return all(
         isinstance(location, StoreLocation) or authorised.match(location) is not None
         for location in locations
     )
-
-

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -25,8 +24,6 @@ from zarr_manifest.errors import InvalidChunkKeyError, LimitExceededError, Manif
 __all__ = ["Manifest", "Reference"]
 
 type KeyParser = Callable[[str], tuple[int, ...] | None]
-
-_Value = TypeVar("_Value")
 
 # Values of the path number column for entries without a path.
 _INLINE = -1
@@ -210,7 +207,8 @@ class Manifest:
         path_numbers = np.full(count, _EMPTY, np.int32)
         aside: dict[int, _Aside] = {}
         interned: dict[_Aside, _Aside] = {}
-        for row, source in enumerate(order.tolist()):
+        source_rows: list[int] = order.tolist()
+        for row, source in enumerate(source_rows):
             entry = rows[source]
             if entry.path is not unset:
                 path_numbers[row] = path_index.setdefault(entry.path, len(path_index))
@@ -296,10 +294,8 @@ class Manifest:
     @property
     def nbytes(self) -> int:
         """Memory that the columns take, in bytes, without paths and what is kept aside."""
-        columns = [self._offsets, self._lengths, self._path_numbers]
-        if self._chunk_numbers is not None:
-            columns.append(self._chunk_numbers)
-        return sum(column.nbytes for column in columns)
+        nbytes = self._offsets.nbytes + self._lengths.nbytes + self._path_numbers.nbytes
+        return nbytes if self._chunk_numbers is None else nbytes + self._chunk_numbers.nbytes
 
     def open_ended(self) -> Iterator[Reference]:
         """Yield the references whose number of bytes only their source can tell."""
@@ -331,14 +327,14 @@ def _take_aside(entry: Entry, key: str) -> _Aside | None:
     return None if extra == _NOTHING_ASIDE else extra
 
 
-def _or_none(value: _Value | msgspec.UnsetType) -> _Value | None:
+def _or_none[T](value: T | msgspec.UnsetType) -> T | None:
     return None if isinstance(value, msgspec.UnsetType) else value
 
 
 def _parse_keys(keys: list[str], ndim: int, parse_key: KeyParser | None) -> npt.NDArray[np.int64]:
     """Grid index of every key, as an array of shape (keys, dimensions)."""
     number = "(?:0|[1-9][0-9]{0,15})"
-    canonical = rf"\.".join([number] * ndim) if ndim else "0"
+    canonical = r"\.".join([number] * ndim) if ndim else "0"
     joined = ",".join(keys)
     # One pass over one string: a million keys are not worth a million calls.
     if keys and ndim and re.fullmatch(f"(?:{canonical},)*+{canonical}", joined):

@@ -462,8 +462,7 @@ class Sources:
             return None
         if not isinstance(reader.store, HTTPStore):
             return None
-        headers = dict((reader.store.client_options or {}).get("default_headers", {}))
-        target = redirect_target(location.url, {k: _text(v) for k, v in headers.items()})
+        target = redirect_target(location.url, _default_headers(reader.store))
         if target is None:
             self._not_redirected.add(location.url)
             return None
@@ -486,8 +485,12 @@ class Sources:
         return _Target(reader, key_within(reader.store, normalized, location))
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else value
+def _default_headers(store: HTTPStore) -> dict[str, str]:
+    options: Any = store.client_options or {}
+    return {
+        name: value.decode("latin-1") if isinstance(value, bytes) else str(value)
+        for name, value in dict(options.get("default_headers", {})).items()
+    }
 
 
 def _within_real_prefix(prefix: UrlLocation, location: UrlLocation) -> UrlLocation:
@@ -509,5 +512,3 @@ class _Batch:
     ranges: list[tuple[int, int]]
     answers: list[asyncio.Future[memoryview]]
     tasks: set[asyncio.Future[None]]
-
-

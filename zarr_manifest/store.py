@@ -106,9 +106,7 @@ class ManifestStore(Store):
 
     def _connect(self) -> None:
         """Make what is not pickled: clients, and what was read so far."""
-        self._sources = Sources(
-            self._allow, hierarchy_reader(self._store), max_gap=self._max_gap
-        )
+        self._sources = Sources(self._allow, hierarchy_reader(self._store), max_gap=self._max_gap)
         self._nodes = Nodes(self._store, self._transformer)
 
     def _transformer(
@@ -133,7 +131,8 @@ class ManifestStore(Store):
         return {name: getattr(self, name) for name in self._SETTINGS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        for name, value in state.items():
+            setattr(self, name, value)
         self._connect()
 
     def __eq__(self, value: object) -> bool:
@@ -157,12 +156,13 @@ class ManifestStore(Store):
 
     # The store underneath is opened and closed; this one has no state of its own.
 
+    # A variable of Store's, which its own WrapperStore overrides in the same way.
     @property
     def _is_open(self) -> bool:
         return self._store._is_open
 
     @_is_open.setter
-    def _is_open(self, value: bool) -> None:
+    def _is_open(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Ignore what ``Store.__init__`` sets."""
 
     @property
@@ -233,14 +233,14 @@ class ManifestStore(Store):
         """Return the value of a key, without an event loop."""
         prototype = default_buffer_prototype() if prototype is None else prototype
         if self._nodes.known_native(key):
-            return self._underneath.get_sync(key, prototype=prototype, byte_range=byte_range)
+            return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
         path = parent_of_document(key)
         if path is not None:
-            document = self._underneath.get_sync(key, prototype=prototype)
+            document = self._get_underneath(key, prototype=prototype)
             return self._reveal(path, document, prototype, byte_range)
         owner = run_sync(self._nodes.owner(key))
         if owner is None:
-            return self._underneath.get_sync(key, prototype=prototype, byte_range=byte_range)
+            return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
         array, index = owner
         body = array.get_sync(index, _pure_request(byte_range))
         return None if body is None else prototype.buffer.from_bytes(body)
@@ -249,6 +249,14 @@ class ManifestStore(Store):
     def _underneath(self) -> Any:
         """The store underneath, which may have methods that ``Store`` does not declare."""
         return self._store
+
+    def _get_underneath(
+        self, key: str, *, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        found: Buffer | None = self._underneath.get_sync(
+            key, prototype=prototype, byte_range=byte_range
+        )
+        return found
 
     def _reveal(
         self,
@@ -533,7 +541,7 @@ def _as_mapping(allow: Allow) -> dict[str, Access]:
     if isinstance(allow, str):
         raise ValueError(f"allow takes a list of prefixes, or a mapping: allow=[{allow!r}]")
     if isinstance(allow, Mapping):
-        return dict(allow)
+        return dict(cast("Mapping[str, Access]", allow))
     return dict.fromkeys(str(prefix) for prefix in allow)
 
 

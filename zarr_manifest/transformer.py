@@ -9,14 +9,21 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import zarr
 from zarr.registry import get_chunk_key_encoding_class
 
-from zarr_manifest._byte_ranges import ByteRequest, SourceRange, Whole, needs_size, slice_bounds, source_range
+from zarr_manifest._byte_ranges import (
+    ByteRequest,
+    SourceRange,
+    Whole,
+    needs_size,
+    slice_bounds,
+    source_range,
+)
 from zarr_manifest._checksums import verify_checksum
 from zarr_manifest._chunk_grid import ChunkGrid
 from zarr_manifest._chunk_keys import encode_relative, format_canonical, parse_relative
@@ -45,12 +52,11 @@ class _ChunkKeyEncoding:
     """An array's own relative chunk keys, in both directions."""
 
     def __init__(self, metadata: dict[str, Any], ndim: int) -> None:
-        declared = metadata.get("chunk_key_encoding", {"name": "default"})
-        if isinstance(declared, str):
-            declared = {"name": declared}
+        stated: Any = metadata.get("chunk_key_encoding", "default")
+        declared: dict[str, Any] = {"name": stated} if isinstance(stated, str) else stated
         self._ndim = ndim
         self._name = str(declared.get("name"))
-        configuration = declared.get("configuration") or {}
+        configuration: dict[str, Any] = declared.get("configuration") or {}
         default_separator = "." if self._name == "v2" else "/"
         self._separator = str(configuration.get("separator", default_separator))
         self._foreign: Any = None
@@ -142,10 +148,10 @@ class ChunkManifestTransformer:
         self._verify = verify
         self._limits = limits
         self._grid = ChunkGrid.from_metadata(metadata)
-        shape = metadata.get("shape")
-        if not isinstance(shape, list):
+        shape: Any = metadata.get("shape")
+        if not isinstance(shape, Sequence):
             raise InvalidConfigurationError("the metadata has no 'shape'", array=array_path)
-        self._ndim = len(shape)
+        self._ndim = len(cast("Sequence[int]", shape))
         self._encoding = _ChunkKeyEncoding(metadata, self._ndim)
         self._encoding.learn(self._grid)
         here = Base.parse("./", directory=array_path)
@@ -235,27 +241,32 @@ class ChunkManifestTransformer:
         while self._loaded is None:
             with self._lock:
                 others = self._loading
+                mine = concurrent.futures.Future[_Loaded]()
                 if others is None:
-                    mine = self._loading = concurrent.futures.Future[_Loaded]()
-            if others is not None:
-                try:
-                    return await asyncio.wrap_future(others)
-                except _Abandoned:
-                    continue
+                    self._loading = mine
+            if others is None:
+                return await self._load_for_all(mine)
             try:
-                loaded = await run_async(self._load())
-                self._loaded = loaded
-                mine.set_result(loaded)
-            except Exception as error:
-                mine.set_exception(error)
-                raise
-            except BaseException:
-                # Only this reader was cancelled: the next one that waits takes over.
-                mine.set_exception(_Abandoned())
-                raise
-            finally:
-                self._loading = None
+                return await asyncio.wrap_future(others)
+            except _AbandonedError:
+                continue
         return self._loaded
+
+    async def _load_for_all(self, answer: concurrent.futures.Future[_Loaded]) -> _Loaded:
+        try:
+            loaded = await run_async(self._load())
+            self._loaded = loaded
+            answer.set_result(loaded)
+        except Exception as error:
+            answer.set_exception(error)
+            raise
+        except BaseException:
+            # Only this reader was cancelled: one of those that wait takes over.
+            answer.set_exception(_AbandonedError())
+            raise
+        finally:
+            self._loading = None
+        return loaded
 
     def _load_once_sync(self) -> _Loaded:
         # Never waits for an event loop, which may be the one that it blocks.
@@ -351,9 +362,7 @@ class ChunkManifestTransformer:
             lambda: self._sources.fetch_sync(location, span, conditions),
         )
 
-    def _read_empty(
-        self, index: tuple[int, ...], request: ByteRequest
-    ) -> Steps[memoryview | None]:
+    def _read_empty(self, index: tuple[int, ...], request: ByteRequest) -> Steps[memoryview | None]:
         if not (self._missing_is_an_error or _missing_chunks_are_errors()):
             return None
         key = self.key_of(index)
@@ -415,5 +424,5 @@ def _missing_chunks_are_errors() -> bool:
     return not zarr.config.get("array.read_missing_chunks", True)
 
 
-class _Abandoned(Exception):
+class _AbandonedError(Exception):
     """Whoever was loading the manifest was cancelled."""

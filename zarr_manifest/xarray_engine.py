@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,10 +25,17 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
     """
 
     description = "Open Zarr hierarchies with chunk manifests (zarr-manifest)"
-    open_dataset_parameters: ClassVar[Any] = None
+    # xarray would look at the signature, and takes no **options there.
+    open_dataset_parameters: ClassVar[Any] = (
+        *inspect.signature(vars(ZarrBackendEntrypoint)["open_dataset"]).parameters,
+        "allow",
+        "base",
+        "verify",
+        "limits",
+    )
     supports_groups = True
 
-    def open_dataset(  # type: ignore[override]
+    def open_dataset(
         self,
         filename_or_obj: Any,
         *,
@@ -40,11 +48,11 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
     ) -> Dataset:
         """Open one group of a hierarchy as a dataset."""
         store = _store(filename_or_obj, allow, base, verify, limits)
-        return ZarrBackendEntrypoint().open_dataset(
-            store, drop_variables=drop_variables, **options
-        )
+        options["drop_variables"] = drop_variables
+        dataset: Dataset = _zarr_engine().open_dataset(store, **options)
+        return dataset
 
-    def open_datatree(  # type: ignore[override]
+    def open_datatree(
         self,
         filename_or_obj: Any,
         *,
@@ -56,9 +64,10 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
     ) -> DataTree:
         """Open a hierarchy as a tree of datasets."""
         store = _store(filename_or_obj, allow, base, verify, limits)
-        return ZarrBackendEntrypoint().open_datatree(store, **options)
+        tree: DataTree = _zarr_engine().open_datatree(store, **options)
+        return tree
 
-    def open_groups_as_dict(  # type: ignore[override]
+    def open_groups_as_dict(
         self,
         filename_or_obj: Any,
         *,
@@ -70,7 +79,13 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
     ) -> dict[str, Dataset]:
         """Open every group of a hierarchy as a dataset, by path."""
         store = _store(filename_or_obj, allow, base, verify, limits)
-        return ZarrBackendEntrypoint().open_groups_as_dict(store, **options)
+        groups: dict[str, Dataset] = _zarr_engine().open_groups_as_dict(store, **options)
+        return groups
+
+
+def _zarr_engine() -> Any:
+    # Any: xarray does not say that its Zarr engine takes stores.
+    return ZarrBackendEntrypoint()
 
 
 def _store(
