@@ -30,6 +30,7 @@ __all__ = [
     "Configuration",
     "Entry",
     "Limits",
+    "at_member",
     "decode_document",
     "parse_declaration",
 ]
@@ -271,7 +272,7 @@ def decode_document(document: bytes, limits: Limits) -> dict[str, Entry]:
     for key, entry in entries.items():
         problem = _contradiction(entry)
         if problem is not None:
-            raise _at_member(document, key, InvalidEntryError(problem, chunk=key))
+            raise at_member(document, key, InvalidEntryError(problem, chunk=key))
         if entry.data is not msgspec.UNSET:
             inline_bytes += len(entry.data)
     if inline_bytes > limits.inline_bytes:
@@ -292,14 +293,15 @@ def _require_plainly_empty(document: bytes, entries: Mapping[str, Entry]) -> Non
     for key, raw in _RAW_ENTRIES.decode(document).items():
         if entries[key] == EMPTY_ENTRY and msgspec.json.decode(raw) != {}:
             problem = "the entry has neither 'path' nor 'data', and is not {}"
-            raise _at_member(document, key, InvalidEntryError(problem, chunk=key))
+            raise at_member(document, key, InvalidEntryError(problem, chunk=key))
 
 
 def _position(document: bytes, byte: int) -> str:
     """Where a byte of a document is, for people and for editors."""
     before = document[:byte]
     line = before.count(b"\n") + 1
-    column = byte - (before.rfind(b"\n") + 1) + 1
+    # In characters, as editors count; the start of a truncated one counts too.
+    column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
     return f"line {line}, column {column} (byte {byte})"
 
 
@@ -311,7 +313,8 @@ def _value_position(document: bytes, value: msgspec.Raw) -> int:
     return address(value) - address(document)
 
 
-def _at_member(document: bytes, key: str, error: ManifestError) -> ManifestError:
+def at_member(document: bytes, key: str, error: ManifestError) -> ManifestError:
+    """Add to an error which member of a valid document it is about, and where that is."""
     value = _RAW_ENTRIES.decode(document)[key]
     where = _position(document, _value_position(document, value))
     error.problem += f", in member {key!r} at {where}"
@@ -339,12 +342,15 @@ def _explain(document: bytes, error: Exception) -> NoReturn:
         text = re.sub(r" \(byte \d+\)", "", str(e))
         where = _position(document, byte)
         raise InvalidJSONError(f"the manifest is not JSON: {text}, at {where}") from error
+    except RecursionError:
+        raise LimitExceededError("the manifest is nested too deeply") from error
     for key, raw in members.items():
         try:
             _ENTRY.decode(raw)
         except msgspec.MsgspecError as e:
-            problem = str(e).replace("`$", "`entry").replace("`$.", "`")
-            raise _at_member(
+            problem = str(e).replace("`$", "`entry")
+            raise at_member(
                 document, key, InvalidEntryError(f"the entry is wrong: {problem}", chunk=key)
             ) from error
-    raise InvalidJSONError(f"the manifest is not valid: {error}") from error
+    # The value that is wrong is not the last one of its name.
+    raise InvalidManifestError(f"the manifest names a member twice: {error}") from error

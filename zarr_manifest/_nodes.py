@@ -95,10 +95,9 @@ class Nodes:
         for array in arrays_in(node):
             declaring |= bool(array.declared)
             known = self._note(join(path, array.path), array)
-            if isinstance(known, ManifestError) and not array.path:
-                if parse_node(document) == node and node.get("node_type") == "array":
-                    raise known
-            elif isinstance(known, ChunkManifestTransformer):
+            if isinstance(known, ManifestError) and array.metadata is node:
+                raise known.in_context()
+            if isinstance(known, ChunkManifestTransformer):
                 known.opened()
         return without_declarations(node) if declaring else document
 
@@ -209,7 +208,6 @@ class Nodes:
                 if declared:
                     declare(array, declared)
                     restored = True
-        self.forget_document(path)
         return dump_node(node) if restored else document
 
     def forget_document(self, path: str) -> None:

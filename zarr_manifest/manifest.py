@@ -18,7 +18,7 @@ import numpy.typing as npt
 from zarr_manifest._checksums import parse_checksum
 from zarr_manifest._chunk_keys import format_canonical, parse_canonical
 from zarr_manifest._conditions import NO_CONDITIONS, Conditions, parse_conditions
-from zarr_manifest._document import Entry, Limits, decode_document
+from zarr_manifest._document import Entry, Limits, at_member, decode_document
 from zarr_manifest.errors import InvalidChunkKeyError, LimitExceededError, ManifestError
 
 __all__ = ["Manifest", "Reference"]
@@ -179,6 +179,21 @@ class Manifest:
         if ndim is None:
             raise TypeError("either 'grid_shape' or 'ndim' is needed")
         entries = decode_document(document, Limits() if limits is None else limits)
+        try:
+            return cls._from_entries(entries, ndim, grid_shape, parse_key)
+        except ManifestError as error:
+            if error.chunk is None:
+                raise
+            raise at_member(document, error.chunk, error) from None
+
+    @classmethod
+    def _from_entries(
+        cls,
+        entries: dict[str, Entry],
+        ndim: int,
+        grid_shape: tuple[int, ...] | None,
+        parse_key: KeyParser | None,
+    ) -> Manifest:
         indices = _parse_keys(list(entries), ndim, parse_key)
         if grid_shape is None:
             grid_shape = tuple(int(n) + 1 for n in indices.max(axis=0, initial=0))
@@ -333,13 +348,15 @@ def _or_none[T](value: T | msgspec.UnsetType) -> T | None:
 
 def _parse_keys(keys: list[str], ndim: int, parse_key: KeyParser | None) -> npt.NDArray[np.int64]:
     """Grid index of every key, as an array of shape (keys, dimensions)."""
-    number = "(?:0|[1-9][0-9]{0,15})"
+    # Up to 15 digits are below the largest integer; whether 16 are is for the slow way to say.
+    number = "(?:0|[1-9][0-9]{0,14})"
     canonical = r"\.".join([number] * ndim) if ndim else "0"
     joined = ",".join(keys)
     # One pass over one string: a million keys are not worth a million calls.
     if keys and ndim and re.fullmatch(f"(?:{canonical},)*+{canonical}", joined):
         flat = np.array(joined.replace(".", ",").split(","), dtype=np.int64)
-        return flat.reshape(len(keys), ndim)
+        if len(flat) == len(keys) * ndim:  # and no key has a comma
+            return flat.reshape(len(keys), ndim)
     indices = np.zeros((len(keys), ndim), np.int64)
     for row, key in enumerate(keys):
         index = parse_canonical(key, ndim)
@@ -348,6 +365,7 @@ def _parse_keys(keys: list[str], ndim: int, parse_key: KeyParser | None) -> npt.
         if index is None:
             raise InvalidChunkKeyError(
                 f"the member {key!r} of the manifest is not a chunk key of this array",
+                chunk=key,
                 remedy=f"Its keys have {ndim} number(s) joined with '.', such as "
                 f"{format_canonical((0,) * ndim)!r}.",
             )
@@ -376,5 +394,6 @@ def _require_distinct(
     if len(twice):
         first, second = (keys[int(order[int(twice[0]) + i])] for i in (0, 1))
         raise InvalidChunkKeyError(
-            f"the members {first!r} and {second!r} of the manifest name the same chunk"
+            f"the members {first!r} and {second!r} of the manifest name the same chunk",
+            chunk=second,
         )

@@ -56,6 +56,9 @@ DEFAULT_MAX_REQUEST = 16 * 1024 * 1024
 
 _LONGEST_REDIRECT_CHAIN = 5
 
+# Authorised locations that are remembered; beyond, all are looked at again.
+_MOST_TARGETS = 100_000
+
 
 class ObjectReader(Protocol):
     """Reads ranges of the objects of one namespace, and checks what arrives.
@@ -285,7 +288,7 @@ class Sources:
         self._max_gap = max_gap
         self._max_request = max_request
         self._readers: dict[tuple[str, str], ObstoreReader] = {}
-        self._not_redirected: set[str] = set()
+        self._targets: dict[UrlLocation, _Target] = {}
         self._batches: dict[tuple[int, Location, Conditions], _Batch] = {}
 
     def check(self, locations: Iterable[Location]) -> None:
@@ -422,20 +425,21 @@ class Sources:
             raise error.in_context(location=str(location)) from error.__cause__
 
     async def _target(self, location: Location) -> _Target:
-        if self._needs_network_or_disk(location):
-            return await asyncio.to_thread(self._target_sync, location)
-        return self._target_sync(location)
-
-    def _needs_network_or_disk(self, location: Location) -> bool:
         if isinstance(location, StoreLocation):
-            return False
-        if location.scheme == "file":
-            return True
-        return location.scheme in ("http", "https") and location.url not in self._not_redirected
+            return _Target(self._hierarchy, location.key)
+        known = self._targets.get(location)
+        if known is not None:
+            return known
+        # Looks at symbolic links, or asks the server for redirects.
+        return await asyncio.to_thread(self._authorised_target, location)
 
     def _target_sync(self, location: Location) -> _Target:
         if isinstance(location, StoreLocation):
             return _Target(self._hierarchy, location.key)
+        return self._targets.get(location) or self._authorised_target(location)
+
+    def _authorised_target(self, asked: UrlLocation) -> _Target:
+        location = asked
         for _ in range(_LONGEST_REDIRECT_CHAIN):
             prefix = self._allow_list.match(location)
             if prefix is None:
@@ -444,7 +448,13 @@ class Sources:
             reader = self._reader(prefix, location)
             redirected = self._redirected(location, reader)
             if redirected is None:
-                return self._resolved(prefix, reader, location)
+                target = self._resolved(prefix, reader, location)
+                # Redirects often lead to signed URLs, which expire: only others are kept.
+                if location is asked:
+                    if len(self._targets) >= _MOST_TARGETS:
+                        self._targets.clear()
+                    self._targets[asked] = target
+                return target
             location = redirected
         raise SourceError(f"the location redirects more than {_LONGEST_REDIRECT_CHAIN} times")
 
@@ -458,13 +468,10 @@ class Sources:
         return reader
 
     def _redirected(self, location: UrlLocation, reader: ObstoreReader) -> UrlLocation | None:
-        if location.scheme not in ("http", "https") or location.url in self._not_redirected:
-            return None
-        if not isinstance(reader.store, HTTPStore):
+        if location.scheme not in ("http", "https") or not isinstance(reader.store, HTTPStore):
             return None
         target = redirect_target(location.url, _default_headers(reader.store))
         if target is None:
-            self._not_redirected.add(location.url)
             return None
         try:
             resolved = Base.parse(location.url).resolve(target)

@@ -457,14 +457,17 @@ class ManifestStore(Store):
     async def set(self, key: str, value: Buffer) -> None:
         """Write a native value, or metadata; a manifest array keeps its declaration."""
         await self._store.set(key, await run_async(self._writable(key, value)))
+        self._forget_document(key)
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Write a native value, without an event loop."""
         self._underneath.set_sync(key, run_sync(self._writable(key, value)))
+        self._forget_document(key)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a native value unless its key has one."""
         await self._store.set_if_not_exists(key, await run_async(self._writable(key, value)))
+        self._forget_document(key)
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
         await asyncio.gather(*(self.set(key, value) for key, value in values))
@@ -477,9 +480,7 @@ class ManifestStore(Store):
             document = value.to_bytes()
             restored = yield from self._nodes.restore(path, document)
             return value if restored is document else type(value).from_bytes(restored)
-        if key.rpartition("/")[2] in METADATA_NAMES:
-            self._nodes.forget_document(key.rpartition("/")[0])
-        elif not self._nodes.known_native(key):
+        if key.rpartition("/")[2] not in METADATA_NAMES and not self._nodes.known_native(key):
             owner = yield from self._nodes.owner(key)
             if owner is not None:
                 raise _read_only(*owner)
@@ -488,10 +489,7 @@ class ManifestStore(Store):
     def _deletable(self, key: str) -> Steps[bool]:
         """Refuse referenced chunks; say whether there is anything to delete."""
         self._check_writable()
-        if key.rpartition("/")[2] in METADATA_NAMES:
-            self._nodes.forget_document(key.rpartition("/")[0])
-            return True
-        if self._nodes.known_native(key):
+        if key.rpartition("/")[2] in METADATA_NAMES or self._nodes.known_native(key):
             return True
         owner = yield from self._nodes.owner(key)
         if owner is None:
@@ -506,11 +504,19 @@ class ManifestStore(Store):
         """Delete a native value. What manifests refer to is never touched."""
         if await run_async(self._deletable(key)):
             await self._store.delete(key)
+            self._forget_document(key)
 
     def delete_sync(self, key: str) -> None:
         """Delete a native value, without an event loop."""
         if run_sync(self._deletable(key)):
             self._underneath.delete_sync(key)
+            self._forget_document(key)
+
+    def _forget_document(self, key: str) -> None:
+        """Forget what a document said that has just been written or deleted."""
+        directory, _, name = key.rpartition("/")
+        if name in METADATA_NAMES:
+            self._nodes.forget_document(directory)
 
     async def delete_dir(self, prefix: str) -> None:
         """Delete all keys below a prefix, but for those that its own manifests refer to."""
