@@ -28,7 +28,7 @@ test: .make/test ## the test suite, with coverage
 
 test-oldest: .make/oldest ## the test suite on the oldest dependencies that pyproject.toml allows
 	@$(OLDEST_VENV)/bin/python -c 'import zarr; print("zarr", zarr.__version__)'
-	$(OLDEST_VENV)/bin/$(PYTEST) -W default::DeprecationWarning -W default::FutureWarning tests
+	$(OLDEST_VENV)/bin/$(PYTEST) -W default tests
 
 lint: .make/lint ## ruff: rules and formatting
 	$(BIN)/ruff check .

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 
-__all__ = ["declare_manifest", "split_into_source", "write_manifest_array"]
+__all__ = [
+    "FIELD",
+    "declare_manifest",
+    "files_below",
+    "split_into_source",
+    "write_hierarchy",
+    "write_manifest_array",
+]
 
 
 def declare_manifest(
@@ -84,3 +93,95 @@ def split_into_source(
         manifest[key] = {"path": path, "offset": len(source), "length": len(body)}
         source += body
     return manifest, bytes(source)
+
+
+FIELD = np.arange(1, 49, dtype="<i4").reshape(6, 8)
+"""The values of one array of :func:`write_hierarchy`; the others add to them."""
+
+_CHUNKS = (3, 4)
+
+
+def write_hierarchy(root: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Write a hierarchy with every kind of node, and return the values of its arrays by path.
+
+    Groups, nested groups, native arrays (plain and sharded), a v2 group and arrays, and manifest
+    arrays: external, inline, sharded. All sources lie in the hierarchy, so that it can be moved
+    into any store; in a directory of their own, because zarr asks every file beside a node for
+    its "zarr.json", which obstore's LocalStore refuses. No chunk consists of fill values.
+    """
+    root.mkdir(parents=True)
+    values: dict[str, np.ndarray[Any, Any]] = {}
+    dimensions = ("y", "x")
+    for path in ("", "a", "a/b", "a/b/empty"):
+        zarr.create_group(root / path, attributes={"path": path})
+    for path, options in (("native", {}), ("a/sharded", {"shards": (6, 4)})):
+        values[path] = FIELD + 1000 * len(values)
+        native = zarr.create_array(
+            root / path,
+            data=values[path],
+            chunks=_CHUNKS,
+            dimension_names=dimensions,
+            **options,
+        )
+        native.attrs["path"] = path
+    zarr.create_group(root / "v2", zarr_format=2)
+    for path in ("v2/inside", "old"):
+        values[path] = FIELD + 1000 * len(values)
+        zarr.create_array(root / path, data=values[path], chunks=_CHUNKS, zarr_format=2)
+
+    path = "a/b/external"
+    values[path] = FIELD + 1000 * len(values)
+    manifest, source = split_into_source(values[path], _CHUNKS, path="../../../raw/external.bin", start=7)
+    (root / "raw").mkdir()
+    (root / "raw" / "external.bin").write_bytes(source)
+    write_manifest_array(
+        root, path, values[path], _CHUNKS, manifest, dimension_names=dimensions, fill_value=-1
+    )
+
+    path = "inline"
+    values[path] = FIELD + 1000 * len(values)
+    manifest, source = split_into_source(values[path], _CHUNKS, path="raw/inline.bin")
+    (root / "raw" / "inline.bin").write_bytes(source)
+    first = manifest["0.0"]["length"]
+    manifest["0.0"] = {"data": base64.b64encode(source[:first]).decode()}
+    write_manifest_array(
+        root,
+        path,
+        values[path],
+        _CHUNKS,
+        manifest,
+        base="../",
+        inline=True,
+        dimension_names=dimensions,
+        fill_value=-1,
+    )
+
+    path = "sharded_manifest"
+    values[path] = FIELD + 1000 * len(values)
+    shards = {"shards": (6, 4), "dimension_names": dimensions, "fill_value": -1}
+    native = zarr.create_array(
+        root / "shards", data=values[path], chunks=_CHUNKS, compressors=None, **shards
+    )
+    assert native.shards == (6, 4)
+    blobs = [(root / "shards" / "c" / "0" / str(i)).read_bytes() for i in range(2)]
+    shutil.rmtree(root / "shards")
+    (root / "raw" / "shards.bin").write_bytes(b"".join(blobs))
+    manifest = {
+        f"0.{i}": {
+            "path": "../raw/shards.bin",
+            "offset": sum(map(len, blobs[:i])),
+            "length": len(blobs[i]),
+        }
+        for i in range(2)
+    }
+    write_manifest_array(root, path, values[path], _CHUNKS, manifest, **shards)
+    return values
+
+
+def files_below(root: Path) -> dict[str, bytes]:
+    """Return the contents of all files below a directory, by relative path."""
+    return {
+        file.relative_to(root).as_posix(): file.read_bytes()
+        for file in sorted(root.rglob("*"))
+        if file.is_file()
+    }

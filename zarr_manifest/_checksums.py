@@ -176,7 +176,8 @@ def verify_checksum(stated: str, data: Buffer) -> None:
     computed = compute_checksum(algorithm, data)
     if computed != stated:
         raise ChecksumMismatchError(
-            f"the entry states the checksum {stated}, but the bytes have {computed}"
+            f"the entry states the checksum {stated}, but the bytes have {computed}",
+            remedy="The bytes are damaged, or not those that the manifest was written for.",
         )
 
 

@@ -7,7 +7,7 @@ request is the business of the sources.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from zarr_manifest.errors import InvalidEntryError
 
@@ -55,7 +55,9 @@ class Conditions:
         """Value for ``If-Unmodified-Since``: the last instant of the stated second."""
         if self.last_modified is None:
             return None
-        return self.last_modified.replace(microsecond=0) + timedelta(microseconds=999_999)
+        # In UTC: obstore takes no other time zone.
+        second = self.last_modified.astimezone(UTC).replace(microsecond=0)
+        return second + timedelta(microseconds=999_999)
 
     def violation(
         self, *, etag: str | None, last_modified: datetime | None, version: str | None

@@ -31,7 +31,7 @@ from zarr_manifest._locations import (
 )
 from zarr_manifest._plan import PlannedRequest, plan_requests
 from zarr_manifest._redirects import redirect_target
-from zarr_manifest.access import Access, key_within, open_object_store
+from zarr_manifest.access import DEFAULT_RETRIES, Access, key_within, open_object_store
 from zarr_manifest.errors import (
     InvalidPathError,
     LocationNotAllowedError,
@@ -470,18 +470,21 @@ class Sources:
     def _redirected(self, location: UrlLocation, reader: ObstoreReader) -> UrlLocation | None:
         if location.scheme not in ("http", "https") or not isinstance(reader.store, HTTPStore):
             return None
-        target = redirect_target(location.url, _default_headers(reader.store))
+        retries = reader.store.retry_config or DEFAULT_RETRIES
+        target = redirect_target(location.url, _default_headers(reader.store), retries)
         if target is None:
             return None
         try:
             resolved = Base.parse(location.url).resolve(target)
+            if not isinstance(resolved, UrlLocation) or resolved.scheme not in ("http", "https"):
+                # A web server must not choose among the reader's own files and buckets.
+                raise LocationNotAllowedError(f"{resolved} is not on the web")
             self.check([resolved])
         except (InvalidPathError, LocationNotAllowedError) as error:
             raise LocationNotAllowedError(
                 f"the location redirects to where reading is not authorised: {error.problem}",
                 remedy=error.remedy,
             ) from error
-        assert isinstance(resolved, UrlLocation)
         return resolved
 
     def _resolved(self, prefix: str, reader: ObstoreReader, location: UrlLocation) -> _Target:

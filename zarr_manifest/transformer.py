@@ -32,6 +32,7 @@ from zarr_manifest._fill_chunk import encode_fill_chunk
 from zarr_manifest._locations import Base, Location
 from zarr_manifest._steps import Call, Steps, run_async, run_sync
 from zarr_manifest.errors import (
+    ChecksumMismatchError,
     InvalidConfigurationError,
     ManifestError,
     ManifestNotFoundError,
@@ -202,15 +203,18 @@ class ChunkManifestTransformer:
 
     def _load(self) -> Steps[_Loaded]:
         document = self._document
+        where = None if isinstance(document, bytes) else str(document)
         try:
-            if not isinstance(document, bytes):
+            if isinstance(document, bytes):
+                text = document
+            else:
                 location = document
                 self._sources.check([location])
-                document = yield Call(
+                body: memoryview = yield Call(
                     lambda: self._sources.fetch(location, _WHOLE_OBJECT),
                     lambda: self._sources.fetch_sync(location, _WHOLE_OBJECT),
                 )
-            text = bytes(document)
+                text = bytes(body)
             # Decoding a large document takes seconds, which other readers should not wait.
             loaded: _Loaded = yield Call(
                 lambda: asyncio.to_thread(self._parse, text), lambda: self._parse(text)
@@ -223,7 +227,6 @@ class ChunkManifestTransformer:
                 remedy="Without it the array cannot be read; restore it beside 'zarr.json'.",
             ) from error
         except ManifestError as error:
-            where = None if isinstance(document, bytes) else str(document)
             raise error.in_context(array=self.array_path, location=where) from error.__cause__
         return loaded
 
@@ -323,13 +326,19 @@ class ChunkManifestTransformer:
             self._verify == "always" or (self._verify == "auto" and isinstance(request, Whole))
         )
         wanted: ByteRequest = Whole() if verifying else request
+        location: Location | None = None
         if reference.data is not None:
             body = memoryview(reference.data)[slice(*slice_bounds(len(reference.data), wanted))]
         else:
             location = loaded.locations[reference.path_number]
             body = yield from self._fetch(reference, location, wanted)
         if verifying and reference.checksum is not None:
-            verify_checksum(reference.checksum, body)
+            try:
+                verify_checksum(reference.checksum, body)
+            except ChecksumMismatchError as error:
+                raise error.in_context(
+                    location=None if location is None else str(location)
+                ) from None
             if not isinstance(request, Whole):
                 body = body[slice(*slice_bounds(len(body), request))]
         return body
