@@ -753,7 +753,7 @@ def test_checksum_never(web: Web) -> None:
 def test_checksum_of_shards(web: Web, tmp_path: Path) -> None:
     """Partial reads verify under "always" only, which then fetches the whole chunk."""
     native = zarr.create_array(
-        tmp_path / "native", shape=64, shards=32, chunks=4, dtype="u1", compressors=None
+        tmp_path / "native", shape=(64,), shards=(32,), chunks=(4,), dtype="u1", compressors=None
     )
     native[:] = np.arange(64)
     shard = (tmp_path / "native" / "c" / "0").read_bytes()
@@ -764,9 +764,9 @@ def test_checksum_of_shards(web: Web, tmp_path: Path) -> None:
             web.root,
             "a",
             np.zeros(64, "u1"),
-            4,
+            (4,),
             {"0": {"path": web.url, "checksum": checksum}},
-            shards=32,
+            shards=(32,),
         )
 
         def part(verify: Any) -> Any:

@@ -6,6 +6,7 @@ request is the business of the sources.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -85,6 +86,10 @@ class Conditions:
 
 NO_CONDITIONS = Conditions()
 
+_RFC_3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+
 
 def _opaque(etag: str | None) -> str | None:
     """Entity tag without weakness mark and quotes: some stores report it bare."""
@@ -103,11 +108,13 @@ def parse_conditions(
     """
     when = None
     if last_modified is not None:
+        text = last_modified.upper()
         try:
-            when = datetime.fromisoformat(last_modified)
+            # fromisoformat alone accepts more of ISO 8601, such as dates of weeks.
+            when = datetime.fromisoformat(text) if _RFC_3339.fullmatch(text) else None
         except ValueError:
             when = None
-        if when is None or when.tzinfo is None or "T" not in last_modified.upper():
+        if when is None:
             raise InvalidEntryError(
                 f"'last_modified' {last_modified!r} is not a date and time of RFC 3339",
                 remedy="Write it like '2024-01-31T12:00:00Z'.",

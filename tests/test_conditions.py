@@ -1,0 +1,144 @@
+"""Conditions: what is stated of a source is what its answers are held to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zarr_manifest as zm
+from zarr_manifest._conditions import NO_CONDITIONS, Conditions, parse_conditions
+
+NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
+OPAQUE = st.text(st.characters(codec="ascii", categories=["L", "N"]), max_size=8)
+ETAGS = st.builds(
+    lambda opaque, form: form.format(opaque), OPAQUE, st.sampled_from(['"{}"', 'W/"{}"', "{}"])
+)
+
+
+def opaque(etag: str) -> str:
+    return etag.removeprefix("W/").strip('"')
+
+
+def test_nothing_stated() -> None:
+    assert parse_conditions(None, None, None) is NO_CONDITIONS
+    assert not NO_CONDITIONS
+    assert NO_CONDITIONS.if_match is None
+    assert NO_CONDITIONS.if_unmodified_since is None
+    assert NO_CONDITIONS.violation(etag=None, last_modified=None, version=None) is None
+    assert NO_CONDITIONS.violation(etag="x", last_modified=NOON, version="v") is None
+
+
+@pytest.mark.parametrize(
+    "conditions", [Conditions(etag='"a"'), Conditions(last_modified=NOON), Conditions(version="1")]
+)
+def test_anything_stated_is_true(conditions: Conditions) -> None:
+    assert conditions
+
+
+@given(ETAGS, ETAGS)
+def test_etags_compare_weakly(stated: str, found: str) -> None:
+    violation = parse_conditions(stated, None, None).violation(
+        etag=found, last_modified=None, version=None
+    )
+    if opaque(stated) == opaque(found):
+        assert violation is None
+    else:
+        assert violation is not None
+        assert stated in violation
+        assert found in violation or not found
+
+
+def test_unknown_etag_is_a_violation() -> None:
+    violation = parse_conditions('"a"', None, None).violation(
+        etag=None, last_modified=NOON, version=None
+    )
+    assert violation == 'its etag is unknown, the manifest states "a"'
+
+
+def test_weak_etag_is_not_sent() -> None:
+    assert parse_conditions('W/"a"', None, None).if_match is None
+    assert parse_conditions('"a"', None, None).if_match == '"a"'
+
+
+@given(
+    st.datetimes(datetime(2000, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC)),
+    st.integers(-3_000_000, 3_000_000),
+)
+def test_last_modified_in_whole_seconds(stated: datetime, microseconds: int) -> None:
+    found = stated + timedelta(microseconds=microseconds)
+    conditions = parse_conditions(None, stated.isoformat(), None)
+    violation = conditions.violation(etag=None, last_modified=found, version=None)
+    later = found.replace(microsecond=0) > stated.replace(microsecond=0)
+    assert (violation is not None) == later
+    limit = conditions.if_unmodified_since
+    assert limit is not None
+    assert limit.replace(microsecond=0) == stated.replace(microsecond=0)
+
+
+@pytest.mark.parametrize("unknown", [None, datetime.fromtimestamp(0, UTC)])
+def test_unknown_last_modified_is_a_violation(unknown: datetime | None) -> None:
+    violation = Conditions(last_modified=NOON).violation(
+        etag=None, last_modified=unknown, version=None
+    )
+    assert violation is not None
+    assert "at unknown" in violation
+    assert NOON.isoformat() in violation
+
+
+@pytest.mark.parametrize("found", [None, "2"])
+def test_version(found: str | None) -> None:
+    conditions = parse_conditions(None, None, "1")
+    assert conditions.violation(etag=None, last_modified=None, version="1") is None
+    violation = conditions.violation(etag=None, last_modified=None, version=found)
+    assert violation == f"its version is {found or 'unknown'}, the manifest states 1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-01-31T12:00:00Z",
+        "2024-01-31t12:00:00z",
+        "2024-01-31T12:00:00+00:00",
+        "2024-01-31T13:30:00+01:30",
+        "2024-01-31T07:00:00-05:00",
+    ],
+)
+def test_rfc_3339(text: str) -> None:
+    assert parse_conditions(None, text, None).last_modified == NOON
+
+
+def test_fractions_of_a_second_are_kept() -> None:
+    conditions = parse_conditions(None, "2024-01-31T12:00:00.25+00:00", None)
+    assert conditions.last_modified == NOON + timedelta(milliseconds=250)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "yesterday",
+        "2024-01-31",
+        "2024-01-31 12:00:00Z",
+        "2024-01-31T12:00:00",
+        "2024-02-30T12:00:00Z",
+        "Wed, 31 Jan 2024 12:00:00 GMT",
+        "1706702400",
+        "2024-W05-3T12:00:00Z",
+        "20240131T120000Z",
+        "2024-01-31T12:00Z",
+        "2024-01-31T12:00:00+0100",
+    ],
+)
+def test_not_rfc_3339(text: str) -> None:
+    with pytest.raises(zm.InvalidEntryError, match="RFC 3339") as raised:
+        parse_conditions('"a"', text, None)
+    assert repr(text) in str(raised.value)
+    assert "2024-01-31T12:00:00Z" in str(raised.value)
+
+
+def test_offsets_are_compared_as_instants() -> None:
+    conditions = Conditions(last_modified=NOON.astimezone(timezone(timedelta(hours=9))))
+    assert conditions.violation(etag=None, last_modified=NOON, version=None) is None

@@ -1,0 +1,111 @@
+"""Declarations in ``zarr.json``: hidden and put back, and nothing else touched."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zarr_manifest._declarations import (
+    ArrayDocument,
+    arrays_in,
+    declare,
+    dump_node,
+    parse_node,
+    without_declarations,
+)
+
+OURS = [{"name": "chunk-manifest-json", "configuration": {"manifest": "./m.json"}}]
+NAMES = st.text("abc", min_size=1, max_size=3)
+ATTRIBUTES = st.dictionaries(NAMES, st.integers() | st.text(max_size=3), max_size=2)
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> dict[str, Any]:
+    node: dict[str, Any] = {"node_type": "array", "attributes": draw(ATTRIBUTES)}
+    if draw(st.booleans()):
+        node["storage_transformers"] = draw(st.sampled_from([OURS, []]))
+    return node
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> dict[str, Any]:
+    """An array, or a group with or without consolidated metadata."""
+    if draw(st.booleans()):
+        return draw(arrays())
+    group: dict[str, Any] = {"node_type": "group", "attributes": draw(ATTRIBUTES)}
+    kind = draw(st.sampled_from(["absent", "null", "there"]))
+    if kind == "null":
+        group["consolidated_metadata"] = None
+    elif kind == "there":
+        inner = st.just({"node_type": "group", "attributes": {}})
+        paths = st.lists(NAMES, min_size=1, max_size=2).map("/".join)
+        members = draw(st.dictionaries(paths, arrays() | inner, max_size=3))
+        group["consolidated_metadata"] = {"kind": "inline", "metadata": members}
+    return group
+
+
+@given(nodes())
+def test_hidden_and_put_back(node: dict[str, Any]) -> None:
+    original = copy.deepcopy(node)
+    declared = {array.path: array.declared for array in arrays_in(node)}
+    shown = parse_node(without_declarations(node))
+    assert shown is not None
+    assert b"storage_transformers" not in dump_node(shown)
+    for array in arrays_in(shown):
+        assert array.declared == []
+        if declared[array.path]:
+            declare(array, declared[array.path])
+    for array in arrays_in(original):
+        if array.metadata.get("storage_transformers") == []:
+            del array.metadata["storage_transformers"]
+    assert shown == original
+    assert parse_node(dump_node(shown)) == original
+
+
+def test_paths_of_consolidated_arrays() -> None:
+    array = {"node_type": "array"}
+    inner = {
+        "node_type": "group",
+        "consolidated_metadata": {"metadata": {"deep": array}},
+    }
+    members = {"a": array, "g": inner, "g/b": array, "junk": 5}
+    group = {"node_type": "group", "consolidated_metadata": {"metadata": members}}
+    assert [found.path for found in arrays_in(group)] == ["a", "g/deep", "g/b"]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {},
+        {"node_type": "group"},
+        {"node_type": "group", "consolidated_metadata": []},
+        {"node_type": "group", "consolidated_metadata": {}},
+        {"node_type": "group", "consolidated_metadata": {"metadata": ["a"]}},
+    ],
+)
+def test_no_arrays(node: dict[str, Any]) -> None:
+    assert list(arrays_in(node)) == []
+
+
+def test_null_declares_nothing() -> None:
+    assert ArrayDocument("", {"storage_transformers": None}).declared == []
+
+
+@pytest.mark.parametrize(
+    "document", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b'"node_type"']
+)
+def test_not_a_node(document: bytes) -> None:
+    assert parse_node(document) is None
+
+
+def test_what_zarr_writes_but_json_does_not_know() -> None:
+    node = parse_node(b'{"attributes": {"x": NaN, "y": [Infinity, -Infinity]}}')
+    assert node is not None
+    assert math.isnan(node["attributes"]["x"])
+    assert json.loads(dump_node(node))["attributes"]["y"] == [math.inf, -math.inf]

@@ -1,0 +1,379 @@
+"""The manifest document: what is valid decodes, what is not says which member and where."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zarr_manifest as zm
+from zarr_manifest._document import (
+    LARGEST_INTEGER,
+    TRANSFORMER_NAME,
+    Configuration,
+    Limits,
+    decode_document,
+    parse_declaration,
+)
+from zarr_manifest.manifest import Manifest
+
+# No surrogates: they cannot be written as UTF-8.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+STRING_MEMBERS = ("etag", "last_modified", "version", "checksum")
+KNOWN = {"path", "offset", "length", "data", *STRING_MEMBERS}
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+UNKNOWN_MEMBERS = st.dictionaries(TEXT.filter(lambda name: name not in KNOWN), JSON_VALUES)
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> dict[str, Any]:
+    """A valid entry, as Python writes it."""
+    entry: dict[str, Any] = {}
+    kind = draw(st.sampled_from(["empty", "path", "data"]))
+    if kind == "empty":
+        return entry
+    if kind == "data":
+        entry["data"] = base64.b64encode(draw(st.binary(max_size=20))).decode()
+        strings: tuple[str, ...] = ("checksum",)
+    else:
+        entry["path"] = draw(TEXT)
+        offset = draw(st.none() | st.integers(0, LARGEST_INTEGER - 1))
+        largest = LARGEST_INTEGER - (offset or 0)
+        length = draw(st.none() | st.integers(1, largest) | st.just(largest))
+        if offset is not None:
+            entry["offset"] = offset
+        if length is not None:
+            entry["length"] = length
+        strings = STRING_MEMBERS
+    for name in strings:
+        if draw(st.booleans()):
+            entry[name] = draw(TEXT)
+    entry |= draw(UNKNOWN_MEMBERS)
+    return dict(draw(st.permutations(list(entry.items()))))
+
+
+def without_unknown(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name in KNOWN}
+
+
+@given(
+    st.dictionaries(TEXT, entries(), max_size=6),
+    st.sampled_from([None, 1]),
+    st.booleans(),
+)
+def test_valid_document_decodes_to_what_was_written(
+    document: dict[str, Any], indent: int | None, ascii_only: bool
+) -> None:
+    text = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode()
+    decoded = decode_document(text, Limits())
+    assert list(decoded) == list(document)
+    for key, entry in document.items():
+        # A second implementation of the round trip: msgspec omits what is unset.
+        assert msgspec.to_builtins(decoded[key]) == without_unknown(entry)
+
+
+def located(error: zm.ManifestError, document: bytes) -> str:
+    """The text at the position that an error names, which its three numbers agree about."""
+    match = re.search(r"at line (\d+), column (\d+) \(byte (\d+)\)", str(error))
+    assert match is not None, str(error)
+    line, column, byte = map(int, match.groups())
+    lines = document.decode(errors="replace").split("\n")
+    rest = "\n".join([lines[line - 1][column - 1 :], *lines[line:]])
+    assert rest == document[byte:].decode(errors="replace")
+    return rest
+
+
+GOOD = '{"path": "ü.nc", "offset": 1, "length": 2}'
+WRONG_ENTRIES = {
+    "null": ("null", "null"),
+    "list": ("[1]", "array"),
+    "string": ('"f.nc"', "str"),
+    "number": ("7", "int"),
+    "true": ("true", "bool"),
+    "path-number": ('{"path": 7}', "entry.path"),
+    "path-null": ('{"path": null}', "entry.path"),
+    "path-list": ('{"path": ["a"]}', "entry.path"),
+    "offset-null": ('{"path": "a", "offset": null}', "entry.offset"),
+    "offset-string": ('{"path": "a", "offset": "1"}', "entry.offset"),
+    "offset-float": ('{"path": "a", "offset": 1.5}', "entry.offset"),
+    "offset-integral-float": ('{"path": "a", "offset": 1.0}', "entry.offset"),
+    "offset-exponent": ('{"path": "a", "offset": 1e3}', "entry.offset"),
+    "offset-bool": ('{"path": "a", "offset": true}', "entry.offset"),
+    "offset-negative": ('{"path": "a", "offset": -1}', "entry.offset"),
+    "offset-2^53": ('{"path": "a", "offset": 9007199254740992}', "entry.offset"),
+    "offset-2^64": ('{"path": "a", "offset": 18446744073709551616}', "entry.offset"),
+    "length-null": ('{"path": "a", "length": null}', "entry.length"),
+    "length-negative": ('{"path": "a", "length": -5}', "entry.length"),
+    "length-float": ('{"path": "a", "length": 2.5}', "entry.length"),
+    "length-2^53": ('{"path": "a", "length": 9007199254740992}', "entry.length"),
+    "length-0": ('{"path": "a", "length": 0}', "'length' 0"),
+    "offset-length-0": ('{"path": "a", "offset": 5, "length": 0}', "'length' 0"),
+    "overflow": ('{"path": "a", "offset": 9007199254740991, "length": 1}', "2^53-1"),
+    "path-and-data": ('{"path": "a", "data": ""}', "'path' and 'data'"),
+    "offset-alone": ('{"offset": 0}', "'offset' needs a 'path'"),
+    "length-alone": ('{"length": 3}', "'length' needs a 'path'"),
+    "offset-data": ('{"data": "YQ==", "offset": 0}', "'offset' needs a 'path'"),
+    "length-data": ('{"data": "YQ==", "length": 1}', "'length' needs a 'path'"),
+    "etag-data": ('{"data": "YQ==", "etag": "x"}', "'etag' needs a 'path'"),
+    "etag-alone": ('{"etag": "x"}', "'etag' needs a 'path'"),
+    "last-modified-alone": ('{"last_modified": "x"}', "'last_modified' needs a 'path'"),
+    "version-alone": ('{"version": "x"}', "'version' needs a 'path'"),
+    "checksum-alone": ('{"checksum": "md5:00"}', "'checksum' needs"),
+    "checksum-null": ('{"path": "a", "checksum": null}', "entry.checksum"),
+    "etag-null": ('{"path": "a", "etag": null}', "entry.etag"),
+    "last-modified-number": ('{"path": "a", "last_modified": 5}', "entry.last_modified"),
+    "version-null": ('{"path": "a", "version": null}', "entry.version"),
+    "data-null": ('{"data": null}', "entry.data"),
+    "data-list": ('{"data": [1]}', "entry.data"),
+    "data-not-base64": ('{"data": "!!"}', "entry.data"),
+    "data-unpadded": ('{"data": "YQ"}', "entry.data"),
+    "data-spaces": ('{"data": "YW I="}', "entry.data"),
+    "unknown-only": ('{"Path": "f.nc"}', "neither 'path' nor 'data'"),
+    "unknown-null": ('{"x": null}', "neither 'path' nor 'data'"),
+}
+
+
+@pytest.mark.parametrize(
+    "layout", ['{{"0": {0}, "1.2": {1}}}', '{{\n "0": {0},\n\n  "1.2":\t{1}\n}}']
+)
+@pytest.mark.parametrize(("entry", "says"), WRONG_ENTRIES.values(), ids=WRONG_ENTRIES)
+def test_wrong_entry_is_named_and_located(entry: str, says: str, layout: str) -> None:
+    document = layout.format(GOOD, entry).encode()
+    with pytest.raises(zm.InvalidEntryError) as raised:
+        decode_document(document, Limits())
+    error = raised.value
+    assert error.code == "invalid_entry"
+    assert error.chunk == "1.2"
+    assert "in member '1.2'" in str(error)
+    assert says in str(error)
+    assert located(error, document).startswith(entry)
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ('{"path": "a", "checksum": "md5"}', zm.InvalidEntryError),
+        ('{"path": "a", "checksum": "md5:00"}', zm.InvalidEntryError),
+        ('{"data": "YQ==", "checksum": "md5:00"}', zm.InvalidEntryError),
+        ('{"path": "a", "checksum": "crc9:00"}', zm.UnsupportedChecksumError),
+        ('{"path": "a", "last_modified": "yesterday"}', zm.InvalidEntryError),
+        ('{"path": "a", "last_modified": "2024-01-31T12:00:00"}', zm.InvalidEntryError),
+    ],
+)
+def test_what_the_manifest_refuses_is_located_too(
+    entry: str, expected: type[zm.ManifestError]
+) -> None:
+    document = f'{{"0.0": {GOOD},\n "1.2": {entry}}}'.encode()
+    with pytest.raises(expected) as raised:
+        Manifest.loads(document, grid_shape=(3, 3))
+    assert raised.value.chunk == "1.2"
+    assert "in member '1.2'" in str(raised.value)
+    assert located(raised.value, document).startswith(entry)
+
+
+@given(st.dictionaries(TEXT, entries(), max_size=3), TEXT)
+def test_position_whatever_the_text_around(before: dict[str, Any], key: str) -> None:
+    document = json.dumps({**before, key: {"path": 1}}, indent=1, ensure_ascii=False).encode()
+    with pytest.raises(zm.InvalidEntryError) as raised:
+        decode_document(document, Limits())
+    assert raised.value.chunk == key
+    assert re.match(r'\{\s*"path": 1\s*\}', located(raised.value, document))
+
+
+@pytest.mark.parametrize(
+    ("document", "at"),
+    [
+        (b"", ""),
+        (b" \n ", ""),
+        (b"{", ""),
+        (b'{"0": {"path": "a"}', ""),
+        (b"nonsense", None),
+        (b'{"0": {}} x', None),
+        (b"{'0': {}}", "'0'"),
+        (b'{"0": {},}', "}"),
+        (b'{"0": {"path": "a", "x": NaN}}', "NaN"),
+        (b'{\n"0": {"path": "a"}\n"1": {}}', '"1"'),
+        (b"\xef\xbb\xbf{}", "\ufeff{}"),
+        (b'{"0": {"path": "a\nb"}}', None),
+        (b'{"0": {"path": "\\ud800"}}', None),
+        (b"// comment\n{}", "//"),
+    ],
+)
+def test_not_json(document: bytes, at: str | None) -> None:
+    with pytest.raises(zm.InvalidJSONError, match="not JSON") as raised:
+        decode_document(document, Limits())
+    assert raised.value.code == "invalid_json"
+    if at is not None:
+        rest = located(raised.value, document)
+        assert rest.startswith(at)
+        assert at or not rest
+
+
+@pytest.mark.parametrize(
+    "document",
+    [b'{\n"0": {"path": "\xff"}}', b'{\n"\xff": {}}', b'{"0": {},\n"1": {"path": "a\xc3"}}'],
+)
+def test_not_utf8(document: bytes) -> None:
+    with pytest.raises(zm.InvalidJSONError, match="not UTF-8") as raised:
+        decode_document(document, Limits())
+    byte = re.search(rb"[\xff\xc3]", document)
+    assert byte is not None
+    assert f"line 2, column {byte.start() - document.index(b'\n')}" in str(raised.value)
+
+
+def test_utf16_is_not_utf8() -> None:
+    with pytest.raises(zm.InvalidJSONError):
+        decode_document('{"0": {"path": "a"}}'.encode("utf-16"), Limits())
+
+
+@pytest.mark.parametrize("document", [b"[]", b"null", b"3", b'"text"', b"true", b'[{"path": "a"}]'])
+def test_not_an_object(document: bytes) -> None:
+    with pytest.raises(zm.InvalidManifestError, match="not a JSON object") as raised:
+        decode_document(document, Limits())
+    assert raised.value.code == "invalid_manifest"
+
+
+def test_wrong_value_of_a_repeated_member() -> None:
+    with pytest.raises(zm.InvalidManifestError, match="twice"):
+        decode_document(b'{"0": {"path": 1}, "0": {}}', Limits())
+
+
+def test_empty_document() -> None:
+    assert decode_document(b" {} ", Limits()) == {}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b'{"0": %s}',
+        b'{"0": {"path": %s}}',
+        b'{"0": {"path": "a", "x": %s}}',
+        b'{"0": {"x": %s}}',
+        b'{"0": {"path": "a"}, "1": {}, "2": {"y": %s}}',
+        b"%s",
+    ],
+)
+def test_deep_nesting_is_refused(document: bytes) -> None:
+    for bomb in (b"[" * 200_000 + b"]" * 200_000, b'{"a":' * 200_000 + b"1" + b"}" * 200_000):
+        with pytest.raises(zm.ManifestError) as raised:
+            decode_document(document % bomb, Limits())
+        assert raised.value.code in ("limit_exceeded", "invalid_manifest", "invalid_entry")
+        assert len(str(raised.value)) < 500
+
+
+def test_limits_are_inclusive() -> None:
+    document = b'{"0": {"data": "YWJj"}, "1": {"data": "ZGU="}}'
+    exact = Limits(manifest_bytes=len(document), entries=2, inline_bytes=5)
+    assert len(decode_document(document, exact)) == 2
+    for limits, says in (
+        (Limits(manifest_bytes=len(document) - 1), f"{len(document)} bytes"),
+        (Limits(entries=1), "2 entries"),
+        (Limits(inline_bytes=4), "5 inline bytes"),
+    ):
+        with pytest.raises(zm.LimitExceededError, match=says) as raised:
+            decode_document(document, limits)
+        assert raised.value.code == "limit_exceeded"
+        assert "Raise Limits(" in str(raised.value)
+
+
+# Declarations ---------------------------------------------------------------
+
+
+def declared(configuration: Any = ..., **members: Any) -> list[dict[str, Any]]:
+    if configuration is ...:
+        configuration = {"manifest": "./m.json"}
+    return [{"name": TRANSFORMER_NAME, "configuration": configuration, **members}]
+
+
+@pytest.mark.parametrize("must_understand", [{}, {"must_understand": True}])
+def test_declaration(must_understand: dict[str, Any]) -> None:
+    expected = Configuration("./m.json", "./")
+    assert parse_declaration(declared(**must_understand)) == expected
+
+
+def test_declaration_with_base() -> None:
+    configuration = {"manifest": "./m.json", "base": "s3://b/"}
+    assert parse_declaration(declared(configuration)) == Configuration("./m.json", "s3://b/")
+
+
+@given(st.dictionaries(TEXT, entries(), max_size=4))
+def test_inline_manifest(manifest: dict[str, Any]) -> None:
+    found = parse_declaration(declared({"manifest": manifest}))
+    assert found is not None
+    assert isinstance(found.manifest, bytes)
+    assert json.loads(found.manifest) == manifest
+
+
+OPTIONAL = {"name": "other", "must_understand": False}
+
+
+@pytest.mark.parametrize("transformers", [[], [OPTIONAL], [OPTIONAL, {**OPTIONAL, "name": "x"}]])
+def test_nothing_to_apply(transformers: list[Any]) -> None:
+    assert parse_declaration(transformers) is None
+
+
+def test_optional_transformers_around_ours_are_skipped() -> None:
+    found = parse_declaration([OPTIONAL, *declared(), OPTIONAL])
+    assert found == Configuration("./m.json")
+
+
+@pytest.mark.parametrize(
+    ("transformers", "says"),
+    [
+        (["zip"], "'zip'"),
+        ([{"name": "zip"}], "'zip'"),
+        ([{"name": "zip", "must_understand": True}], "'zip'"),
+        ([*declared(), {"name": "zip"}], "'zip'"),
+        ([{"name": TRANSFORMER_NAME.upper()}], "unknown"),
+        (declared() + declared(), "2 times"),
+        (declared({"manifest": "m.json", "codecs": []}), "'codecs'"),
+        (declared({"manifest": "{partition}.json", "partition_shape": [1]}), "'partition_shape'"),
+    ],
+)
+def test_unsupported(transformers: list[Any], says: str) -> None:
+    with pytest.raises(zm.UnsupportedTransformerError) as raised:
+        parse_declaration(transformers)
+    assert raised.value.code == "unsupported_transformer"
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("transformers", "says"),
+    [
+        ({"name": TRANSFORMER_NAME}, "not a list"),
+        (None, "not a list"),
+        (TRANSFORMER_NAME, "not a list"),
+        ([None], "no 'name'"),
+        ([{}], "no 'name'"),
+        ([{"name": 5}], "no 'name'"),
+        ([TRANSFORMER_NAME], "'configuration' is missing"),
+        (declared(None), "'configuration' is missing"),
+        (declared([]), "'configuration' is missing"),
+        (declared(must_understand=False), "must not be false"),
+        (declared(must_understand="no"), "not a boolean"),
+        ([{"name": "other", "must_understand": 0}], "not a boolean"),
+        (declared(extra=1), "'extra' in the declaration"),
+        (declared({"manifest": "m.json", "Base": "x"}), "'Base' in 'configuration'"),
+        (declared({}), "'manifest' is neither"),
+        (declared({"manifest": None}), "'manifest' is neither"),
+        (declared({"manifest": ""}), "'manifest' is neither"),
+        (declared({"manifest": []}), "'manifest' is neither"),
+        (declared({"manifest": "m.json", "base": None}), "'base' is not a string"),
+        (declared({"manifest": "m.json", "base": 1}), "'base' is not a string"),
+    ],
+)
+def test_invalid_configuration(transformers: Any, says: str) -> None:
+    with pytest.raises(zm.InvalidConfigurationError) as raised:
+        parse_declaration(transformers)
+    assert raised.value.code == "invalid_configuration"
+    assert says in str(raised.value)

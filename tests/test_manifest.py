@@ -1,0 +1,278 @@
+"""Manifest: the columns give back exactly what the document says."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zarr_manifest as zm
+from zarr_manifest._chunk_keys import encode_relative, format_canonical, parse_relative
+from zarr_manifest.manifest import Manifest, Reference
+
+type Index = tuple[int, ...]
+
+GRIDS = st.lists(st.integers(1, 5), max_size=3).map(tuple)
+PATHS = st.sampled_from(["f.nc", "g.nc", "s3://b/h.nc", "../ü.nc"])
+CHECKSUMS = st.sampled_from(["crc32c:0a1b2c3d", f"md5:{'0' * 32}"])
+ENTRIES = st.one_of(
+    st.just({}),
+    st.binary(max_size=8).map(lambda data: {"data": base64.b64encode(data).decode()}),
+    st.fixed_dictionaries(
+        {"path": PATHS},
+        optional={
+            "offset": st.integers(0, 2**40),
+            "length": st.integers(1, 2**40),
+            "checksum": CHECKSUMS,
+            "etag": st.just('"e"'),
+            "version": st.just("v1"),
+        },
+    ),
+)
+
+
+def all_indices(grid_shape: Index) -> list[Index]:
+    return list(itertools.product(*(range(n) for n in grid_shape)))
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> tuple[Index, dict[Index, dict[str, Any]]]:
+    """A grid, and entries of all or some of its chunks, in any order."""
+    grid_shape = draw(GRIDS)
+    chunks = all_indices(grid_shape)
+    if draw(st.booleans()):
+        chunks = [chunk for chunk in chunks if draw(st.booleans())]
+    return grid_shape, {chunk: draw(ENTRIES) for chunk in draw(st.permutations(chunks))}
+
+
+def check_reference(reference: Reference, entry: dict[str, Any], manifest: Manifest) -> None:
+    assert reference.path == entry.get("path")
+    assert reference.offset == entry.get("offset", 0)
+    if "path" in entry:
+        assert manifest.paths[reference.path_number] == entry["path"]
+        assert reference.length == entry.get("length")
+    data = entry.get("data")
+    assert reference.data == (None if data is None else base64.b64decode(data))
+    if reference.data is not None:
+        assert reference.length == len(reference.data)
+    assert reference.checksum == entry.get("checksum")
+    assert reference.conditions.etag == entry.get("etag")
+    assert reference.conditions.version == entry.get("version")
+    assert reference.is_empty == (entry == {})
+
+
+def spelling(index: Index, own: bool) -> str:
+    return encode_relative(index, "default", "/") if own else format_canonical(index)
+
+
+@given(manifests(), st.data())
+def test_columns_give_back_the_entries(
+    case: tuple[Index, dict[Index, dict[str, Any]]], data: st.DataObject
+) -> None:
+    grid_shape, entries = case
+    ndim = len(grid_shape)
+    document = {spelling(i, data.draw(st.booleans())): e for i, e in entries.items()}
+    if ndim:
+        # Beyond the grid along one dimension: ignored.
+        outside = list(grid_shape)
+        document[format_canonical(outside)] = {"path": "outside.nc", "checksum": "crc9:ignored"}
+        document[format_canonical([2**53 - 1] * ndim)] = {"path": "outside.nc"}
+    manifest = Manifest.loads(
+        json.dumps(document).encode(),
+        grid_shape=grid_shape,
+        parse_key=lambda key: parse_relative(key, ndim, "default", "/"),
+    )
+
+    assert len(manifest) == len(entries)
+    assert manifest.grid_shape == grid_shape
+    for index in all_indices(grid_shape):
+        reference = manifest.get(index)
+        if index in entries:
+            assert reference is not None
+            assert manifest[index] == reference
+            check_reference(reference, entries[index], manifest)
+        else:
+            assert reference is None
+            with pytest.raises(KeyError, match=re.escape(format_canonical(index))):
+                manifest[index]
+    assert list(manifest.indices()) == sorted(entries)
+    assert dict(manifest.items()) == {index: manifest[index] for index in entries}
+    assert [index for index, _ in manifest.items()] == sorted(entries)
+
+    assert set(manifest.paths) == {e["path"] for e in entries.values() if "path" in e}
+    stated = [e.get("length", 0) for e in entries.values() if "path" in e]
+    inline = [len(base64.b64decode(e["data"])) for e in entries.values() if "data" in e]
+    assert manifest.known_bytes == sum(stated) + sum(inline)
+    expected = {
+        path: (
+            sum(e.get("path") == path for e in entries.values()),
+            sum(e.get("length", 0) for e in entries.values() if e.get("path") == path),
+        )
+        for path in manifest.paths
+    }
+    assert {path: (n, size) for path, n, size in manifest.statistics()} == expected
+    assert list(manifest.open_ended()) == [
+        manifest[i] for i in sorted(entries) if "path" in entries[i] and "length" not in entries[i]
+    ]
+
+
+@given(manifests().filter(lambda case: bool(case[1])))
+def test_grid_shape_from_the_keys(case: tuple[Index, dict[Index, dict[str, Any]]]) -> None:
+    grid_shape, entries = case
+    document = json.dumps({format_canonical(i): e for i, e in entries.items()}).encode()
+    manifest = Manifest.loads(document, ndim=len(grid_shape))
+    assert manifest.grid_shape == tuple(max(axis) + 1 for axis in zip(*entries, strict=True))
+    assert list(manifest.indices()) == sorted(entries)
+
+
+@given(manifests().filter(lambda case: bool(case[0])))
+def test_outside_the_grid_there_is_nothing(
+    case: tuple[Index, dict[Index, dict[str, Any]]],
+) -> None:
+    grid_shape, entries = case
+    document = json.dumps({format_canonical(i): e for i, e in entries.items()}).encode()
+    manifest = Manifest.loads(document, grid_shape=grid_shape)
+    for dimension in range(len(grid_shape)):
+        for outside in (-1, grid_shape[dimension]):
+            index = [0] * len(grid_shape)
+            index[dimension] = outside
+            assert manifest.get(index) is None
+
+
+@given(GRIDS.filter(bool), st.data())
+def test_two_spellings_of_a_chunk_are_refused(grid_shape: Index, data: st.DataObject) -> None:
+    index = data.draw(st.sampled_from(all_indices(grid_shape)))
+    spellings = [spelling(index, own) for own in data.draw(st.permutations([True, False]))]
+    document = json.dumps({key: {"path": "f"} for key in spellings}).encode()
+    with pytest.raises(zm.InvalidChunkKeyError, match="same chunk") as raised:
+        Manifest.loads(
+            document,
+            grid_shape=grid_shape,
+            parse_key=lambda key: parse_relative(key, len(grid_shape), "default", "/"),
+        )
+    assert raised.value.code == "invalid_chunk_key"
+    assert all(repr(key) in str(raised.value) for key in spellings)
+    assert "line 1, column" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "ndim"),
+    [
+        ("0", 2),
+        ("0.0", 1),
+        ("0,1", 1),
+        ("0.1,0.2", 2),
+        ("0.1,0", 2),
+        ("", 1),
+        ("a", 1),
+        ("-1", 1),
+        ("+1", 1),
+        ("00", 1),
+        ("1.", 1),
+        ("1\n", 1),
+        (" 1", 1),
+        ("\u0661", 1),
+        ("9007199254740992", 1),
+        ("10000000000000000", 1),
+        ("9" * 5000, 1),
+        ("zarr.json", 2),
+        ("c/0", 1),
+        ("1", 0),
+        ("", 0),
+    ],
+)
+@pytest.mark.parametrize("others", [False, True])
+def test_not_a_chunk_key(key: str, ndim: int, others: bool) -> None:
+    document: dict[str, Any] = {format_canonical((0,) * ndim): {"path": "f"}} if others else {}
+    text = json.dumps({**document, key: {"path": "g"}}).encode()
+    with pytest.raises(zm.InvalidChunkKeyError, match="not a chunk key of this array") as raised:
+        Manifest.loads(text, ndim=ndim)
+    assert raised.value.code == "invalid_chunk_key"
+    assert "line 1, column" in str(raised.value)
+    assert repr(format_canonical((0,) * ndim)) in str(raised.value)
+
+
+@pytest.mark.parametrize("digits", [15, 16])
+def test_largest_coordinates(digits: int) -> None:
+    key = str(min(10**digits - 1, 2**53 - 1))
+    manifest = Manifest.loads(json.dumps({key: {"path": "f"}, "2": {}}).encode(), ndim=1)
+    assert list(manifest.indices()) == [(2,), (int(key),)]
+
+
+def test_grid_of_too_many_chunks() -> None:
+    with pytest.raises(zm.LimitExceededError, match="more than can be numbered") as raised:
+        Manifest.loads(b"{}", grid_shape=(2**40, 2**40))
+    assert raised.value.code == "limit_exceeded"
+
+
+def test_neither_ndim_nor_grid_shape() -> None:
+    with pytest.raises(TypeError, match="ndim"):
+        Manifest.loads(b"{}")
+
+
+def test_limits_are_passed_on() -> None:
+    with pytest.raises(zm.LimitExceededError):
+        Manifest.loads(b'{"0": {}}', ndim=1, limits=zm.Limits(entries=0))
+
+
+@pytest.mark.parametrize("grid_shape", [(), (3,), (0,), (2, 0)])
+def test_empty_manifest(grid_shape: Index) -> None:
+    manifest = Manifest.loads(b"{}", grid_shape=grid_shape)
+    assert len(manifest) == 0
+    assert manifest.paths == ()
+    assert manifest.known_bytes == 0
+    assert list(manifest.indices()) == []
+    assert manifest.statistics() == []
+    assert manifest.get((0,) * len(grid_shape)) is None
+
+
+def test_array_without_elements_ignores_every_entry() -> None:
+    assert len(Manifest.loads(b'{"0.0": {"path": "f"}}', grid_shape=(2, 0))) == 0
+
+
+@pytest.mark.parametrize("key", ["0", "c"])
+@pytest.mark.parametrize("given_grid", [True, False])
+def test_zero_dimensional(key: str, given_grid: bool) -> None:
+    manifest = Manifest.loads(
+        json.dumps({key: {"path": "f", "offset": 3, "length": 8}}).encode(),
+        grid_shape=() if given_grid else None,
+        ndim=0,
+        parse_key=lambda text: parse_relative(text, 0, "default", "/"),
+    )
+    assert manifest.grid_shape == ()
+    assert list(manifest.indices()) == [()]
+    assert manifest[()] == Reference("f", 0, 3, 8)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_memory_per_reference(every: int) -> None:
+    count = 100_000
+    paths = [f"s3://bucket/{n}.nc" for n in range(10)]
+    document = json.dumps(
+        {
+            f"{n // 500}.{n % 500}": {"path": paths[n % 10], "offset": n * 64, "length": 64}
+            for n in range(0, count * every, every)
+        }
+    ).encode()
+    manifest = Manifest.loads(document, grid_shape=(count * every // 500, 500))
+    assert len(manifest) == count
+    assert manifest.nbytes / len(manifest) <= 28
+    if every == 1:
+        # All chunks are named: no column of their numbers.
+        assert manifest.nbytes / len(manifest) <= 20
+    assert len(manifest.paths) == 10 // every
+    rows = np.random.default_rng(0).integers(0, count, 200)
+    for n in (rows * every).tolist():
+        reference = manifest[n // 500, n % 500]
+        assert (reference.path, reference.offset, reference.length) == (
+            paths[n % 10],
+            n * 64,
+            64,
+        )
