@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import zarr
 
+from zarr_manifest._chunk_grid import ChunkGrid
+
 __all__ = [
     "FIELD",
     "declare_manifest",
+    "encode_chunks",
     "files_below",
     "split_into_source",
     "write_hierarchy",
@@ -131,7 +134,9 @@ def write_hierarchy(root: Path) -> dict[str, np.ndarray[Any, Any]]:
 
     path = "a/b/external"
     values[path] = FIELD + 1000 * len(values)
-    manifest, source = split_into_source(values[path], _CHUNKS, path="../../../raw/external.bin", start=7)
+    manifest, source = split_into_source(
+        values[path], _CHUNKS, path="../../../raw/external.bin", start=7
+    )
     (root / "raw").mkdir()
     (root / "raw" / "external.bin").write_bytes(source)
     write_manifest_array(
@@ -184,4 +189,26 @@ def files_below(root: Path) -> dict[str, bytes]:
         file.relative_to(root).as_posix(): file.read_bytes()
         for file in sorted(root.rglob("*"))
         if file.is_file()
+    }
+
+
+def encode_chunks(data: np.ndarray[Any, Any], chunks: Any, **options: Any) -> dict[str, bytes]:
+    """Return the encoded chunks of an array, by canonical key, as zarr itself encodes them."""
+    contents: dict[str, Any] = {}
+    array = zarr.create_array(
+        contents,
+        shape=data.shape,
+        dtype=data.dtype,
+        chunks=chunks,
+        config={"write_empty_chunks": True},
+        **{"compressors": None, **options},
+    )
+    array[...] = data
+    grid = ChunkGrid.from_metadata(json.loads(contents["zarr.json"].to_bytes()))
+    assert grid is not None
+    return {
+        ".".join(map(str, index)) or "0": contents[
+            array.metadata.encode_chunk_key(index)
+        ].to_bytes()
+        for index in np.ndindex(*grid.counts)
     }

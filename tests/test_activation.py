@@ -73,7 +73,7 @@ def test_arrays_opened_before_it_was_undone_go_on(
     with zm.enable():
         array = zarr.open_array(root, path="inline", mode="r")
     np.testing.assert_array_equal(array[:], values["inline"])
-    with pytest.raises(ValueError, match="storage.transformers"):
+    with pytest.raises(ValueError, match=r"storage.transformers"):
         zarr.open_array(root, path="inline", mode="r")
 
 
@@ -169,9 +169,7 @@ def test_stores_are_left_alone(tmp_path: Path) -> None:
         assert kind_of({}) is MemoryStore
 
 
-def test_threads_may_open_meanwhile(
-    root: Path, values: dict[str, np.ndarray[Any, Any]]
-) -> None:
+def test_threads_may_open_meanwhile(root: Path, values: dict[str, np.ndarray[Any, Any]]) -> None:
     def read(_: int) -> None:
         with zm.enable():
             array = zarr.open_array(root, path="inline", mode="r")
@@ -231,9 +229,7 @@ def test_it_fails_loudly_when_zarr_no_longer_calls_it(monkeypatch: pytest.Monkey
             zm.enable()
 
 
-def test_a_failure_leaves_nothing_enabled(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_failure_leaves_nothing_enabled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as patched:
         patched.delattr(opening, "make_store")
         with pytest.raises(RuntimeError):

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import zarr_manifest as zm
 from zarr_manifest._declarations import (
     ArrayDocument,
     arrays_in,
     declare,
     dump_node,
     parse_node,
+    require_members,
     without_declarations,
 )
 
@@ -109,3 +111,36 @@ def test_what_zarr_writes_but_json_does_not_know() -> None:
     assert node is not None
     assert math.isnan(node["attributes"]["x"])
     assert json.loads(dump_node(node))["attributes"]["y"] == [math.inf, -math.inf]
+
+
+VALID = {
+    "shape": [],
+    "data_type": "int8",
+    "chunk_grid": {"name": "regular"},
+    "chunk_key_encoding": "default",
+    "codecs": [],
+}
+
+
+def test_valid_members() -> None:
+    require_members(VALID)
+    require_members({**VALID, "data_type": {"name": "x"}, "unknown": None})
+
+
+@pytest.mark.parametrize("name", VALID)
+@pytest.mark.parametrize(
+    ("value", "found"), [(..., "missing"), (None, "null"), (3, "3"), (True, "true")]
+)
+def test_invalid_member_is_named(name: str, value: Any, found: str) -> None:
+    metadata = {k: v for k, v in VALID.items() if k != name}
+    if value is not ...:
+        metadata[name] = value
+    with pytest.raises(zm.InvalidConfigurationError, match=f"'{name}' is {found}, not a") as raised:
+        require_members(metadata)
+    assert raised.value.code == "invalid_configuration"
+
+
+def test_long_values_are_cut() -> None:
+    with pytest.raises(zm.InvalidConfigurationError) as raised:
+        require_members({**VALID, "codecs": "x" * 10_000})
+    assert len(str(raised.value)) < 200

@@ -108,9 +108,7 @@ def by_parent_arrays(store: Store, path: str) -> Any:
     "way_in",
     [by_open, by_open_array, by_root, by_root_group, step_by_step, by_members, by_parent_arrays],
 )
-def test_zarr(
-    way_in: Callable[[Store, str], Any], store: zm.ManifestStore, values: Values
-) -> None:
+def test_zarr(way_in: Callable[[Store, str], Any], store: zm.ManifestStore, values: Values) -> None:
     for path in values:
         # A v3 group does not list the v2 nodes in it; that is zarr's own rule.
         if is_v2(path) and way_in not in (by_open, by_open_array):
@@ -230,9 +228,7 @@ def assert_datasets(read: Callable[[str | None], xr.Dataset], values: Values) ->
 
 
 @pytest.mark.parametrize("chunks", [None, {}])
-def test_xarray(
-    chunks: dict[str, int] | None, store: zm.ManifestStore, values: Values
-) -> None:
+def test_xarray(chunks: dict[str, int] | None, store: zm.ManifestStore, values: Values) -> None:
     with dask.config.set(scheduler="threads"):
         assert_datasets(
             lambda group: xr.open_zarr(
@@ -261,7 +257,7 @@ def test_dask_processes(store: zm.ManifestStore, values: Values) -> None:
 def test_dask_distributed(root: Path, store: zm.ManifestStore, values: Values) -> None:
     distributed = pytest.importorskip("distributed")
     cluster = distributed.LocalCluster(
-        processes=True, n_workers=2, threads_per_worker=2, dashboard_address=None
+        processes=True, n_workers=2, threads_per_worker=2, dashboard_address=":0"
     )
     with cluster, distributed.Client(cluster) as client:
         assert_datasets(

@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_plain_zarr_refuses_to_open_the_array(root: Path) -> None:
-    with pytest.raises(ValueError, match="storage_transformers|storage transformers"):
+    with pytest.raises(ValueError, match=r"storage_transformers|storage transformers"):
         zarr.open_array(root / "sst", mode="r")
 
 

@@ -11,16 +11,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from zarr_manifest.errors import InvalidConfigurationError
+
 __all__ = [
     "ArrayDocument",
     "arrays_in",
     "declare",
     "dump_node",
     "parse_node",
+    "require_members",
     "without_declarations",
 ]
 
 _MEMBER = "storage_transformers"
+
+# The members that reading chunks needs, and what they are (Zarr core specification, v3).
+_REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "shape": (list, "a list"),
+    "data_type": ((str, dict), "a name or an object"),
+    "chunk_grid": ((str, dict), "a name or an object"),
+    "chunk_key_encoding": ((str, dict), "a name or an object"),
+    "codecs": (list, "a list"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +91,30 @@ def arrays_in(node: dict[str, Any]) -> Iterator[ArrayDocument]:
     for path, member in (_object(consolidated.get("metadata")) or {}).items():
         for array in arrays_in(_object(member) or {}):
             yield ArrayDocument(f"{path}/{array.path}".rstrip("/"), array.metadata)
+
+
+def require_members(metadata: dict[str, Any]) -> None:
+    """Refuse the metadata of an array that declares a manifest, but is not Zarr v3.
+
+    Older writers produced such documents, and zarr's own errors do not name the member.
+
+    Raises
+    ------
+    InvalidConfigurationError
+
+    Examples
+    --------
+    >>> require_members({"shape": None})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    zarr_manifest.errors.InvalidConfigurationError: ...: 'shape' is null, not a list
+    """
+    for name, (kinds, description) in _REQUIRED.items():
+        value = metadata.get(name)
+        if not isinstance(value, kinds):
+            found = json.dumps(value)[:40] if name in metadata else "missing"
+            raise InvalidConfigurationError(
+                f"the array's metadata is not valid Zarr v3: {name!r} is {found}, not {description}"
+            )
 
 
 def without_declarations(node: dict[str, Any]) -> bytes:

@@ -97,7 +97,8 @@ class ManifestStore(Store):
             raise ValueError(f"verify must be 'auto', 'always' or 'never', not {verify!r}")
         self._allow = _as_mapping(allow)
         self._store: Store = open_hierarchy(location, self._allow, read_only=read_only)
-        self._base = None if base is None else f"{str(base).rstrip('/')}/"
+        # The empty reference is the root of the hierarchy, and not that of the file system.
+        self._base = None if base is None else f"{(str(base) or '.').rstrip('/')}/"
         self._verify: Verify = verify
         self._limits = Limits() if limits is None else limits
         self._max_gap = max_gap

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -27,6 +27,7 @@ from zarr_manifest._byte_ranges import (
 from zarr_manifest._checksums import verify_checksum
 from zarr_manifest._chunk_grid import ChunkGrid
 from zarr_manifest._chunk_keys import encode_relative, format_canonical, parse_relative
+from zarr_manifest._declarations import require_members
 from zarr_manifest._document import Configuration, Limits
 from zarr_manifest._fill_chunk import encode_fill_chunk
 from zarr_manifest._locations import Base, Location
@@ -53,17 +54,27 @@ class _ChunkKeyEncoding:
     """An array's own relative chunk keys, in both directions."""
 
     def __init__(self, metadata: dict[str, Any], ndim: int) -> None:
-        stated: Any = metadata.get("chunk_key_encoding", "default")
+        stated: Any = metadata["chunk_key_encoding"]
         declared: dict[str, Any] = {"name": stated} if isinstance(stated, str) else stated
         self._ndim = ndim
         self._name = str(declared.get("name"))
-        configuration: dict[str, Any] = declared.get("configuration") or {}
+        stated_configuration: Any = declared.get("configuration") or {}
+        if not isinstance(stated_configuration, dict):
+            raise InvalidConfigurationError("the chunk_key_encoding's configuration is no object")
+        configuration = cast("dict[str, Any]", stated_configuration)
         default_separator = "." if self._name == "v2" else "/"
         self._separator = str(configuration.get("separator", default_separator))
         self._foreign: Any = None
         self._foreign_keys: dict[str, tuple[int, ...]] = {}
         if self._name not in ("default", "v2"):
-            self._foreign = get_chunk_key_encoding_class(self._name).from_dict(declared)
+            try:
+                self._foreign = get_chunk_key_encoding_class(self._name).from_dict(declared)
+            except (KeyError, TypeError, ValueError) as error:
+                # zarr takes a KeyError for a node that is not there.
+                raise InvalidConfigurationError(
+                    f"zarr cannot make the chunk_key_encoding {self._name!r}: {error}",
+                    remedy="Register it with zarr, in workers too.",
+                ) from error
 
     def encode(self, index: tuple[int, ...]) -> str:
         if self._foreign is None:
@@ -149,10 +160,8 @@ class ChunkManifestTransformer:
         self._verify = verify
         self._limits = limits
         self._grid = ChunkGrid.from_metadata(metadata)
-        shape: Any = metadata.get("shape")
-        if not isinstance(shape, Sequence):
-            raise InvalidConfigurationError("the metadata has no 'shape'", array=array_path)
-        self._ndim = len(cast("Sequence[int]", shape))
+        require_members(metadata)
+        self._ndim = len(metadata["shape"])
         self._encoding = _ChunkKeyEncoding(metadata, self._ndim)
         self._encoding.learn(self._grid)
         here = Base.parse("./", directory=array_path)

@@ -1,0 +1,465 @@
+"""Every form of entry, as zarr reads it: values equal what was put into the sources."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+import zarr.codecs
+import zarr.registry
+from zarr.abc.store import Store
+
+import zarr_manifest as zm
+from tests.hierarchies import encode_chunks, write_manifest_array
+
+FIELD = np.arange(1, 31, dtype="<i4").reshape(5, 6)
+CHUNKS = (2, 4)
+FILL = -9
+POISON = b"\xee"
+FORMS = ("range", "whole", "tail", "head", "data")
+
+ARRAY_CONFIG = zarr.config.get("array")
+HAS_MISSING_CHUNKS = "read_missing_chunks" in ARRAY_CONFIG
+needs_missing_chunks = pytest.mark.skipif(
+    not HAS_MISSING_CHUNKS, reason=f"zarr {zarr.__version__} has no array.read_missing_chunks"
+)
+needs_rectilinear = pytest.mark.skipif(
+    "rectilinear_chunks" not in ARRAY_CONFIG,
+    reason=f"zarr {zarr.__version__} has no rectilinear chunk grids",
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "data.zarr"
+
+
+def place(sources: Path, name: str, body: bytes, form: str, prefix: str) -> dict[str, Any]:
+    """Write a chunk into a source, and return the entry that refers to it in a certain form."""
+    path = prefix + name
+    match form:
+        case "data":
+            return {"data": base64.b64encode(body).decode()}
+        case "whole":
+            content, entry = body, {"path": path}
+        case "tail":
+            content, entry = POISON * 5 + body, {"path": path, "offset": 5}
+        case "head":
+            content, entry = body + POISON * 5, {"path": path, "length": len(body)}
+        case _:
+            content = POISON * 5 + body + POISON * 5
+            entry = {"path": path, "offset": 5, "length": len(body)}
+    sources.mkdir(parents=True, exist_ok=True)
+    (sources / name).write_bytes(content)
+    return entry
+
+
+def refer(
+    chunks: dict[str, bytes],
+    sources: Path,
+    *,
+    forms: tuple[str, ...] = FORMS,
+    prefix: str = "../sources/",
+) -> dict[str, dict[str, Any]]:
+    """Place every chunk, in all forms by turns."""
+    turns = itertools.cycle(forms)
+    return {
+        key: place(sources, f"{key}.bin", body, next(turns), prefix) for key, body in chunks.items()
+    }
+
+
+def read(store: Store, path: str = "x") -> Any:
+    return zarr.open(store, path=path, mode="r")[...]
+
+
+def check(root: Path, data: np.ndarray[Any, Any], chunks: Any, **options: Any) -> None:
+    """Write an array behind a manifest, and read it in all ways of zarr."""
+    manifest = refer(encode_chunks(data, chunks, **options), root / "sources")
+    write_manifest_array(root, "x", data, chunks, manifest, **options)
+    store = zm.ManifestStore(root)
+    actual = read(store)
+    assert actual.dtype == data.dtype
+    np.testing.assert_array_equal(actual, data)
+    np.testing.assert_array_equal(zarr.open_group(store, mode="r")["x"][...], data)
+
+
+@pytest.fixture
+def group(root: Path) -> Path:
+    zarr.create_group(root)
+    return root
+
+
+# Forms ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_form(form: str, inline: bool, root: Path) -> None:
+    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources", forms=(form,))
+    write_manifest_array(root, "x", FIELD, CHUNKS, manifest, inline=inline, fill_value=FILL)
+    np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_empty_and_absent_chunks_are_fill(inline: bool, root: Path) -> None:
+    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
+    manifest["0.0"] = {}
+    del manifest["2.1"]
+    write_manifest_array(root, "x", FIELD, CHUNKS, manifest, inline=inline, fill_value=FILL)
+    expected = FIELD.copy()
+    expected[:2, :4] = FILL
+    expected[4:, 4:] = FILL
+    np.testing.assert_array_equal(read(zm.ManifestStore(root)), expected)
+
+
+def test_no_entries(root: Path) -> None:
+    write_manifest_array(root, "x", FIELD, CHUNKS, {}, fill_value=FILL)
+    np.testing.assert_array_equal(read(zm.ManifestStore(root)), np.full_like(FIELD, FILL))
+
+
+def test_native_chunks_do_not_stand_in_for_absent_ones(root: Path) -> None:
+    """What the manifest does not name is missing, whatever lies in the array's directory."""
+    array = write_manifest_array(root, "x", FIELD, CHUNKS, {}, fill_value=FILL)
+    (array / "c" / "0").mkdir(parents=True)
+    (array / "c" / "0" / "0").write_bytes(bytes(32))
+    np.testing.assert_array_equal(read(zm.ManifestStore(root)), np.full_like(FIELD, FILL))
+
+
+def test_one_source_for_all_and_chunks_that_share_bytes(root: Path) -> None:
+    body = encode_chunks(np.full(CHUNKS, 7, "<i4"), CHUNKS)["0.0"]
+    entry = place(root / "sources", "one.bin", body, "range", "../sources/")
+    keys = [f"{i}.{j}" for i in range(3) for j in range(2)]
+    write_manifest_array(root, "x", FIELD, CHUNKS, dict.fromkeys(keys, entry), fill_value=FILL)
+    np.testing.assert_array_equal(read(zm.ManifestStore(root)), np.full_like(FIELD, 7))
+
+
+def test_unknown_members_are_ignored(root: Path) -> None:
+    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
+    for entry in manifest.values():
+        entry["x-made-by"] = {"tool": [None, 1.5, "ü"]}
+    write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
+    np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
+
+
+def test_keys_outside_the_grid_are_ignored(root: Path) -> None:
+    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
+    manifest["3.0"] = manifest["0.9007199254740991"] = {"path": "../sources/none.bin"}
+    write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
+    np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
+
+
+# Bases ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("base", "prefix"),
+    [
+        (None, "../../sources/"),
+        ("./", "../../sources/"),
+        ("../../", "sources/"),
+        ("../../sources/", ""),
+        ("../../sources/", "./"),
+        ("../../elsewhere/", "../sources/"),
+    ],
+)
+@pytest.mark.parametrize("inline", [False, True])
+def test_relative_base(base: str | None, prefix: str, inline: bool, root: Path) -> None:
+    manifest = refer(
+        encode_chunks(FIELD, CHUNKS), root / "sources", forms=("range", "whole"), prefix=prefix
+    )
+    write_manifest_array(root, "g/x", FIELD, CHUNKS, manifest, base=base, inline=inline)
+    np.testing.assert_array_equal(read(zm.ManifestStore(root), "g/x"), FIELD)
+
+
+@pytest.mark.parametrize("how", ["file URL", "absolute path", "absolute entries"])
+def test_absolute_base(how: str, root: Path, tmp_path: Path) -> None:
+    sources = tmp_path / "elsewhere"
+    url = f"{sources.as_uri()}/"
+    base = {"file URL": url, "absolute path": f"{sources}/", "absolute entries": None}[how]
+    prefix = url if base is None else ""
+    manifest = refer(encode_chunks(FIELD, CHUNKS), sources, forms=("range", "whole"), prefix=prefix)
+    write_manifest_array(root, "x", FIELD, CHUNKS, manifest, base=base)
+    np.testing.assert_array_equal(read(zm.ManifestStore(root, allow=[url])), FIELD)
+    with pytest.raises(zm.LocationNotAllowedError):
+        read(zm.ManifestStore(root))
+
+
+@pytest.mark.parametrize("how", ["relative", "path", "pathlib", "URL"])
+def test_base_of_the_reader_overrides(how: str, root: Path, tmp_path: Path) -> None:
+    inside = how == "relative"
+    sources = root / "sources" if inside else tmp_path / "elsewhere"
+    manifest = refer(encode_chunks(FIELD, CHUNKS), sources, forms=("range", "tail"), prefix="")
+    write_manifest_array(root, "g/x", FIELD, CHUNKS, manifest, base="../wrong/")
+    base: Any = {
+        "relative": "sources",
+        "path": str(sources),
+        "pathlib": sources,
+        "URL": f"{sources.as_uri()}/",
+    }[how]
+    store = zm.ManifestStore(root, base=base, allow=None if inside else [sources.as_uri() + "/"])
+    np.testing.assert_array_equal(read(store, "g/x"), FIELD)
+
+
+@pytest.mark.parametrize("manifest", ["./m/chunks.json", "m/chunks.json", "../x/m/chunks.json"])
+def test_manifest_elsewhere(manifest: str, root: Path) -> None:
+    """Paths resolve against the array, wherever its manifest lies."""
+    entries = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
+    array = write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
+    (array / "m").mkdir()
+    (array / "m" / "chunks.json").write_text(json.dumps(entries))
+    np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
+
+
+def test_array_at_the_root(root: Path) -> None:
+    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources", prefix="sources/")
+    write_manifest_array(root, "", FIELD, CHUNKS, manifest)
+    np.testing.assert_array_equal(read(zm.ManifestStore(root), ""), FIELD)
+
+
+def test_climbing_out_of_the_store(root: Path) -> None:
+    manifest = {"0.0": {"path": "../../outside.bin"}}
+    write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
+    with pytest.raises(zm.InvalidPathError) as raised:
+        read(zm.ManifestStore(root))
+    assert raised.value.array == "x"
+
+
+# Grids ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_zero_dimensions(form: str, root: Path) -> None:
+    data = np.array(42.5)
+    manifest = refer(encode_chunks(data, ()), root / "sources", forms=(form,))
+    assert list(manifest) == ["0"]
+    write_manifest_array(root, "x", data, (), manifest)
+    assert read(zm.ManifestStore(root)) == 42.5
+
+
+@pytest.mark.parametrize("own", ["c", "0"])
+def test_zero_dimensions_in_two_spellings(own: str, root: Path) -> None:
+    data = np.array(42.5)
+    entry = {"data": base64.b64encode(data.tobytes()).decode()}
+    write_manifest_array(root, "x", data, (), {own: entry})
+    assert read(zm.ManifestStore(root)) == 42.5
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks"), [((7,), (3,)), ((3, 1, 5), (2, 1, 5)), ((1, 1), (4, 4)), ((0, 3), (1, 2))]
+)
+def test_edge_chunks(shape: tuple[int, ...], chunks: tuple[int, ...], group: Path) -> None:
+    check(group, np.arange(1, 1 + np.prod(shape), dtype="f8").reshape(shape), chunks)
+
+
+@needs_rectilinear
+@pytest.mark.parametrize("chunks", [[[2, 3], [1, 3, 2]], [[5], [3, 3]], [[1, 1, 3], 4]])
+def test_rectilinear_grid(chunks: Any, group: Path) -> None:
+    with zarr.config.set({"array.rectilinear_chunks": True}):
+        check(group, FIELD, chunks)
+
+
+# Chunk key encodings --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "separator"), [("default", "/"), ("default", "."), ("v2", "."), ("v2", "/")]
+)
+@pytest.mark.parametrize("own_keys", [False, True])
+def test_chunk_key_encoding(name: str, separator: str, own_keys: bool, root: Path) -> None:
+    encoding = {"name": name, "separator": separator}
+    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
+    if own_keys:
+        start = f"c{separator}" if name == "default" else ""
+        manifest = {start + k.replace(".", separator): e for k, e in manifest.items()}
+    write_manifest_array(root, "x", FIELD, CHUNKS, manifest, chunk_key_encoding=encoding)
+    np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
+
+
+@pytest.mark.parametrize("encoding", [{"name": "default"}, "default", {"name": "v2"}])
+def test_chunk_key_encoding_without_configuration(encoding: Any, root: Path) -> None:
+    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
+    array = write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
+    metadata = json.loads((array / "zarr.json").read_text())
+    metadata["chunk_key_encoding"] = encoding
+    (array / "zarr.json").write_text(json.dumps(metadata))
+    try:
+        zarr.core.metadata.v3.ArrayV3Metadata.from_dict(
+            {k: v for k, v in metadata.items() if k != "storage_transformers"}
+        )
+    except (TypeError, ValueError) as error:
+        pytest.skip(f"zarr {zarr.__version__} does not read it: {error}")
+    np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
+
+
+@pytest.fixture
+def registered() -> Iterator[Any]:
+    """Registers a chunk key encoding with zarr for the time of a test."""
+    register = getattr(zarr.registry, "register_chunk_key_encoding", None)
+    if register is None:
+        pytest.skip(f"zarr {zarr.__version__} has no registry of chunk key encodings")
+    registry = zarr.registry._chunk_key_encoding_registry
+    before = dict(registry)
+    yield register
+    for name in set(registry) - set(before):
+        del registry[name]
+
+
+@pytest.mark.parametrize("decodes", [False, True])
+@pytest.mark.parametrize("own_keys", [False, True])
+def test_registered_chunk_key_encoding(
+    decodes: bool, own_keys: bool, registered: Any, root: Path
+) -> None:
+    from zarr.core.chunk_key_encodings import ChunkKeyEncoding
+
+    @dataclass(frozen=True)
+    class Tiles(ChunkKeyEncoding):
+        name = "tiles"
+        mark: str = "t"
+
+        def encode_chunk_key(self, chunk_coords: tuple[int, ...]) -> str:
+            return f"tiles/{self.mark}-" + "_".join(map(str, chunk_coords))
+
+    if decodes:
+
+        def decode(self: Any, chunk_key: str) -> tuple[int, ...]:
+            return tuple(int(i) for i in chunk_key.rpartition("-")[2].split("_"))
+
+        Tiles.decode_chunk_key = decode  # type: ignore[method-assign]
+    registered("tiles", Tiles)
+    encoding = {"name": "tiles", "configuration": {"mark": "m"}}
+    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "g" / "sources")
+    if own_keys:
+        manifest = {f"tiles/m-{k.replace('.', '_')}": e for k, e in manifest.items()}
+    write_manifest_array(root, "g/x", FIELD, CHUNKS, manifest, chunk_key_encoding=encoding)
+    store = zm.ManifestStore(root)
+    np.testing.assert_array_equal(read(store, "g/x"), FIELD)
+
+
+# Codecs ---------------------------------------------------------------------
+
+COMPRESSORS: dict[str, Any] = {
+    "zstd": zarr.codecs.ZstdCodec(level=3),
+    "gzip": zarr.codecs.GzipCodec(level=3),
+    "blosc": zarr.codecs.BloscCodec(cname="lz4", typesize=4),
+    "crc32c": zarr.codecs.Crc32cCodec(),
+}
+
+
+@pytest.mark.parametrize(
+    "compressors", [(), *itertools.combinations(COMPRESSORS, 1), ("zstd", "crc32c")]
+)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("endian", ["little", "big"])
+def test_codecs(compressors: tuple[str, ...], transposed: bool, endian: Any, group: Path) -> None:
+    check(
+        group,
+        FIELD,
+        CHUNKS,
+        compressors=[COMPRESSORS[name] for name in compressors] or None,
+        filters=[zarr.codecs.TransposeCodec(order=(1, 0))] if transposed else None,
+        serializer=zarr.codecs.BytesCodec(endian=endian),
+    )
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "<i8", ">f4", "<c16", "<M8[s]", "S5", "<U3"])
+@pytest.mark.filterwarnings("ignore:The data type:zarr.errors.UnstableSpecificationWarning")
+def test_data_types(dtype: str, group: Path) -> None:
+    if dtype == ">f4":
+        data = (FIELD / 3).astype("<f4")
+        check(group, data, CHUNKS, serializer=zarr.codecs.BytesCodec(endian="big"))
+        return
+    check(group, FIELD.astype(dtype), CHUNKS)
+
+
+def test_sharded(group: Path) -> None:
+    check(group, FIELD, (1, 2), shards=(2, 4), compressors=COMPRESSORS["zstd"])
+
+
+# Explicitly empty chunks where missing ones are errors -----------------------
+
+STRICT = {"array.read_missing_chunks": False}
+KINDS: dict[str, dict[str, Any]] = {
+    "regular": {"chunks": CHUNKS},
+    "edges": {"chunks": (4, 4)},
+    "compressed": {"chunks": CHUNKS, "compressors": COMPRESSORS["zstd"]},
+    "checked": {"chunks": CHUNKS, "compressors": COMPRESSORS["crc32c"]},
+    "big-endian": {"chunks": CHUNKS, "serializer": zarr.codecs.BytesCodec(endian="big")},
+    "sharded": {"chunks": (1, 2), "shards": (2, 4)},
+    "sharded-compressed": {
+        "chunks": (1, 2),
+        "shards": (2, 4),
+        "compressors": COMPRESSORS["gzip"],
+    },
+}
+
+
+@needs_missing_chunks
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fill", [0, FILL])
+def test_empty_is_not_missing(kind: str, fill: int, root: Path) -> None:
+    options = dict(KINDS[kind])
+    chunks = options.pop("chunks")
+    entries = {key: {} for key in encode_chunks(FIELD, chunks, **options)}
+    write_manifest_array(root, "x", FIELD, chunks, entries, fill_value=fill, **options)
+    expected = np.full_like(FIELD, fill)
+    np.testing.assert_array_equal(read(zm.ManifestStore(root)), expected)
+    with zarr.config.set(STRICT):
+        np.testing.assert_array_equal(read(zm.ManifestStore(root)), expected)
+        array = zarr.open_array(zm.ManifestStore(root), path="x", mode="r")
+        np.testing.assert_array_equal(array[1:4, 3:], expected[1:4, 3:])
+    # zarr remembers the setting in the array.
+    np.testing.assert_array_equal(array[...], expected)
+
+
+@needs_missing_chunks
+@pytest.mark.parametrize("fill", [0.0, float("nan"), 1.5])
+def test_empty_is_not_missing_in_zero_dimensions(fill: float, root: Path) -> None:
+    write_manifest_array(root, "x", np.array(1.0), (), {"0": {}}, fill_value=fill)
+    with zarr.config.set(STRICT):
+        np.testing.assert_array_equal(read(zm.ManifestStore(root)), fill)
+
+
+@needs_missing_chunks
+@needs_rectilinear
+def test_empty_is_not_missing_in_a_rectilinear_grid(root: Path) -> None:
+    with zarr.config.set({"array.rectilinear_chunks": True, **STRICT}):
+        entries = {f"{i}.{j}": {} for i in range(2) for j in range(2)}
+        write_manifest_array(root, "x", FIELD, [[2, 3], [1, 5]], entries, fill_value=FILL)
+        np.testing.assert_array_equal(read(zm.ManifestStore(root)), np.full_like(FIELD, FILL))
+
+
+@needs_missing_chunks
+@pytest.mark.parametrize("kind", KINDS)
+def test_absent_is_missing(kind: str, root: Path) -> None:
+    options = dict(KINDS[kind])
+    chunks = options.pop("chunks")
+    encoded = encode_chunks(FIELD, chunks, **options)
+    manifest = refer(encoded, root / "sources")
+    absent = list(encoded)[-1]
+    del manifest[absent]
+    write_manifest_array(root, "x", FIELD, chunks, manifest, fill_value=FILL, **options)
+    with zarr.config.set(STRICT):
+        array = zarr.open_array(zm.ManifestStore(root), path="x", mode="r")
+        with pytest.raises(zarr.errors.ChunkNotFoundError):
+            array[...]
+        np.testing.assert_array_equal(array[:2, :4], FIELD[:2, :4])
+    # zarr remembers the setting in the array.
+    with pytest.raises(zarr.errors.ChunkNotFoundError):
+        array[...]
+
+
+@needs_missing_chunks
+def test_a_source_that_is_gone_is_no_missing_chunk(root: Path) -> None:
+    manifest = {"0.0": {"path": "../sources/gone.bin"}}
+    write_manifest_array(root, "x", FIELD, CHUNKS, manifest, fill_value=FILL)
+    for options in ({}, STRICT):
+        with zarr.config.set(options), pytest.raises(zm.SourceNotFoundError):
+            zarr.open_array(zm.ManifestStore(root), path="x", mode="r")[:2, :4]
