@@ -40,7 +40,7 @@ def run(quick: bool) -> Iterator[Table]:
                         "without": partial(read, open_data(make(dataset.native))),
                         "through": partial(read, open_data(ManifestStore(make(dataset.native)))),
                     },
-                    rounds=3 if quick else 15,
+                    rounds=3 if quick else 9,
                 )
                 table.add(
                     name,

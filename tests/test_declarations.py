@@ -119,6 +119,7 @@ VALID = {
     "chunk_grid": {"name": "regular"},
     "chunk_key_encoding": "default",
     "codecs": [],
+    "fill_value": 0,
 }
 
 
@@ -127,7 +128,7 @@ def test_valid_members() -> None:
     require_members({**VALID, "data_type": {"name": "x"}, "unknown": None})
 
 
-@pytest.mark.parametrize("name", VALID)
+@pytest.mark.parametrize("name", [name for name in VALID if name != "fill_value"])
 @pytest.mark.parametrize(
     ("value", "found"), [(..., "missing"), (None, "null"), (3, "3"), (True, "true")]
 )
@@ -138,6 +139,12 @@ def test_invalid_member_is_named(name: str, value: Any, found: str) -> None:
     with pytest.raises(zm.InvalidConfigurationError, match=f"'{name}' is {found}, not a") as raised:
         require_members(metadata)
     assert raised.value.code == "invalid_configuration"
+
+
+def test_fill_value_is_required_but_may_be_anything() -> None:
+    require_members({**VALID, "fill_value": None})
+    with pytest.raises(zm.InvalidConfigurationError, match="'fill_value' is missing, not a value"):
+        require_members({k: v for k, v in VALID.items() if k != "fill_value"})
 
 
 def test_long_values_are_cut() -> None:

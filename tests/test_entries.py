@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from zarr.abc.store import Store
 
 import zarr_manifest as zm
 from tests.hierarchies import encode_chunks, write_manifest_array
+from zarr_manifest._fill_chunk import encode_fill_chunk
 
 FIELD = np.arange(1, 31, dtype="<i4").reshape(5, 6)
 CHUNKS = (2, 4)
@@ -300,28 +300,26 @@ def test_chunk_key_encoding_without_configuration(encoding: Any, root: Path) -> 
 
 
 @pytest.fixture
-def registered() -> Iterator[Any]:
-    """Registers a chunk key encoding with zarr for the time of a test."""
+def register() -> Any:
+    """Registers a chunk key encoding with zarr, which cannot forget it again."""
     register = getattr(zarr.registry, "register_chunk_key_encoding", None)
     if register is None:
         pytest.skip(f"zarr {zarr.__version__} has no registry of chunk key encodings")
-    registry = zarr.registry._chunk_key_encoding_registry
-    before = dict(registry)
-    yield register
-    for name in set(registry) - set(before):
-        del registry[name]
+    return register
 
 
 @pytest.mark.parametrize("decodes", [False, True])
 @pytest.mark.parametrize("own_keys", [False, True])
 def test_registered_chunk_key_encoding(
-    decodes: bool, own_keys: bool, registered: Any, root: Path
+    decodes: bool, own_keys: bool, register: Any, root: Path
 ) -> None:
     from zarr.core.chunk_key_encodings import ChunkKeyEncoding
 
+    encoding_name = f"tiles-{decodes}-{own_keys}"
+
     @dataclass(frozen=True)
     class Tiles(ChunkKeyEncoding):
-        name = "tiles"
+        name = encoding_name
         mark: str = "t"
 
         def encode_chunk_key(self, chunk_coords: tuple[int, ...]) -> str:
@@ -333,8 +331,8 @@ def test_registered_chunk_key_encoding(
             return tuple(int(i) for i in chunk_key.rpartition("-")[2].split("_"))
 
         Tiles.decode_chunk_key = decode  # type: ignore[method-assign]
-    registered("tiles", Tiles)
-    encoding = {"name": "tiles", "configuration": {"mark": "m"}}
+    register(encoding_name, Tiles)
+    encoding = {"name": encoding_name, "configuration": {"mark": "m"}}
     manifest = refer(encode_chunks(FIELD, CHUNKS), root / "g" / "sources")
     if own_keys:
         manifest = {f"tiles/m-{k.replace('.', '_')}": e for k, e in manifest.items()}
@@ -463,3 +461,31 @@ def test_a_source_that_is_gone_is_no_missing_chunk(root: Path) -> None:
     for options in ({}, STRICT):
         with zarr.config.set(options), pytest.raises(zm.SourceNotFoundError):
             zarr.open_array(zm.ManifestStore(root), path="x", mode="r")[:2, :4]
+
+
+@needs_missing_chunks
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
+def test_codecs_that_lose_the_fill_value(root: Path) -> None:
+    codecs = pytest.importorskip("zarr.codecs.numcodecs")
+    data = np.ones(4, "f4")
+    write_manifest_array(
+        root, "x", data, (2,), {"0": {}}, fill_value=0.3, filters=[codecs.BitRound(keepbits=1)]
+    )
+    with zarr.config.set(STRICT), pytest.raises(zm.SourceError, match="lose the fill value") as e:
+        read(zm.ManifestStore(root))
+    assert (e.value.array, e.value.chunk) == ("x", "0")
+
+
+def test_empty_chunk_of_an_unknown_grid() -> None:
+    metadata = {"shape": [3], "chunk_grid": {"name": "hexagonal", "configuration": {}}}
+    with pytest.raises(zm.SourceError, match="extent is unknown"):
+        encode_fill_chunk(metadata, (0,), "c/0")
+
+
+@pytest.mark.parametrize("declared", [{"base": "s3:///"}, {"manifest": "../../../m.json"}])
+def test_unusable_declaration_names_the_array(declared: dict[str, str], root: Path) -> None:
+    manifest = declared.get("manifest", "./manifest.json")
+    write_manifest_array(root, "x", FIELD, CHUNKS, manifest, base=declared.get("base"))
+    with pytest.raises(zm.InvalidPathError) as raised:
+        read(zm.ManifestStore(root))
+    assert raised.value.array == "x"

@@ -80,7 +80,7 @@ def serializer(chunks: tuple[int, ...], compressors: Any, index_location: str) -
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_selections_of_shards_equal_numpy(pipeline: str, data: st.DataObject) -> None:
     case = data.draw(sharded_arrays())
     shape, shards = case["shape"], case["shards"]["shape"]

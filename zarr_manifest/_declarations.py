@@ -32,6 +32,7 @@ _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
     "chunk_grid": ((str, dict), "a name or an object"),
     "chunk_key_encoding": ((str, dict), "a name or an object"),
     "codecs": (list, "a list"),
+    "fill_value": (object, "a value"),
 }
 
 
@@ -110,7 +111,7 @@ def require_members(metadata: dict[str, Any]) -> None:
     """
     for name, (kinds, description) in _REQUIRED.items():
         value = metadata.get(name)
-        if not isinstance(value, kinds):
+        if name not in metadata or not isinstance(value, kinds):
             found = json.dumps(value)[:40] if name in metadata else "missing"
             raise InvalidConfigurationError(
                 f"the array's metadata is not valid Zarr v3: {name!r} is {found}, not {description}"
