@@ -32,7 +32,7 @@ from zarr_manifest.locations import ReferencedLocation
 from zarr_manifest.manifest import Manifest, Reference
 from zarr_manifest.store import ManifestStore
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 
 __all__ = [
     "ChecksumMismatchError",
