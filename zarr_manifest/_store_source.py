@@ -17,10 +17,11 @@ from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.buffer import default_buffer_prototype
-from zarr.storage import LocalStore, ObjectStore
+from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 
 from zarr_manifest._byte_ranges import SourceRange
 from zarr_manifest._conditions import Conditions
+from zarr_manifest._object_reader import ObjectReader, ObstoreReader
 from zarr_manifest._steps import Call, Steps, run_async, run_sync
 from zarr_manifest.errors import (
     LocationNotAllowedError,
@@ -30,7 +31,6 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.sources import ObjectReader, ObstoreReader
 
 __all__ = ["hierarchy_reader"]
 
@@ -50,6 +50,7 @@ class _DirectoryReader:
     """Reads files below a directory, and none that symbolic links lead to outside."""
 
     root: str
+    on_disk: bool = True
 
     def _file(self, key: str) -> tuple[ObstoreReader, str]:
         root = os.path.realpath(self.root)
@@ -91,6 +92,10 @@ class _ZarrStoreReader:
     """Reads the objects of any zarr store, and checks how much arrives."""
 
     store: Store
+
+    @property
+    def on_disk(self) -> bool:
+        return isinstance(self.store, LocalStore | MemoryStore | ZipStore)
 
     def _get(self, key: str, request: Any) -> Steps[Buffer]:
         prototype = default_buffer_prototype()

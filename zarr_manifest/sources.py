@@ -1,22 +1,18 @@
 """Sources: bytes of authorised locations.
 
-The one place that fetches through obstore and maps its errors. Checks that what
-arrives is what was asked for: obstore clamps ranges at the end of an object
-without a word. Reads of one object that are asked for at the same moment are
-merged into few requests.
+Decides who reads a location, follows redirects no further than the reader's
+authorisation goes, and merges reads of one object that are asked for at the
+same moment into few requests.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any
 
-import obstore as obs
-from obstore import exceptions as obstore_errors
 from obstore.store import HTTPStore
 
 from zarr_manifest._byte_ranges import SourceRange
@@ -29,6 +25,7 @@ from zarr_manifest._locations import (
     UrlLocation,
     suggest_prefixes,
 )
+from zarr_manifest._object_reader import ObjectReader, ObstoreReader
 from zarr_manifest._plan import PlannedRequest, plan_requests
 from zarr_manifest._redirects import redirect_target
 from zarr_manifest.access import DEFAULT_RETRIES, Access, key_within, open_object_store
@@ -37,218 +34,23 @@ from zarr_manifest.errors import (
     LocationNotAllowedError,
     ManifestError,
     RangeOutOfBoundsError,
-    ShortReadError,
-    SourceAccessDeniedError,
-    SourceChangedError,
     SourceError,
-    SourceNotFoundError,
 )
 
-if TYPE_CHECKING:
-    from obstore import GetResult
-    from obstore.store import ObjectStore
-
-__all__ = ["DEFAULT_MAX_GAP", "DEFAULT_MAX_REQUEST", "ObjectReader", "ObstoreReader", "Sources"]
+__all__ = ["DEFAULT_MAX_GAP", "DEFAULT_MAX_REQUEST", "Sources"]
 
 # `python -m benchmarks` shows what other values do.
 DEFAULT_MAX_GAP = 512 * 1024
 DEFAULT_MAX_REQUEST = 16 * 1024 * 1024
 
+# Disks have no round trips to save: larger merged reads only lose parallelism.
+_MAX_GAP_ON_DISK = 64 * 1024
+_MAX_REQUEST_ON_DISK = 1024 * 1024
+
 _LONGEST_REDIRECT_CHAIN = 5
 
 # Authorised locations that are remembered; beyond, all are looked at again.
 _MOST_TARGETS = 100_000
-
-
-class ObjectReader(Protocol):
-    """Reads ranges of the objects of one namespace, and checks what arrives.
-
-    Every method raises a :class:`ManifestError` without location; the caller
-    knows it.
-    """
-
-    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object."""
-        ...
-
-    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object, without an event loop."""
-        ...
-
-    async def size(self, key: str) -> int:
-        """Return the number of bytes of an object."""
-        ...
-
-    def size_sync(self, key: str) -> int:
-        """Return the number of bytes of an object, without an event loop."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ObstoreReader:
-    """Reads the objects of an obstore store."""
-
-    store: ObjectStore
-
-    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object."""
-        try:
-            answer = await obs.get_async(self.store, key, options=_options(span, conditions))
-            _check_answer(answer, span, conditions)
-            return _checked_body(memoryview(await answer.bytes_async()), answer)
-        except _FOREIGN_ERRORS as error:
-            size = await self.size(key) if _may_be_out_of_bounds(error, span) else None
-            _raise_translated(error, span, size, conditions)
-
-    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object, without an event loop."""
-        try:
-            answer = obs.get(self.store, key, options=_options(span, conditions))
-            _check_answer(answer, span, conditions)
-            return _checked_body(memoryview(answer.bytes()), answer)
-        except _FOREIGN_ERRORS as error:
-            size = self.size_sync(key) if _may_be_out_of_bounds(error, span) else None
-            _raise_translated(error, span, size, conditions)
-
-    async def size(self, key: str) -> int:
-        """Return the number of bytes of an object."""
-        try:
-            return (await obs.head_async(self.store, key))["size"]
-        except _FOREIGN_ERRORS as error:
-            _raise_translated(error, _WHOLE_OBJECT, None)
-
-    def size_sync(self, key: str) -> int:
-        """Return the number of bytes of an object, without an event loop."""
-        try:
-            return obs.head(self.store, key)["size"]
-        except _FOREIGN_ERRORS as error:
-            _raise_translated(error, _WHOLE_OBJECT, None)
-
-
-_WHOLE_OBJECT = SourceRange(0, None, False)
-
-# What obstore raises: its own tree, built-in errors, and ValueError for malformed keys.
-_FOREIGN_ERRORS = (obstore_errors.BaseError, OSError, ValueError)
-
-
-def _options(span: SourceRange, conditions: Conditions) -> Any:
-    options: dict[str, Any] = {}
-    if span.start < 0:
-        options["range"] = {"suffix": -span.start}
-    elif span.stop is not None:
-        options["range"] = (span.start, span.stop)
-    elif span.start > 0:
-        options["range"] = {"offset": span.start}
-    if conditions.if_match is not None:
-        options["if_match"] = conditions.if_match
-    if conditions.if_unmodified_since is not None:
-        options["if_unmodified_since"] = conditions.if_unmodified_since
-    if conditions.version is not None:
-        options["version"] = conditions.version
-    return options
-
-
-def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) -> None:
-    """Check what the head of an answer says, before its body is read."""
-    meta = answer.meta
-    if conditions:
-        violation = conditions.violation(
-            etag=meta["e_tag"], last_modified=meta["last_modified"], version=meta["version"]
-        )
-        if violation is not None:
-            raise SourceChangedError(
-                f"the object is not the one that the manifest was written for: {violation}",
-                remedy="Write the manifest again.",
-            )
-    if span.exact and tuple(answer.range) != (span.start, span.stop):
-        assert span.stop is not None
-        if meta["size"] < span.stop:
-            raise _out_of_bounds(span, meta["size"])
-        first, last = answer.range
-        raise ShortReadError(
-            f"bytes {span.start} to {span.stop} were asked for, {first} to {last} were sent"
-        )
-
-
-def _checked_body(body: memoryview, answer: GetResult) -> memoryview:
-    first, last = answer.range
-    if len(body) != last - first:
-        raise ShortReadError(f"{last - first} bytes were announced, {len(body)} arrived")
-    return body
-
-
-def _out_of_bounds(span: SourceRange, size: int) -> RangeOutOfBoundsError:
-    stop = "the end" if span.stop is None else span.stop
-    return RangeOutOfBoundsError(
-        f"bytes {span.start} to {stop} are referred to, the object has {size}",
-        remedy="The object is not complete, or not the one that the manifest was written for.",
-    )
-
-
-def _may_be_out_of_bounds(error: Exception, span: SourceRange) -> bool:
-    """Whether an error without a class of its own may be about the range."""
-    return isinstance(error, obstore_errors.GenericError) and (
-        "416" in str(error) or "ange" in str(error).partition("\n")[0]
-    )
-
-
-def _without_secrets(text: str) -> str:
-    """First line of a message of obstore's, without query strings and user information."""
-    line = text.strip().splitlines()[0] if text.strip() else "no message"
-    line = re.sub(r"\?[^\s\"']+", "?…", line)
-    return re.sub(r"//[^/\s@]+@", "//…@", line)
-
-
-def _raise_translated(
-    error: Exception, span: SourceRange, size: int | None, conditions: Conditions = NO_CONDITIONS
-) -> NoReturn:
-    """Raise what an error of obstore's means.
-
-    Never from the error itself, whose text holds whole URLs with signatures.
-    """
-    text = _without_secrets(str(error))
-    changed = "the object is not the one that the manifest was written for"
-    if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
-        if conditions.version is not None:
-            raise SourceChangedError(
-                f"there is no version {conditions.version} of the object",
-                remedy="Write the manifest again.",
-            ) from None
-        raise SourceNotFoundError(
-            "there is no such object",
-            remedy="It was moved or deleted; a 'base' that fits may find it.",
-        ) from None
-    if isinstance(error, _DENIED):
-        raise SourceAccessDeniedError(
-            f"reading is refused: {text}",
-            remedy="State credentials for the prefix: allow={prefix: environment()}, or options.",
-        ) from None
-    if isinstance(error, obstore_errors.PreconditionError | obstore_errors.NotModifiedError):
-        raise SourceChangedError(f"{changed}: {text}", remedy="Write the manifest again.") from None
-    if isinstance(error, obstore_errors.NotSupportedError):
-        raise SourceError(
-            f"the server does not answer range requests: {text}",
-            remedy="Serve the object from somewhere that does.",
-        ) from None
-    if size is not None and _is_out_of_bounds(span, size):
-        raise _out_of_bounds(span, size) from None
-    if any(sign in text for sign in _SIGNS_OF_A_SHORT_BODY):
-        raise ShortReadError(f"not all bytes arrived: {text}") from None
-    raise SourceError(f"reading failed: {text}") from None
-
-
-_DENIED = (
-    obstore_errors.PermissionDeniedError,
-    obstore_errors.UnauthenticatedError,
-    PermissionError,
-)
-
-# obstore has one class for these and all that it has no class for.
-_SIGNS_OF_A_SHORT_BODY = ("request or response body error", "Requested ", "Out of range of file")
-
-
-def _is_out_of_bounds(span: SourceRange, size: int) -> bool:
-    return size < (span.stop or 0) if span.exact else size <= span.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +91,7 @@ class Sources:
         self._max_request = max_request
         self._readers: dict[tuple[str, str], ObstoreReader] = {}
         self._targets: dict[UrlLocation, _Target] = {}
-        self._batches: dict[tuple[int, Location, Conditions], _Batch] = {}
+        self._batches: dict[_BatchKey, _Batch] = {}
 
     def check(self, locations: Iterable[Location]) -> None:
         """Refuse locations outside the hierarchy's store that the reader did not authorise.
@@ -332,7 +134,7 @@ class Sources:
         if not span.exact or self._max_gap < 0:
             return await self._fetch_alone(location, span, conditions)
         loop = asyncio.get_running_loop()
-        batch_key = (id(loop), location, conditions)
+        batch_key = (loop, location, conditions)
         batch = self._batches.get(batch_key)
         if batch is None:
             batch = self._batches[batch_key] = _Batch([], [], set())
@@ -352,17 +154,26 @@ class Sources:
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 
-    def _flush(self, batch_key: tuple[int, Location, Conditions]) -> None:
+    def _flush(self, batch_key: _BatchKey) -> None:
         batch = self._batches.pop(batch_key)
         _, location, conditions = batch_key
-        for request in self._plan(batch.ranges):
+        for request in self._plan(location, batch.ranges):
             task = asyncio.ensure_future(self._answer(batch, request, location, conditions))
             # The event loop itself keeps only weak references to tasks.
             batch.tasks.add(task)
             task.add_done_callback(batch.tasks.discard)
 
-    def _plan(self, ranges: Sequence[tuple[int, int]]) -> list[PlannedRequest]:
-        return plan_requests(ranges, max_gap=self._max_gap, max_size=self._max_request)
+    def _plan(self, location: Location, ranges: Sequence[tuple[int, int]]) -> list[PlannedRequest]:
+        max_gap, max_size = self._max_gap, self._max_request
+        if self._is_on_disk(location):
+            max_gap = min(max_gap, _MAX_GAP_ON_DISK)
+            max_size = min(max_size, _MAX_REQUEST_ON_DISK)
+        return plan_requests(ranges, max_gap=max_gap, max_size=max_size)
+
+    def _is_on_disk(self, location: Location) -> bool:
+        if isinstance(location, StoreLocation):
+            return self._hierarchy.on_disk
+        return location.scheme == "file"
 
     async def _answer(
         self, batch: _Batch, request: PlannedRequest, location: Location, conditions: Conditions
@@ -513,6 +324,9 @@ def _within_real_prefix(prefix: UrlLocation, location: UrlLocation) -> UrlLocati
             remedy="Authorise the directory that it leads to as well, if you trust it.",
         )
     return UrlLocation("file", "", real[1:], "")
+
+
+type _BatchKey = tuple[asyncio.AbstractEventLoop, Location, Conditions]
 
 
 @dataclass(frozen=True, slots=True)
