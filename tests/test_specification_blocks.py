@@ -1,0 +1,85 @@
+"""Every JSON block of the specification is what the comment before it says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.specification_text import TEXT, Block, blocks, marked
+from tests.specification_verdicts import METADATA, in_package, in_schema
+
+KINDS = {
+    "valid declaration",
+    "invalid declaration",
+    "valid manifest",
+    "invalid manifest",
+    "file",
+    "reads",
+}
+
+# Invalid blocks that the schema accepts: line of the block's first member -> why.
+BEYOND_THE_SCHEMA: dict[str, str] = {}
+
+
+def _id(block: Block) -> str:
+    return f"line {block.line}: {block.mark}"
+
+
+def _metadata(declaration: object) -> dict[str, object]:
+    """An array with as many dimensions as the declaration's partitions."""
+    shape = json.loads(json.dumps(declaration))["configuration"].get("partition_shape", [1, 1])
+    grid = {"name": "regular", "configuration": {"chunk_shape": [1] * len(shape)}}
+    return {"shape": [8] * len(shape), "chunk_grid": grid}
+
+
+@pytest.mark.parametrize("block", blocks(TEXT), ids=_id)
+def test_block_is_marked_and_is_json(block: Block) -> None:
+    assert block.kind in KINDS, f"line {block.line} needs a comment that says what must hold"
+    assert bool(block.argument) == (not block.kind.startswith("valid"))
+    json.loads(block.body)
+
+
+def test_block_without_a_mark_is_found() -> None:
+    text = "<!-- valid manifest -->\n\ntext\n\n```json\n{}\n```\n\n  ```json\n  {}\n  ```\n"
+    assert [block.mark for block in blocks(text)] == ["", ""]
+    assert [block.mark for block in blocks("<!-- a: b -->\n```json\n{}\n```\n")] == ["a: b"]
+
+
+def test_every_fence_has_a_language() -> None:
+    fences = [line.strip() for line in TEXT.splitlines() if line.lstrip().startswith("```")]
+    assert all(fence != "```" for fence in fences[::2])
+    assert all(fence == "```" for fence in fences[1::2])
+
+
+@pytest.mark.parametrize("block", marked("valid declaration"), ids=_id)
+def test_valid_declaration(block: Block) -> None:
+    declaration = json.loads(block.body)
+    assert in_schema("declaration", declaration)
+    assert in_package("declaration", declaration, **_metadata(declaration)) is None
+
+
+@pytest.mark.parametrize("block", marked("invalid declaration"), ids=_id)
+def test_invalid_declaration(block: Block) -> None:
+    declaration = json.loads(block.body)
+    assert in_schema("declaration", declaration) == (block.body in BEYOND_THE_SCHEMA)
+    assert in_package("declaration", declaration, **_metadata(declaration)) == block.argument
+
+
+@pytest.mark.parametrize("block", marked("valid manifest"), ids=_id)
+def test_valid_manifest(block: Block) -> None:
+    manifest = json.loads(block.body)
+    assert in_schema("manifest", manifest)
+    assert in_package("manifest", manifest) is None
+
+
+@pytest.mark.parametrize("block", marked("invalid manifest"), ids=_id)
+def test_invalid_manifest(block: Block) -> None:
+    manifest = json.loads(block.body)
+    assert in_schema("manifest", manifest) == (block.body in BEYOND_THE_SCHEMA)
+    assert in_package("manifest", manifest) == block.argument
+
+
+def test_array_of_these_tests_is_valid() -> None:
+    assert in_package("storage_transformers", []) is None
+    assert METADATA["shape"] == [8, 8]

@@ -1,0 +1,159 @@
+"""The specification's tables, executed: paths, ranges, checksums, error codes, members."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.specification_text import TEXT, section, tables
+from tests.specification_verdicts import MANIFEST_SCHEMA, SCHEMA, in_schema
+from zarr_manifest import errors
+from zarr_manifest._byte_ranges import Bounded, ByteRequest, From, Last, Whole, source_range
+from zarr_manifest._checksums import _REGISTRY, compute_checksum, parse_checksum
+from zarr_manifest._locations import _SCHEMES, Base, StoreLocation
+
+REQUESTS = {"whole chunk", "range [a, b)", "from a on", "last k bytes"}
+
+
+# ---------------------------------------------------------------- paths
+
+(PATHS,) = tables(section("Path resolution"))
+
+
+@pytest.mark.parametrize("row", PATHS, ids=" ".join)
+def test_path_resolution(row: list[str]) -> None:
+    array, base, path, stated = row
+    try:
+        location = Base.parse(base or "./", directory=array).resolve(path)
+    except errors.InvalidPathError as error:
+        found = error.code
+    else:
+        within = " in the hierarchy's store" if isinstance(location, StoreLocation) else ""
+        found = f"{location}{within}"
+    assert found == stated
+
+
+def test_schemes() -> None:
+    sentence = re.search(r"one of ((`\w+`,?\s*)+)", section("Path resolution"))
+    assert sentence is not None
+    schemes = re.findall(r"`(\w+)`", sentence[1])
+    assert sorted(schemes) == sorted(_SCHEMES)
+    for scheme in schemes:
+        path = f"{scheme}://{'' if scheme == 'file' else 'name'}/f.nc"
+        assert in_schema("manifest", {"0": {"path": path}})
+        assert in_schema("manifest", {"0": {"path": path.swapcase()}})
+
+
+# ---------------------------------------------------------------- ranges
+
+(RANGES,) = tables(section("Reading"))
+REQUESTED = {request: re.fullmatch(r"\[(.*)\)", bytes_) for request, bytes_ in RANGES}
+MINUS_SIGN = "\N{MINUS SIGN}"
+
+
+def test_range_table_is_complete() -> None:
+    assert set(REQUESTED) == REQUESTS
+    assert all(REQUESTED.values())
+
+
+@given(
+    st.sampled_from(sorted(REQUESTS)),
+    st.integers(0, 2**53),
+    st.integers(0, 40),
+    st.tuples(st.integers(0, 60), st.integers(0, 60)).map(sorted),
+    st.booleans(),
+)
+def test_ranges(name: str, o: int, n: int, bounds: list[int], open_ended: bool) -> None:
+    a, b = bounds
+    requests: dict[str, ByteRequest] = {
+        "whole chunk": Whole(),
+        "range [a, b)": Bounded(a, b),
+        "from a on": From(a),
+        "last k bytes": Last(a),
+    }
+    formula = REQUESTED[name]
+    assert formula is not None
+    # Both ends, as the text writes them.
+    numbers = {"o": o, "n": n, "a": a, "b": b, "k": a}
+    start, stop = eval(formula[1].replace(MINUS_SIGN, "-"), {"min": min}, numbers)
+    assert o <= start <= stop <= o + n
+    # n is the length, or what the object has beyond the offset.
+    size = o + n if open_ended else None
+    found = source_range(o, None if open_ended else n, requests[name], size=size)
+    assert (found.start, found.stop) == (start, stop)
+
+
+# ---------------------------------------------------------------- checksums
+
+CHECKSUMS = {
+    name: (int(digits), level) for name, digits, level, _ in tables(section("Checksums"))[0]
+}
+
+
+def test_checksum_registry() -> None:
+    registered = {name: algorithm.hex_digits for name, algorithm in _REGISTRY.items()}
+    assert {name: digits for name, (digits, _) in CHECKSUMS.items()} == registered
+    assert {level for _, level in CHECKSUMS.values()} <= {"MUST", "SHOULD", "MAY"}
+
+
+@pytest.mark.parametrize("name", CHECKSUMS)
+def test_checksum(name: str) -> None:
+    digits, _ = CHECKSUMS[name]
+    computed = compute_checksum(name, b"123456789")
+    assert parse_checksum(computed) == (name, computed.partition(":")[2])
+    for length in (digits - 1, digits, digits + 1):
+        entry = {"path": "f.nc", "checksum": f"{name}:{'a' * length}"}
+        assert in_schema("manifest", {"0": entry}) == (length == digits)
+
+
+# ---------------------------------------------------------------- error codes
+
+CODES = {code: phase for code, _, phase in tables(section("Error codes"))[0]}
+
+
+def test_codes_are_those_of_the_package() -> None:
+    classes = {getattr(errors, name) for name in errors.__all__} - {errors.ManifestError}
+    assert set(CODES) == {cls.code for cls in classes}
+    assert len(CODES) == len(tables(section("Error codes"))[0])
+
+
+def test_every_code_in_the_text_is_in_the_table() -> None:
+    stated = set(re.findall(r"\*\(error: `(\w+)`\)\*", TEXT)) - {"code"}  # the convention itself
+    stated |= set(re.findall(r"\(`(\w+)`\)", section("Precedence")))
+    stated |= set(re.findall(r"<!-- invalid \w+: (\w+) -->", TEXT))
+    assert stated <= set(CODES)
+    elsewhere = TEXT.replace(section("Error codes"), "")
+    assert [code for code in CODES if f"`{code}`" not in elsewhere] == []
+
+
+def test_phases() -> None:
+    phases = re.compile(r"declaration|manifest|chunk")
+    assert all(phases.search(phase) for code, phase in CODES.items() if code != "read_only")
+
+
+# ---------------------------------------------------------------- members
+
+
+def test_members_of_the_configuration() -> None:
+    rows = tables(section("Name and configuration"))[0]
+    members = {row[0].removesuffix(" (required)"): row[0].endswith("(required)") for row in rows}
+    schema = SCHEMA["$defs"]["configuration"]
+    assert set(members) == set(schema["properties"])
+    assert [name for name, required in members.items() if required] == schema["required"]
+
+
+def test_members_of_entries() -> None:
+    forms, members = tables(section("Entries"))
+    names = [name for row in members for name in row[0].split(", ")]
+    schema = MANIFEST_SCHEMA["$defs"]["entry"]
+    assert sorted(names) == sorted(schema["properties"])
+    needs_path = {name for row in members if row[2] == "path" for name in row[0].split(", ")}
+    assert needs_path == set(schema["dependentRequired"])
+    values = {"P": '"f.nc"', "D": '"AQI="', "o": "3", "n": "4"}
+    for form, _ in forms[:-1]:
+        entry = re.sub(r"\b[PDon]\b", lambda match: values[match[0]], form)
+        assert in_schema("manifest", {"0": json.loads(entry)})
