@@ -8,12 +8,14 @@ OLDEST_VENV := .venv-oldest
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check
 GROUPS := demo bench test lint
+JAVASCRIPT := conformance/adapters/javascript
+REPORTS := conformance-output
 PYTEST := python -m pytest -n 2
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-oldest lint format types layers bench clean
+.PHONY: help setup demo test test-oldest conformance corpus lint format types layers bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +31,21 @@ test: .make/test ## the test suite, with coverage
 test-oldest: .make/oldest ## the test suite on the oldest dependencies that pyproject.toml allows
 	@$(OLDEST_VENV)/bin/python -c 'import zarr; print("zarr", zarr.__version__)'
 	$(OLDEST_VENV)/bin/$(PYTEST) -W default tests
+
+conformance: .make/test .make/node .make/chromium ## every adapter against the conformance suite; the table by area
+	$(BIN)/python -m conformance.generator --check
+	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
+	@# The table fails on what is unexpected, after all adapters have had their turn.
+	-@$(call RUN_SUITE,python) $(BIN)/python -m conformance.adapters.python
+	-@$(call RUN_SUITE,javascript) node $(JAVASCRIPT)/adapter.js
+	-@$(call RUN_SUITE,zarr-python) $(BIN)/python -m conformance.adapters.zarr_python
+	-@$(call RUN_SUITE,zarrita) node $(JAVASCRIPT)/plain-zarrita.js
+	$(BIN)/python -m conformance.runner.table $(ADAPTERS:%=$(REPORTS)/%.json)
+	cd $(JAVASCRIPT) && npm test --silent
+	$(BIN)/python -m pytest $(JAVASCRIPT)
+
+corpus: .make/test ## write the conformance corpus anew
+	$(BIN)/python -m conformance.generator
 
 lint: .make/lint ## ruff: rules and formatting
 	$(BIN)/ruff check .
@@ -49,9 +66,13 @@ bench: .make/bench ## compare with zarr's own stores; ARGS=--quick for a quick l
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) $(OLDEST_VENV) .make build dist demo-output bench-output htmlcov .coverage .coverage.* \
+	rm -rf $(VENV) $(OLDEST_VENV) .make build dist demo-output bench-output $(REPORTS) $(JAVASCRIPT)/node_modules htmlcov .coverage .coverage.* \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+ADAPTERS := python javascript zarr-python zarrita
+RUN_SUITE = $(BIN)/python -m conformance.runner --expect conformance/expectations/$(1).json \
+	--json $(REPORTS)/$(1).json --junit $(REPORTS)/$(1).xml --badge $(REPORTS)/$(1)-badge.json --
 
 # ---------------------------------------------------------------- environments
 
@@ -84,6 +105,20 @@ $(GROUPS:%=.make/%): .make/%: pyproject.toml $(VENV)/pyvenv.cfg
 	@echo "installing what developers need into $(VENV) (once)"
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[xarray,virtualizarr]' --group dev
 	@mkdir -p .make && touch $(GROUPS:%=.make/%) $@
+
+.make/node: $(JAVASCRIPT)/package.json
+	@command -v npm >/dev/null || { echo "error: npm was not found; install Node.js 20 or later." >&2; exit 1; }
+	@echo "installing the packages of the JavaScript reader into $(JAVASCRIPT)/node_modules (once)"
+	@cd $(JAVASCRIPT) && npm install --no-audit --no-fund --no-package-lock --loglevel=error
+	@mkdir -p .make && touch $@
+
+# The JavaScript reader is tested in a browser, which only the system can install.
+.make/chromium:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo "installing chromium (once)" && apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null; } || \
+		{ echo "error: chromium was not found; install it (Debian: apt-get install chromium)." >&2; exit 1; }
+	@mkdir -p .make && touch $@
 
 # The lower bounds of [project] dependencies, as constraints.
 .make/oldest: pyproject.toml $(OLDEST_VENV)/pyvenv.cfg

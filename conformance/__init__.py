@@ -1,0 +1,1 @@
+"""The conformance suite of `chunk-manifest-json`: corpus, runner, adapters (see README.md)."""

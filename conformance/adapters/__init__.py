@@ -1,0 +1,1 @@
+"""Adapters: programs that answer the suite's requests with an implementation."""

@@ -1,0 +1,90 @@
+/**
+ * The JavaScript reader of this directory (`src/`, with zarrita) for the conformance suite.
+ *
+ * Run as `node conformance/adapters/javascript/adapter.js`.
+ */
+
+import { createRequire } from "node:module";
+
+import * as zarr from "zarrita";
+
+import { RefusedError, serve } from "./json-lines.js";
+import { checkChunkSizes } from "./src/chunk-sizes.js";
+import { httpHierarchy, ManifestError, withChunkManifests } from "./src/index.js";
+import { directory, findNodes, readFile } from "./src/node.js";
+import { validate } from "./src/validate.js";
+import { emptyValues, openArray, readValues } from "./values.js";
+
+const { version } = createRequire(import.meta.url)("./package.json");
+
+const FEATURES = [
+  "read", "get_chunk", "list", "validate", "http", "s3", "s3-versions", "hierarchy-http", "sharding",
+  "blosc", "zstd", "gzip", "encoded-manifests", "partitions", "base-override", "verify-policy",
+  "missing-error", "limits", "source-conditions", "consolidated",
+];
+
+function open(request) {
+  const { hierarchy, allow = [], base = null, verify = "auto", missing = "fill", limits = {} } = request;
+  const remote = request.via === "http";
+  const reader = remote ? httpHierarchy(hierarchy) : directory(hierarchy);
+  const options = {
+    allow: allow.map(({ prefix, endpoint, region }) => ({ prefix, endpoint, region })),
+    base,
+    verify,
+    missing,
+    limits: readLimits(limits),
+    files: readFile,
+  };
+  const nodes = () => {
+    if (remote) throw new Error("an HTTP server does not list the nodes of a hierarchy");
+    return findNodes(hierarchy);
+  };
+  return { reader, options, nodes, store: withChunkManifests(reader, options) };
+}
+
+function readLimits(limits) {
+  const names = { manifest_bytes: "manifestBytes", entries: "entries", inline_bytes: "inlineBytes" };
+  return Object.fromEntries(Object.entries(limits).map(([name, n]) => [names[name], n]));
+}
+
+const operations = {
+  read: async ({ store }, { array, selection = null }) => {
+    const opened = await openArray(zarr.root(store.rootedAt(array)));
+    return emptyValues(opened, selection) ?? readValues(opened, selection);
+  },
+  get_chunk: async ({ store }, { array, chunk, range = null }) => {
+    const bytes = await store.getChunk(array, chunk, readRange(range));
+    return { data: bytes === undefined ? null : Buffer.from(bytes).toString("base64") };
+  },
+  list: async ({ store }, { array }) => ({ chunks: await store.listChunks(array) }),
+  validate: async ({ reader, options, nodes }) => ({
+    problems: await validate(reader, await nodes(), options),
+  }),
+};
+
+function readRange(range) {
+  return range !== null && "stop" in range ? { start: range.start, end: range.stop } : range;
+}
+
+/** The same operations, with errors as the protocol wants them. */
+function refusing(operation) {
+  return async (...parameters) => {
+    try {
+      return await operation(...parameters);
+    } catch (error) {
+      if (!(error instanceof ManifestError)) throw error;
+      throw new RefusedError(error.code, error.phase, error.message);
+    }
+  };
+}
+
+checkChunkSizes(zarr.registry);
+await serve({
+  name: "chunk-manifest-json for zarrita",
+  version,
+  features: FEATURES,
+  open: refusing(open),
+  operations: Object.fromEntries(
+    Object.entries(operations).map(([name, operation]) => [name, refusing(operation)]),
+  ),
+});

@@ -1,0 +1,161 @@
+/**
+ * The declaration: what an array's `storage_transformers` say, checked in the order of the
+ * specification ("Precedence", step 1).
+ */
+
+import { ManifestError } from "./errors.js";
+
+/** The transformer's name. */
+export const NAME = "chunk-manifest-json";
+
+/** Codecs of manifest documents that this reader implements. */
+export const DOCUMENT_CODECS = ["gzip", "zstd", "crc32c"];
+
+const PLACEHOLDER = "{partition}";
+const URL_PARTS = /^(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?:\/\/[^/?#]*)?([^?#]*)/;
+
+/**
+ * @typedef {object} Declaration
+ * @property {string | Record<string, unknown>} manifest reference of the document, or the manifest
+ * @property {string} base
+ * @property {string[]} codecs names, in the order in which a writer applies them
+ * @property {number[] | null} partitionShape
+ */
+
+/** @param {unknown} value */
+export function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/**
+ * Is told what is wrong. A reader's raises, a validator's collects and returns.
+ * @typedef {(error: ManifestError) => void} Report
+ */
+
+/** @type {Report} */
+const raise = (error) => {
+  throw error;
+};
+
+/**
+ * The declaration of an array; null for a native one, and for one that cannot be made sense of.
+ * @param {Record<string, unknown>} metadata the array's `zarr.json`
+ * @param {Report} [report]
+ * @returns {Declaration | null}
+ */
+export function readDeclaration(metadata, report = raise) {
+  if (!Object.hasOwn(metadata, "storage_transformers")) return null;
+  const transformers = metadata.storage_transformers;
+  const check = checker(report);
+  if (!check(Array.isArray(transformers), "storage_transformers is not a list")) return null;
+  const declarations = transformers.map((transformer) => readTransformer(transformer, check, report));
+  const names = transformers.map((one) => one?.name ?? one);
+  if (names.filter((name) => name === NAME).length > 1) {
+    report(new ManifestError("unsupported_transformer", `${NAME} is declared twice`));
+  }
+  return declarations.find((one) => one !== null) ?? null;
+}
+
+function checker(report) {
+  return (condition, detail) => {
+    if (!condition) report(new ManifestError("invalid_configuration", detail));
+    return condition;
+  };
+}
+
+function readTransformer(transformer, check, report) {
+  const name = typeof transformer === "string" ? transformer : transformer?.name;
+  const named = typeof transformer === "string" || (isObject(transformer) && typeof name === "string");
+  if (!check(named, "a storage transformer is neither a string nor an object with a name")) return null;
+  const mustUnderstand = Object.hasOwn(Object(transformer), "must_understand")
+    ? transformer.must_understand
+    : true;
+  check(typeof mustUnderstand === "boolean", "must_understand is not a boolean");
+  if (name === NAME) {
+    check(mustUnderstand !== false, "must_understand is false: fill values would be read");
+    return readOurs(transformer, check, report);
+  }
+  if (mustUnderstand !== false) {
+    const detail = `the storage transformer ${JSON.stringify(name)} is not known; known: ${NAME}`;
+    report(new ManifestError("unsupported_transformer", detail));
+  }
+  return null;
+}
+
+function readOurs(transformer, check, report) {
+  if (!check(isObject(transformer), `${NAME} needs a configuration`)) return null;
+  checkMembers(transformer, ["name", "configuration", "must_understand"], check);
+  const { configuration } = transformer;
+  if (!check(isObject(configuration), "configuration is not an object")) return null;
+  checkMembers(configuration, ["manifest", "base", "codecs", "partition_shape"], check);
+  const { manifest, base = "./", codecs = [], partition_shape: partitionShape } = configuration;
+  const usable = [
+    check(
+      isObject(manifest) || (typeof manifest === "string" && manifest !== ""),
+      "manifest is neither a reference nor an object",
+    ),
+    check(typeof base === "string", "base is not a string"),
+    check(Array.isArray(codecs) && codecs.every(isCodec), "codecs is not a list of codecs"),
+    check(
+      partitionShape === undefined ||
+        (Array.isArray(partitionShape) && partitionShape.every(isPositiveInteger)),
+      "partition_shape is not a list of positive integers",
+    ),
+  ];
+  usable.push(usable[0] && checkManifest(configuration, check));
+  if (!usable[2]) return null;
+  const names = codecs.map((codec) => (typeof codec === "string" ? codec : codec.name));
+  usable.push(checkCodecs(names, report));
+  if (usable.includes(false)) return null;
+  return { manifest, base, codecs: names, partitionShape: partitionShape ?? null };
+}
+
+/** The rules of `{partition}` and of inline manifests. */
+function checkManifest(configuration, check) {
+  const { manifest } = configuration;
+  const partitioned = Object.hasOwn(configuration, "partition_shape");
+  if (typeof manifest !== "string") {
+    const alone = check(!partitioned, "partition_shape stands beside an inline manifest");
+    const plain = !Object.hasOwn(configuration, "codecs");
+    return check(plain, "codecs stands beside an inline manifest") && alone;
+  }
+  const occurrences = (text) => text.split(PLACEHOLDER).length - 1;
+  if (!partitioned) return check(occurrences(manifest) === 0, `${PLACEHOLDER} needs a partition_shape`);
+  return check(
+    occurrences(manifest) === 1 && occurrences(URL_PARTS.exec(manifest)[1]) === 1,
+    `manifest does not contain ${PLACEHOLDER} once, in its path`,
+  );
+}
+
+function checkCodecs(names, report) {
+  const unknown = names.find((name) => !DOCUMENT_CODECS.includes(name));
+  if (unknown === undefined) return true;
+  const detail = `the codec ${JSON.stringify(unknown)} of manifests is not known`;
+  report(new ManifestError("unsupported_transformer", `${detail}; known: ${DOCUMENT_CODECS.join(", ")}`));
+  return false;
+}
+
+function checkMembers(object, known, check) {
+  const unknown = Object.keys(object).filter((key) => !known.includes(key));
+  check(unknown.length === 0, `unknown member ${JSON.stringify(unknown[0])}`);
+}
+
+/**
+ * The reference of one block's document.
+ * @param {string} template
+ * @param {number[]} block
+ */
+export function partitionReference(template, block) {
+  return template.split(PLACEHOLDER).join(block.join(".") || "0");
+}
+
+function isCodec(codec) {
+  if (typeof codec === "string") return true;
+  if (!isObject(codec) || typeof codec.name !== "string") return false;
+  const known = Object.keys(codec).every((key) => key === "name" || key === "configuration");
+  return known && (!Object.hasOwn(codec, "configuration") || isObject(codec.configuration));
+}
+
+function isPositiveInteger(value) {
+  return Number.isSafeInteger(value) && value > 0;
+}

@@ -1,0 +1,63 @@
+/**
+ * JSON with what `JSON.parse` forgets: members in document order, those of the same name, and how
+ * numbers were written. For validators.
+ */
+
+import { parse } from "@humanwhocodes/momoa";
+
+import { ManifestError } from "./errors.js";
+
+/** @typedef {import("@humanwhocodes/momoa").ValueNode} ValueNode */
+
+/**
+ * @param {string} text
+ * @returns {ValueNode}
+ */
+export function parseNodes(text) {
+  try {
+    return parse(text, { ranges: true }).body;
+  } catch (error) {
+    throw new ManifestError("invalid_json", `the document is not JSON: ${error.message}`, {
+      cause: error,
+    });
+  }
+}
+
+/**
+ * The members of an object, in document order.
+ * @param {ValueNode} node
+ * @returns {{name: string, value: ValueNode}[]}
+ */
+export function membersOf(node) {
+  if (node?.type !== "Object") return [];
+  return node.members.map(({ name, value }) => ({ name: name.value, value }));
+}
+
+/**
+ * The last member of a name, as `JSON.parse` takes it.
+ * @param {ValueNode | undefined} node
+ * @param {string} name
+ * @returns {ValueNode | undefined}
+ */
+export function memberOf(node, name) {
+  return membersOf(node).findLast((member) => member.name === name)?.value;
+}
+
+/**
+ * Names that an object has more than once.
+ * @param {ValueNode} node
+ * @returns {string[]}
+ */
+export function duplicates(node) {
+  const names = membersOf(node).map(({ name }) => name);
+  return [...new Set(names.filter((name, i) => names.indexOf(name) !== i))];
+}
+
+/**
+ * Whether a number was written as digits only.
+ * @param {ValueNode} node
+ * @param {string} text that it was parsed from
+ */
+export function isPlainInteger(node, text) {
+  return node.type !== "Number" || /^-?[0-9]+$/.test(text.slice(...node.range));
+}

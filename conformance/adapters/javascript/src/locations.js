@@ -1,0 +1,186 @@
+/**
+ * From URL references to locations ("Path resolution" in the specification). Pure.
+ *
+ * Segments of a location are decoded. Those of a base are, too: `resolve` decodes each reference
+ * once, and bases and references are joined after that.
+ */
+
+import { ManifestError } from "./errors.js";
+
+/**
+ * A key in the hierarchy's store (`scheme` null), or an absolute URL.
+ * @typedef {object} Location
+ * @property {string | null} scheme in lower case
+ * @property {string} authority
+ * @property {string[]} segments decoded; the last one is empty for a directory
+ * @property {string} query with its `?`, or empty
+ */
+
+const SCHEMES = [
+  "s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "file", "memory",
+];
+const PARTS = /^([^?]*)(\?.*)?$/s;
+const SCHEME = /^([A-Za-z][A-Za-z0-9+.-]*):(.*)$/s;
+// eslint-disable-next-line no-control-regex
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
+const BUCKET = /^[A-Za-z0-9_$][A-Za-z0-9._$-]*$/;
+const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)(:[0-9]{0,5})?$/;
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
+/** @returns {never} */
+function refuse(reference, detail) {
+  throw new ManifestError("invalid_path", `${detail}: ${JSON.stringify(withoutQuery(reference))}`);
+}
+
+/** What may be shown of a reference: no query, no user information. */
+function withoutQuery(reference) {
+  return reference.replace(/\?.*$/s, "?…").replace(/\/\/[^/]*@/, "//…@");
+}
+
+/**
+ * The directory of a node of the hierarchy, as a base.
+ * @param {string} path of the node, without slashes around it
+ * @returns {Location}
+ */
+export function nodeLocation(path) {
+  const segments = path === "" ? [""] : [...path.split("/"), ""];
+  return { scheme: null, authority: "", segments, query: "" };
+}
+
+/**
+ * Resolve a `base`: the result may be a directory, and has no query.
+ * @param {string} reference
+ * @param {Location} base
+ * @returns {Location}
+ */
+export function resolveBase(reference, base) {
+  return { ...resolve(reference, base), query: "" };
+}
+
+/**
+ * Resolve the reference of an object.
+ * @param {string} reference
+ * @param {Location} base
+ * @returns {Location}
+ */
+export function resolveObject(reference, base) {
+  const location = resolve(reference, base);
+  if (location.segments.at(-1) === "") refuse(reference, "a directory is no object");
+  return location;
+}
+
+/**
+ * Parse an absolute URL or an absolute file path, such as an authorised prefix.
+ * @param {string} url
+ * @returns {Location}
+ */
+export function parseAbsolute(url) {
+  if (!SCHEME.test(url) && !url.startsWith("/")) refuse(url, "not an absolute URL");
+  return resolve(url, nodeLocation(""));
+}
+
+function resolve(reference, base) {
+  checkCharacters(reference);
+  const [, text, query = ""] = PARTS.exec(reference);
+  const location = resolvePath(reference, text, base);
+  if (query !== "" && location.scheme !== "http" && location.scheme !== "https") {
+    refuse(reference, "only http and https URLs have a query");
+  }
+  // Elsewhere than in the hierarchy's store, empty segments are part of a name, save the first.
+  const inner = location.segments.slice(0, location.scheme === null ? -1 : Math.min(1, location.segments.length - 1));
+  if (inner.includes("")) refuse(reference, "an empty segment");
+  return { ...location, query };
+}
+
+/** Step 1 of the specification, but for what belongs to single segments. */
+function checkCharacters(reference) {
+  if (reference === "") refuse(reference, "an empty reference");
+  if (CONTROL.test(reference)) refuse(reference, "a control character");
+  if (LONE_SURROGATE.test(reference)) refuse(reference, "a lone surrogate");
+  if (reference.includes("\\")) refuse(reference, "a backslash");
+  if (reference.includes("#")) refuse(reference, "a fragment");
+  if (/%(?![0-9A-Fa-f]{2})/.test(reference)) refuse(reference, "% without two hex digits");
+  if (reference.startsWith("//")) refuse(reference, "a reference that begins with //");
+}
+
+function resolvePath(reference, text, base) {
+  const scheme = SCHEME.exec(text);
+  if (scheme) return absolute(reference, scheme[1].toLowerCase(), scheme[2]);
+  if (text.startsWith("/")) return absolute(reference, "file", `//${text}`);
+  if (text === "") return base;
+  const segments = [...base.segments.slice(0, -1), ...decode(reference, text)];
+  return { ...base, segments: removeDots(reference, segments) };
+}
+
+function absolute(reference, scheme, rest) {
+  if (!SCHEMES.includes(scheme)) {
+    refuse(reference, `the scheme ${scheme} is not one of ${SCHEMES.join(", ")}`);
+  }
+  const parts = /^(?:\/\/([^/]*))?(?:\/(.*))?$/s.exec(rest);
+  if (!parts) refuse(reference, "an absolute URL without a path from its root");
+  const [, authority = "", path = ""] = parts;
+  const segments = removeDots(reference, decode(reference, path));
+  return { scheme, authority: checkAuthority(reference, scheme, authority), segments, query: "" };
+}
+
+function checkAuthority(reference, scheme, authority) {
+  if (scheme === "file") {
+    if (authority !== "" && authority.toLowerCase() !== "localhost") {
+      refuse(reference, "a file URL that names a host");
+    }
+    return "";
+  }
+  const [host, ...users] = authority.split("@").reverse();
+  if (host === "") refuse(reference, "a URL without a host or bucket");
+  const container = scheme.startsWith("abfs") && users.length === 1 && /^[^:]+$/.test(users[0]);
+  if (users.length > 0 && !container) refuse(reference, "a URL with user information");
+  if (scheme !== "http" && scheme !== "https") {
+    if (![host, ...users].every((name) => BUCKET.test(name))) refuse(reference, "a URL without a usable bucket");
+    return authority;
+  }
+  if (!HOST.test(authority) || !URL.canParse(`${scheme}://${authority}/`)) refuse(reference, "a URL without a usable host");
+  return new URL(`${scheme}://${authority}/`).host;
+}
+
+/** Undo percent-encoding by segments, and refuse what only decoding would show. */
+function decode(reference, path) {
+  if (/%(?:2f|5c)/i.test(path)) refuse(reference, "an encoded slash or backslash");
+  return path.split("/").map((raw) => {
+    let segment;
+    try {
+      segment = decodeURIComponent(raw);
+    } catch (error) {
+      if (!(error instanceof URIError)) throw error;
+      refuse(reference, "escapes that are not UTF-8");
+    }
+    if (CONTROL.test(segment)) refuse(reference, "an encoded control character");
+    if (segment !== raw && (segment === "." || segment === "..")) {
+      refuse(reference, "an encoded dot segment");
+    }
+    return segment;
+  });
+}
+
+/** RFC 3986 section 5.2.4, but that nothing is above the root. */
+function removeDots(reference, segments) {
+  const kept = [];
+  segments.forEach((segment, i) => {
+    const last = i === segments.length - 1;
+    if (segment === "..") {
+      if (kept.length === 0) refuse(reference, "a path that leaves its root");
+      kept.pop();
+    }
+    if (segment !== "." && segment !== "..") kept.push(segment);
+    else if (last) kept.push("");
+  });
+  return kept;
+}
+
+/**
+ * A location as text that may be shown: without its query.
+ * @param {Location} location
+ */
+export function display({ scheme, authority, segments }) {
+  const path = segments.join("/");
+  return scheme === null ? path : `${scheme}://${authority}/${path}`;
+}

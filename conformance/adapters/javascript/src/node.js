@@ -1,0 +1,94 @@
+/**
+ * Local directories and `file:` URLs, in Node.js. Symbolic links are followed only within what may
+ * be read.
+ */
+
+import { open, readdir, realpath } from "node:fs/promises";
+import { join, relative, sep } from "node:path";
+
+import { ManifestError } from "./errors.js";
+import { interval } from "./ranges.js";
+
+/** @typedef {import("./sources.js").ReadObject} ReadObject */
+
+/**
+ * A hierarchy in a local directory.
+ * @param {string} root
+ * @returns {ReadObject}
+ */
+export function directory(root) {
+  return (key, range, options) => readFile(join(root, key), range, { ...options, below: root });
+}
+
+/**
+ * Read a file, or a range of it.
+ * @type {ReadObject}
+ */
+export async function readFile(path, range, { below, inspect, limit = Infinity, signal }) {
+  signal?.throwIfAborted();
+  try {
+    // What is opened is what was checked: the resolved path.
+    const file = await open(await resolved(path, below));
+    try {
+      return await readOpen(file, range, { inspect, limit });
+    } finally {
+      await file.close();
+    }
+  } catch (error) {
+    throw error instanceof ManifestError ? error : sourceError(error);
+  }
+}
+
+async function resolved(path, below) {
+  if (path.includes("\0")) throw new ManifestError("source_not_found", "no file has such a name");
+  const [real, realRoot] = [await realpath(path), await realpath(below)];
+  if (real !== realRoot && !real.startsWith(realRoot.endsWith(sep) ? realRoot : realRoot + sep)) {
+    throw new ManifestError(
+      "location_not_allowed",
+      "a symbolic link leads out of what is authorised",
+    );
+  }
+  return real;
+}
+
+async function readOpen(file, range, { inspect, limit }) {
+  const status = await file.stat();
+  if (!status.isFile()) throw new ManifestError("source_error", "not a regular file");
+  const lastModified = new Date(Math.floor(status.mtimeMs / 1000) * 1000).toUTCString();
+  const state = { etag: null, lastModified, version: null };
+  inspect?.(state);
+  const [start, end] = interval(range, status.size);
+  if (end - start > limit) {
+    throw new ManifestError("limit_exceeded", `the document has more than ${limit} bytes`);
+  }
+  const bytes = new Uint8Array(end - start);
+  let position = 0;
+  while (position < bytes.length) {
+    const { bytesRead } = await file.read(bytes, position, bytes.length - position, start + position);
+    if (bytesRead === 0) throw new ManifestError("short_read", "the file has become shorter");
+    position += bytesRead;
+  }
+  return { ...state, bytes, start, size: status.size };
+}
+
+function sourceError(error) {
+  const code =
+    { ENOENT: "source_not_found", ENOTDIR: "source_not_found", EACCES: "source_access_denied",
+      EPERM: "source_access_denied" }[error.code];
+  // The message of the file system names the path, which the location says better.
+  return new ManifestError(code ?? "source_error", error.code ?? error.message, { cause: error });
+}
+
+/**
+ * Paths of all nodes below a directory that have a `zarr.json`, sorted.
+ * @param {string} root
+ * @returns {Promise<string[]>}
+ */
+export async function findNodes(root) {
+  const entries = await readdir(root, { recursive: true, withFileTypes: true });
+  return entries
+    .filter((entry) => entry.name === "zarr.json" && !entry.isDirectory())
+    .map((entry) => relative(root, entry.parentPath ?? entry.path).split(sep).filter(Boolean))
+    .map((segments) => segments.join("/"))
+    .sort();
+}

@@ -1,0 +1,153 @@
+/**
+ * The documents of one array's manifest: each is loaded when it is touched, and once while it stays
+ * in a bounded cache.
+ */
+
+import { canonicalKey, gridIndices } from "./chunk-keys.js";
+import { decodeDocument } from "./codecs.js";
+import { partitionReference } from "./configuration.js";
+import { readDocument } from "./document.js";
+import { locating, ManifestError } from "./errors.js";
+import { checkNesting, decodeText, parseJson } from "./json.js";
+import { display, resolveObject } from "./locations.js";
+
+/**
+ * @typedef {import("./document.js").Entry} Entry
+ * @typedef {{bytes: Uint8Array} | {missing: true} | {inline: Record<string, unknown>}} Stored
+ */
+
+/**
+ * What a reader needs to know of one array.
+ * @typedef {object} ArrayContext
+ * @property {string} path
+ * @property {import("./array-metadata.js").Layout} layout
+ * @property {import("./configuration.js").Declaration} declaration
+ * @property {import("./locations.js").Location} own the array's own location
+ * @property {import("./locations.js").Location} base
+ * @property {import("./sources.js").Sources} sources
+ * @property {Limits} limits
+ */
+
+/**
+ * @typedef {object} Limits
+ * @property {number} manifestBytes of a document, stored and decoded
+ * @property {number} entries of a document
+ * @property {number} inlineBytes of all inline data of a document
+ * @property {number} nesting
+ * @property {number} cachedPartitions documents of a partitioned manifest that are kept
+ */
+
+/** The documents of an array's manifest. */
+export class Partitions {
+  #context;
+  /** @type {Map<string, Promise<Map<string, Entry>>>} the least recently used first */
+  #loaded = new Map();
+
+  /** @param {ArrayContext} context */
+  constructor(context) {
+    this.#context = context;
+  }
+
+  /**
+   * The entries of the document that owns a block; `null` for a manifest without partitions.
+   * Loading is shared by all who ask, so none of them can abort it.
+   * @param {number[] | null} block
+   * @returns {Promise<Map<string, Entry>>}
+   */
+  entries(block) {
+    const name = block === null ? "" : canonicalKey(block);
+    const known = this.#loaded.get(name);
+    this.#loaded.delete(name);
+    const loading = known ?? this.#load(block);
+    this.#loaded.set(name, loading);
+    if (!known) loading.catch(() => this.#forget(name, loading));
+    if (this.#loaded.size > this.#context.limits.cachedPartitions) {
+      this.#loaded.delete(this.#loaded.keys().next().value);
+    }
+    return loading;
+  }
+
+  /** What failed is tried again when it is asked for again. */
+  #forget(name, loading) {
+    if (this.#loaded.get(name) === loading) this.#loaded.delete(name);
+  }
+
+  async #load(block) {
+    const { layout, base, limits, declaration } = this.#context;
+    const stored = await fetchDocument(this.#context, block);
+    if ("missing" in stored) return new Map();
+    let document = stored.inline;
+    if ("bytes" in stored) document = parseJson(decodeText(stored.bytes));
+    const partition = block === null ? null : { shape: declaration.partitionShape, block };
+    return readDocument(document, { layout, base, limits, partition });
+  }
+}
+
+/**
+ * All blocks of an array, in C order: one, `null`, for a manifest without partitions.
+ * @param {ArrayContext} context
+ * @returns {Iterable<number[] | null>}
+ */
+export function blocks({ layout, declaration: { partitionShape } }) {
+  if (partitionShape === null) return [null];
+  return gridIndices(layout.gridShape.map((n, axis) => Math.ceil(n / partitionShape[axis])));
+}
+
+/**
+ * Where the document of a block lies.
+ * @param {ArrayContext} context
+ * @param {number[] | null} block
+ */
+export function documentLocation({ declaration, own }, block) {
+  const { manifest } = declaration;
+  return resolveObject(block === null ? manifest : partitionReference(manifest, block), own);
+}
+
+/**
+ * The decoded bytes of a document, or the inline manifest (step 3 of "Precedence").
+ * @param {ArrayContext} context
+ * @param {number[] | null} block
+ * @returns {Promise<Stored>}
+ */
+export async function fetchDocument(context, block) {
+  const { declaration, sources, limits } = context;
+  if (typeof declaration.manifest !== "string") return checkInline(declaration.manifest, limits);
+  const location = documentLocation(context, block);
+  return locating({ phase: "manifest", location: display(location) }, async () => {
+    sources.authorise([location]);
+    const stored = await readStored(sources, location, block, { limit: limits.manifestBytes });
+    if (stored === null) return { missing: true };
+    const bytes = await decodeDocument(stored, declaration.codecs, limits.manifestBytes);
+    checkNesting(bytes, limits.nesting);
+    return { bytes };
+  });
+}
+
+/** An inline manifest is as large as a document that holds it would be. */
+function checkInline(inline, limits) {
+  const bytes = new TextEncoder().encode(JSON.stringify(inline));
+  if (bytes.length > limits.manifestBytes) {
+    throw new ManifestError("limit_exceeded", `the manifest has more than ${limits.manifestBytes} bytes`);
+  }
+  checkNesting(bytes, limits.nesting);
+  return { inline };
+}
+
+async function readStored(sources, location, block, options) {
+  try {
+    return (await sources.read(location, null, options)).bytes;
+  } catch (error) {
+    if (!(error instanceof ManifestError)) throw error;
+    if (error.code === "source_not_found") {
+      if (block !== null) return null;
+      throw new ManifestError("manifest_not_found", "the manifest document does not exist", {
+        cause: error,
+      });
+    }
+    if (PASSED_ON.includes(error.code)) throw error;
+    throw new ManifestError("source_error", error.detail, { cause: error });
+  }
+}
+
+/** Failures to read a document that have their own code; the others are `source_error`. */
+const PASSED_ON = ["source_access_denied", "source_error", "location_not_allowed", "limit_exceeded"];

@@ -1,0 +1,232 @@
+/**
+ * The store that zarrita works on: an ordinary hierarchy, in which the chunks of some arrays come
+ * from manifests.
+ */
+
+import { chunkKeyReader, encodeKey, gridIndices } from "./chunk-keys.js";
+import { isObject, readDeclaration } from "./configuration.js";
+import { readLayout } from "./array-metadata.js";
+import { locating, ManifestError } from "./errors.js";
+import { parseMetadata } from "./json.js";
+import { arrayContext, ManifestArray } from "./manifest-array.js";
+
+/** @typedef {import("./ranges.js").Range} Range */
+
+const METADATA = "zarr.json";
+const SHARDING = "sharding_indexed";
+
+/**
+ * A node: a group or nothing of Zarr v3, a native array, or a manifest array.
+ * @typedef {object} Node
+ * @property {Record<string, unknown> | null} metadata
+ * @property {((key: string) => number[] | null) | null} readKey reads the array's own chunk keys
+ * @property {ManifestArray | null} manifest
+ */
+
+/** Implements zarrita's AsyncReadable. */
+export class ChunkManifestStore {
+  #hierarchy;
+  #policy;
+  #missing;
+  /** @type {Map<string, Promise<Node>>} */
+  #nodes = new Map();
+
+  /**
+   * @param {import("./sources.js").ReadObject} hierarchy
+   * @param {import("./manifest-array.js").Policy} policy
+   * @param {"fill" | "error"} missing
+   */
+  constructor(hierarchy, policy, missing) {
+    this.#hierarchy = hierarchy;
+    this.#policy = policy;
+    this.#missing = missing;
+  }
+
+  /**
+   * @param {`/${string}`} key
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<Uint8Array | undefined>}
+   */
+  async get(key, { signal } = {}) {
+    const path = key.slice(1);
+    if (path !== METADATA && !path.endsWith(`/${METADATA}`)) return this.#read(path, null, signal);
+    const { metadata } = await this.#node(path.slice(0, -METADATA.length - 1));
+    return metadata === null ? undefined : new TextEncoder().encode(JSON.stringify(metadata));
+  }
+
+  /**
+   * @param {`/${string}`} key
+   * @param {{offset: number, length: number} | {suffixLength: number}} range
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<Uint8Array | undefined>}
+   */
+  async getRange(key, range, { signal } = {}) {
+    const asked =
+      "suffixLength" in range
+        ? await this.#suffix(key.slice(1), range.suffixLength)
+        : { start: range.offset, end: range.offset + range.length };
+    return this.#read(key.slice(1), asked, signal);
+  }
+
+  /**
+   * This store as seen from one node, which is its root there. For arrays whose names zarrita would
+   * take for URLs: it decodes what looks percent-encoded, and cuts at `?` and `#`.
+   * @param {string} path of the node
+   * @returns {Pick<ChunkManifestStore, "get" | "getRange">}
+   */
+  rootedAt(path) {
+    const below = (key) => `/${join(path, key.slice(1))}`;
+    return {
+      get: (key, options) => this.get(below(key), options),
+      getRange: (key, range, options) => this.getRange(below(key), range, options),
+    };
+  }
+
+  /**
+   * Chunks cannot be written through a manifest, and this store writes nothing else either.
+   * @param {`/${string}`} key
+   */
+  async set(key) {
+    throw new ManifestError("read_only", "this store does not write", { location: key.slice(1) });
+  }
+
+  /**
+   * Encoded bytes of a chunk, or of a part of it; undefined for one that is missing or empty.
+   * @param {string} array path of the array
+   * @param {number[]} index
+   * @param {Range} [range]
+   * @returns {Promise<Uint8Array | undefined>}
+   */
+  async getChunk(array, index, range = null) {
+    const { manifest, metadata } = await this.#arrayNode(array);
+    if (manifest === null) {
+      return this.#native(join(array, encodeKey(index, readLayout(metadata).keyEncoding)), range);
+    }
+    const chunk = await manifest.getChunk(index, range);
+    return "bytes" in chunk ? chunk.bytes : undefined;
+  }
+
+  /**
+   * Canonical keys of the chunks of an array that exist, in C order. Those of a native array are
+   * looked for one by one.
+   * @param {string} array path of the array
+   * @returns {Promise<string[]>}
+   */
+  async listChunks(array) {
+    const { manifest, metadata } = await this.#arrayNode(array);
+    if (manifest !== null) return (await manifest.listChunks()).map(({ canonical }) => canonical);
+    const found = [];
+    const { gridShape, keyEncoding } = readLayout(metadata);
+    for (const index of gridIndices(gridShape)) {
+      const chunk = await this.#native(join(array, encodeKey(index, keyEncoding)), null);
+      if (chunk !== undefined) found.push(index.join(".") || "0");
+    }
+    return found;
+  }
+
+  /**
+   * zarrita asks for a suffix only where a shard's index is, and always takes it to be at the end:
+   * an index at the start would be read from the wrong bytes, without an error.
+   */
+  async #suffix(path, length) {
+    const owner = await this.#owner(path);
+    const sharding = owner?.node.metadata.codecs?.find?.((codec) => codec?.name === SHARDING);
+    const atStart = sharding?.configuration?.index_location === "start";
+    return atStart ? { start: 0, end: length } : { last: length };
+  }
+
+  async #arrayNode(array) {
+    const node = await this.#node(array);
+    if (node.readKey === null) throw new Error(`${JSON.stringify(array)} is not a Zarr v3 array`);
+    return node;
+  }
+
+  /** Answer for a key that is not metadata of Zarr v3. */
+  async #read(path, range, signal) {
+    const owner = await this.#owner(path);
+    const index = owner?.node.readKey(path.slice(owner.path === "" ? 0 : owner.path.length + 1));
+    if (!index) return this.#native(path, range, signal);
+    const chunk = owner.node.manifest
+      ? await owner.node.manifest.getChunk(index, range, signal)
+      : { bytes: await this.#native(path, range, signal) };
+    if (chunk.bytes === undefined && this.#missing === "error" && chunk.none !== "empty") {
+      throw new ManifestError("missing_chunk", "the chunk is missing", {
+        array: owner.path,
+        chunk: index.join(".") || "0",
+      });
+    }
+    return chunk.bytes;
+  }
+
+  /** The array that a key belongs to: arrays hold no nodes, so the first one on the way. */
+  async #owner(path) {
+    const segments = path.split("/");
+    for (let depth = 0; depth < segments.length; depth++) {
+      const candidate = segments.slice(0, depth).join("/");
+      const node = await this.#node(candidate);
+      if (node.readKey !== null) return { path: candidate, node };
+    }
+    return null;
+  }
+
+  /** Shared by all who ask, so none of them can abort it. @returns {Promise<Node>} */
+  #node(path) {
+    let loading = this.#nodes.get(path);
+    if (loading === undefined) {
+      loading = this.#loadNode(path);
+      this.#nodes.set(path, loading);
+      loading.catch(() => this.#nodes.delete(path));
+    }
+    return loading;
+  }
+
+  async #loadNode(path) {
+    const metadata = await this.#loadMetadata(path);
+    if (!isObject(metadata) || metadata.node_type !== "array") {
+      return { metadata, readKey: null, manifest: null };
+    }
+    return locating({ array: path }, () => {
+      const declaration = readDeclaration(metadata);
+      if (declaration === null) {
+        return { metadata, readKey: nativeKeyReader(metadata), manifest: null };
+      }
+      const context = arrayContext(path, metadata, declaration, this.#policy);
+      const manifest = new ManifestArray(context, this.#policy.verify);
+      return { metadata, readKey: chunkKeyReader(context.layout, { own: true }), manifest };
+    });
+  }
+
+  /** From the root's consolidated metadata, if that names the node. */
+  async #loadMetadata(path) {
+    if (path !== "") {
+      const { metadata: root } = await this.#node("");
+      const nodes = root?.consolidated_metadata?.metadata;
+      if (isObject(nodes) && Object.hasOwn(nodes, path)) return nodes[path];
+    }
+    const bytes = await this.#native(join(path, METADATA), null);
+    return bytes === undefined ? null : parseMetadata(path, bytes);
+  }
+
+  async #native(path, range, signal) {
+    try {
+      return (await this.#hierarchy(path, range, { signal })).bytes;
+    } catch (error) {
+      if (error instanceof ManifestError && error.code === "source_not_found") return undefined;
+      throw error;
+    }
+  }
+}
+
+/** Native arrays are zarrita's to check: of theirs, only keys that it can ask for count. */
+function nativeKeyReader(metadata) {
+  try {
+    return chunkKeyReader(readLayout(metadata), { own: true });
+  } catch (error) {
+    if (error instanceof ManifestError) return () => null;
+    throw error;
+  }
+}
+
+function join(path, name) {
+  return path === "" ? name : `${path}/${name}`;
+}

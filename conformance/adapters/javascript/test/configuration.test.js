@@ -1,0 +1,54 @@
+/** Declarations: which of several errors counts, and that a validator is told all of them. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { NAME, readDeclaration } from "../src/configuration.js";
+
+const ours = (configuration, more) => ({ name: NAME, configuration, ...more });
+const declare = (...transformers) => ({ storage_transformers: transformers });
+const GOOD = { manifest: "./m.json" };
+
+test("what is declared, and what nothing declares", () => {
+  assert.equal(readDeclaration({}), null);
+  assert.equal(readDeclaration(declare()), null);
+  assert.equal(readDeclaration(declare({ name: "x", must_understand: false })), null);
+  assert.deepEqual(readDeclaration(declare({ name: "x", must_understand: false }, ours(GOOD))), {
+    manifest: "./m.json", base: "./", codecs: [], partitionShape: null,
+  });
+  const codecs = ["gzip", { name: "crc32c", configuration: {} }];
+  const partitioned = { manifest: "{partition}", partition_shape: [2], codecs };
+  assert.deepEqual(readDeclaration(declare(ours(partitioned, { must_understand: true }))), {
+    manifest: "{partition}", base: "./", codecs: ["gzip", "crc32c"], partitionShape: [2],
+  });
+});
+
+for (const [metadata, ...codes] of [
+  [{ storage_transformers: null }, "invalid_configuration"],
+  [declare("x"), "unsupported_transformer"],
+  [declare(NAME), "invalid_configuration"],
+  [declare(1, "x"), "invalid_configuration", "unsupported_transformer"],
+  [declare("x", ours({})), "unsupported_transformer", "invalid_configuration"],
+  [declare({ name: "x", must_understand: null }), "invalid_configuration", "unsupported_transformer"],
+  [declare(ours(GOOD, { must_understand: false })), "invalid_configuration"],
+  [declare(ours(GOOD, { extra: 1 })), "invalid_configuration"],
+  [declare(ours({ ...GOOD, extra: 1, codecs: ["lzma"] })), "invalid_configuration", "unsupported_transformer"],
+  [declare(ours(GOOD), ours(GOOD)), "unsupported_transformer"],
+  [declare(ours({ ...GOOD, codecs: ["x"] }), 1), "unsupported_transformer", "invalid_configuration"],
+  [declare(ours({ manifest: "" })), "invalid_configuration"],
+  [declare(ours({ manifest: {}, codecs: [] })), "invalid_configuration"],
+  [declare(ours({ manifest: {}, partition_shape: [1], codecs: [] })),
+    "invalid_configuration", "invalid_configuration"],
+  [declare(ours({ manifest: "{partition}" })), "invalid_configuration"],
+  [declare(ours({ manifest: "m?{partition}", partition_shape: [1] })), "invalid_configuration"],
+  [declare(ours({ manifest: "{partition}/{partition}", partition_shape: [1] })), "invalid_configuration"],
+  [declare(ours({ manifest: "{partition}", partition_shape: [true] })), "invalid_configuration"],
+  [declare(ours({ ...GOOD, base: null, codecs: [1] })), "invalid_configuration", "invalid_configuration"],
+]) {
+  test(`refused: ${JSON.stringify(metadata)}`, () => {
+    assert.throws(() => readDeclaration(metadata), { code: codes[0], phase: "declaration" });
+    const all = [];
+    readDeclaration(metadata, (error) => all.push(error.code));
+    assert.deepEqual(all, codes);
+  });
+}

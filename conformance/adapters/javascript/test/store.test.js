@@ -1,0 +1,150 @@
+/** The store, as zarrita uses it: a hierarchy in memory, and one behind a `fetch` that misbehaves. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import * as zarr from "zarrita";
+
+import { checkChunkSizes } from "../src/chunk-sizes.js";
+import { withChunkManifests } from "../src/index.js";
+
+const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
+
+function metadata(configuration) {
+  return {
+    zarr_format: 3, node_type: "array", shape: [4], data_type: "int64", fill_value: -1, attributes: {},
+    chunk_grid: { name: "regular", configuration: { chunk_shape: [1] } },
+    chunk_key_encoding: { name: "default", configuration: { separator: "/" } },
+    codecs: [{ name: "bytes", configuration: { endian: "little" } }],
+    storage_transformers: configuration && [{ name: "chunk-manifest-json", configuration }],
+  };
+}
+
+const SOURCE = new Uint8Array(BigInt64Array.from([7n, 8n, 9n]).buffer);
+const MANIFEST = {
+  0: { path: "../source.bin", offset: 8, length: 8 }, 1: {}, 2: { data: "BQAAAAAAAAA=" },
+};
+
+function hierarchy(manifest = MANIFEST) {
+  return new Map([
+    ["/zarr.json", encode({ zarr_format: 3, node_type: "group", attributes: {} })],
+    ["/source.bin", SOURCE],
+    ["/a/zarr.json", encode(metadata({ manifest: "./manifest.json" }))],
+    ["/a/manifest.json", encode(manifest)],
+    // A native chunk of a manifest array, which nobody may read.
+    ["/a/c/3", SOURCE.slice(0, 8)],
+    ["/native/zarr.json", encode(metadata())],
+    ["/native/c/3", SOURCE.slice(0, 8)],
+  ]);
+}
+
+async function values(store, path) {
+  const array = await zarr.open(zarr.root(store).resolve(path), { kind: "array" });
+  return [...(await zarr.get(array)).data];
+}
+
+test("a manifest array and a native one read side by side", async () => {
+  const store = withChunkManifests(hierarchy());
+  assert.deepEqual(await values(store, "a"), [8n, -1n, 5n, -1n]);
+  assert.deepEqual(await values(store, "native"), [-1n, -1n, -1n, 7n]);
+});
+
+test("a chunk's owner is found without its zarr.json having been asked for", async () => {
+  const store = withChunkManifests(hierarchy());
+  assert.deepEqual(await store.get("/a/c/0"), SOURCE.slice(8, 16));
+  assert.equal(await store.get("/a/c/3"), undefined);
+  assert.deepEqual(await store.getRange("/a/c/0", { suffixLength: 99 }), SOURCE.slice(8, 16));
+});
+
+test("missing chunks can be errors, and explicitly empty ones are not", async () => {
+  const store = withChunkManifests(hierarchy(), { missing: "error" });
+  await assert.rejects(store.get("/a/c/3"), { code: "missing_chunk", array: "a", chunk: "3" });
+  await assert.rejects(store.get("/native/c/0"), { code: "missing_chunk" });
+  assert.equal(await store.get("/a/c/1"), undefined);
+});
+
+test("listing names what the manifest names", async () => {
+  const store = withChunkManifests(hierarchy());
+  assert.deepEqual(await store.listChunks("a"), ["0", "1", "2"]);
+  assert.deepEqual(await store.listChunks("native"), ["3"]);
+});
+
+test("nothing is written", async () => {
+  await assert.rejects(withChunkManifests(hierarchy()).set("/a/c/0"), { code: "read_only" });
+});
+
+test("errors are zarrita's callers' to see", async () => {
+  const missing = withChunkManifests(hierarchy({ 0: { path: "gone.bin" } }));
+  await assert.rejects(values(missing, "a"), { code: "source_not_found", phase: "chunk", chunk: "0" });
+  const foreign = withChunkManifests(hierarchy({ 0: { path: "https://h/x?secret" } }));
+  await assert.rejects(values(foreign, "a"), (error) => {
+    assert.equal(error.code, "location_not_allowed");
+    assert.doesNotMatch(error.message, /secret/);
+    return true;
+  });
+});
+
+test("a chunk that is too short is an error, once zarrita is told to look", async () => {
+  const short = hierarchy({ 0: { path: "../source.bin", length: 4 } });
+  short.set("/a/zarr.json", encode({ ...metadata({ manifest: "./manifest.json" }), data_type: "int32" }));
+  const long = new Map(short).set("/a/manifest.json", encode({ 0: { path: "../source.bin", length: 8 } }));
+  const load = zarr.registry.get("bytes");
+  checkChunkSizes(zarr.registry);
+  try {
+    assert.deepEqual(await values(withChunkManifests(short), "a"), [7, -1, -1, -1]);
+    await assert.rejects(values(withChunkManifests(long), "a"), ({ cause }) =>
+      /2 elements where its shape says 1/.test(cause.message),
+    );
+  } finally {
+    zarr.registry.set("bytes", load);
+  }
+});
+
+/** Answers by URL; what was asked is kept. */
+function fakeServer(answers) {
+  const requests = [];
+  const fetch = async (url, init) => {
+    requests.push({ url, ...init });
+    const answer = answers[url];
+    return typeof answer === "function" ? answer(init) : new Response(answer ?? null, { status: answer ? 200 : 404 });
+  };
+  return { requests, fetch };
+}
+
+test("headers of a prefix do not follow a redirect", async () => {
+  const { requests, fetch } = fakeServer({
+    "https://one/x": () => new Response(null, { status: 302, headers: { Location: "https://two/x" } }),
+    "https://two/x": SOURCE.slice(0, 8),
+  });
+  const store = withChunkManifests(hierarchy({ 0: { path: "https://one/x" } }), {
+    allow: [{ prefix: "https://one/", headers: { Authorization: "secret" } }, "https://two/"],
+    fetch,
+  });
+  assert.deepEqual(await store.get("/a/c/0"), SOURCE.slice(0, 8));
+  assert.deepEqual(requests.map(({ headers }) => headers), [{ Authorization: "secret" }, {}]);
+  assert.ok(requests.every(({ credentials }) => credentials === "omit"));
+});
+
+test("a redirect that a browser hides is refused", async () => {
+  const opaque = () => Object.defineProperty(new Response(null), "type", { value: "opaqueredirect" });
+  const { fetch } = fakeServer({ "https://one/x": opaque });
+  const store = withChunkManifests(hierarchy({ 0: { path: "https://one/x" } }), {
+    allow: ["https://one/"], fetch,
+  });
+  await assert.rejects(store.get("/a/c/0"), { code: "location_not_allowed", phase: "chunk" });
+});
+
+test("a document is loaded once, and again after it failed", async () => {
+  let failing = true;
+  const { requests, fetch } = fakeServer({
+    "https://h/a/zarr.json": encode(metadata({ manifest: "./manifest.json" })),
+    "https://h/a/manifest.json": () =>
+      new Response(failing ? null : encode({ 2: MANIFEST[2] }), { status: failing ? 403 : 200 }),
+  });
+  const store = withChunkManifests("https://h/", { fetch });
+  await assert.rejects(store.get("/a/c/2"), { code: "source_access_denied", phase: "manifest" });
+  failing = false;
+  await Promise.all([store.get("/a/c/0"), store.get("/a/c/2")]);
+  await store.get("/a/c/1");
+  assert.equal(requests.filter(({ url }) => url.endsWith("manifest.json")).length, 2);
+});

@@ -1,0 +1,158 @@
+"""JSON Lines over standard input and output: the protocol, for adapters written in Python.
+
+Dispatches requests by their ``op`` and turns errors into answers. Knows no
+implementation: what opens and reads hierarchies is handed in.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any, Literal, Protocol
+
+__all__ = ["Hierarchy", "Implementation", "RefusedError", "Request", "Values", "serve"]
+
+PROTOCOL = 1
+
+type Request = Mapping[str, Any]
+type Phase = Literal["declaration", "manifest", "chunk"]
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values of a selection: C order, little-endian."""
+
+    shape: tuple[int, ...]
+    data_type: str
+    data: bytes
+
+
+class RefusedError(Exception):
+    """An operation failed in a way that the protocol has a code for."""
+
+    def __init__(self, code: str, phase: Phase, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.phase: Phase = phase
+
+
+class Hierarchy(Protocol):
+    """A hierarchy that was opened as a request said."""
+
+    def read(self, array: str, selection: Sequence[Sequence[int]] | None) -> Values:
+        """Return the values of a selection, or of the whole array."""
+        ...
+
+    def get_chunk(
+        self, array: str, index: tuple[int, ...], part: Mapping[str, int] | None
+    ) -> bytes | None:
+        """Return the encoded bytes of a chunk, or a range of them; None where there is none."""
+        ...
+
+    def list_chunks(self, array: str) -> list[str]:
+        """Return the canonical keys of the chunks that exist, sorted by grid index."""
+        ...
+
+    def validate(self) -> list[dict[str, Any]]:
+        """Return what is wrong with the hierarchy."""
+        ...
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """What answers the requests."""
+
+    name: str
+    version: str
+    features: Sequence[str]
+    open: Callable[[Request], Hierarchy]
+
+
+@dataclass
+class _Session:
+    """One run of an adapter; remembers a hierarchy for requests with ``reuse``."""
+
+    implementation: Implementation
+    opened: Hierarchy | None = field(default=None)
+
+    def answer(self, line: str) -> dict[str, Any]:
+        """Answer one line. Whatever goes wrong is an answer too: the run must go on."""
+        number: Any = None
+        try:
+            request = json.loads(line)
+            number = request.get("id")
+            return {"id": number, "ok": True, **self._dispatch(request)}
+        except RefusedError as error:
+            return _failure(number, error.code, error.phase, str(error))
+        except Exception as error:
+            # No case expects this code: the class and the message tell whom to ask.
+            return _failure(number, "unexpected", None, f"{type(error).__name__}: {error}")
+
+    def _dispatch(self, request: Request) -> dict[str, Any]:
+        if request["op"] == "hello":
+            return self._hello(request)
+        hierarchy = self._hierarchy(request)
+        array: str = request.get("array", "")
+        match request["op"]:
+            case "read":
+                values = hierarchy.read(array, request.get("selection"))
+                return {
+                    "shape": list(values.shape),
+                    "data_type": values.data_type,
+                    "data": base64.b64encode(values.data).decode(),
+                }
+            case "get_chunk":
+                chunk = hierarchy.get_chunk(array, tuple(request["chunk"]), request.get("range"))
+                return {"data": None if chunk is None else base64.b64encode(chunk).decode()}
+            case "list":
+                return {"chunks": hierarchy.list_chunks(array)}
+            case "validate":
+                return {"problems": hierarchy.validate()}
+            case op:
+                raise ValueError(f"there is no operation {op!r}")
+
+    def _hello(self, request: Request) -> dict[str, Any]:
+        if request["protocol"] != PROTOCOL:
+            raise ValueError(f"this adapter speaks protocol {PROTOCOL}")
+        mine = self.implementation
+        return {
+            "name": mine.name,
+            "version": mine.version,
+            "protocol": PROTOCOL,
+            "features": list(mine.features),
+        }
+
+    def _hierarchy(self, request: Request) -> Hierarchy:
+        if self.opened is None or not request.get("reuse", False):
+            # Forgotten first: what cannot be opened must not be continued with what was before.
+            self.opened = None
+            self.opened = self.implementation.open(request)
+        return self.opened
+
+
+def _failure(number: Any, code: str, phase: str | None, message: str) -> dict[str, Any]:
+    error = {"code": code, "phase": phase, "message": message}
+    return {"id": number, "ok": False, "error": error}
+
+
+@contextlib.contextmanager
+def _only_answers() -> Iterator[IO[str]]:
+    """Keep whatever a library prints out of the answers."""
+    answers = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):
+        yield answers
+
+
+def serve(implementation: Implementation) -> None:
+    """Answer requests until the input ends."""
+    session = _Session(implementation)
+    with _only_answers() as answers:
+        for line in sys.stdin:
+            if line.strip():
+                # ASCII, so that the locale's encoding does not matter.
+                answers.write(json.dumps(session.answer(line)) + "\n")
+                answers.flush()

@@ -1,0 +1,311 @@
+"""Mutants that misread documents: declarations, manifests, their keys and entries."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from conformance.adapters.mutants.registry import broken_in, replace
+from zarr_manifest import _document, _manifest_documents, _nodes, manifest, store, transformer
+from zarr_manifest._declarations import arrays_in
+from zarr_manifest.errors import InvalidEntryError
+from zarr_manifest.manifest import Manifest, Reference
+
+_MEMBERS = ("manifest", "base", "codecs", "partition_shape")
+
+# ------------------------------------------------------------------ declarations
+
+
+def _change_declarations(change: Any) -> None:
+    """Let a function change, or leave out, the declared transformers that are objects."""
+
+    def changes(declared: list[Any]) -> Iterator[Any]:
+        for one in declared:
+            if isinstance(one, dict):
+                yield from change(dict(one))
+            else:
+                yield one
+
+    def make(parse: Any) -> Any:
+        return lambda stated: parse(list(changes(stated)) if isinstance(stated, list) else stated)
+
+    replace(_nodes, "parse_declaration", make)
+
+
+@broken_in("declaration")
+def must_understand_ignored() -> None:
+    """Accept a declaration that says that it need not be understood."""
+
+    def change(declared: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if declared.get("must_understand") is False:
+            del declared["must_understand"]
+        yield declared
+
+    _change_declarations(change)
+
+
+@broken_in("declaration")
+def unknown_configuration_ignored() -> None:
+    """Ignore unknown members of the configuration."""
+
+    def change(declared: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        stated = declared.get("configuration")
+        if isinstance(stated, dict):
+            declared["configuration"] = {k: v for k, v in stated.items() if k in _MEMBERS}
+        yield declared
+
+    _change_declarations(change)
+
+
+@broken_in("declaration")
+def unknown_transformer_ignored() -> None:
+    """Pass over a transformer that is not known."""
+    names = ("chunk-manifest-json", None)
+    _change_declarations(lambda declared: [declared] if declared.get("name") in names else [])
+
+
+@broken_in("codecs")
+def array_codecs_dropped() -> None:
+    """Take chunks for uncompressed."""
+
+    def make(without_declarations: Any) -> Any:
+        def changed(node: dict[str, Any]) -> bytes:
+            for array in arrays_in(node):
+                if array.declared:
+                    codecs = array.metadata["codecs"]
+                    kept = [c for c in codecs if c["name"] in ("bytes", "sharding_indexed")]
+                    array.metadata["codecs"] = kept
+            return bytes(without_declarations(node))
+
+        return changed
+
+    replace(_nodes, "without_declarations", make)
+
+
+# ------------------------------------------------------------------ documents
+
+
+def _change_documents(change: Any) -> None:
+    """Let a function change every manifest document before it is decoded."""
+
+    def make(interpret: Any) -> Any:
+        def changed(document: bytes, *rest: Any, **options: Any) -> Any:
+            return interpret(change(document), *rest, **options)
+
+        return changed
+
+    replace(_manifest_documents, "interpret_manifest", make)
+
+
+def _change_entries(change: Any) -> None:
+    """Let a function change every entry of every manifest document that is one."""
+
+    def changed(document: bytes) -> bytes:
+        try:
+            entries = json.loads(document)
+        except ValueError:
+            return document
+        if not isinstance(entries, dict):
+            return document
+        return json.dumps(
+            {k: change(dict(v)) if isinstance(v, dict) else v for k, v in entries.items()}
+        ).encode()
+
+    _change_documents(changed)
+
+
+@broken_in("manifest-syntax")
+def trailing_bytes_accepted() -> None:
+    """Ignore whatever follows the manifest in its document."""
+
+    def first_value(document: bytes) -> bytes:
+        try:
+            _, end = json.JSONDecoder().raw_decode(document.decode().lstrip())
+        except ValueError:
+            return document
+        return document.decode().lstrip()[:end].encode()
+
+    _change_documents(first_value)
+
+
+@broken_in("manifest-syntax")
+def other_roots_empty() -> None:
+    """Take a document that is no object for an empty manifest."""
+
+    def object_or_nothing(document: bytes) -> bytes:
+        try:
+            return document if isinstance(json.loads(document), dict) else b"{}"
+        except ValueError:
+            return document
+
+    _change_documents(object_or_nothing)
+
+
+@broken_in("manifest-syntax")
+def any_encoding_accepted() -> None:
+    """Take a document that is not UTF-8 for Latin-1."""
+
+    def recoded(document: bytes) -> bytes:
+        try:
+            document.decode()
+        except UnicodeDecodeError:
+            return document.decode("latin-1").encode()
+        return document
+
+    _change_documents(recoded)
+
+
+# ------------------------------------------------------------------ entries
+
+
+@broken_in("entries")
+def path_and_data_accepted() -> None:
+    """Accept members of an entry that contradict each other."""
+    replace(_document, "_contradiction", lambda _: lambda _entry: None)
+
+
+@broken_in("entries")
+def unknown_members_refused() -> None:
+    """Refuse an entry with a member that is not known."""
+    known = set(_document.Entry.__struct_fields__)
+
+    def change(entry: dict[str, Any]) -> dict[str, Any]:
+        if set(entry) - known:
+            raise InvalidEntryError("the entry has a member that is not known")
+        return entry
+
+    _change_entries(change)
+
+
+@broken_in("entries")
+def nulls_absent() -> None:
+    """Take a member that is null for one that is absent."""
+    _change_entries(lambda entry: {k: v for k, v in entry.items() if v is not None})
+
+
+@broken_in("ranges")
+def offset_alone_ignored() -> None:
+    """Read an entry without a length from the beginning of its object."""
+
+    def make(get: Any) -> Any:
+        def changed(self: Manifest, index: Any) -> Reference | None:
+            found: Reference | None = get(self, index)
+            if found is None or found.length is not None:
+                return found
+            return dataclasses.replace(found, offset=0)
+
+        return changed
+
+    replace(Manifest, "get", make)
+
+
+@broken_in("inline")
+def base64_lax() -> None:
+    """Accept inline data without padding, or with characters that are not base64."""
+
+    def change(entry: dict[str, Any]) -> dict[str, Any]:
+        data = entry.get("data")
+        if isinstance(data, str):
+            stripped = data.rstrip("=").replace("-", "+").replace("_", "/")
+            decoded = base64.b64decode(stripped + "=" * (-len(stripped) % 4))
+            entry["data"] = base64.b64encode(decoded).decode()
+        return entry
+
+    _change_entries(change)
+
+
+@broken_in("inline")
+def inline_ranges_ignored() -> None:
+    """Answer every range of inline data with all of it."""
+    replace(transformer, "slice_bounds", lambda _: lambda n, _request: (0, n))
+
+
+@broken_in("checksums")
+def checksums_ignored() -> None:
+    """Compare no checksums."""
+    replace(transformer, "verify_checksum", lambda _: lambda *_: None)
+
+
+@broken_in("checksums")
+def unknown_checksums_ignored() -> None:
+    """Accept whatever stands in ``checksum`` until it is compared."""
+    replace(manifest, "parse_checksum", lambda _: lambda _stated: None)
+
+
+@broken_in("checksums")
+def verify_policy_ignored() -> None:
+    """Verify checksums on whole-chunk reads, whatever the reader says."""
+    _change_transformers(lambda _stated, options: {**options, "verify": "auto"})
+
+
+def _without_conditions(*names: str) -> None:
+    """Let entries have no such conditions."""
+
+    def make(parse: Any) -> Any:
+        def changed(etag: Any, last_modified: Any, version: Any) -> Any:
+            stated = {"etag": etag, "last_modified": last_modified, "version": version}
+            return parse(**{**stated, **dict.fromkeys(names)})
+
+        return changed
+
+    replace(manifest, "parse_conditions", make)
+
+
+@broken_in("source-conditions")
+def etag_ignored() -> None:
+    """Read an object that has another entity tag than its entry states."""
+    _without_conditions("etag")
+
+
+@broken_in("source-conditions")
+def last_modified_ignored() -> None:
+    """Read an object that is newer than its entry states."""
+    _without_conditions("last_modified")
+
+
+@broken_in("s3")
+def version_ignored() -> None:
+    """Read the current version of an object, whichever its entry states."""
+    _without_conditions("version")
+
+
+# ------------------------------------------------------------------ how a hierarchy is opened
+
+
+def _change_transformers(change: Any) -> None:
+    """Let a function change the options with which arrays are opened."""
+
+    def make(build: Any) -> Any:
+        def changed(
+            path: str, metadata: Any, declared: Any, stated: Any, *rest: Any, **o: Any
+        ) -> Any:
+            return build(path, metadata, declared, stated, *rest, **change(stated, o))
+
+        return changed
+
+    replace(store, "ChunkManifestTransformer", make)
+
+
+@broken_in("older-writers")
+def base_override_ignored() -> None:
+    """Ignore the reader's own base."""
+    _change_transformers(lambda _stated, options: {**options, "base": None})
+
+
+@broken_in("paths")
+def base_from_the_root() -> None:
+    """Resolve a declared base against the root, and not against the array."""
+
+    def change(stated: Any, options: dict[str, Any]) -> dict[str, Any]:
+        return options if stated.base == "./" else {**options, "base": stated.base}
+
+    _change_transformers(change)
+
+
+@broken_in("security")
+def limits_ignored() -> None:
+    """Load manifests of any size."""
+    _change_transformers(lambda _stated, options: {**options, "limits": _document.Limits()})

@@ -1,0 +1,147 @@
+"""Mutants that misread which chunk is meant: chunk keys, partitions, encoded documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from conformance.adapters.mutants.registry import broken_in, replace
+from zarr_manifest import _manifest_documents, _rows, manifest
+from zarr_manifest._partitions import Partitions
+from zarr_manifest.errors import InvalidManifestError, ManifestError, ManifestNotFoundError
+from zarr_manifest.manifest import Manifest
+
+# ------------------------------------------------------------------ chunk keys
+
+
+def _change_keys(change: Callable[[Any, Any], tuple[Any, bool]]) -> None:
+    """Let a function change the grid of a document, and whether keys outside it are reported."""
+
+    def make(interpret: Any) -> Any:
+        def changed(keys: Any, grid: Any, *, report_outside: bool = False) -> Any:
+            grid, report_outside = change(grid, report_outside)
+            return interpret(keys, grid, report_outside=report_outside)
+
+        return changed
+
+    replace(manifest, "interpret_keys", make)
+
+
+def _overlook(words: str) -> None:
+    """Overlook what is wrong with keys in these words."""
+
+    def make(interpret: Any) -> Any:
+        def changed(*arguments: Any, **options: Any) -> Generator[ManifestError, None, Any]:
+            findings = interpret(*arguments, **options)
+            while True:
+                try:
+                    problem = next(findings)
+                except StopIteration as stop:
+                    return stop.value
+                if words not in problem.problem:
+                    yield problem
+
+        return changed
+
+    replace(manifest, "interpret_keys", make)
+
+
+@broken_in("chunk-keys")
+def keys_transposed() -> None:
+    """Read the numbers of a chunk key from the last dimension to the first."""
+    replace(Manifest, "get", lambda get: lambda self, index: get(self, tuple(index)[::-1]))
+
+
+@broken_in("chunk-keys")
+def two_spellings_accepted() -> None:
+    """Let a chunk be named twice, in two spellings."""
+    _overlook("name the same chunk")
+
+
+@broken_in("chunk-keys")
+def keys_outside_the_grid_refused() -> None:
+    """Refuse a key outside of the chunk grid."""
+    _change_keys(lambda grid, _: (grid, True))
+
+
+@broken_in("chunk-keys")
+def own_spelling_refused() -> None:
+    """Know only canonical keys, and not the array's own."""
+    _change_keys(lambda grid, report_outside: (grid._replace(parse_key=None), report_outside))
+
+
+@broken_in("chunk-keys")
+def leading_zeros_accepted() -> None:
+    """Take ``"00.1"`` for ``"0.1"``."""
+
+    def without_zeros(key: str) -> str:
+        return ".".join(str(int(n)) if n.isdecimal() else n for n in key.split("."))
+
+    replace(
+        _rows, "parse_canonical", lambda parse: lambda key, ndim: parse(without_zeros(key), ndim)
+    )
+
+
+# ------------------------------------------------------------------ partitions
+
+
+@broken_in("partitions")
+def partition_neighbour() -> None:
+    """Look for a chunk in the block after its own, unless it is the first of a block."""
+
+    def owner(self: Partitions, index: Any) -> tuple[int, ...]:
+        blocks = (-(-i // n) for i, n in zip(index, self.shape, strict=True))
+        return tuple(min(b, n - 1) for b, n in zip(blocks, self.counts, strict=True))
+
+    replace(Partitions, "owner", lambda _: owner)
+
+
+@broken_in("partitions")
+def missing_partition_refused() -> None:
+    """Refuse a block whose document does not exist."""
+
+    def make(fetch: Any) -> Any:
+        def changed(*arguments: Any) -> Any:
+            body = yield from fetch(*arguments)
+            if body is None:
+                raise ManifestNotFoundError("the document of a partition does not exist")
+            return body
+
+        return changed
+
+    replace(_manifest_documents, "fetch_document", make)
+
+
+@broken_in("partitions")
+def keys_of_other_partitions_dropped() -> None:
+    """Ignore entries for chunks of another block."""
+    _overlook("names a chunk of another partition")
+
+
+# ------------------------------------------------------------------ encoded documents
+
+
+@broken_in("encoded-manifests")
+def codecs_in_order_of_writing() -> None:
+    """Undo the codecs of a document in the order in which they were applied."""
+    replace(
+        _manifest_documents,
+        "decode_body",
+        lambda decode: lambda codecs, body, limit: decode(codecs[::-1], body, limit),
+    )
+
+
+@broken_in("encoded-manifests")
+def damaged_documents_empty() -> None:
+    """Take a document that does not decode for one without entries."""
+
+    def make(decode: Any) -> Any:
+        def changed(codecs: Any, body: Any, limit: int) -> Any:
+            try:
+                return decode(codecs, body, limit)
+            except InvalidManifestError:
+                return b"{}"
+
+        return changed
+
+    replace(_manifest_documents, "decode_body", make)

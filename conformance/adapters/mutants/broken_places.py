@@ -1,0 +1,140 @@
+"""Mutants that misread places: paths, what the reader authorised, and with which access."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from conformance.adapters.mutants.registry import broken_in, replace
+from zarr_manifest import _locations, sources
+from zarr_manifest._locations import AllowList, Base, UrlLocation
+from zarr_manifest.access import Anonymous, Environment
+from zarr_manifest.sources import Sources
+
+# ------------------------------------------------------------------ paths
+
+
+@broken_in("paths")
+def dot_dot_clamped() -> None:
+    """Let a path that climbs above the root stay in it."""
+
+    def make(merge: Any) -> Any:
+        def clamped(reference: str, directory: Sequence[str], segments: Sequence[str]) -> Any:
+            kept: list[str] = list(directory)
+            for segment in segments[:-1]:
+                if segment == "..":
+                    kept = kept[:-1]
+                elif segment != ".":
+                    kept.append(segment)
+            return merge(reference, kept, segments[-1:])
+
+        return clamped
+
+    replace(_locations, "_merge", make)
+
+
+@broken_in("paths")
+def percent_kept() -> None:
+    """Leave paths percent-encoded."""
+    replace(_locations, "_decode", lambda _: lambda _reference, segment: segment)
+
+
+@broken_in("paths")
+def encoded_slashes_accepted() -> None:
+    """Take an encoded slash for one that separates segments."""
+    replace(
+        Base, "resolve", lambda resolve: lambda self, path: resolve(self, path.replace("%2F", "/"))
+    )
+
+
+@broken_in("older-writers")
+def bare_paths_relative() -> None:
+    """Take a bare absolute file path for a relative one."""
+    replace(Base, "resolve", lambda resolve: lambda self, path: resolve(self, path.lstrip("/")))
+
+
+# ------------------------------------------------------------------ authorisation
+
+
+@broken_in("security")
+def allow_everything() -> None:
+    """Read every location, authorised or not."""
+
+    def make(match: Any) -> Any:
+        def changed(self: AllowList, location: UrlLocation) -> str:
+            found: str | None = match(self, location)
+            if found is None:
+                found = f"{location.origin}/"
+                self._normalized[found] = UrlLocation(location.scheme, location.authority, "")
+            return found
+
+        return changed
+
+    def initialising(initialise: Any) -> Any:
+        def changed(self: Sources, allow: Mapping[str, Any], *rest: Any, **options: Any) -> None:
+            initialise(self, defaultdict(lambda: None, allow), *rest, **options)
+
+        return changed
+
+    replace(AllowList, "match", make)
+    replace(Sources, "__init__", initialising)
+
+
+@broken_in("security")
+def allow_by_characters() -> None:
+    """Let a prefix cover whatever begins with its characters."""
+
+    def make(match: Any) -> Any:
+        def changed(self: AllowList, location: UrlLocation) -> str | None:
+            found: str | None = match(self, location)
+            for prefix in self._normalized:
+                if found is None and location.url.startswith(self.normalized(prefix).url):
+                    found = prefix
+            return found
+
+        return changed
+
+    replace(AllowList, "match", make)
+
+
+@broken_in("security")
+def redirects_followed() -> None:
+    """Follow a redirect to wherever it leads."""
+    replace(sources, "redirect_target", lambda _: lambda *_: None)
+
+
+# ------------------------------------------------------------------ access
+
+
+def _change_access(change: Callable[[Any], Any]) -> None:
+    """Let a function change the access with which sources are opened."""
+
+    def make(open_object_store: Any) -> Any:
+        def changed(prefix: UrlLocation, access: Any, **options: Any) -> Any:
+            return open_object_store(prefix, change(access), **options)
+
+        return changed
+
+    replace(sources, "open_object_store", make)
+
+
+@broken_in("s3")
+def credentials_unused() -> None:
+    """Read anonymously, whatever credentials a prefix has."""
+    names = ("access_key_id", "secret_access_key")
+
+    def change(access: Any) -> Any:
+        if isinstance(access, Mapping):
+            return Anonymous({k: v for k, v in access.items() if k not in names})
+        return access
+
+    _change_access(change)
+
+
+@broken_in("s3")
+def environment_used() -> None:
+    """Read with the credentials of the environment where the reader stated none."""
+    _change_access(
+        lambda access: Environment(access.options) if isinstance(access, Anonymous) else access
+    )

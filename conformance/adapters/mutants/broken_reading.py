@@ -1,0 +1,200 @@
+"""Mutants that misread bytes: ranges, missing and empty chunks, sources that fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.adapters.mutants.registry import broken_in, replace
+from zarr_manifest import _object_reader, transformer
+from zarr_manifest._byte_ranges import Bounded, Last, SourceRange
+from zarr_manifest._nodes import Nodes
+from zarr_manifest.errors import (
+    ManifestError,
+    SourceAccessDeniedError,
+    SourceError,
+    SourceNotFoundError,
+)
+from zarr_manifest.manifest import Manifest, Reference
+from zarr_manifest.store import ManifestStore
+from zarr_manifest.transformer import ChunkManifestTransformer
+
+# ------------------------------------------------------------------ ranges
+
+
+def _change_ranges(change: Any) -> None:
+    """Let a function answer requests with its own range; None leaves it to the package."""
+
+    def make(source_range: Any) -> Any:
+        def changed(offset: int, length: int | None, request: Any, *, size: Any = None) -> Any:
+            span = None if length is None else change(offset, length, request)
+            return source_range(offset, length, request, size=size) if span is None else span
+
+        return changed
+
+    replace(transformer, "source_range", make)
+
+
+@broken_in("ranges")
+def range_off_by_one() -> None:
+    """Take the stop of a range for its last byte."""
+
+    def change(offset: int, length: int, request: Any) -> SourceRange | None:
+        if not isinstance(request, Bounded):
+            return None
+        stop = min(request.stop + 1, length)
+        return SourceRange(offset + min(request.start, stop), offset + stop, True)
+
+    _change_ranges(change)
+
+
+@broken_in("ranges")
+def stop_unclamped() -> None:
+    """Let a range leave the entry, and return bytes of its neighbour."""
+
+    def change(offset: int, _length: int, request: Any) -> SourceRange | None:
+        if not isinstance(request, Bounded):
+            return None
+        return SourceRange(offset + request.start, offset + request.stop, False)
+
+    _change_ranges(change)
+
+
+@broken_in("ranges")
+def suffix_unclamped() -> None:
+    """Let the last bytes of an entry begin before it."""
+
+    def change(offset: int, length: int, request: Any) -> SourceRange | None:
+        if not isinstance(request, Last):
+            return None
+        return SourceRange(max(0, offset + length - request.count), offset + length, True)
+
+    _change_ranges(change)
+
+
+@broken_in("sharding", "ranges")
+def suffix_of_the_object() -> None:
+    """Take the last bytes of the object for those of an entry."""
+
+    def change(_offset: int, _length: int, request: Any) -> SourceRange | None:
+        if not isinstance(request, Last) or request.count == 0:
+            return None
+        return SourceRange(-request.count, None, False)
+
+    _change_ranges(change)
+
+
+# ------------------------------------------------------------------ empty and missing chunks
+
+
+@broken_in("empty-and-missing")
+def empty_is_missing() -> None:
+    """Take an explicitly empty chunk for a missing one."""
+
+    def nothing(_self: Any, *_request: Any) -> Any:
+        yield from ()
+
+    replace(ChunkManifestTransformer, "_read_empty", lambda _: nothing)
+
+
+@broken_in("empty-and-missing")
+def missing_is_empty() -> None:
+    """Take a missing chunk for an explicitly empty one."""
+    replace(
+        Manifest,
+        "get",
+        lambda get: lambda self, index: get(self, index) or Reference(None, -2),
+    )
+
+
+@broken_in("mixed")
+def native_chunks_behind() -> None:
+    """Look under its own key for a chunk that the manifest lacks."""
+
+    def asynchronous(get: Any) -> Any:
+        async def changed(self: Any, key: str, prototype: Any, byte_range: Any = None) -> Any:
+            found = await get(self, key, prototype, byte_range)
+            return found or await self._store.get(key, prototype, byte_range)
+
+        return changed
+
+    def synchronous(get_sync: Any) -> Any:
+        def changed(self: Any, key: str, **options: Any) -> Any:
+            return get_sync(self, key, **options) or self._store.get_sync(key, **options)
+
+        return changed
+
+    replace(ManifestStore, "get", asynchronous)
+    replace(ManifestStore, "get_sync", synchronous)
+
+
+@broken_in("mixed")
+def native_arrays_unread() -> None:
+    """Read fill values from arrays without a manifest."""
+
+    async def nothing(*_: Any) -> None:
+        return None
+
+    def asynchronous(get: Any) -> Any:
+        def changed(self: Any, key: str, *rest: Any, **options: Any) -> Any:
+            return nothing() if self._nodes.known_native(key) else get(self, key, *rest, **options)
+
+        return changed
+
+    def synchronous(get_sync: Any) -> Any:
+        def changed(self: Any, key: str, **options: Any) -> Any:
+            return None if self._nodes.known_native(key) else get_sync(self, key, **options)
+
+        return changed
+
+    assert hasattr(Nodes, "known_native")
+    replace(ManifestStore, "get", asynchronous)
+    replace(ManifestStore, "get_sync", synchronous)
+
+
+# ------------------------------------------------------------------ sources that fail
+
+
+def _fill_instead_of(error: type[ManifestError]) -> None:
+    """Read fill values where a source raises this error."""
+
+    def make(read: Any) -> Any:
+        def changed(self: Any, *request: Any) -> Any:
+            try:
+                return (yield from read(self, *request))
+            except error:
+                return None
+
+        return changed
+
+    replace(ChunkManifestTransformer, "_read", make)
+
+
+@broken_in("http")
+def not_found_is_missing() -> None:
+    """Read fill values from a source that does not exist (404)."""
+    _fill_instead_of(SourceNotFoundError)
+
+
+@broken_in("s3")
+def denied_is_missing() -> None:
+    """Read fill values from a source that may not be read (403)."""
+    _fill_instead_of(SourceAccessDeniedError)
+
+
+@broken_in("http")
+def failed_is_missing() -> None:
+    """Read fill values from a source whose server fails (500)."""
+    _fill_instead_of(SourceError)
+
+
+@broken_in("ranges")
+def short_reads_accepted() -> None:
+    """Return whatever arrives, though more was asked for."""
+
+    def make(check: Any) -> Any:
+        def changed(answer: Any, span: SourceRange, conditions: Any) -> None:
+            check(answer, span._replace(exact=False), conditions)
+
+        return changed
+
+    replace(_object_reader, "_check_answer", make)

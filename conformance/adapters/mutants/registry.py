@@ -1,0 +1,50 @@
+"""The table of mutants, and how they patch the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["MUTANTS", "Mutant", "broken_in", "replace"]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One way in which the adapter can be broken."""
+
+    name: str
+    areas: tuple[str, ...]
+    """Where the corpus must notice: in each of these areas."""
+    what: str
+    """What is broken."""
+    apply: Callable[[], None]
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def broken_in(*areas: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Register a function that breaks the package; its name and docstring describe the mutant."""
+
+    def register(apply: Callable[[], None]) -> Callable[[], None]:
+        name = apply.__name__.replace("_", "-")
+        assert name not in MUTANTS
+        assert apply.__doc__
+        MUTANTS[name] = Mutant(name, areas, apply.__doc__, apply)
+        return apply
+
+    return register
+
+
+def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Put something else in the place of a member; `make` receives the original.
+
+    Raises
+    ------
+    LookupError
+        The package has changed: the mutant would be none.
+    """
+    if not hasattr(owner, name):
+        raise LookupError(f"{owner.__name__} has no {name!r} to be broken")
+    setattr(owner, name, make(getattr(owner, name)))

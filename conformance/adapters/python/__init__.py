@@ -1,0 +1,1 @@
+"""Adapter of ``zarr_manifest``, through nothing but its public names."""

@@ -1,0 +1,167 @@
+"""``zarr_manifest``, as the suite asks for it.
+
+Opens every hierarchy as its users do: a ``ManifestStore``, and zarr on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import zarr
+from zarr.errors import ChunkNotFoundError
+
+import zarr_manifest as zm
+from conformance.adapters.json_lines import (
+    Implementation,
+    Phase,
+    RefusedError,
+    Request,
+    Values,
+)
+from conformance.adapters.python.access import allow_of
+from conformance.adapters.zarr_arrays import (
+    ZarrArray,
+    array_of,
+    chunk_bytes,
+    is_consolidated,
+    listed_chunks,
+    read_values,
+)
+
+__all__ = ["IMPLEMENTATION", "OpenedHierarchy"]
+
+FEATURES = (
+    "read",
+    "get_chunk",
+    "list",
+    "validate",
+    "http",
+    "s3",
+    "s3-credentials",
+    "s3-versions",
+    "hierarchy-http",
+    "sharding",
+    "blosc",
+    "zstd",
+    "gzip",
+    "encoded-manifests",
+    "partitions",
+    "base-override",
+    "verify-policy",
+    "missing-error",
+    "limits",
+    "source-conditions",
+    "consolidated",
+)
+
+# A document is checked as a whole when it is loaded: these name a chunk, and no source was read.
+_FOUND_IN_MANIFESTS = {
+    "manifest_not_found",
+    "invalid_json",
+    "invalid_manifest",
+    "invalid_chunk_key",
+    "invalid_entry",
+    "invalid_path",
+    "unsupported_checksum",
+    "limit_exceeded",
+}
+_FOUND_IN_DECLARATIONS = {"invalid_configuration", "unsupported_transformer"}
+
+
+@dataclass(frozen=True)
+class OpenedHierarchy:
+    """A hierarchy behind a ``ManifestStore``."""
+
+    store: zm.ManifestStore
+    missing_is_an_error: bool
+    validation: Callable[[], list[dict[str, Any]]]
+
+    def read(self, array: str, selection: Sequence[Sequence[int]] | None) -> Values:
+        """Return values, as ``array[...]`` does."""
+        with zarr.config.set({"array.read_missing_chunks": not self.missing_is_an_error}):
+            opened = self._open(array)
+            with _refusing(_phase_of_reading):
+                try:
+                    return read_values(opened, selection)
+                except ChunkNotFoundError as error:
+                    raise RefusedError("missing_chunk", "chunk", str(error)) from error
+
+    def get_chunk(
+        self, array: str, index: tuple[int, ...], part: Mapping[str, int] | None
+    ) -> bytes | None:
+        """Return what the store answers for a chunk."""
+        opened = self._open(array)
+        with _refusing(_phase_of_reading):
+            return chunk_bytes(opened, index, part)
+
+    def list_chunks(self, array: str) -> list[str]:
+        """Return the chunks that the store lists."""
+        opened = self._open(array)
+        with _refusing(_phase_of_reading):
+            return listed_chunks(opened)
+
+    def validate(self) -> list[dict[str, Any]]:
+        """Return what ``zarr_manifest.validate`` finds."""
+        return self.validation()
+
+    def _open(self, array: str) -> ZarrArray:
+        with _refusing(_phase_of_opening):
+            if array and is_consolidated(self.store):
+                # Only a group looks at the metadata of the arrays below it.
+                return array_of(zarr.open_group(self.store, mode="r"), array)
+            return zarr.open_array(self.store, path=array, mode="r")
+
+
+@contextmanager
+def _refusing(phase_of: Callable[[zm.ManifestError], Phase]) -> Iterator[None]:
+    try:
+        yield
+    except zm.ManifestError as error:
+        raise RefusedError(error.code, phase_of(error), str(error)) from error
+
+
+def _phase_of_opening(error: zm.ManifestError) -> Phase:
+    # An inline manifest comes with the declaration, and may be refused with it.
+    return "manifest" if error.code == "limit_exceeded" else "declaration"
+
+
+def _phase_of_reading(error: zm.ManifestError) -> Phase:
+    if error.code in _FOUND_IN_DECLARATIONS:
+        # Those in consolidated metadata: opening the group must not fail for one of its arrays.
+        return "declaration"
+    # A source is only ever read for a chunk; what knows of none is about the manifest itself.
+    in_manifest = error.code in _FOUND_IN_MANIFESTS or error.chunk is None
+    return "manifest" if in_manifest else "chunk"
+
+
+def _open(request: Request) -> OpenedHierarchy:
+    location: str = request["hierarchy"]
+    options: dict[str, Any] = {
+        "allow": allow_of(request.get("allow") or []),
+        "base": request.get("base"),
+        "limits": zm.Limits(**(request.get("limits") or {})),
+    }
+    return OpenedHierarchy(
+        zm.ManifestStore(location, read_only=True, verify=request.get("verify", "auto"), **options),
+        request.get("missing", "fill") == "error",
+        lambda: _problems(location, options),
+    )
+
+
+def _problems(location: str, options: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "code": problem.code,
+            "phase": problem.phase,
+            "array": problem.array,
+            "chunk": problem.chunk,
+            "message": problem.message,
+        }
+        for problem in zm.validate(location, **options)
+    ]
+
+
+IMPLEMENTATION = Implementation("zarr-manifest", zm.__version__, FEATURES, _open)

@@ -1,0 +1,143 @@
+"""Area ``entries``: what an entry may say, and what must be refused before it reads as fill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from conformance.generator.case import Case, failure
+from conformance.generator.standard import ENTRIES, refused_and_reported, standard
+
+AREA = "entries"
+_SECTION = "entries"
+_SOURCE = {"path": "data.bin"}
+_RANGE = {"offset": 8, "length": 4}
+_LARGEST = 2**53 - 1
+
+
+def cases() -> Iterator[Case]:
+    """Yield the cases of the area."""
+    yield from _readable()
+    for name, entry, description, reported in (*_WRONG_TYPES, *_CONTRADICTIONS):
+        yield from refused_and_reported(
+            f"{AREA}/{name}",
+            _SECTION,
+            f"{description} It is refused: a reader that guesses would read other bytes, or none.",
+            "invalid_entry",
+            manifest={"0": ENTRIES["0"], "1": entry},
+            reported=reported,
+        )
+
+
+def _readable() -> Iterator[Case]:
+    yield standard(
+        f"{AREA}/unknown-members-are-ignored",
+        _SECTION,
+        "Members that are not defined, beside path, are for other tools: readers ignore them, even "
+        "where their names look familiar.",
+        manifest={
+            key: {**entry, "size": 1, "Offset": 0, "data_type": "int8", "_by": "scan", "codecs": []}
+            for key, entry in ENTRIES.items()
+        },
+    ).reads()
+    yield standard(
+        f"{AREA}/one-bad-entry-refuses-the-document",
+        "precedence",
+        "A document is judged as a whole when it is loaded: a reader that only looks at the entry "
+        "that it needs would read some chunks of an array that is broken.",
+        manifest={"0": ENTRIES["0"], "1": {"path": "data.bin", "offset": "8", "length": 4}},
+    ).refuses("invalid_entry", "manifest", selection=[[0, 2]])
+    yield standard(
+        f"{AREA}/entry-before-key",
+        "precedence",
+        "Entries are judged before keys: with one mistake of each kind the entry's is reported.",
+        manifest={"no key": ENTRIES["0"], "1": {"path": "data.bin", "length": 0}},
+    ).refuses("invalid_entry", "manifest")
+    case = standard(
+        f"{AREA}/integer-with-exponent",
+        "manifest-document",
+        "A reader may take 8e0 for the integer 8 or refuse it; it must not take it for 0.",
+        manifest=(
+            b'{"0": {"path": "data.bin", "offset": 4, "length": 4}, '
+            b'"1": {"path": "data.bin", "offset": 8e0, "length": 4}}'
+        ),
+    )
+    either = [case.values(), failure("invalid_entry", "manifest")]
+    yield case.ask("read", {"array": "a", "selection": None}, {"any_of": either})
+
+
+# Name, entry of chunk 1, description, and whether a validator is asked too.
+_WRONG_TYPES: list[tuple[str, Any, str, bool]] = [
+    ("entry-is-null", None, "null is not an explicitly empty chunk, which is {}.", True),
+    ("entry-is-a-list", ["data.bin", 8, 4],
+     "A list of path, offset and length is kerchunk's form; here an entry is an object.", True),
+    ("entry-is-a-string", "data.bin", "A bare path is no entry.", False),
+    ("entry-is-a-number", 8, "A number is no entry.", False),
+    ("entry-is-a-boolean", False, "false is not a chunk without data.", False),
+    ("path-is-a-number", {"path": 1, **_RANGE}, "path is a string.", False),
+    ("path-is-null", {"path": None, **_RANGE},
+     "path: null is not the absence of path; the chunk must not read as fill values.", True),
+    ("path-is-an-object", {"path": {"url": "data.bin"}, **_RANGE}, "path is a string.", False),
+    ("offset-is-a-string", {**_SOURCE, "offset": "8", "length": 4},
+     "offset is a number, not the text of one.", True),
+    ("offset-is-null", {**_SOURCE, "offset": None, "length": 4},
+     "offset: null is not the default 0, which would read other bytes.", False),
+    ("offset-is-a-boolean", {**_SOURCE, "offset": True, "length": 4},
+     "true is not the number 1, although some languages say so.", False),
+    ("offset-is-negative", {**_SOURCE, "offset": -8, "length": 4},
+     "A negative offset does not count from the end of the source.", True),
+    ("offset-is-a-fraction", {**_SOURCE, "offset": 8.5, "length": 4},
+     "An offset that is not integral is refused, not rounded.", True),
+    ("offset-is-too-large", {**_SOURCE, "offset": 2**53, "length": 4},
+     "Integers above 2^53-1 are refused: not every JSON parser reads them exactly.", False),
+    ("offset-is-far-too-large", {**_SOURCE, "offset": 2**64 + 8, "length": 4},
+     "An integer of more than 64 bits must not wrap around to 8.", False),
+    ("length-is-a-string", {**_SOURCE, "offset": 8, "length": "4"}, "length is a number.", False),
+    ("length-is-null", {**_SOURCE, "offset": 8, "length": None},
+     "length: null does not mean up to the end.", False),
+    ("length-is-negative", {**_SOURCE, "offset": 8, "length": -1},
+     "length: -1 does not mean up to the end.", True),
+    ("length-is-a-fraction", {**_SOURCE, "offset": 8, "length": 4.25},
+     "A length that is not integral is refused, not rounded.", False),
+    ("checksum-is-not-a-string", {**_SOURCE, **_RANGE, "checksum": 123456789},
+     "checksum is a string; ignoring another value would mean not to verify.", False),
+    ("etag-is-not-a-string", {**_SOURCE, **_RANGE, "etag": 1}, "etag is a string.", False),
+    ("last-modified-is-not-a-string", {**_SOURCE, **_RANGE, "last_modified": 1704067200},
+     "last_modified is a string; seconds since 1970 are not one.", False),
+    ("last-modified-without-an-offset",
+     {**_SOURCE, **_RANGE, "last_modified": "2999-01-01T00:00:00"},
+     "last_modified has a time offset: without one, it means another instant everywhere.", True),
+    ("last-modified-is-an-http-date",
+     {**_SOURCE, **_RANGE, "last_modified": "Mon, 01 Jan 2029 00:00:00 GMT"},
+     "last_modified is a date of RFC 3339, not the form of HTTP headers.", False),
+    ("last-modified-on-no-day", {**_SOURCE, **_RANGE, "last_modified": "2999-02-30T00:00:00Z"},
+     "30 February is no day.", False),
+    ("version-is-not-a-string", {**_SOURCE, **_RANGE, "version": 1}, "version is a string.", False),
+    ("data-is-a-number", {"data": 1}, "data is a string of base64.", False),
+    ("data-is-a-list", {"data": [103, 0, 104, 0]}, "data is a string of base64, not bytes.", False),
+]  # fmt: skip
+
+_CONTRADICTIONS: list[tuple[str, Any, str, bool]] = [
+    ("misspelt-path", {"Path": "data.bin"},
+     "An entry that says something, but nothing that is known, is a mistake: only {} itself is an "
+     "explicitly empty chunk, and everything else must not read as fill values.", True),
+    ("only-unknown-members", {"url": "data.bin", "_offset": 8},
+     "Unknown members alone are not an explicitly empty chunk.", False),
+    ("path-and-data", {**_SOURCE, **_RANGE, "data": "ZwBoAA=="},
+     "path and data beside each other say two things.", True),
+    ("offset-without-path", {"offset": 8, "length": 4},
+     "offset and length need a path: there is no path of the entry before.", True),
+    ("offset-beside-data", {"data": "AABnAGgA", "offset": 2},
+     "offset does not select from inline data.", False),
+    ("etag-beside-data", {"data": "ZwBoAA==", "etag": '"1"'}, "Inline data has no entity "
+                                                              "tag.", False),
+    ("version-without-path", {"version": "1"}, "version needs a path.", False),
+    ("checksum-alone", {"checksum": "crc32c:00000000"},
+     "A checksum without path and data is of no bytes.", False),
+    ("length-is-zero", {**_SOURCE, "offset": 8, "length": 0},
+     "length 0 names no bytes: an explicitly empty chunk is {}.", True),
+    ("offset-plus-length-is-too-large", {**_SOURCE, "offset": _LARGEST, "length": 1},
+     "The end of the range must be representable as well.", False),
+    ("empty-path", {"path": "", **_RANGE, "data": ""},
+     "An empty path does not make way for data: both are there.", False),
+]  # fmt: skip

@@ -1,0 +1,140 @@
+"""Area ``source-conditions``: the state of a source that a manifest was written for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from conformance.generator.case import Case
+from conformance.generator.standard import ENTRIES, SOURCE
+
+AREA = "source-conditions"
+_SECTION = "source-conditions"
+_OPAQUE = hashlib.sha256(SOURCE).hexdigest()[:16]  # what the suite's servers send
+_ETAG = f'"{_OPAQUE}"'
+_OLD = '"0000000000000000"'
+_SERVED_TIME = "2024-01-01T00:00:00Z"
+_IGNORING = {"path": "/data.bin", "ignore_conditions": True}
+
+
+def cases() -> Iterator[Case]:
+    """Yield the cases of the area."""
+    for name, conditions, rule, description, level in _SATISFIED:
+        yield _case(name, description, conditions, rule, level=level).reads()
+    for name, conditions, rule, description in _VIOLATED:
+        yield _case(name, description, conditions, rule).refuses("source_changed", "chunk")
+    yield from _files()
+
+
+def _conditional(conditions: Mapping[str, str], path: str) -> dict[str, Any]:
+    return {key: {**entry, **conditions, "path": path} for key, entry in ENTRIES.items()}
+
+
+def _case(
+    name: str, description: str, conditions: Mapping[str, str], rule: Any, level: str = "must"
+) -> Case:
+    case = Case(
+        f"{AREA}/{name}",
+        _SECTION,
+        description,
+        level=level,
+        needs=["source-conditions"],
+        allow=[{"prefix": "@HTTP@/"}],
+    )
+    case.array(manifest=_conditional(conditions, "@HTTP@/data.bin")).source("data.bin", SOURCE)
+    return case.serve("http", *([rule] if rule else []))
+
+
+def _with_headers(**headers: str | None) -> dict[str, Any]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return {"path": "/data.bin", "ignore_conditions": True, "headers": named}
+
+
+_SATISFIED: list[tuple[str, dict[str, str], Any, str, str]] = [
+    ("etag-matches", {"etag": _ETAG}, None,
+     "A source whose entity tag is the stated one is read.", "must"),
+    ("etag-matches-and-conditions-are-ignored", {"etag": _ETAG}, _IGNORING,
+     "A server that ignores conditions, but sends the stated tag, is read.", "must"),
+    ("etag-without-quotes", {"etag": _OPAQUE}, _IGNORING,
+     "Quotes around a tag do not count: some tools strip them.", "must"),
+    ("etag-is-weak-at-the-server", {"etag": _ETAG}, _with_headers(ETag=f"W/{_ETAG}"),
+     "A server that compresses makes its tags weak: the mark W/ does not count.", "must"),
+    ("etag-is-weak-in-the-entry", {"etag": f"W/{_ETAG}"}, _IGNORING,
+     "A weak tag in the entry matches a strong one of the server; it cannot be sent as a "
+     "condition, because If-Match never matches weak tags.", "must"),
+    ("last-modified-is-equal", {"last_modified": _SERVED_TIME}, None,
+     "A source that was modified at the stated second was not modified after it.", "must"),
+    ("last-modified-is-later", {"last_modified": "2025-06-01T12:00:00Z"}, None,
+     "A source that is older than stated is not a changed one.", "must"),
+    ("last-modified-with-a-fraction", {"last_modified": "2024-01-01T00:00:00.25Z"}, None,
+     "Times are compared in whole seconds: HTTP knows no fractions.", "must"),
+    ("last-modified-in-another-time-zone", {"last_modified": "2024-01-01T05:30:00+05:30"}, None,
+     "Times are instants: an offset from UTC is taken into account.", "must"),
+    ("etag-and-last-modified", {"etag": _ETAG, "last_modified": _SERVED_TIME}, None,
+     "Several conditions may be stated; all of them hold, and the source is read.", "must"),
+    ("last-modified-in-lower-case", {"last_modified": "2024-01-01t00:00:00z"}, None,
+     "RFC 3339 allows t and z in lower case: such a time is not an invalid one.", "should"),
+]  # fmt: skip
+
+_VIOLATED: list[tuple[str, dict[str, str], Any, str]] = [
+    ("etag-changed", {"etag": _OLD}, None,
+     "A source with another entity tag was replaced since the manifest was written: offsets into "
+     "it are meaningless, and must not be read."),
+    ("etag-changed-and-conditions-are-ignored", {"etag": _OLD}, _IGNORING,
+     "Servers may ignore If-Match: the tag of the answer must be compared as well."),
+    ("etag-changed-and-weak", {"etag": f"W/{_OLD}"}, _with_headers(ETag=f"W/{_ETAG}"),
+     "Weak tags that differ say that the source has changed."),
+    ("etag-differs-in-case", {"etag": _ETAG.upper()}, _IGNORING,
+     "Entity tags are opaque: case matters, and another tag is another state."),
+    ("etag-unknown", {"etag": _ETAG}, _with_headers(ETag=None),
+     "A server that sends no tag does not say which state the source is in: that is not the "
+     "stated one."),
+    ("last-modified-is-earlier", {"last_modified": "2023-12-31T23:59:59Z"}, None,
+     "A source that was modified one second after the stated time has changed."),
+    ("last-modified-is-earlier-and-conditions-are-ignored",
+     {"last_modified": "2023-12-31T23:59:59Z"}, _IGNORING,
+     "Servers may ignore If-Unmodified-Since: the time in the answer must be compared as well."),
+    ("last-modified-earlier-in-another-time-zone",
+     {"last_modified": "2024-01-01T05:00:00+05:30"}, _IGNORING,
+     "05:00+05:30 is half an hour before midnight UTC: comparing texts would miss the change."),
+    ("last-modified-unknown", {"last_modified": _SERVED_TIME}, _with_headers(Last_Modified=None),
+     "A server that does not say when the source was modified leaves its state unknown."),
+    ("one-of-two-violated", {"etag": _OLD, "last_modified": _SERVED_TIME}, _IGNORING,
+     "All stated conditions must hold, not one of them: the time fits, the tag does not."),
+    ("version-over-http", {"version": "1"}, None,
+     "HTTP has no versions of objects: what is read may be any version, so it must not be read."),
+]  # fmt: skip
+
+
+def _files() -> Iterator[Case]:
+    for name, stated, description in (
+        (
+            "file-older",
+            "2999-01-01T00:00:00Z",
+            "A file that is older than stated has not changed, and is read.",
+        ),
+        (
+            "file-newer",
+            "1990-01-01T00:00:00Z",
+            "A file that was modified after the stated time has changed: conditions hold for "
+            "files, too.",
+        ),
+    ):
+        case = Case(f"{AREA}/{name}", _SECTION, description, needs=["source-conditions"])
+        case.array(manifest=_conditional({"last_modified": stated}, "data.bin"))
+        case.put("a/data.bin", SOURCE)
+        yield case.reads() if name == "file-older" else case.refuses("source_changed", "chunk")
+    case = Case(
+        f"{AREA}/inline-chunks-beside-a-changed-source",
+        _SECTION,
+        "Only the chunk whose source has changed cannot be read.",
+        needs=["source-conditions"],
+        allow=[{"prefix": "@HTTP@/"}],
+    )
+    manifest = {
+        "0": {"data": "ZQBmAA=="},
+        "1": {**ENTRIES["1"], "path": "@HTTP@/data.bin", "etag": _OLD},
+    }
+    case.array(manifest=manifest).source("data.bin", SOURCE).serve("http")
+    yield case.reads(selection=[[0, 2]]).refuses("source_changed", "chunk", selection=[[2, 4]])

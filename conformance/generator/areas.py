@@ -1,0 +1,42 @@
+"""The areas of the corpus; each has a module that makes its cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+
+from conformance.generator.case import Case
+
+__all__ = ["AREAS", "all_cases"]
+
+AREAS = (
+    "declaration",
+    "manifest_syntax",
+    "chunk_keys",
+    "entries",
+    "ranges",
+    "paths",
+    "checksums",
+    "source_conditions",
+    "empty_and_missing",
+    "inline",
+    "codecs",
+    "sharding",
+    "partitions",
+    "encoded_manifests",
+    "http",
+    "s3",
+    "security",
+    "older_writers",
+    "mixed",
+)
+
+
+def all_cases() -> Iterator[Case]:
+    """Yield every case of every area."""
+    for area in AREAS:
+        module = import_module(f"conformance.generator.area_{area}")
+        for case in module.cases():
+            if not case.id.startswith(f"{area.replace('_', '-')}/"):
+                raise ValueError(f"{case.id} is in the module of another area")
+            yield case

@@ -1,0 +1,53 @@
+"""The array that most cases are about: ``a``, four numbers in two chunks, in one source.
+
+The source holds more than the chunks, so that a reader which takes other bytes is seen; the
+values never equal the fill value, so that one which fills is seen, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from conformance.generator.arrays import Array
+from conformance.generator.case import Case
+
+__all__ = ["ARRAY", "ENTRIES", "SOURCE", "refused_and_reported", "standard", "with_source"]
+
+ARRAY = Array()
+ENTRIES, SOURCE = ARRAY.lay_out("data.bin")
+
+
+def with_source(case: Case, manifest: Any, **declared: Any) -> Case:
+    """Add the array with a manifest of its own, and its source beside it."""
+    return case.array(array=ARRAY, manifest=manifest, **declared).put("a/data.bin", SOURCE)
+
+
+def standard(
+    id: str, section: str, description: str, *, manifest: Any = ENTRIES, **options: Any
+) -> Case:
+    """Make a case with the standard array and this manifest."""
+    return with_source(Case(id, section, description, **options), manifest)
+
+
+def refused_and_reported(
+    id: str,
+    section: str,
+    description: str,
+    code: str,
+    *,
+    manifest: Any = ENTRIES,
+    declared: dict[str, Any] | None = None,
+    phase: str = "manifest",
+    reported: bool = True,
+    needs: Sequence[str] = (),
+) -> list[Case]:
+    """Make a case that must be refused, and, if `reported`, one that a validator must report."""
+    declared = declared or {}
+    read = with_source(Case(id, section, description, needs=needs), manifest, **declared)
+    cases = [read.refuses(code, phase)]
+    if reported:
+        says = f"A validator reports `{code}` for the array. {description}"
+        validate = Case(f"{id}-validate", "conformance-classes", says, needs=needs)
+        cases.append(with_source(validate, manifest, **declared).reports(code))
+    return cases

@@ -1,0 +1,73 @@
+"""Writes the corpus, or compares it with what is there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from conformance.generator.case import Case, to_json
+
+__all__ = ["differences", "render", "write"]
+
+# In cases/, and not written here.
+_BY_HAND = {"cases/LICENSE", "cases/.gitattributes"}
+
+
+def render(cases: Iterable[Case]) -> dict[str, bytes]:
+    """All files of the corpus, by their path below ``conformance/``."""
+    files: dict[str, bytes] = {}
+    index: list[dict[str, Any]] = []
+    for case in sorted(cases, key=lambda case: case.id):
+        if any(entry["id"] == case.id for entry in index):
+            raise ValueError(f"two cases are called {case.id}")
+        own = dict(sorted(case.files().items()))
+        files |= {f"cases/{case.id}/{path}": content for path, content in own.items()}
+        index.append(
+            {
+                "id": case.id,
+                "level": case.level,
+                "section": case.section,
+                "features": case.features,
+                "files": {
+                    path: hashlib.sha256(content).hexdigest() for path, content in own.items()
+                },
+            }
+        )
+    files["index.json"] = to_json({"version": 1, "cases": index})
+    return files
+
+
+def _on_disk(root: Path) -> dict[str, Path]:
+    found = {path.relative_to(root).as_posix(): path for path in root.glob("cases/**/*")}
+    files = {name: path for name, path in found.items() if path.is_file() and name not in _BY_HAND}
+    index = root / "index.json"
+    return files | ({"index.json": index} if index.exists() else {})
+
+
+def differences(root: Path, files: dict[str, bytes]) -> list[str]:
+    """Say how the corpus below a directory differs from what it should be."""
+    found = _on_disk(root)
+    said = [f"missing: {name}" for name in files if name not in found]
+    said += [f"stale: {name}" for name in found if name not in files]
+    said += [
+        f"differs: {name}"
+        for name, content in files.items()
+        if name in found and found[name].read_bytes() != content
+    ]
+    return sorted(said)
+
+
+def write(root: Path, files: dict[str, bytes]) -> None:
+    """Write the corpus below a directory, and remove what no longer belongs to it."""
+    for name, path in _on_disk(root).items():
+        if name not in files:
+            path.unlink()
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    for directory in sorted(root.glob("cases/**/"), reverse=True):
+        if not any(directory.iterdir()):
+            directory.rmdir()

@@ -1,0 +1,234 @@
+"""An adapter as a long-lived process: JSON Lines over its standard input and output.
+
+A process that crashed, hung, or answered something else than the question is not asked
+again: the case at hand fails, and the next one gets a new process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Self
+
+from conformance.runner.answers import check_answer, check_hello
+from conformance.runner.cases import FEATURES
+from conformance.runner.errors import AdapterFailure, UsageError
+
+__all__ = ["PROTOCOL", "Adapter", "Greeting", "environment"]
+
+PROTOCOL = 1
+_STDERR_LINES = 20
+_LEAVING_SECONDS = 5.0
+_DECOYS = {
+    # Nothing may be signed with what lies about in the environment.
+    "AWS_ACCESS_KEY_ID": "environment-must-not-be-used",
+    "AWS_SECRET_ACCESS_KEY": "environment-must-not-be-used",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    # The servers are on the loopback interface.
+    "NO_PROXY": "127.0.0.1,localhost",
+    "no_proxy": "127.0.0.1,localhost",
+}
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What an adapter says about its implementation."""
+
+    name: str
+    version: str
+    features: frozenset[str]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of this process, with decoys for credentials, and no proxy."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    return kept | _DECOYS
+
+
+class Adapter:
+    """Asks an adapter, as a context manager; starts it anew when it must be.
+
+    Raises
+    ------
+    UsageError
+        It cannot be started, or does not say hello as the protocol asks.
+    """
+
+    def __init__(self, command: Sequence[str], timeout: float) -> None:
+        self._command = list(command)
+        self._timeout = timeout
+        self._process: _Process | None = None
+
+    def __enter__(self) -> Self:
+        self.greeting = self._greet()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request, which gets its id here."""
+        if self._process is None:
+            self._greet()
+        answer = self._exchange(request)
+        check_answer(request["op"], answer)
+        return answer
+
+    def _greet(self) -> Greeting:
+        try:
+            self._process = _Process(self._command)
+            hello = self._exchange({"op": "hello", "protocol": PROTOCOL})
+            check_hello(hello, PROTOCOL)
+        except OSError as error:
+            raise UsageError(f"the adapter cannot be started: {error}") from error
+        except AdapterFailure as failure:
+            self._end()
+            details = f"\n{failure.details}" if failure.details else ""
+            raise UsageError(
+                f"the adapter did not answer hello: {failure.message}{details}"
+            ) from failure
+        features = frozenset(hello["features"])
+        if unknown := features - FEATURES:
+            self._end()
+            raise UsageError(f"the adapter claims features that do not exist: {sorted(unknown)}")
+        return Greeting(hello["name"], hello["version"], features)
+
+    def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._process is not None
+        try:
+            return self._process.exchange(request, self._timeout)
+        except AdapterFailure as failure:
+            # Whatever it would say now could be taken for the answer to another question.
+            tail = self._end(kill=True)
+            details = "\n".join(text for text in (failure.details, tail) if text)
+            raise AdapterFailure(failure.message, details) from failure
+
+    def _end(self, *, kill: bool = False) -> str:
+        process, self._process = self._process, None
+        return "" if process is None else process.end(kill=kill)
+
+
+class _Process:
+    """One run of the adapter."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._popen = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            # A group of its own: what it has started can be ended with it.
+            start_new_session=True,
+        )
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._stderr: deque[bytes] = deque(maxlen=_STDERR_LINES)
+        self._asked = 0
+        self._readers = [
+            threading.Thread(target=self._read_answers, daemon=True),
+            threading.Thread(target=self._read_stderr, daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_answers(self) -> None:
+        for line in _pipe(self._popen.stdout):
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _read_stderr(self) -> None:
+        self._stderr.extend(_pipe(self._popen.stderr))
+
+    def exchange(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """Send one request; return the answer with its id."""
+        if not self._lines.empty():
+            if (stray := self._lines.get()) is None:
+                raise AdapterFailure(self._ended())
+            raise AdapterFailure("the adapter wrote a line that nobody had asked for", _show(stray))
+        number, self._asked = self._asked, self._asked + 1
+        line = json.dumps({"id": number, **request}) + "\n"
+        stdin = _pipe(self._popen.stdin)
+        try:
+            stdin.write(line.encode())
+            stdin.flush()
+            answer = self._lines.get(timeout=timeout)
+        except OSError:
+            raise AdapterFailure(self._ended()) from None
+        except queue.Empty:
+            raise AdapterFailure("the adapter did not answer in time") from None
+        if answer is None:
+            raise AdapterFailure(self._ended())
+        return _parse(answer, number)
+
+    def _ended(self) -> str:
+        try:
+            status = self._popen.wait(_LEAVING_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "the adapter closed its output"
+        return f"the adapter ended with status {status}"
+
+    def end(self, *, kill: bool) -> str:
+        """End the process, by the end of its input if it may; return the tail of its stderr."""
+        if not kill:
+            try:
+                _pipe(self._popen.stdin).close()
+                self._popen.wait(_LEAVING_SECONDS)
+            except (OSError, subprocess.TimeoutExpired):
+                # It is gone, or does not want to go; both are settled below.
+                kill = True
+        self._kill_group()
+        self._popen.wait()
+        for reader in self._readers:
+            reader.join(_LEAVING_SECONDS)
+        tail = b"".join(self._stderr).decode(errors="replace").strip()
+        self._close()
+        return tail
+
+    def _kill_group(self) -> None:
+        if not hasattr(os, "killpg"):
+            self._popen.kill()
+            return
+        try:
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            # Nothing of the group is left (macOS says so by a permission error).
+            return
+
+    def _close(self) -> None:
+        for stream in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+            try:
+                _pipe(stream).close()
+            except OSError:
+                # A request that it did not take is still in the buffer.
+                continue
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None, "all three were asked for"
+    return stream
+
+
+def _parse(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        raise AdapterFailure(
+            "the adapter answered with a line that is no JSON", _show(line)
+        ) from None
+    if not isinstance(answer, dict):
+        raise AdapterFailure("the adapter's answer is no JSON object", _show(line))
+    if type(answer.get("id")) is not int or answer["id"] != number:
+        raise AdapterFailure("the adapter's answer has another id than the request", _show(line))
+    return answer
+
+
+def _show(line: bytes) -> str:
+    text = line.decode(errors="replace").rstrip()
+    return text if len(text) <= 500 else text[:500] + " …"

@@ -1,0 +1,199 @@
+"""The corpus: loading cases, verifying them against `index.json`, selecting some of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from conformance.runner.errors import UsageError
+
+__all__ = ["FEATURES", "LEVELS", "PLACEHOLDERS", "Case", "Corpus", "load_corpus"]
+
+LEVELS = ("must", "should", "may")
+FEATURES = frozenset(
+    {"read", "get_chunk", "list", "validate", "http", "s3", "s3-credentials", "s3-versions"}
+    | {"hierarchy-http", "sharding", "blosc", "zstd", "gzip", "encoded-manifests", "partitions"}
+    | {"base-override", "verify-policy", "missing-error", "limits", "source-conditions"}
+    | {"consolidated"}
+)
+PLACEHOLDERS = frozenset(
+    f"@{name}@" for name in ("SOURCES", "SOURCES_PATH", "HIERARCHY", "HTTP", "HTTP2", "S3")
+)
+_MEMBERS = frozenset(
+    {"id", "description", "section", "level", "features", "open", "servers", "steps", "requests"}
+)
+_OPERATIONS = frozenset({"read", "get_chunk", "list", "validate"})
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case; `text` is its `case.json`, with placeholders."""
+
+    id: str
+    directory: Path
+    level: str
+    features: frozenset[str]
+    text: str
+
+    @property
+    def area(self) -> str:
+        """The first part of the id."""
+        return self.id.partition("/")[0]
+
+    def content(self, replacements: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Parse `case.json`, with its placeholders replaced.
+
+        What replaces them are URLs, which JSON strings hold as they are.
+        """
+        text = self.text
+        for placeholder, value in (replacements or {}).items():
+            text = text.replace(placeholder, value)
+        content: dict[str, Any] = json.loads(text)
+        return content
+
+    def expected_file(self, expect: Mapping[str, Any]) -> bytes:
+        """Read the file that an expectation of `values` or `bytes` names."""
+        name: str = expect["values"] if "values" in expect else expect["bytes"]
+        return (self.directory / name).read_bytes()
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Cases in the order of the index. `ids` are all of them, also after a selection."""
+
+    cases: tuple[Case, ...]
+    ids: frozenset[str]
+    digest: str
+
+    def select(self, only: Sequence[str] = (), areas: Sequence[str] = ()) -> Corpus:
+        """Keep the cases that match a glob of ids or lie in an area; all, if none are given."""
+        if not only and not areas:
+            return self
+        chosen = tuple(
+            case
+            for case in self.cases
+            if case.area in areas or any(fnmatchcase(case.id, glob) for glob in only)
+        )
+        if not chosen:
+            raise UsageError(f"no case matches {', '.join((*only, *areas))}; see --list")
+        return replace(self, cases=chosen)
+
+
+def load_corpus(directory: Path) -> Corpus:
+    """Load and verify the corpus whose `index.json` and `cases/` are in a directory.
+
+    Raises
+    ------
+    UsageError
+        There is no corpus, or it is not what its index says.
+    """
+    index = directory / "index.json"
+    try:
+        raw = index.read_bytes()
+        entries = json.loads(raw)["cases"]
+        loaded = [_load(directory / "cases", entry) for entry in entries]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{index}: cannot be loaded: {type(error).__name__}: {error}") from error
+    problems = [problem for _, found in loaded for problem in found]
+    cases = tuple(case for case, _ in loaded)
+    problems += _strays(directory / "cases", cases)
+    if problems:
+        rest = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        raise UsageError(
+            f"{directory}: the corpus is not what its index says:\n  "
+            + "\n  ".join(problems[:_SHOWN] + rest)
+        )
+    if not cases:
+        raise UsageError(f"{index}: lists no cases")
+    return Corpus(cases, frozenset(case.id for case in cases), hashlib.sha256(raw).hexdigest())
+
+
+def _strays(root: Path, cases: Sequence[Case]) -> list[str]:
+    """Find cases that are listed twice, or not at all."""
+    listed = [case.id for case in cases]
+    present = {path.parent.relative_to(root).as_posix() for path in root.glob("*/*/case.json")}
+    twice = {name for name in listed if listed.count(name) > 1}
+    return [f"{name}: listed twice" for name in sorted(twice)] + [
+        f"{name}: not listed" for name in sorted(present - set(listed))
+    ]
+
+
+def _load(root: Path, entry: Mapping[str, Any]) -> tuple[Case, list[str]]:
+    """Load one case, and say what is wrong with it."""
+    name = entry["id"]
+    if not re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+", name):
+        raise UsageError(f"not an id of a case: {name!r}")
+    directory = root / name
+    text = (directory / "case.json").read_text(encoding="utf-8")
+    case = Case(name, directory, entry["level"], frozenset(entry["features"]), text)
+    problems = [*_wrong_files(directory, entry["files"])]
+    # What a damaged file would be blamed for besides says nothing new.
+    problems = problems or [*_wrong_content(case, entry)]
+    return case, [f"{name}: {problem}" for problem in problems]
+
+
+def _wrong_files(directory: Path, hashes: Mapping[str, str]) -> Iterable[str]:
+    found = {
+        path.relative_to(directory).as_posix(): path
+        for path in directory.rglob("*")
+        if path.is_symlink() or path.is_file()
+    }
+    for name in sorted(found.keys() | hashes.keys()):
+        if name not in found:
+            yield f"{name} is missing"
+        elif name not in hashes:
+            yield f"{name} is not listed"
+        elif _digest(found[name]) != hashes[name]:
+            yield f"{name} has another SHA-256"
+
+
+def _digest(path: Path) -> str:
+    """Hash a file, or where a symbolic link points."""
+    data = path.readlink().as_posix().encode() if path.is_symlink() else path.read_bytes()
+    return hashlib.sha256(data).hexdigest()
+
+
+def _wrong_content(case: Case, entry: Mapping[str, Any]) -> Iterable[str]:
+    content = case.content()
+    for what, found, known in (
+        ("members", content.keys(), _MEMBERS),
+        ("features", case.features, FEATURES),
+        ("placeholders", set(re.findall(r"@[A-Z0-9_]+@", case.text)), PLACEHOLDERS),
+    ):
+        if unknown := set(found) - known:
+            yield f"unknown {what} {sorted(unknown)}"
+    for member in ("id", "level", "features", "section"):
+        if content[member] != entry[member]:
+            yield f"{member} differs from the index"
+    if case.level not in LEVELS:
+        yield f"unknown level {case.level!r}"
+    if not case.features:
+        yield "no features"
+    if not content["steps"]:
+        yield "no steps"
+    for step in content["steps"]:
+        if step["op"] not in _OPERATIONS:
+            yield f"unknown operation {step['op']!r}"
+        yield from _wrong_expectation(case, step["expect"])
+
+
+def _wrong_expectation(case: Case, expect: Mapping[str, Any]) -> Iterable[str]:
+    for option in expect.get("any_of", ()):
+        yield from _wrong_expectation(case, option)
+    kinds = expect.keys() & {
+        "values", "bytes", "missing", "chunks", "problems", "error", "any_of"
+    }  # fmt: skip
+    if len(kinds) != 1:
+        yield f"an expectation of {len(kinds)} kinds"
+    elif (
+        kinds & {"values", "bytes"}
+        and hashlib.sha256(case.expected_file(expect)).hexdigest() != expect["sha256"]
+    ):
+        yield f"an expected file has another SHA-256 than {expect['sha256']}"

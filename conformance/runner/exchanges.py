@@ -1,0 +1,215 @@
+"""What a correct HTTP file server answers, and how rules change that. Pure: no sockets.
+
+Ranges, validators and conditions are those of RFC 9110; what the answer says is true
+unless a rule says otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from conformance.runner.errors import UsageError
+
+__all__ = ["LAST_MODIFIED", "Reply", "Request", "Rules", "answer", "empty_reply", "find"]
+
+LAST_MODIFIED = "Mon, 01 Jan 2024 00:00:00 GMT"
+_CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag, Last-Modified, Location",
+}
+_MODIFIED = datetime(2024, 1, 1, tzinfo=UTC)
+
+type Refuse = Callable[[int, Mapping[str, str]], "Reply"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as it arrived: `target` undecoded with its query, header names in lower case."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The path, percent-decoded, without the query."""
+        return unquote(self.target.partition("?")[0])
+
+    @property
+    def query(self) -> str:
+        """The query, undecoded."""
+        return self.target.partition("?")[2]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What goes out; `sent` bytes of the body, if not all, and then the connection closes.
+
+    `changes` replace headers, or remove them, when all the others are there.
+    """
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    sent: int | None = None
+    changes: Mapping[str, str | None] = field(default_factory=dict)
+
+    def head(self) -> dict[str, str]:
+        """Return all headers."""
+        length = {} if self.status in (204, 304) else {"Content-Length": str(len(self.body))}
+        changed = {name.lower() for name in self.changes}
+        head = {
+            name: value
+            for name, value in {**length, **self.headers, **_CORS}.items()
+            if name.lower() not in changed
+        }
+        return head | {name: value for name, value in self.changes.items() if value is not None}
+
+
+def empty_reply(status: int, headers: Mapping[str, str]) -> Reply:
+    """Refuse without a word."""
+    return Reply(status, headers)
+
+
+class Rules:
+    """The scripted misbehaviour of one server; remembers how often each rule was used."""
+
+    _MATCHERS = frozenset({"path", "method", "times"})
+    _EFFECTS = frozenset(
+        {"status", "location", "truncate", "size", "ignore_range", "wrong_range", "headers"}
+        | {"ignore_conditions", "require_headers"}
+    )
+
+    def __init__(self, rules: Sequence[Mapping[str, Any]]) -> None:
+        for rule in rules:
+            if unknown := rule.keys() - self._MATCHERS - self._EFFECTS:
+                raise UsageError(f"a rule has unknown members {sorted(unknown)}")
+        self._rules = [(rule, rule.get("times")) for rule in rules]
+        self._lock = threading.Lock()
+
+    def effects(self, request: Request) -> Mapping[str, Any]:
+        """Return the first rule that matches, which has then been used once more."""
+        with self._lock:
+            for position, (rule, left) in enumerate(self._rules):
+                matches = rule["path"] == request.path and rule.get("method") in (
+                    None,
+                    request.method,
+                )
+                if matches and left != 0:
+                    self._rules[position] = (rule, None if left is None else left - 1)
+                    return rule
+        return {}
+
+
+def find(root: Path, path: str) -> bytes | None:
+    """Read the file of a decoded path, if it is one and lies in the root."""
+    segments = path.removeprefix("/").split("/")
+    # A name that is only nearly right must not find the file.
+    if any(segment in ("", ".", "..") or "\0" in segment for segment in segments):
+        return None
+    file = root.joinpath(*segments).resolve()
+    if not file.is_relative_to(root.resolve()) or not file.is_file():
+        return None
+    return file.read_bytes()
+
+
+def answer(
+    request: Request,
+    content: bytes | None,
+    effects: Mapping[str, Any],
+    refuse: Refuse = empty_reply,
+) -> Reply:
+    """Answer a GET or HEAD for a file's content, or its absence, under the effects of a rule."""
+    reply = _scripted(request, effects) or _truthful(request, content, effects, refuse)
+    return replace(reply, sent=effects.get("truncate"), changes=effects.get("headers", {}))
+
+
+def _scripted(request: Request, effects: Mapping[str, Any]) -> Reply | None:
+    required: Mapping[str, str] = effects.get("require_headers", {})
+    if any(request.headers.get(name.lower()) != value for name, value in required.items()):
+        return Reply(401, {"WWW-Authenticate": "Bearer"})
+    if "status" not in effects:
+        return None
+    return Reply(
+        effects["status"], {"Location": effects["location"]} if "location" in effects else {}
+    )
+
+
+def _truthful(
+    request: Request, content: bytes | None, effects: Mapping[str, Any], refuse: Refuse
+) -> Reply:
+    if request.method not in ("GET", "HEAD"):
+        return refuse(405, {"Allow": "GET, HEAD, OPTIONS"})
+    if content is None:
+        return refuse(404, {})
+    content = content[: effects.get("size", len(content))]
+    etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    headers = {
+        "Content-Type": "application/octet-stream",
+        "Accept-Ranges": "bytes",
+        "ETag": etag,
+        "Last-Modified": LAST_MODIFIED,
+    }
+    if not effects.get("ignore_conditions") and not _conditions_hold(request.headers, etag):
+        return refuse(412, {})
+    wanted = request.headers.get("range") if request.method == "GET" else None
+    if effects.get("ignore_range") or not _range_applies(request.headers, etag):
+        wanted = None
+    interval = None if wanted is None else _interval(wanted, len(content))
+    if interval is None:
+        return Reply(200, headers, content)
+    shift: int = effects.get("wrong_range", 0)
+    start, stop = interval[0] + shift, min(interval[1] + shift, len(content))
+    if not 0 <= start < stop:
+        return refuse(416, {"Content-Range": f"bytes */{len(content)}"})
+    headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(content)}"
+    return Reply(206, headers, content[start:stop])
+
+
+def _conditions_hold(headers: Mapping[str, str], etag: str) -> bool:
+    match = headers.get("if-match")
+    if match is not None:
+        return match.strip() == "*" or etag in (tag.strip() for tag in match.split(","))
+    since = _date(headers.get("if-unmodified-since"))
+    return since is None or since >= _MODIFIED
+
+
+def _range_applies(headers: Mapping[str, str], etag: str) -> bool:
+    return headers.get("if-range") in (None, etag, LAST_MODIFIED)
+
+
+def _date(text: str | None) -> datetime | None:
+    """Parse an HTTP date; one that is invalid does not count (RFC 9110, section 13.1.4)."""
+    if text is None:
+        return None
+    try:
+        parsed = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def _interval(text: str, size: int) -> tuple[int, int] | None:
+    """Return the interval [start, stop) of a Range header; None where it does not count.
+
+    An interval that cannot be satisfied is empty. Lists of ranges do not count:
+    servers may ignore them.
+    """
+    match = re.fullmatch(r"bytes=\s*(\d*)-(\d*)\s*", text)
+    if match is None or not (match[1] or match[2]):
+        return None
+    if not match[1]:
+        return max(0, size - int(match[2])), size
+    start, stop = int(match[1]), int(match[2]) + 1 if match[2] else size
+    if match[2] and stop <= start:
+        return None
+    return start, min(stop, size)

@@ -1,0 +1,204 @@
+"""Tools that print an array: `COMMAND --array_path=DIRECTORY`, once for each step of a case."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.runner.adapter_process import environment
+from conformance.runner.cases import Case, Corpus
+from conformance.runner.data_types import print_form
+from conformance.runner.errors import AdapterFailure, UsageError
+from conformance.runner.expectations import Expectations
+from conformance.runner.results import Report, Verdict
+from conformance.runner.run import Progress, collect, with_servers
+from conformance.runner.stage import Stage
+from conformance.runner.workplace import Workplace
+
+__all__ = ["parse_values", "run_one_shot"]
+
+type Number = bool | int | float
+
+_WORDS: Mapping[str, Number] = {"true": True, "false": False}
+
+
+def run_one_shot(
+    command: Sequence[str],
+    corpus: Corpus,
+    expectations: Expectations | None = None,
+    *,
+    name: str | None = None,
+    features: Sequence[str] = ("read",),
+    timeout: float = 60.0,
+    progress: Progress | None = None,
+) -> Report:
+    """Run the cases that need nothing but reading whole arrays."""
+    expected = expectations or Expectations()
+    # One that is named by nobody goes by the name of its program.
+    implementation = name or Path(command[0]).name
+    expected.check_implementation(implementation)
+
+    def run_case(case: Case) -> Verdict:
+        if reason := _unfit(case, frozenset(features)):
+            return Verdict(reason, skipped=True)
+
+        def perform(content: Mapping[str, Any], workplace: Workplace, _: Stage) -> Verdict:
+            return _perform(command, timeout, content, workplace)
+
+        return with_servers(case, perform)
+
+    return Report(
+        implementation=implementation,
+        version="",
+        features=tuple(sorted(features)),
+        corpus_digest=corpus.digest,
+        results=collect(corpus, run_case, expected, progress),
+        problems=expected.unknown(corpus.ids),
+    )
+
+
+def _unfit(case: Case, features: frozenset[str]) -> str:
+    """Say why a case cannot be run by such a tool; nothing if it can."""
+    content = case.content()
+    if lacking := case.features - features:
+        return f"lacks {', '.join(sorted(lacking))}"
+    if content.get("open"):
+        return "the command cannot be told how to open a hierarchy"
+    for step in content["steps"]:
+        if step["op"] != "read" or step.get("selection") is not None:
+            return "the command only reads whole arrays"
+        for expect in _options(step["expect"]):
+            if "values" in expect and print_form(expect["data_type"], b"") is None:
+                return f"values of type {expect['data_type']} have no one printed form"
+    return ""
+
+
+def _options(expect: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    options: Sequence[Mapping[str, Any]] = expect.get("any_of", (expect,))
+    return options
+
+
+def _perform(
+    command: Sequence[str], timeout: float, content: Mapping[str, Any], workplace: Workplace
+) -> Verdict:
+    for position, step in enumerate(content["steps"]):
+        where = f"step {position + 1} (read): " if len(content["steps"]) > 1 else ""
+        directory = workplace.hierarchy / step.get("array", "")
+        try:
+            status, output, errors = _run([*command, f"--array_path={directory}"], timeout)
+        except AdapterFailure as failure:
+            return Verdict(where + failure.message, failure.details)
+        values = parse_values(output)
+        wrong = [
+            _wrong(option, status, values, workplace.case.expected_file)
+            for option in _options(step["expect"])
+        ]
+        if "" not in wrong:
+            return Verdict(where + "; or ".join(wrong), errors.strip())
+    return Verdict()
+
+
+def _run(command: Sequence[str], timeout: float) -> tuple[int, str, str]:
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            env=environment(),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise UsageError(f"the command cannot be started: {error}") from error
+    with process:
+        try:
+            output, errors = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            raise AdapterFailure("the command did not end in time") from None
+    return process.returncode, output, errors
+
+
+def _wrong(
+    expect: Mapping[str, Any],
+    status: int,
+    values: Sequence[Number] | None,
+    files: Callable[[Mapping[str, Any]], bytes],
+) -> str:
+    """Say what is wrong with what the command did; nothing if it is as expected."""
+    if "error" in expect:
+        refused = status != 0 and not values
+        return "" if refused else f"expected a refusal, got status {status} {_shown(values)}"
+    if status != 0 or values is None:
+        return f"expected values, got status {status} {_shown(values)}"
+    wanted = print_form(expect["data_type"], files(expect)) or []
+    if len(values) != len(wanted):
+        return f"expected {len(wanted)} values, got {len(values)}"
+    for position, (one, other) in enumerate(zip(wanted, values, strict=True)):
+        if not _same(expect["data_type"], one, other):
+            return f"value {position} differs: expected {one}, got {other}"
+    return ""
+
+
+def _shown(values: Sequence[Number] | None) -> str:
+    return f"and {len(values)} values" if values else "and no values"
+
+
+def _same(data_type: str, wanted: Number, got: Number) -> bool:
+    """Compare as the data type would, which has fewer digits than what is printed."""
+    if not data_type.startswith("float"):
+        return wanted == got
+    if wanted != wanted or got != got:
+        return wanted != wanted and got != got
+    format = "<" + {"float16": "e", "float32": "f", "float64": "d"}[data_type]
+    try:
+        return struct.pack(format, wanted) == struct.pack(format, got)
+    except OverflowError:
+        return False
+
+
+def parse_values(output: str) -> list[Number] | None:
+    """Parse what a tool printed: a JSON list, flat or nested, or numbers between whitespace.
+
+    Returns None for anything else, such as a message.
+    """
+    try:
+        parsed = json.loads(output)
+    except ValueError:
+        parsed = None
+    try:
+        if isinstance(parsed, list):
+            return _flat(parsed)
+        return [_number(word) for word in output.split()]
+    except ValueError:
+        return None
+
+
+def _flat(values: list[Any]) -> list[Number]:
+    flat: list[Number] = []
+    for value in values:
+        if isinstance(value, list):
+            flat += _flat(value)
+        else:
+            flat.append(value if isinstance(value, bool | int | float) else _number(str(value)))
+    return flat
+
+
+def _number(word: str) -> Number:
+    if word.lower() in _WORDS:
+        return _WORDS[word.lower()]
+    try:
+        return int(word)
+    except ValueError:
+        return float(word)

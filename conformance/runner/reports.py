@@ -1,0 +1,119 @@
+"""A report as text, JSON, JUnit XML and badge. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from xml.etree import ElementTree
+
+from conformance.runner.results import Outcome, Report, Result, as_json, counts
+
+__all__ = ["badge", "json_text", "junit", "text"]
+
+_LABEL = "chunk-manifest-json"
+_HEADINGS = {
+    Outcome.FAILED: "FAILED",
+    Outcome.UNEXPECTED_PASS: "UNEXPECTED PASS",
+    Outcome.ADVISORY: "advisory failure",
+}
+
+
+def text(report: Report) -> str:
+    """Return a table by area, and everything that is not as it should be."""
+    rows = [("area", "passed", "failed", "known", "advisory", "skipped")]
+    for area, results in [*report.areas.items(), ("total", list(report.results))]:
+        number = counts(results)
+        failed = number["failed"] + number["unexpected_pass"]
+        shown = (number["passed"], failed, number["known"], number["advisory"], number["skipped"])
+        rows.append((area, *map(str, shown)))  # type: ignore[arg-type]
+    width = max(len(row[0]) for row in rows)
+    lines = [f"{report.implementation} {report.version}".rstrip(), ""]
+    lines += [row[0].ljust(width) + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows]
+    for outcome, heading in _HEADINGS.items():
+        for result in report.results:
+            if result.outcome is outcome:
+                lines += ["", f"{heading} {result.case.id}: {_message(result)}"]
+                lines += [f"    {line}" for line in result.verdict.details.splitlines()]
+    lines += [f"\nFAILED {problem}" for problem in report.problems]
+    return "\n".join(lines) + "\n"
+
+
+def _message(result: Result) -> str:
+    if result.outcome is Outcome.UNEXPECTED_PASS:
+        return f"the expectations list it as a failure: {result.reason}"
+    return result.verdict.message
+
+
+def json_text(report: Report) -> str:
+    """Return the report as JSON, as `conformance.runner.table` reads it."""
+    return json.dumps(as_json(report), indent=2, ensure_ascii=False) + "\n"
+
+
+def junit(report: Report) -> str:
+    """Return the report as JUnit XML: a suite for each area; known failures are skipped tests."""
+    root = ElementTree.Element("testsuites", name=f"{_LABEL}: {report.implementation}")
+    for area, results in report.areas.items():
+        suite = ElementTree.SubElement(root, "testsuite", name=area)
+        _count(suite, results)
+        for result in results:
+            _test_case(suite, result)
+    if report.problems:
+        suite = ElementTree.SubElement(root, "testsuite", name="expectations")
+        suite.attrib |= {"tests": str(len(report.problems)), "failures": str(len(report.problems))}
+        for problem in report.problems:
+            test = ElementTree.SubElement(suite, "testcase", classname="expectations", name=problem)
+            ElementTree.SubElement(test, "failure", message=problem)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _count(suite: ElementTree.Element, results: list[Result]) -> None:
+    failures = sum(result.outcome.fails_run for result in results)
+    passed = sum(result.outcome is Outcome.PASSED for result in results)
+    suite.attrib |= {
+        "tests": str(len(results)),
+        "failures": str(failures),
+        "skipped": str(len(results) - passed - failures),
+        "time": f"{sum(result.verdict.seconds for result in results):.3f}",
+    }
+
+
+def _test_case(suite: ElementTree.Element, result: Result) -> None:
+    test = ElementTree.SubElement(
+        suite,
+        "testcase",
+        classname=result.case.area,
+        name=result.case.id.partition("/")[2],
+        time=f"{result.verdict.seconds:.3f}",
+    )
+    if result.outcome is Outcome.PASSED:
+        return
+    kind = "failure" if result.outcome.fails_run else "skipped"
+    prefix = "" if result.outcome in (Outcome.FAILED, Outcome.SKIPPED) else f"{result.outcome}: "
+    message = _printable(prefix + _message(result))
+    ElementTree.SubElement(test, kind, message=message).text = _printable(result.verdict.details)
+
+
+def _printable(text: str) -> str:
+    """Replace what XML cannot hold; an adapter may write anything to its standard error."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
+
+
+def badge(report: Report) -> str:
+    """Return an endpoint badge: how many of the cases that were run passed."""
+    number = counts(report.results)
+    run = len(report.results) - number["skipped"]
+    skipped = f", {number['skipped']} skipped" if number["skipped"] else ""
+    color = "green"
+    if report.unexpected:
+        color = "red"
+    elif number["known"] or number["advisory"]:
+        color = "yellow"
+    content: dict[str, Any] = {
+        "schemaVersion": 1,
+        "label": _LABEL,
+        # An unexpected pass is one nevertheless.
+        "message": f"{number['passed'] + number['unexpected_pass']}/{run}{skipped}",
+        "color": color,
+    }
+    return json.dumps(content) + "\n"

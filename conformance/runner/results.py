@@ -1,0 +1,136 @@
+"""What came of a run: the result of each case, judged by the expectations. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from conformance.runner.cases import Case
+from conformance.runner.expectations import Expectations
+
+__all__ = ["Outcome", "Report", "Result", "Verdict", "judge"]
+
+
+class Outcome(StrEnum):
+    """How a result counts. The last two fail the run."""
+
+    PASSED = "passed"
+    KNOWN = "known"  # a failure that the expectations list
+    ADVISORY = "advisory"  # a failure of a case that says `should` or `may`
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    UNEXPECTED_PASS = "unexpected_pass"
+
+    @property
+    def fails_run(self) -> bool:
+        """Whether one such result is enough to fail the run."""
+        return self in (Outcome.FAILED, Outcome.UNEXPECTED_PASS)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What running a case showed: no message means that it passed.
+
+    `message` is the same in every run, `details` are not.
+    """
+
+    message: str = ""
+    details: str = ""
+    skipped: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """A case, what running it showed, and how that counts."""
+
+    case: Case
+    verdict: Verdict
+    outcome: Outcome
+    reason: str = ""  # why a failure is known
+
+
+@dataclass(frozen=True)
+class Report:
+    """All results of a run, and problems of the expectations themselves."""
+
+    implementation: str
+    version: str
+    features: tuple[str, ...]
+    corpus_digest: str
+    results: tuple[Result, ...]
+    problems: tuple[str, ...] = field(default=())
+
+    @property
+    def areas(self) -> dict[str, list[Result]]:
+        """The results by area, in the order of the corpus."""
+        areas: dict[str, list[Result]] = {}
+        for result in self.results:
+            areas.setdefault(result.case.area, []).append(result)
+        return areas
+
+    @property
+    def unexpected(self) -> int:
+        """How much there is that fails the run."""
+        return len(self.problems) + sum(result.outcome.fails_run for result in self.results)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Case id to message, for each case that failed, known or not."""
+        return {
+            result.case.id: result.verdict.message
+            for result in self.results
+            if result.verdict.message and not result.verdict.skipped
+        }
+
+
+def counts(results: Sequence[Result]) -> dict[str, int]:
+    """Count the results by outcome."""
+    found = Counter(result.outcome for result in results)
+    return {outcome.value: found[outcome] for outcome in Outcome}
+
+
+def judge(case: Case, verdict: Verdict, expectations: Expectations) -> Result:
+    """Say how what running a case showed counts."""
+    reason = expectations.failures.get(case.id)
+    if verdict.skipped:
+        outcome = Outcome.SKIPPED
+    elif not verdict.message:
+        outcome = Outcome.PASSED if reason is None else Outcome.UNEXPECTED_PASS
+    elif reason is not None:
+        outcome = Outcome.KNOWN
+    else:
+        outcome = Outcome.FAILED if case.level == "must" else Outcome.ADVISORY
+    return Result(case, verdict, outcome, reason or "")
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return the report for machines."""
+    return {
+        "format": 1,
+        "implementation": {
+            "name": report.implementation,
+            "version": report.version,
+            "features": list(report.features),
+        },
+        "corpus_sha256": report.corpus_digest,
+        "unexpected": report.unexpected,
+        "problems": list(report.problems),
+        "summary": counts(report.results),
+        "areas": {area: counts(results) for area, results in report.areas.items()},
+        "results": [_result_as_json(result) for result in report.results],
+    }
+
+
+def _result_as_json(result: Result) -> dict[str, Any]:
+    verdict = result.verdict
+    optional = {"message": verdict.message, "details": verdict.details, "reason": result.reason}
+    return {
+        "id": result.case.id,
+        "level": result.case.level,
+        "outcome": result.outcome.value,
+        "seconds": round(verdict.seconds, 3),
+    } | {name: text for name, text in optional.items() if text}

@@ -1,0 +1,152 @@
+"""Running cases: each in its own copy, with its own servers, judged by the expectations.
+
+This is the runner as a library: `run_suite(command, load_corpus(directory))`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from conformance.runner.adapter_process import Adapter
+from conformance.runner.cases import Case, Corpus
+from conformance.runner.comparing import compare
+from conformance.runner.errors import AdapterFailure, UsageError
+from conformance.runner.expectations import Expectations
+from conformance.runner.results import Report, Result, Verdict, judge
+from conformance.runner.stage import Stage, wrong_requests
+from conformance.runner.workplace import Workplace
+
+__all__ = ["collect", "run_suite", "with_servers"]
+
+type Progress = Callable[[Result], None]
+type Perform = Callable[[Mapping[str, Any], Workplace, Stage], Verdict]
+
+_OPEN: Mapping[str, Any] = {
+    "allow": [],
+    "base": None,
+    "verify": "auto",
+    "missing": "fill",
+    "limits": {},
+    "via": "file",
+}
+_REQUESTS: Mapping[str, Mapping[str, Any]] = {
+    "read": {"array": "", "selection": None},
+    "get_chunk": {"array": "", "range": None},
+    "list": {"array": ""},
+    "validate": {},
+}
+
+
+def run_suite(
+    command: Sequence[str],
+    corpus: Corpus,
+    expectations: Expectations | None = None,
+    *,
+    timeout: float = 60.0,
+    progress: Progress | None = None,
+) -> Report:
+    """Run the cases of a corpus against the adapter that a command starts.
+
+    `timeout` is in seconds, for each answer; `progress` is called with each result. Raises
+    UsageError if the adapter cannot be started, or nothing would be tested.
+    """
+    expected = expectations or Expectations()
+    with Adapter(command, timeout) as adapter:
+        greeting = adapter.greeting
+        expected.check_implementation(greeting.name)
+
+        def run_case(case: Case) -> Verdict:
+            if lacking := case.features - greeting.features:
+                return Verdict(f"lacks {', '.join(sorted(lacking))}", skipped=True)
+
+            def perform(content: Mapping[str, Any], workplace: Workplace, stage: Stage) -> Verdict:
+                return _perform(adapter, content, workplace, stage)
+
+            return with_servers(case, perform)
+
+        results = collect(corpus, run_case, expected, progress)
+    return Report(
+        implementation=greeting.name,
+        version=greeting.version,
+        features=tuple(sorted(greeting.features)),
+        corpus_digest=corpus.digest,
+        results=results,
+        problems=expected.unknown(corpus.ids),
+    )
+
+
+def collect(
+    corpus: Corpus,
+    run_case: Callable[[Case], Verdict],
+    expectations: Expectations,
+    progress: Progress | None,
+) -> tuple[Result, ...]:
+    """Run each case; a run that skips everything tests nothing, and is refused."""
+    results: list[Result] = []
+    for case in corpus.cases:
+        started = time.monotonic()
+        verdict = replace(run_case(case), seconds=time.monotonic() - started)
+        results.append(judge(case, verdict, expectations))
+        if progress is not None:
+            progress(results[-1])
+    if all(result.verdict.skipped for result in results):
+        raise UsageError("nothing was tested: the implementation skips every selected case")
+    return tuple(results)
+
+
+def with_servers(case: Case, perform: Perform) -> Verdict:
+    """Set a case up, perform it, and check what its servers saw."""
+    stage = Stage()
+    with Workplace(case, stage.origins) as workplace:
+        try:
+            content = workplace.content()
+            stage.start(content.get("servers", {}), workplace.directory)
+            verdict = perform(content, workplace, stage)
+        finally:
+            seen = stage.stop()
+        assertions = content.get("requests", {})
+        # What came of it explains more than what was asked for on the way.
+        if not verdict.message and (wrong := wrong_requests(assertions, seen)):
+            lines = [
+                f"{server}: {request.method} {request.target} {request.headers.get('range', '')}"
+                for server in assertions
+                for request in seen[server]
+            ]
+            verdict = Verdict("; ".join(wrong), "\n".join(line.rstrip() for line in lines))
+        return replace(
+            verdict,
+            message=workplace.anonymise(verdict.message),
+            details=workplace.anonymise(verdict.details),
+        )
+
+
+def _perform(
+    adapter: Adapter, content: Mapping[str, Any], workplace: Workplace, stage: Stage
+) -> Verdict:
+    """Ask for each step in order; the first that goes wrong is the verdict."""
+    steps = content["steps"]
+    for position, step in enumerate(steps):
+        where = f"step {position + 1} ({step['op']}): " if len(steps) > 1 else ""
+        request = _request(step, content.get("open", {}), workplace, stage)
+        try:
+            answer = adapter.ask(request)
+        except AdapterFailure as failure:
+            return Verdict(where + failure.message, failure.details)
+        mismatch = compare(step["expect"], answer, workplace.case.expected_file)
+        if mismatch is not None:
+            return Verdict(where + mismatch.message, mismatch.details)
+    return Verdict()
+
+
+def _request(
+    step: Mapping[str, Any], opened: Mapping[str, Any], workplace: Workplace, stage: Stage
+) -> dict[str, Any]:
+    """Make the request of a step: everything is said, defaults too."""
+    said = {**_OPEN, **opened, **_REQUESTS[step["op"]], "reuse": False, **step}
+    del said["expect"]
+    via_http = said["via"] == "http"
+    said["hierarchy"] = f"{stage.origin('http')}/" if via_http else str(workplace.hierarchy)
+    return said

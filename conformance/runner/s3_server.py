@@ -1,0 +1,106 @@
+"""What an S3-style server answers, in path style: buckets are the first level below the root.
+
+Objects can be read, and nothing else; listing is denied, as by many buckets with public data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from xml.sax.saxutils import escape
+
+from conformance.runner.exchanges import Reply, Request, Rules, answer, find
+from conformance.runner.signatures import Credentials, refusal
+
+__all__ = ["s3_server"]
+
+_MESSAGES = {
+    "AccessDenied": "Access Denied",
+    "InvalidAccessKeyId": "The access key id does not exist in our records.",
+    "RequestTimeTooSkewed": "The time of the request differs too much from that of the server.",
+    "SignatureDoesNotMatch": "The signature does not match the one calculated here.",
+    "NoSuchBucket": "The bucket does not exist.",
+    "NoSuchKey": "The key does not exist.",
+    "NoSuchVersion": "The version does not exist.",
+    "PreconditionFailed": "A condition of the request did not hold.",
+    "InvalidRange": "The requested range is not satisfiable.",
+    "MethodNotAllowed": "The method is not allowed here.",
+}
+_CODES = {405: "MethodNotAllowed", 412: "PreconditionFailed", 416: "InvalidRange"}
+
+
+def s3_server(
+    root: Path,
+    rules: Rules,
+    credentials: Credentials | None = None,
+    versions: Mapping[str, Mapping[str, str]] | None = None,
+) -> Callable[[Request], Reply]:
+    """Answer with objects, to anybody or only to requests that the credentials signed."""
+
+    def respond(request: Request) -> Reply:
+        if credentials is not None:
+            code = refusal(request, credentials, datetime.now(UTC))
+            if code is not None:
+                return _error(request, 403, code)
+        return _answer_object(request, root, rules, versions or {})
+
+    return respond
+
+
+def _answer_object(
+    request: Request, root: Path, rules: Rules, versions: Mapping[str, Mapping[str, str]]
+) -> Reply:
+    effects = rules.effects(request)
+    bucket, _, key = request.path.removeprefix("/").partition("/")
+    version = _version(request.query)
+    file = f"{bucket}/{key}"
+    missing = "NoSuchKey"
+    if version is not None:
+        missing = "NoSuchVersion"
+        file = versions.get(file, {}).get(version, "")
+    if not bucket or bucket in (".", "..") or not (root / bucket).is_dir():
+        missing = "NoSuchBucket"
+    elif not key and "status" not in effects:
+        return _answer_bucket(request)
+
+    def refuse(status: int, headers: Mapping[str, str]) -> Reply:
+        return _error(request, status, _CODES.get(status, missing), headers)
+
+    reply = answer(request, find(root, file), effects, refuse)
+    if version is not None and reply.status in (200, 206):
+        reply = replace(reply, headers={**reply.headers, "x-amz-version-id": version})
+    return reply
+
+
+def _version(query: str) -> str | None:
+    for part in query.split("&"):
+        name, _, value = part.partition("=")
+        if name == "versionId":
+            return unquote(value)
+    return None
+
+
+def _answer_bucket(request: Request) -> Reply:
+    """Say in which region a bucket is, and list nothing."""
+    if request.method == "HEAD":
+        return Reply(200, {"x-amz-bucket-region": "us-east-1"})
+    return _error(request, 403, "AccessDenied")
+
+
+def _error(
+    request: Request, status: int, code: str, headers: Mapping[str, Any] | None = None
+) -> Reply:
+    # escape() lets control characters through, which no XML document may contain.
+    resource = "".join(c if c.isprintable() else "?" for c in request.path)
+    body = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f"<Error><Code>{code}</Code><Message>{_MESSAGES[code]}</Message>"
+        f"<Resource>{escape(resource)}</Resource><RequestId>0</RequestId></Error>"
+    )
+    return Reply(
+        status, {**(headers or {}), "Content-Type": "application/xml"}, body.encode()
+    )  # fmt: skip

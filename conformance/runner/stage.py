@@ -1,0 +1,86 @@
+"""The three servers of one case, and whether they saw what they should have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.runner.errors import UsageError
+from conformance.runner.exchanges import Request, Rules
+from conformance.runner.http_server import LoopbackServer, file_server
+from conformance.runner.s3_server import s3_server
+from conformance.runner.signatures import Credentials
+
+__all__ = ["SERVERS", "Stage", "wrong_requests"]
+
+SERVERS = ("http", "http2", "s3")
+_ASSERTIONS = frozenset({"max", "min", "paths", "methods", "without_headers"})
+
+
+class Stage:
+    """Servers that listen at once, so that their origins are known, and answer from `start`."""
+
+    def __init__(self) -> None:
+        self._servers = {name: LoopbackServer() for name in SERVERS}
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Placeholder to origin."""
+        return {f"@{name.upper()}@": server.origin for name, server in self._servers.items()}
+
+    def origin(self, name: str) -> str:
+        """Return the origin of one server."""
+        return self._servers[name].origin
+
+    def start(self, servers: Mapping[str, Mapping[str, Any]], directory: Path) -> None:
+        """Serve what a case says, from its copy."""
+        if unknown := servers.keys() - set(SERVERS):
+            raise UsageError(f"there are no servers {sorted(unknown)}")
+        for name, said in servers.items():
+            root, rules = directory / said["root"], Rules(said.get("rules", ()))
+            if name == "s3":
+                pair = said.get("credentials")
+                credentials = None if pair is None else Credentials(**pair)
+                self._servers[name].answer = s3_server(
+                    root, rules, credentials, said.get("versions")
+                )
+            else:
+                self._servers[name].answer = file_server(root, rules)
+        for server in self._servers.values():
+            server.start()
+
+    def stop(self) -> dict[str, list[Request]]:
+        """Stop the servers; return what each of them saw."""
+        return {name: server.stop() for name, server in self._servers.items()}
+
+
+def wrong_requests(
+    assertions: Mapping[str, Mapping[str, Any]], seen: Mapping[str, Sequence[Request]]
+) -> list[str]:
+    """Say what is wrong with what the servers saw, the same way in every run."""
+    wrong: list[str] = []
+    for server, asserted in assertions.items():
+        if server not in SERVERS or asserted.keys() - _ASSERTIONS:
+            raise UsageError(f"no such assertion about requests: {server}: {sorted(asserted)}")
+        wrong += [f"{server}: {text}" for text in _wrong(asserted, seen[server])]
+    return wrong
+
+
+def _wrong(asserted: Mapping[str, Any], seen: Sequence[Request]) -> list[str]:
+    wrong: list[str] = []
+    if len(seen) > asserted.get("max", len(seen)):
+        wrong.append(f"expected at most {asserted['max']} requests, got more")
+    if len(seen) < asserted.get("min", 0):
+        wrong.append(f"expected at least {asserted['min']} requests, got fewer")
+    for member, values in (
+        ("paths", {request.path for request in seen}),
+        ("methods", {request.method for request in seen}),
+    ):
+        if member in asserted and (others := values - set(asserted[member])):
+            wrong.append(f"expected no requests with other {member}, got {sorted(others)}")
+    names = {name for request in seen for name in request.headers}
+    forbidden = {name.lower() for name in asserted.get("without_headers", ())}
+    if sent := names & forbidden:
+        wrong.append(f"expected requests without the headers {sorted(sent)}, got some with them")
+    return wrong

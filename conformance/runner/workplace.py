@@ -1,0 +1,81 @@
+"""A case's copy in a temporary directory, and the placeholders that it replaces."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from conformance.runner.cases import Case
+
+__all__ = ["Workplace"]
+
+
+class Workplace:
+    """Where one case runs, as a context manager.
+
+    Parameters
+    ----------
+    case : Case
+        Only its `hierarchy/` and `sources/` are copied: an adapter sees no expected values.
+    origins : Mapping[str, str]
+        Placeholder to origin, for each server.
+    """
+
+    def __init__(self, case: Case, origins: Mapping[str, str]) -> None:
+        self.case = case
+        self._temporary = tempfile.TemporaryDirectory(prefix="zarr-conformance-")
+        # The real path: readers resolve symbolic links, and /tmp is one on some systems.
+        self.directory = Path(self._temporary.name).resolve()
+        sources = (self.directory / "sources").as_uri()
+        self._replacements = {
+            **origins,
+            "@SOURCES@": sources,
+            "@SOURCES_PATH@": urlsplit(sources).path,
+            "@HIERARCHY@": (self.directory / "hierarchy").as_uri(),
+        }
+
+    def __enter__(self) -> Self:
+        for name in ("hierarchy", "sources"):
+            if (self.case.directory / name).is_dir():
+                shutil.copytree(self.case.directory / name, self.directory / name, symlinks=True)
+        for path in (self.directory / "hierarchy").rglob("*.json"):
+            if path.is_file() and not path.is_symlink():
+                self._replace_in(path)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._temporary.cleanup()
+
+    def _replace_in(self, path: Path) -> None:
+        # As bytes: some of these files are no UTF-8, on purpose.
+        data = path.read_bytes()
+        replaced = data
+        for placeholder, value in self._replacements.items():
+            replaced = replaced.replace(placeholder.encode(), value.encode())
+        if replaced != data:
+            path.write_bytes(replaced)
+
+    def content(self) -> dict[str, Any]:
+        """Return `case.json`, with its placeholders replaced."""
+        return self.case.content(self._replacements)
+
+    @property
+    def hierarchy(self) -> Path:
+        """The directory of the hierarchy."""
+        return self.directory / "hierarchy"
+
+    def anonymise(self, text: str) -> str:
+        """Put placeholders back for what only this run knows: reports must be comparable."""
+        known = {value: name for name, value in self._replacements.items()}
+        known[str(self.directory / "hierarchy")] = "@HIERARCHY@"
+        known[str(self.directory / "sources")] = "@SOURCES@"
+        known[str(self.directory)] = "@CASE@"
+        known |= {value.removeprefix("http://"): name for value, name in known.items()}
+        for value in sorted(known, key=len, reverse=True):
+            text = text.replace(value, known[value])
+        return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:@PORT@", text)

@@ -1,0 +1,87 @@
+"""An adapter that does what `do.json` in the hierarchy says, step by step; standard library only.
+
+Each step is an object: `fetch` (list of [method, URL, headers], before anything else),
+`stderr` (text), then one of `answer` (members of the answer), `line` (a raw line),
+`exit` (status), `hang`, `close` (its output), or `echo` (answers an error with the request).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+HELLO = {
+    "ok": True,
+    "name": "scripted",
+    "version": "1.0",
+    "protocol": 1,
+    "features": ["read", "get_chunk", "list", "validate", "http", "hierarchy-http"],
+}
+
+
+def load(hierarchy: str) -> list[dict[str, Any]]:
+    if not hierarchy.startswith("http://"):
+        steps = json.loads((Path(hierarchy) / "do.json").read_bytes())
+    else:
+        assert hierarchy.endswith("/")
+        with urllib.request.urlopen(hierarchy + "do.json") as response:
+            steps = json.load(response)
+    return steps
+
+
+def fetch(method: str, url: str, headers: dict[str, str]) -> None:
+    request = urllib.request.Request(url, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(request) as response:
+            response.read()
+    except urllib.error.HTTPError as error:
+        error.close()
+
+
+def respond(number: int, members: dict[str, Any]) -> None:
+    print(json.dumps({"id": number, **members}), flush=True)
+
+
+def perform(request: dict[str, Any], do: dict[str, Any]) -> None:
+    for wanted in do.get("fetch", ()):
+        fetch(*wanted)
+    sys.stderr.write(do.get("stderr", ""))
+    sys.stderr.flush()
+    match do:
+        case {"answer": answer}:
+            respond(request["id"], {"ok": True, **answer})
+        case {"line": line}:
+            print(line, flush=True)
+        case {"exit": status}:
+            os._exit(status)
+        case {"hang": _}:
+            time.sleep(600)
+        case {"close": _}:
+            os.close(1)
+            time.sleep(600)
+        case {"echo": _}:
+            error = {"code": "unexpected", "phase": None, "message": json.dumps(request)}
+            respond(request["id"], {"ok": False, "error": error})
+
+
+def main() -> None:
+    position: dict[str, int] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request["op"] == "hello":
+            respond(request["id"], HELLO | json.loads(sys.argv[1]))
+            continue
+        hierarchy = request["hierarchy"]
+        step = position.setdefault(hierarchy, 0)
+        position[hierarchy] += 1
+        perform(request, load(hierarchy)[step])
+
+
+if __name__ == "__main__":
+    main()
