@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest._conditions import NO_CONDITIONS, Conditions, parse_conditions
+from zarr_manifest._conditions import (
+    NO_CONDITIONS,
+    Conditions,
+    format_last_modified,
+    parse_conditions,
+)
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 OPAQUE = st.text(st.characters(codec="ascii", categories=["L", "N"]), max_size=8)
@@ -142,3 +147,29 @@ def test_not_rfc_3339(text: str) -> None:
 def test_offsets_are_compared_as_instants() -> None:
     conditions = Conditions(last_modified=NOON.astimezone(timezone(timedelta(hours=9))))
     assert conditions.violation(etag=None, last_modified=NOON, version=None) is None
+
+
+@given(
+    st.datetimes(
+        min_value=datetime(1, 1, 2),
+        max_value=datetime(9999, 12, 30),
+        timezones=st.integers(-1439, 1439).map(lambda m: timezone(timedelta(minutes=m))),
+    )
+)
+def test_last_modified_is_written_as_it_is_read(when: datetime) -> None:
+    conditions = parse_conditions(None, when.isoformat(), None)
+    assert conditions.last_modified == when
+    text = format_last_modified(conditions)
+    assert text is not None
+    assert text.endswith("Z")
+    assert parse_conditions(None, text, None) == conditions
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"])
+def test_instants_that_no_calendar_has_in_utc(text: str) -> None:
+    with pytest.raises(zm.InvalidEntryError):
+        parse_conditions(None, text, None)
+
+
+def test_no_last_modified() -> None:
+    assert format_last_modified(NO_CONDITIONS) is None

@@ -17,10 +17,11 @@ from zarr_manifest._declarations import (
     arrays_in,
     declare,
     dump_node,
+    interpret_members,
     parse_node,
-    require_members,
     without_declarations,
 )
+from zarr_manifest._findings import strict
 
 OURS = [{"name": "chunk-manifest-json", "configuration": {"manifest": "./m.json"}}]
 NAMES = st.text("abc", min_size=1, max_size=3)
@@ -124,8 +125,8 @@ VALID = {
 
 
 def test_valid_members() -> None:
-    require_members(VALID)
-    require_members({**VALID, "data_type": {"name": "x"}, "unknown": None})
+    strict(interpret_members(VALID))
+    strict(interpret_members({**VALID, "data_type": {"name": "x"}, "unknown": None}))
 
 
 @pytest.mark.parametrize("name", [name for name in VALID if name != "fill_value"])
@@ -137,17 +138,17 @@ def test_invalid_member_is_named(name: str, value: Any, found: str) -> None:
     if value is not ...:
         metadata[name] = value
     with pytest.raises(zm.InvalidConfigurationError, match=f"'{name}' is {found}, not a") as raised:
-        require_members(metadata)
+        strict(interpret_members(metadata))
     assert raised.value.code == "invalid_configuration"
 
 
 def test_fill_value_is_required_but_may_be_anything() -> None:
-    require_members({**VALID, "fill_value": None})
+    strict(interpret_members({**VALID, "fill_value": None}))
     with pytest.raises(zm.InvalidConfigurationError, match="'fill_value' is missing, not a value"):
-        require_members({k: v for k, v in VALID.items() if k != "fill_value"})
+        strict(interpret_members({k: v for k, v in VALID.items() if k != "fill_value"}))
 
 
 def test_long_values_are_cut() -> None:
     with pytest.raises(zm.InvalidConfigurationError) as raised:
-        require_members({**VALID, "codecs": "x" * 10_000})
+        strict(interpret_members({**VALID, "codecs": "x" * 10_000}))
     assert len(str(raised.value)) < 200

@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 import zarr_manifest as zm
 from zarr_manifest._document import (
     LARGEST_INTEGER,
-    TRANSFORMER_NAME,
-    Configuration,
     Limits,
     decode_document,
-    parse_declaration,
 )
 from zarr_manifest.manifest import Manifest
 
@@ -43,7 +40,7 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
     if kind == "empty":
         return entry
     if kind == "data":
-        entry["data"] = base64.b64encode(draw(st.binary(max_size=20))).decode()
+        entry["data"] = base64.b64encode(draw(st.binary(min_size=1, max_size=20))).decode()
         strings: tuple[str, ...] = ("checksum",)
     else:
         entry["path"] = draw(TEXT)
@@ -135,6 +132,7 @@ WRONG_ENTRIES = {
     "last-modified-number": ('{"path": "a", "last_modified": 5}', "entry.last_modified"),
     "version-null": ('{"path": "a", "version": null}', "entry.version"),
     "data-null": ('{"data": null}', "entry.data"),
+    "data-empty": ('{"data": ""}', "'data' is empty"),
     "data-list": ('{"data": [1]}', "entry.data"),
     "data-not-base64": ('{"data": "!!"}', "entry.data"),
     "data-unpadded": ('{"data": "YQ"}', "entry.data"),
@@ -286,97 +284,3 @@ def test_limits_are_inclusive() -> None:
             decode_document(document, limits)
         assert raised.value.code == "limit_exceeded"
         assert "Raise Limits(" in str(raised.value)
-
-
-# Declarations ---------------------------------------------------------------
-
-
-def declared(configuration: Any = ..., **members: Any) -> list[dict[str, Any]]:
-    if configuration is ...:
-        configuration = {"manifest": "./m.json"}
-    return [{"name": TRANSFORMER_NAME, "configuration": configuration, **members}]
-
-
-@pytest.mark.parametrize("must_understand", [{}, {"must_understand": True}])
-def test_declaration(must_understand: dict[str, Any]) -> None:
-    expected = Configuration("./m.json", "./")
-    assert parse_declaration(declared(**must_understand)) == expected
-
-
-def test_declaration_with_base() -> None:
-    configuration = {"manifest": "./m.json", "base": "s3://b/"}
-    assert parse_declaration(declared(configuration)) == Configuration("./m.json", "s3://b/")
-
-
-@given(st.dictionaries(TEXT, entries(), max_size=4))
-@settings(max_examples=40)
-def test_inline_manifest(manifest: dict[str, Any]) -> None:
-    found = parse_declaration(declared({"manifest": manifest}))
-    assert found is not None
-    assert isinstance(found.manifest, bytes)
-    assert json.loads(found.manifest) == manifest
-
-
-OPTIONAL = {"name": "other", "must_understand": False}
-
-
-@pytest.mark.parametrize("transformers", [[], [OPTIONAL], [OPTIONAL, {**OPTIONAL, "name": "x"}]])
-def test_nothing_to_apply(transformers: list[Any]) -> None:
-    assert parse_declaration(transformers) is None
-
-
-def test_optional_transformers_around_ours_are_skipped() -> None:
-    found = parse_declaration([OPTIONAL, *declared(), OPTIONAL])
-    assert found == Configuration("./m.json")
-
-
-@pytest.mark.parametrize(
-    ("transformers", "says"),
-    [
-        (["zip"], "'zip'"),
-        ([{"name": "zip"}], "'zip'"),
-        ([{"name": "zip", "must_understand": True}], "'zip'"),
-        ([*declared(), {"name": "zip"}], "'zip'"),
-        ([{"name": TRANSFORMER_NAME.upper()}], "unknown"),
-        (declared() + declared(), "2 times"),
-        (declared({"manifest": "m.json", "codecs": []}), "'codecs'"),
-        (declared({"manifest": "{partition}.json", "partition_shape": [1]}), "'partition_shape'"),
-    ],
-)
-def test_unsupported(transformers: list[Any], says: str) -> None:
-    with pytest.raises(zm.UnsupportedTransformerError) as raised:
-        parse_declaration(transformers)
-    assert raised.value.code == "unsupported_transformer"
-    assert says in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("transformers", "says"),
-    [
-        ({"name": TRANSFORMER_NAME}, "not a list"),
-        (None, "not a list"),
-        (TRANSFORMER_NAME, "not a list"),
-        ([None], "no 'name'"),
-        ([{}], "no 'name'"),
-        ([{"name": 5}], "no 'name'"),
-        ([TRANSFORMER_NAME], "'configuration' is missing"),
-        (declared(None), "'configuration' is missing"),
-        (declared([]), "'configuration' is missing"),
-        (declared(must_understand=False), "must not be false"),
-        (declared(must_understand="no"), "not a boolean"),
-        ([{"name": "other", "must_understand": 0}], "not a boolean"),
-        (declared(extra=1), "'extra' in the declaration"),
-        (declared({"manifest": "m.json", "Base": "x"}), "'Base' in 'configuration'"),
-        (declared({}), "'manifest' is neither"),
-        (declared({"manifest": None}), "'manifest' is neither"),
-        (declared({"manifest": ""}), "'manifest' is neither"),
-        (declared({"manifest": []}), "'manifest' is neither"),
-        (declared({"manifest": "m.json", "base": None}), "'base' is not a string"),
-        (declared({"manifest": "m.json", "base": 1}), "'base' is not a string"),
-    ],
-)
-def test_invalid_configuration(transformers: Any, says: str) -> None:
-    with pytest.raises(zm.InvalidConfigurationError) as raised:
-        parse_declaration(transformers)
-    assert raised.value.code == "invalid_configuration"
-    assert says in str(raised.value)

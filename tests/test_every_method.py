@@ -71,6 +71,7 @@ def test_the_public_names() -> None:
         "ManifestError",
         "ManifestNotFoundError",
         "ManifestStore",
+        "Problem",
         "RangeOutOfBoundsError",
         "ReadOnlyError",
         "Reference",
@@ -85,6 +86,8 @@ def test_the_public_names() -> None:
         "anonymous",
         "enable",
         "environment",
+        "validate",
+        "write_manifest",
     ]
     assert all(hasattr(zm, name) for name in zm.__all__)
 

@@ -640,6 +640,33 @@ def test_referenced_chunks_are_listed(store: zm.ManifestStore, values: Values) -
     assert array.nbytes_stored() >= values["a/b/external"].nbytes
 
 
+def test_native_chunks_of_manifest_arrays_are_not_listed(tmp_path: Path) -> None:
+    """They are not read either: what the manifest does not name is missing."""
+    data = np.arange(8, dtype="u1")
+    array = write_manifest_array(tmp_path, "g/x", data, (2,), {"1": {}})
+    zarr.create_group(tmp_path)
+    zarr.create_array(tmp_path, name="native", data=data, chunks=(2,))
+    (array / "c").mkdir()
+    for i in range(4):
+        (array / "c" / str(i)).write_bytes(b"??")
+    (array / "c" / "other").write_bytes(b"")
+
+    async def collect(keys: Any) -> list[str]:
+        return sorted([key async for key in keys])
+
+    for prefix in ("", "g/", "g/x/"):
+        store = zm.ManifestStore(tmp_path)
+        keys = sync(collect(store.list_prefix(prefix)))
+        assert [key for key in keys if key.startswith("g/x/c")] == ["g/x/c/1", "g/x/c/other"]
+        assert len([key for key in keys if key.startswith("native/c/")]) == (0 if prefix else 4)
+    assert sync(collect(store.list_dir("g/x/c"))) == ["1", "other"]
+    assert sync(collect(store.list_dir("native/c"))) == ["0", "1", "2", "3"]
+    (array / "manifest.json").write_text("{}")
+    (array / "c" / "other").unlink()
+    store = zm.ManifestStore(tmp_path)
+    assert sync(collect(store.list_dir("g/x"))) == ["manifest.json", "zarr.json"]
+
+
 def test_info_complete(store: zm.ManifestStore) -> None:
     printed = io.StringIO()
     print(by_open_array(store, "inline").info_complete(), file=printed)

@@ -24,7 +24,7 @@ PATHS = st.sampled_from(["f.nc", "g.nc", "s3://b/h.nc", "../ü.nc"])
 CHECKSUMS = st.sampled_from(["crc32c:0a1b2c3d", f"md5:{'0' * 32}"])
 ENTRIES = st.one_of(
     st.just({}),
-    st.binary(max_size=8).map(lambda data: {"data": base64.b64encode(data).decode()}),
+    st.binary(min_size=1, max_size=8).map(lambda data: {"data": base64.b64encode(data).decode()}),
     st.fixed_dictionaries(
         {"path": PATHS},
         optional={
@@ -197,6 +197,35 @@ def test_not_a_chunk_key(key: str, ndim: int, others: bool) -> None:
     assert raised.value.code == "invalid_chunk_key"
     assert "line 1, column" in str(raised.value)
     assert repr(format_canonical((0,) * ndim)) in str(raised.value)
+
+
+@given(manifests(), st.data())
+def test_a_region_of_the_grid(
+    case: tuple[Index, dict[Index, dict[str, Any]]], data: st.DataObject
+) -> None:
+    """Documents of partitions are numbered in the whole grid, wherever they lie in it."""
+    grid_shape, entries = case
+    region = []
+    for n in grid_shape:
+        first = data.draw(st.integers(0, n - 1))
+        region.append(range(first, data.draw(st.integers(first + 1, n))))
+    inside = {
+        index: entry
+        for index, entry in entries.items()
+        if all(i in axis for i, axis in zip(index, region, strict=True))
+    }
+    document = json.dumps({format_canonical(i): e for i, e in inside.items()}).encode()
+    manifest = Manifest.loads(document, grid_shape=grid_shape, region=region)
+    whole = Manifest.loads(document, grid_shape=grid_shape)
+    assert list(manifest.indices()) == sorted(inside)
+    assert dict(manifest.items()) == dict(whole.items())
+    assert all((manifest.get(i) is None) == (i not in inside) for i in all_indices(grid_shape))
+    for index in entries.keys() - inside.keys():
+        key = format_canonical(index)
+        document = json.dumps({key: entries[index]}).encode()
+        with pytest.raises(zm.InvalidChunkKeyError, match="another partition") as raised:
+            Manifest.loads(document, grid_shape=grid_shape, region=region)
+        assert raised.value.chunk == key
 
 
 @pytest.mark.parametrize("digits", [15, 16])

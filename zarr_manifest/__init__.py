@@ -31,6 +31,8 @@ from zarr_manifest.errors import (
 from zarr_manifest.locations import ReferencedLocation
 from zarr_manifest.manifest import Manifest, Reference
 from zarr_manifest.store import ManifestStore
+from zarr_manifest.validation import Problem, validate
+from zarr_manifest.writing import write_manifest
 
 __version__ = "0.1.0.dev0"
 
@@ -49,6 +51,7 @@ __all__ = [
     "ManifestError",
     "ManifestNotFoundError",
     "ManifestStore",
+    "Problem",
     "RangeOutOfBoundsError",
     "ReadOnlyError",
     "Reference",
@@ -63,4 +66,6 @@ __all__ = [
     "anonymous",
     "enable",
     "environment",
+    "validate",
+    "write_manifest",
 ]

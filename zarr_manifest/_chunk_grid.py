@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
-__all__ = ["ChunkGrid"]
+__all__ = ["ChunkGrid", "grid_index", "number_chunks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,37 @@ class ChunkGrid:
             slice(edges[i - 1] if i else 0, min(edges[i], n))
             for i, edges, n in zip(index, self.edges, self.shape, strict=True)
         )
+
+
+def number_chunks(
+    indices: npt.NDArray[np.int64], grid_shape: Sequence[int]
+) -> npt.NDArray[np.int64]:
+    """Return the C-order numbers of chunks, given as grid indices of shape (chunks, dimensions).
+
+    Examples
+    --------
+    >>> number_chunks(np.array([[0, 2], [1, 0]]), (2, 3)).tolist()
+    [2, 3]
+    """
+    numbers = np.zeros(len(indices), np.int64)
+    for dimension, n in enumerate(grid_shape):
+        numbers = numbers * n + indices[:, dimension]
+    return numbers
+
+
+def grid_index(grid_shape: Sequence[int], number: int) -> tuple[int, ...]:
+    """Return the grid index of a chunk from its C-order number.
+
+    Examples
+    --------
+    >>> grid_index((2, 3), 5)
+    (1, 2)
+    """
+    index: list[int] = []
+    for n in reversed(grid_shape):
+        number, remainder = divmod(number, n)
+        index.append(remainder)
+    return tuple(reversed(index))
 
 
 def _edges(given: int | Sequence[Any], size: int) -> tuple[int, ...]:

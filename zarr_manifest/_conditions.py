@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from zarr_manifest.errors import InvalidEntryError
 
-__all__ = ["NO_CONDITIONS", "Conditions", "parse_conditions"]
+__all__ = ["NO_CONDITIONS", "Conditions", "format_last_modified", "parse_conditions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,6 @@ class Conditions:
         """Value for ``If-Unmodified-Since``: the last instant of the stated second."""
         if self.last_modified is None:
             return None
-        # In UTC: obstore takes no other time zone.
         second = self.last_modified.astimezone(UTC).replace(microsecond=0)
         return second + timedelta(microseconds=999_999)
 
@@ -112,7 +111,9 @@ def parse_conditions(
         try:
             # fromisoformat alone accepts more of ISO 8601, such as dates of weeks.
             when = datetime.fromisoformat(text) if _RFC_3339.fullmatch(text) else None
-        except ValueError:
+            # In UTC: obstore takes no other time zone.
+            when = None if when is None else when.astimezone(UTC)
+        except (ValueError, OverflowError):
             when = None
         if when is None:
             raise InvalidEntryError(
@@ -122,3 +123,16 @@ def parse_conditions(
     if etag is None and when is None and version is None:
         return NO_CONDITIONS
     return Conditions(etag, when, version)
+
+
+def format_last_modified(conditions: Conditions) -> str | None:
+    """Return the time of the last change as an entry states it.
+
+    Examples
+    --------
+    >>> format_last_modified(parse_conditions(None, "2024-01-31T14:00:00+02:00", None))
+    '2024-01-31T12:00:00Z'
+    """
+    if conditions.last_modified is None:
+        return None
+    return conditions.last_modified.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from zarr_manifest._findings import Findings
 from zarr_manifest.errors import InvalidConfigurationError
 
 __all__ = [
@@ -18,8 +19,8 @@ __all__ = [
     "arrays_in",
     "declare",
     "dump_node",
+    "interpret_members",
     "parse_node",
-    "require_members",
     "without_declarations",
 ]
 
@@ -52,9 +53,10 @@ class ArrayDocument:
     metadata: dict[str, Any]
 
     @property
-    def declared(self) -> list[Any]:
-        """The array's storage transformers; empty for a native array."""
-        return self.metadata.get(_MEMBER) or []
+    def declared(self) -> Any:
+        """The array's storage transformers, which may not be a list; empty for a native array."""
+        declared = self.metadata.get(_MEMBER)
+        return [] if declared is None else declared
 
 
 def parse_node(document: bytes) -> dict[str, Any] | None:
@@ -94,28 +96,27 @@ def arrays_in(node: dict[str, Any]) -> Iterator[ArrayDocument]:
             yield ArrayDocument(f"{path}/{array.path}".rstrip("/"), array.metadata)
 
 
-def require_members(metadata: dict[str, Any]) -> None:
-    """Refuse the metadata of an array that declares a manifest, but is not Zarr v3.
+def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:
+    """Yield what makes the metadata of an array not Zarr v3, and say whether it is usable.
 
-    Older writers produced such documents, and zarr's own errors do not name the member.
-
-    Raises
-    ------
-    InvalidConfigurationError
+    Only for arrays that declare a manifest. Older writers produced such
+    documents, and zarr's own errors do not name the member.
 
     Examples
     --------
-    >>> require_members({"shape": None})  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    zarr_manifest.errors.InvalidConfigurationError: ...: 'shape' is null, not a list
+    >>> print(next(interpret_members({"shape": None})).problem)
+    the array's metadata is not valid Zarr v3: 'shape' is null, not a list
     """
+    usable = True
     for name, (kinds, description) in _REQUIRED.items():
         value = metadata.get(name)
         if name not in metadata or not isinstance(value, kinds):
             found = json.dumps(value)[:40] if name in metadata else "missing"
-            raise InvalidConfigurationError(
+            yield InvalidConfigurationError(
                 f"the array's metadata is not valid Zarr v3: {name!r} is {found}, not {description}"
             )
+            usable = False
+    return usable
 
 
 def without_declarations(node: dict[str, Any]) -> bytes:

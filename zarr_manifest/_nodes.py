@@ -14,6 +14,7 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest._chunk_keys import owner_candidates
+from zarr_manifest._configuration import Configuration, parse_declaration
 from zarr_manifest._declarations import (
     ArrayDocument,
     arrays_in,
@@ -22,7 +23,6 @@ from zarr_manifest._declarations import (
     parse_node,
     without_declarations,
 )
-from zarr_manifest._document import Configuration, parse_declaration
 from zarr_manifest._steps import Call, Steps
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.transformer import ChunkManifestTransformer
@@ -93,7 +93,7 @@ class Nodes:
             return document
         declaring = False
         for array in arrays_in(node):
-            declaring |= bool(array.declared)
+            declaring |= array.declared != []
             known = self._note(join(path, array.path), array)
             if isinstance(known, ManifestError) and array.metadata is node:
                 raise known.in_context()
@@ -215,7 +215,7 @@ class Nodes:
         self._arrays.pop(path, None)
         self._seen.pop(path, None)
 
-    def _declared(self, path: str) -> Steps[list[Any]]:
+    def _declared(self, path: str) -> Steps[Any]:
         document = yield from self._get(join(path, "zarr.json"))
         node = None if document is None else parse_node(document.to_bytes())
         if node is None or node.get("node_type") != "array":

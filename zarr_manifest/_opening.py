@@ -20,7 +20,7 @@ from zarr_manifest.access import Access, Anonymous, Environment, open_object_sto
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
 
-__all__ = ["open_hierarchy"]
+__all__ = ["base_directory", "open_hierarchy"]
 
 
 def open_hierarchy(
@@ -60,6 +60,18 @@ def open_hierarchy(
     if parts.scheme == "memory":
         return FsspecStore.from_url(location, read_only=read_only)
     return ObjectStore(_open_url(location, allow), read_only=read_only)
+
+
+def base_directory(base: str | Path | None) -> str | None:
+    """Return the reader's own base as a URL reference that names a directory.
+
+    Examples
+    --------
+    >>> base_directory("raw")
+    'raw/'
+    """
+    # The empty reference is the root of the hierarchy, and not that of the file system.
+    return None if base is None else f"{(str(base) or '.').rstrip('/')}/"
 
 
 def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:

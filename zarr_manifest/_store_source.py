@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+from obstore.store import HTTPStore
 from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.buffer import Buffer
-from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 
 from zarr_manifest._byte_ranges import SourceRange
+from zarr_manifest._byte_requests import zarr_request
 from zarr_manifest._conditions import Conditions
 from zarr_manifest._object_reader import ObjectReader, ObstoreReader
 from zarr_manifest._steps import Call, Steps, run_async, run_sync
@@ -32,7 +34,7 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 
-__all__ = ["hierarchy_reader"]
+__all__ = ["can_list", "hierarchy_reader"]
 
 
 def hierarchy_reader(store: Store) -> ObjectReader:
@@ -43,6 +45,13 @@ def hierarchy_reader(store: Store) -> ObjectReader:
     if type(store) is LocalStore:
         return _DirectoryReader(str(store.root.absolute()))
     return _ZarrStoreReader(store)
+
+
+def can_list(store: Store) -> bool:
+    """Whether the keys of a store can be listed: web servers have no way to tell."""
+    if isinstance(store, ObjectStore):
+        return not isinstance(cast(Any, store).store, HTTPStore)
+    return store.supports_listing
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +86,6 @@ class _DirectoryReader:
     def size_sync(self, key: str) -> int:
         reader, path = self._file(key)
         return reader.size_sync(path)
-
-
-def _zarr_request(span: SourceRange) -> Any:
-    if span.start < 0:
-        return SuffixByteRequest(-span.start)
-    if span.stop is not None:
-        return RangeByteRequest(span.start, span.stop)
-    return OffsetByteRequest(span.start) if span.start else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class _ZarrStoreReader:
                 "manifest was written",
                 remedy="Open the hierarchy through obstore, which can.",
             )
-        buffer = yield from self._get(key, _zarr_request(span))
+        buffer = yield from self._get(key, zarr_request(span))
         view = memoryview(buffer.as_numpy_array())
         if span.exact and span.stop is not None and len(view) != span.stop - span.start:
             size = len((yield from self._get(key, None)))

@@ -13,7 +13,7 @@ import zarr.storage._common as store_opening
 from zarr.abc.store import Store
 from zarr.core.sync import sync
 
-__all__ = ["opening_module", "supports_synchronous_io", "sync"]
+__all__ = ["ensure_open", "opening_module", "supports_synchronous_io", "sync"]
 
 
 def opening_module() -> ModuleType:
@@ -39,6 +39,11 @@ def opening_module() -> ModuleType:
             "know. Pass zarr_manifest.ManifestStore(location) to zarr.open instead."
         )
     return store_opening
+
+
+async def ensure_open(store: Store) -> None:
+    """Open a store unless it is open: some kinds cannot be listed before."""
+    await store._ensure_open()  # pyright: ignore[reportPrivateUsage]
 
 
 def supports_synchronous_io(store: Store) -> bool:

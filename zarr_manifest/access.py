@@ -6,10 +6,10 @@ that lie in the environment are used only where the reader asked for them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 import obstore.store
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Access",
+    "Allow",
     "Anonymous",
     "Environment",
+    "access_by_prefix",
     "anonymous",
     "environment",
     "key_within",
@@ -58,6 +60,25 @@ class Environment:
 
 
 type Access = ObjectStore | Anonymous | Environment | Mapping[str, Any] | None
+
+type Allow = Mapping[str, Access] | Iterable[str] | None
+
+
+def access_by_prefix(allow: Allow) -> dict[str, Access]:
+    """Return what a reader passed as `allow` as a mapping: a plain list is anonymous.
+
+    Raises
+    ------
+    ValueError
+        It is one string.
+    """
+    if allow is None:
+        return {}
+    if isinstance(allow, str):
+        raise ValueError(f"allow takes a list of prefixes, or a mapping: allow=[{allow!r}]")
+    if isinstance(allow, Mapping):
+        return dict(cast("Mapping[str, Access]", allow))
+    return dict.fromkeys(str(prefix) for prefix in allow)
 
 
 def anonymous(**options: Any) -> Anonymous:

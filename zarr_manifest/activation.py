@@ -15,7 +15,8 @@ from typing import Any, Self
 
 from zarr_manifest._document import Limits
 from zarr_manifest._zarr_internals import opening_module
-from zarr_manifest.store import Allow, ManifestStore
+from zarr_manifest.access import Allow
+from zarr_manifest.store import ManifestStore
 from zarr_manifest.transformer import Verify
 
 __all__ = ["Activation", "enable"]

@@ -7,8 +7,7 @@ aside, by row. Look-up is by grid index.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -16,21 +15,33 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest._checksums import parse_checksum
-from zarr_manifest._chunk_keys import format_canonical, parse_canonical
-from zarr_manifest._conditions import NO_CONDITIONS, Conditions, parse_conditions
-from zarr_manifest._document import Entry, Limits, at_member, decode_document
-from zarr_manifest.errors import InvalidChunkKeyError, LimitExceededError, ManifestError
+from zarr_manifest._chunk_grid import grid_index
+from zarr_manifest._chunk_keys import format_canonical
+from zarr_manifest._columns import (
+    TO_THE_END,
+    chunk_numbers,
+    path_rows,
+    require_distinct,
+)
+from zarr_manifest._conditions import (
+    NO_CONDITIONS,
+    Conditions,
+    format_last_modified,
+    parse_conditions,
+)
+from zarr_manifest._document import Entry, Limits, Members, encode_document, interpret_document
+from zarr_manifest._findings import Findings, strict
+from zarr_manifest._rows import Grid, KeyParser, Rows, interpret_keys
+from zarr_manifest.errors import InvalidEntryError, ManifestError
 
-__all__ = ["Manifest", "Reference"]
-
-type KeyParser = Callable[[str], tuple[int, ...] | None]
+__all__ = ["Manifest", "Reference", "interpret_manifest"]
 
 # Values of the path number column for entries without a path.
 _INLINE = -1
 _EMPTY = -2
 
-# Value of the length column for entries that run to the end of their object.
-_TO_THE_END = -1
+# What a small Python object takes with what refers to it, for estimates.
+_OBJECT_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,24 @@ class Reference:
     def is_empty(self) -> bool:
         """Whether the chunk is explicitly empty: every element is the fill value."""
         return self.path_number == _EMPTY
+
+    def entry(self) -> Entry:
+        """Return the reference as a document states it."""
+        unset = msgspec.UNSET
+        data, conditions = self.data, self.conditions
+        last_modified = format_last_modified(conditions)
+        has_range = self.path is not None and (self.offset > 0 or self.length is not None)
+        has_length = self.path is not None and self.length is not None
+        return Entry(
+            path=unset if self.path is None else self.path,
+            offset=self.offset if has_range else unset,
+            length=self.length if has_length and self.length is not None else unset,
+            data=unset if data is None else data,
+            checksum=unset if self.checksum is None else self.checksum,
+            etag=unset if conditions.etag is None else conditions.etag,
+            last_modified=unset if last_modified is None else last_modified,
+            version=unset if conditions.version is None else conditions.version,
+        )
 
 
 class _Aside(msgspec.Struct, frozen=True):
@@ -150,6 +179,7 @@ class Manifest:
         ndim: int | None = None,
         grid_shape: tuple[int, ...] | None = None,
         parse_key: KeyParser | None = None,
+        region: Sequence[range] | None = None,
         limits: Limits | None = None,
     ) -> Manifest:
         """Read a manifest document.
@@ -165,6 +195,9 @@ class Manifest:
             Without it, the grid is as large as the keys say.
         parse_key : callable, optional
             Reads the array's own relative chunk keys; returns None for what is none.
+        region : sequence of range, optional
+            Grid indices of the chunks that a document of a partitioned manifest
+            is for, one range per dimension. Other chunks of the grid are refused.
         limits : Limits, optional
             Larger documents are refused.
 
@@ -178,66 +211,132 @@ class Manifest:
             ndim = len(grid_shape)
         if ndim is None:
             raise TypeError("either 'grid_shape' or 'ndim' is needed")
-        entries = decode_document(document, Limits() if limits is None else limits)
-        try:
-            return cls._from_entries(entries, ndim, grid_shape, parse_key)
-        except ManifestError as error:
-            if error.chunk is None:
-                raise
-            raise at_member(document, error.chunk, error) from None
+        grid = Grid(ndim, grid_shape, region, parse_key)
+        return strict(interpret_manifest(document, grid, Limits() if limits is None else limits))
 
     @classmethod
-    def _from_entries(
-        cls,
-        entries: dict[str, Entry],
-        ndim: int,
-        grid_shape: tuple[int, ...] | None,
-        parse_key: KeyParser | None,
-    ) -> Manifest:
-        indices = _parse_keys(list(entries), ndim, parse_key)
-        if grid_shape is None:
-            grid_shape = tuple(int(n) + 1 for n in indices.max(axis=0, initial=0))
-        inside = (indices < np.array(grid_shape, dtype=np.int64)).all(axis=1)
-        rows = [e for e, keep in zip(entries.values(), inside.tolist(), strict=True) if keep]
-        keys = [k for k, keep in zip(entries, inside.tolist(), strict=True) if keep]
-        numbers = _number_chunks(indices[inside], grid_shape)
-        order = np.argsort(numbers, kind="stable")
-        _require_distinct(numbers[order], keys, order)
-        return cls._from_rows(grid_shape, numbers[order], order, rows, keys)
-
-    @classmethod
-    def _from_rows(
+    def from_columns(
         cls,
         grid_shape: tuple[int, ...],
-        numbers: npt.NDArray[np.int64],
-        order: npt.NDArray[np.int64],
-        rows: list[Entry],
-        keys: list[str],
+        *,
+        paths: str | npt.ArrayLike,
+        offsets: npt.ArrayLike | None = None,
+        lengths: npt.ArrayLike | None = None,
+        chunks: npt.ArrayLike | None = None,
+        data: Mapping[tuple[int, ...], bytes] | None = None,
+        empty: Iterable[tuple[int, ...]] = (),
+        checksums: Mapping[tuple[int, ...], str] | None = None,
+        conditions: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Manifest:
-        unset = msgspec.UNSET
-        path_index: dict[str, int] = {}
-        count = len(rows)
-        offsets = np.zeros(count, np.int64)
-        lengths = np.full(count, _TO_THE_END, np.int64)
-        path_numbers = np.full(count, _EMPTY, np.int32)
-        aside: dict[int, _Aside] = {}
-        interned: dict[_Aside, _Aside] = {}
-        source_rows: list[int] = order.tolist()
-        for row, source in enumerate(source_rows):
-            entry = rows[source]
-            if entry.path is not unset:
-                path_numbers[row] = path_index.setdefault(entry.path, len(path_index))
-                if entry.offset is not unset:
-                    offsets[row] = entry.offset
-                if entry.length is not unset:
-                    lengths[row] = entry.length
-            elif entry.data is not unset:
-                path_numbers[row] = _INLINE
-                lengths[row] = len(entry.data)
-            extra = _take_aside(entry, keys[source])
-            if extra is not None:
-                aside[row] = interned.setdefault(extra, extra)
-        return cls(grid_shape, numbers, offsets, lengths, path_numbers, tuple(path_index), aside)
+        """Make a manifest from columns of numbers.
+
+        Parameters
+        ----------
+        grid_shape : tuple of int
+            Number of chunks along every dimension.
+        paths : str or array of str
+            URL references, one per row, or one for all; ``""`` where a chunk has none.
+        offsets : array of int, optional
+            First byte of each chunk in its object; 0 by default.
+        lengths : array of int, optional
+            Number of bytes of each chunk; -1, the default, is the rest of the object.
+        chunks : array of int, optional
+            Grid index of each row, with the shape (rows, dimensions). By default,
+            the rows are all chunks of the grid, in C order.
+        data : mapping of grid index to bytes, optional
+            Encoded chunks to be held inline.
+        empty : iterable of grid index
+            Explicitly empty chunks. A chunk without a path, that is neither here
+            nor in `data`, is missing.
+        checksums : mapping of grid index to str, optional
+            ``"<algorithm>:<hex>"`` of chunks that have a path, or data.
+        conditions : mapping of str to mapping, optional
+            ``etag``, ``last_modified`` and ``version`` of the object of a path.
+
+        Raises
+        ------
+        ManifestError
+            One of ``invalid_chunk_key``, ``invalid_entry``, ``unsupported_checksum``.
+
+        Examples
+        --------
+        >>> manifest = Manifest.from_columns(
+        ...     (2, 2), paths="f.nc", offsets=[[0, 10], [20, 30]], lengths=10
+        ... )
+        >>> manifest[1, 0].offset
+        20
+        """
+        rows = path_rows(grid_shape, paths, offsets, lengths, chunks)
+        inline = {} if data is None else dict(data)
+        for index, encoded in inline.items():
+            if not encoded:
+                raise InvalidEntryError("'data' holds no bytes", chunk=format_canonical(index))
+        without_path = [*inline, *empty]
+        more = np.array(without_path, np.int64).reshape(len(without_path), len(grid_shape))
+        numbers = np.concatenate([rows.numbers, chunk_numbers(grid_shape, more)])
+        kinds = [_INLINE] * len(inline) + [_EMPTY] * (len(without_path) - len(inline))
+        sizes = [len(encoded) for encoded in inline.values()]
+        sizes += [TO_THE_END] * (len(without_path) - len(inline))
+        order = np.argsort(numbers, kind="stable")
+        numbers = numbers[order]
+        require_distinct(grid_shape, numbers)
+        manifest = cls(
+            grid_shape,
+            numbers,
+            np.concatenate([rows.offsets, np.zeros(len(kinds), np.int64)])[order],
+            np.concatenate([rows.lengths, np.array(sizes, np.int64)])[order],
+            np.concatenate([rows.path_numbers, np.array(kinds, np.int32)])[order],
+            rows.paths,
+            {},
+        )
+        manifest._put_aside(inline, checksums or {}, conditions or {})
+        return manifest
+
+    def _put_aside(
+        self,
+        data: Mapping[tuple[int, ...], bytes],
+        checksums: Mapping[tuple[int, ...], str],
+        conditions: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        """Keep what only some rows have, while the manifest is being made."""
+        by_path = {path: _interpret_conditions(path, stated) for path, stated in conditions.items()}
+        for number, path in enumerate(self.paths):
+            if path in by_path:
+                extra = _Aside(conditions=by_path[path])
+                rows: list[int] = np.flatnonzero(self._path_numbers == number).tolist()
+                self._aside.update(dict.fromkeys(rows, extra))
+        for index in {**data, **checksums}:
+            row = self._row(index)
+            if row is None or self._path_numbers[row] == _EMPTY:
+                raise InvalidEntryError(
+                    "'checksum' needs a path or data beside it", chunk=format_canonical(index)
+                )
+            before = self._aside.get(row, _NOTHING_ASIDE)
+            checksum = checksums.get(index)
+            if checksum is not None:
+                parse_checksum(checksum)
+            self._aside[row] = _Aside(data.get(index), checksum, before.conditions)
+
+    def dumps(self) -> bytes:
+        """Return the manifest as a document: canonical keys, in C order, one entry in a line.
+
+        Members of entries that this package does not know are not kept. Equal
+        manifests give equal bytes.
+
+        Examples
+        --------
+        >>> manifest = Manifest.loads(b'{"c/1": {}, "0": {"length": 2, "path": "f"}}', ndim=1,
+        ...                           parse_key=lambda key: (int(key[2:]),))
+        >>> print(manifest.dumps().decode())
+        {
+        "0":{"path":"f","offset":0,"length":2},
+        "1":{}
+        }
+        <BLANKLINE>
+        """
+        return encode_document(
+            (format_canonical(index), reference.entry()) for index, reference in self.items()
+        )
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -280,7 +379,7 @@ class Manifest:
             path=self.paths[number] if number >= 0 else None,
             path_number=number,
             offset=int(self._offsets[row]),
-            length=None if length == _TO_THE_END else length,
+            length=None if length == TO_THE_END else length,
             data=extra.data,
             checksum=extra.checksum,
             conditions=extra.conditions,
@@ -288,13 +387,12 @@ class Manifest:
 
     def indices(self) -> Iterator[tuple[int, ...]]:
         """Yield the grid index of every chunk that the manifest names, in C order."""
-        numbers = range(len(self)) if self._chunk_numbers is None else self._chunk_numbers.tolist()
-        for number in numbers:
-            index: list[int] = []
-            for n in reversed(self.grid_shape):
-                number, remainder = divmod(number, n)
-                index.append(remainder)
-            yield tuple(reversed(index))
+        return self._indices(range(len(self)))
+
+    def _indices(self, rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        for row in rows:
+            number = row if self._chunk_numbers is None else int(self._chunk_numbers[row])
+            yield grid_index(self.grid_shape, number)
 
     def items(self) -> Iterator[tuple[tuple[int, ...], Reference]]:
         """Yield grid index and reference of every chunk that the manifest names, in C order."""
@@ -304,7 +402,7 @@ class Manifest:
     @property
     def known_bytes(self) -> int:
         """Sum of the lengths that entries state, and of inline data, in bytes."""
-        return int(self._lengths[self._lengths != _TO_THE_END].sum())
+        return int(self._lengths[self._lengths != TO_THE_END].sum())
 
     @property
     def nbytes(self) -> int:
@@ -312,11 +410,21 @@ class Manifest:
         nbytes = self._offsets.nbytes + self._lengths.nbytes + self._path_numbers.nbytes
         return nbytes if self._chunk_numbers is None else nbytes + self._chunk_numbers.nbytes
 
+    @property
+    def memory(self) -> int:
+        """Memory that the whole manifest takes, in bytes, estimated."""
+        aside = sum(_OBJECT_BYTES + len(extra.data or b"") for extra in self._aside.values())
+        return self.nbytes + aside + sum(_OBJECT_BYTES + len(path) for path in self.paths)
+
     def open_ended(self) -> Iterator[Reference]:
         """Yield the references whose number of bytes only their source can tell."""
-        rows = np.flatnonzero((self._lengths == _TO_THE_END) & (self._path_numbers >= 0))
+        rows = np.flatnonzero((self._lengths == TO_THE_END) & (self._path_numbers >= 0))
         for row in rows.tolist():
             yield self._reference(row)
+
+    def with_path(self, path_number: int) -> Iterator[tuple[int, ...]]:
+        """Yield the grid index of every chunk that refers to a path, in C order."""
+        return self._indices(np.flatnonzero(self._path_numbers == path_number).tolist())
 
     def statistics(self) -> list[tuple[str, int, int]]:
         """Return path, number of references and stated bytes, for every distinct path."""
@@ -328,72 +436,102 @@ class Manifest:
         return list(zip(self.paths, counts.tolist(), sizes.tolist(), strict=True))
 
 
-def _take_aside(entry: Entry, key: str) -> _Aside | None:
-    data, checksum = _or_none(entry.data), _or_none(entry.checksum)
+def interpret_manifest(
+    document: bytes, grid: Grid, limits: Limits, *, validating: bool = False
+) -> Findings[Manifest]:
+    """Yield what is wrong with a manifest document, and return what is right of it.
+
+    Parameters
+    ----------
+    document : bytes
+        UTF-8 JSON.
+    grid : Grid
+        What the keys may name.
+    limits : Limits
+        Larger documents are refused.
+    validating : bool
+        Report duplicate members and keys outside the grid too, which readers ignore.
+    """
+    entries = yield from interpret_document(document, limits, report_duplicates=validating)
+    members = Members(document)
+    keys = list(entries)
+    findings = interpret_keys(keys, grid, report_outside=validating)
+    rows = yield from _located(findings, members)
+    return (yield from _located(_interpret_rows(rows, keys, list(entries.values())), members))
+
+
+def _located[T](findings: Findings[T], members: Members) -> Findings[T]:
+    while True:
+        try:
+            problem = next(findings)
+        except StopIteration as stop:
+            outcome: T = stop.value
+            return outcome
+        yield members.locate(problem)
+
+
+def _interpret_rows(rows: Rows, keys: list[str], entries: list[Entry]) -> Findings[Manifest]:
+    unset = msgspec.UNSET
+    path_index: dict[str, int] = {}
+    count = len(rows.members)
+    offsets = np.zeros(count, np.int64)
+    lengths = np.full(count, TO_THE_END, np.int64)
+    path_numbers = np.full(count, _EMPTY, np.int32)
+    aside: dict[int, _Aside] = {}
+    interned: dict[_Aside, _Aside] = {}
+    for row, member in enumerate(rows.members):
+        entry = entries[member]
+        if entry.path is not unset:
+            path_numbers[row] = path_index.setdefault(entry.path, len(path_index))
+            if entry.offset is not unset:
+                offsets[row] = entry.offset
+            if entry.length is not unset:
+                lengths[row] = entry.length
+        elif entry.data is not unset:
+            path_numbers[row] = _INLINE
+            lengths[row] = len(entry.data)
+        if _has_aside(entry):
+            extra = yield from _interpret_aside(entry, keys[member])
+            aside[row] = interned.setdefault(extra, extra)
+    return Manifest(
+        rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, tuple(path_index), aside
+    )
+
+
+def _interpret_conditions(path: str, stated: Mapping[str, str]) -> Conditions:
+    unknown = sorted(set(stated) - {"etag", "last_modified", "version"})
+    if unknown:
+        raise InvalidEntryError(f"there is no condition {unknown[0]!r}, stated for {path!r}")
+    return parse_conditions(stated.get("etag"), stated.get("last_modified"), stated.get("version"))
+
+
+def _has_aside(entry: Entry) -> bool:
+    unset = msgspec.UNSET
+    return not (
+        entry.data is unset
+        and entry.checksum is unset
+        and entry.etag is unset
+        and entry.last_modified is unset
+        and entry.version is unset
+    )
+
+
+def _interpret_aside(entry: Entry, key: str) -> Findings[_Aside]:
+    checksum = _or_none(entry.checksum)
+    conditions = NO_CONDITIONS
     try:
         if checksum is not None:
             parse_checksum(checksum)
+    except ManifestError as error:
+        yield error.in_context(chunk=key)
+    try:
         conditions = parse_conditions(
             _or_none(entry.etag), _or_none(entry.last_modified), _or_none(entry.version)
         )
-    except ManifestError as e:
-        raise e.in_context(chunk=key) from None
-    extra = _Aside(data, checksum, conditions)
-    return None if extra == _NOTHING_ASIDE else extra
+    except ManifestError as error:
+        yield error.in_context(chunk=key)
+    return _Aside(_or_none(entry.data), checksum, conditions)
 
 
 def _or_none[T](value: T | msgspec.UnsetType) -> T | None:
     return None if isinstance(value, msgspec.UnsetType) else value
-
-
-def _parse_keys(keys: list[str], ndim: int, parse_key: KeyParser | None) -> npt.NDArray[np.int64]:
-    """Grid index of every key, as an array of shape (keys, dimensions)."""
-    # Up to 15 digits are below the largest integer; whether 16 are is for the slow way to say.
-    number = "(?:0|[1-9][0-9]{0,14})"
-    canonical = r"\.".join([number] * ndim) if ndim else "0"
-    joined = ",".join(keys)
-    # One pass over one string: a million keys are not worth a million calls.
-    if keys and ndim and re.fullmatch(f"(?:{canonical},)*+{canonical}", joined):
-        flat = np.array(joined.replace(".", ",").split(","), dtype=np.int64)
-        if len(flat) == len(keys) * ndim:  # and no key has a comma
-            return flat.reshape(len(keys), ndim)
-    indices = np.zeros((len(keys), ndim), np.int64)
-    for row, key in enumerate(keys):
-        index = parse_canonical(key, ndim)
-        if index is None and parse_key is not None:
-            index = parse_key(key)
-        if index is None:
-            raise InvalidChunkKeyError(
-                f"the member {key!r} of the manifest is not a chunk key of this array",
-                chunk=key,
-                remedy=f"Its keys have {ndim} number(s) joined with '.', such as "
-                f"{format_canonical((0,) * ndim)!r}.",
-            )
-        indices[row] = index
-    return indices
-
-
-def _number_chunks(
-    indices: npt.NDArray[np.int64], grid_shape: tuple[int, ...]
-) -> npt.NDArray[np.int64]:
-    chunks = 1
-    for n in grid_shape:
-        chunks *= n
-    if chunks >= 2**62:
-        raise LimitExceededError(f"the chunk grid has {chunks} chunks, more than can be numbered")
-    numbers = np.zeros(len(indices), np.int64)
-    for dimension, n in enumerate(grid_shape):
-        numbers = numbers * n + indices[:, dimension]
-    return numbers
-
-
-def _require_distinct(
-    numbers: npt.NDArray[np.int64], keys: list[str], order: npt.NDArray[np.int64]
-) -> None:
-    twice = np.flatnonzero(numbers[1:] == numbers[:-1])
-    if len(twice):
-        first, second = (keys[int(order[int(twice[0]) + i])] for i in (0, 1))
-        raise InvalidChunkKeyError(
-            f"the members {first!r} and {second!r} of the manifest name the same chunk",
-            chunk=second,
-        )

@@ -8,24 +8,30 @@ store underneath. Every way that zarr reads is overridden: none slips past.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest._byte_ranges import Bounded, From, Last, Whole, slice_bounds
-from zarr_manifest._byte_ranges import ByteRequest as PureByteRequest
-from zarr_manifest._document import Configuration, Limits
+from zarr_manifest._byte_requests import pure_request, slice_of
+from zarr_manifest._configuration import Configuration
+from zarr_manifest._document import Limits
+from zarr_manifest._listing import (
+    list_chunk_keys,
+    list_dir,
+    list_manifest_arrays,
+    list_prefix,
+)
 from zarr_manifest._locations import StoreLocation, UrlLocation, suggest_prefixes
 from zarr_manifest._nodes import METADATA_NAMES, Nodes, parent_of_document
-from zarr_manifest._opening import open_hierarchy
-from zarr_manifest._steps import Call, Steps, run_async, run_sync
+from zarr_manifest._opening import base_directory, open_hierarchy
+from zarr_manifest._steps import Steps, run_async, run_sync
 from zarr_manifest._store_source import hierarchy_reader
+from zarr_manifest._write_guard import deletable, writable
 from zarr_manifest._zarr_internals import supports_synchronous_io, sync
-from zarr_manifest.access import Access
-from zarr_manifest.errors import ReadOnlyError
+from zarr_manifest.access import Allow, access_by_prefix
 from zarr_manifest.locations import ReferencedLocation, summarize
 from zarr_manifest.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.transformer import ChunkManifestTransformer, Verify
@@ -35,9 +41,7 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
 
-__all__ = ["ManifestStore"]
-
-type Allow = Mapping[str, Access] | Iterable[str] | None
+__all__ = ["ManifestStore", "store_underneath"]
 
 
 class ManifestStore(Store):
@@ -95,10 +99,9 @@ class ManifestStore(Store):
     ) -> None:
         if verify not in ("auto", "always", "never"):
             raise ValueError(f"verify must be 'auto', 'always' or 'never', not {verify!r}")
-        self._allow = _as_mapping(allow)
+        self._allow = access_by_prefix(allow)
         self._store: Store = open_hierarchy(location, self._allow, read_only=read_only)
-        # The empty reference is the root of the hierarchy, and not that of the file system.
-        self._base = None if base is None else f"{(str(base) or '.').rstrip('/')}/"
+        self._base = base_directory(base)
         self._verify: Verify = verify
         self._limits = Limits() if limits is None else limits
         self._max_gap = max_gap
@@ -221,7 +224,7 @@ class ManifestStore(Store):
         if owner is None:
             return await self._store.get(key, prototype, byte_range)
         array, index = owner
-        body = await array.get(index, _pure_request(byte_range))
+        body = await array.get(index, pure_request(byte_range))
         return None if body is None else prototype.buffer.from_bytes(body)
 
     def get_sync(
@@ -243,7 +246,7 @@ class ManifestStore(Store):
         if owner is None:
             return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
         array, index = owner
-        body = array.get_sync(index, _pure_request(byte_range))
+        body = array.get_sync(index, pure_request(byte_range))
         return None if body is None else prototype.buffer.from_bytes(body)
 
     @property
@@ -272,7 +275,7 @@ class ManifestStore(Store):
         stored = document.to_bytes()
         shown = self._nodes.reveal(path, stored)
         if byte_range is not None:
-            shown = shown[_slice_of(byte_range, len(shown))]
+            shown = shown[slice_of(byte_range, len(shown))]
         elif shown is stored:
             return document
         return prototype.buffer.from_bytes(shown)
@@ -363,7 +366,7 @@ class ManifestStore(Store):
         directory = prefix.rstrip("/")
         inside = await run_async(self._nodes.array_at(directory))
         if inside is not None and inside.array_path != directory:
-            keys = [key async for key in self._chunk_keys_below(inside, directory)]
+            keys = [key async for key in list_chunk_keys(inside, directory)]
             return total + sum(await asyncio.gather(*(self.getsize(key) for key in keys)))
         arrays = [array async for array in self._manifest_arrays(directory)]
         return total + sum(await asyncio.gather(*(array.total_size() for array in arrays)))
@@ -380,52 +383,16 @@ class ManifestStore(Store):
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield all keys below a prefix, chunks of manifest arrays included."""
-        arrays: dict[str, ChunkManifestTransformer] = {}
-        inside = await run_async(self._nodes.array_at(prefix.rstrip("/")))
-        if inside is not None:
-            arrays[inside.array_path] = inside
-        async for key in self._store.list_prefix(prefix):
+        async for key in list_prefix(self._store, self._nodes, prefix):
             yield key
-            path = parent_of_document(key)
-            if path is not None:
-                array = await run_async(self._nodes.array_at(path))
-                if array is not None:
-                    arrays[array.array_path] = array
-        for array in arrays.values():
-            async for key in self._chunk_keys_below(array, prefix):
-                yield key
-
-    async def _chunk_keys_below(
-        self, array: ChunkManifestTransformer, prefix: str
-    ) -> AsyncIterator[str]:
-        start = f"{array.array_path}/" if array.array_path else ""
-        for key in await array.chunk_keys():
-            if (start + key).startswith(prefix):
-                yield start + key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield the names of keys and directories right below a prefix."""
-        names: dict[str, None] = {}
-        async for name in self._store.list_dir(prefix):
-            names[name] = None
-        directory = prefix.rstrip("/")
-        array = await run_async(self._nodes.array_at(directory))
-        if array is not None:
-            below = f"{directory}/" if directory else ""
-            async for key in self._chunk_keys_below(array, below):
-                names[key[len(below) :].partition("/")[0]] = None
-        for name in names:
+        async for name in list_dir(self._store, self._nodes, prefix):
             yield name
 
-    async def _manifest_arrays(self, directory: str) -> AsyncIterator[ChunkManifestTransformer]:
-        """Yield the manifest arrays at and below a path."""
-        below = f"{directory}/" if directory else ""
-        async for key in self._store.list_prefix(below):
-            path = parent_of_document(key)
-            if path is not None:
-                array = await run_async(self._nodes.array_at(path))
-                if array is not None and array.array_path == path:
-                    yield array
+    def _manifest_arrays(self, directory: str) -> AsyncIterator[ChunkManifestTransformer]:
+        return list_manifest_arrays(self._store, self._nodes, directory)
 
     def locations(self) -> Sequence[ReferencedLocation]:
         """Return what the hierarchy refers to, without reading it.
@@ -449,7 +416,7 @@ class ManifestStore(Store):
         await self._ensure_open()
         found: list[tuple[StoreLocation | UrlLocation, int, int]] = []
         async for array in self._manifest_arrays(""):
-            found += await array.statistics()
+            found += [item async for item in array.statistics()]
         urls = [location for location, _, _ in found if isinstance(location, UrlLocation)]
         return summarize(found, suggest_prefixes(urls), self._allow)
 
@@ -474,32 +441,12 @@ class ManifestStore(Store):
         await asyncio.gather(*(self.set(key, value) for key, value in values))
 
     def _writable(self, key: str, value: Buffer) -> Steps[Buffer]:
-        """Refuse chunks of manifest arrays, and complete metadata."""
         self._check_writable()
-        path = parent_of_document(key)
-        if path is not None and hasattr(value, "to_bytes"):
-            document = value.to_bytes()
-            restored = yield from self._nodes.restore(path, document)
-            return value if restored is document else type(value).from_bytes(restored)
-        if key.rpartition("/")[2] not in METADATA_NAMES and not self._nodes.known_native(key):
-            owner = yield from self._nodes.owner(key)
-            if owner is not None:
-                raise _read_only(*owner)
-        return value
+        return writable(self._nodes, key, value)
 
     def _deletable(self, key: str) -> Steps[bool]:
-        """Refuse referenced chunks; say whether there is anything to delete."""
         self._check_writable()
-        if key.rpartition("/")[2] in METADATA_NAMES or self._nodes.known_native(key):
-            return True
-        owner = yield from self._nodes.owner(key)
-        if owner is None:
-            return True
-        array, index = owner
-        reference = yield Call(lambda: array.names(index), lambda: array.names_sync(index))
-        if reference is not None and not reference.is_empty:
-            raise _read_only(array, index)
-        return False
+        return deletable(self._nodes, key)
 
     async def delete(self, key: str) -> None:
         """Delete a native value. What manifests refer to is never touched."""
@@ -526,7 +473,7 @@ class ManifestStore(Store):
         below = f"{directory}/" if directory else ""
         kept: set[str] = set()
         async for array in self._manifest_arrays(directory):
-            for location, _, _ in await array.statistics():
+            async for location, _, _ in array.statistics():
                 if isinstance(location, StoreLocation) and location.key.startswith(below):
                     kept.add(location.key)
         self._nodes.forget(directory)
@@ -542,39 +489,6 @@ class ManifestStore(Store):
         await self.delete_dir("")
 
 
-def _as_mapping(allow: Allow) -> dict[str, Access]:
-    if allow is None:
-        return {}
-    if isinstance(allow, str):
-        raise ValueError(f"allow takes a list of prefixes, or a mapping: allow=[{allow!r}]")
-    if isinstance(allow, Mapping):
-        return dict(cast("Mapping[str, Access]", allow))
-    return dict.fromkeys(str(prefix) for prefix in allow)
-
-
-def _pure_request(byte_range: ByteRequest | None) -> PureByteRequest:
-    match byte_range:
-        case None:
-            return Whole()
-        case RangeByteRequest(start, end):
-            return Bounded(start, max(start, end))
-        case OffsetByteRequest(offset):
-            return From(offset)
-        case SuffixByteRequest(suffix):
-            return Last(suffix)
-        case _:
-            raise TypeError(f"Unexpected byte_range, got {byte_range}.")
-
-
-def _slice_of(byte_range: ByteRequest, size: int) -> slice:
-    return slice(*slice_bounds(size, _pure_request(byte_range)))
-
-
-def _read_only(array: ChunkManifestTransformer, index: tuple[int, ...]) -> ReadOnlyError:
-    return ReadOnlyError(
-        "chunks of a manifest array cannot be written or deleted",
-        array=array.array_path,
-        chunk=".".join(map(str, index)) or "0",
-        remedy="Copy the array to a native one, and write there. To shrink an array and keep its "
-        "references, use its async_array.resize(shape, delete_outside_chunks=False).",
-    )
+def store_underneath(store: Store) -> Store:
+    """Return the hierarchy's own store, which shows what a ManifestStore hides."""
+    return store._store if isinstance(store, ManifestStore) else store  # pyright: ignore[reportPrivateUsage]

@@ -1,20 +1,16 @@
 """ChunkManifestTransformer: one array's declaration, answering requests for its chunks.
 
-Loads the manifest once, checks the locations that it refers to, and turns a
-request for part of a chunk into bytes, or into an error that says why not.
+Turns a request for part of a chunk into bytes, or into an error that says why
+not: the manifest says where they are, the sources have them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from collections.abc import AsyncIterator
+from typing import Any, Literal
 
 import zarr
-from zarr.registry import get_chunk_key_encoding_class
 
 from zarr_manifest._byte_ranges import (
     ByteRequest,
@@ -25,88 +21,22 @@ from zarr_manifest._byte_ranges import (
     source_range,
 )
 from zarr_manifest._checksums import verify_checksum
-from zarr_manifest._chunk_grid import ChunkGrid
-from zarr_manifest._chunk_keys import encode_relative, format_canonical, parse_relative
-from zarr_manifest._declarations import require_members
-from zarr_manifest._document import Configuration, Limits
+from zarr_manifest._chunk_keys import format_canonical
+from zarr_manifest._configuration import Configuration
+from zarr_manifest._declared_array import interpret_array
+from zarr_manifest._document import Limits
 from zarr_manifest._fill_chunk import encode_fill_chunk
-from zarr_manifest._locations import Base, Location
+from zarr_manifest._findings import strict
+from zarr_manifest._locations import Location
+from zarr_manifest._manifest_documents import LoadedManifest, ManifestDocuments
 from zarr_manifest._steps import Call, Steps, run_async, run_sync
-from zarr_manifest.errors import (
-    ChecksumMismatchError,
-    InvalidConfigurationError,
-    ManifestError,
-    ManifestNotFoundError,
-    RangeOutOfBoundsError,
-    SourceNotFoundError,
-)
-from zarr_manifest.manifest import Manifest, Reference
+from zarr_manifest.errors import ChecksumMismatchError, ManifestError, RangeOutOfBoundsError
+from zarr_manifest.manifest import Reference
 from zarr_manifest.sources import Sources
 
 __all__ = ["ChunkManifestTransformer", "Verify"]
 
 type Verify = Literal["auto", "always", "never"]
-
-_WHOLE_OBJECT = SourceRange(0, None, False)
-
-
-class _ChunkKeyEncoding:
-    """An array's own relative chunk keys, in both directions."""
-
-    def __init__(self, metadata: dict[str, Any], ndim: int) -> None:
-        stated: Any = metadata["chunk_key_encoding"]
-        declared: dict[str, Any] = {"name": stated} if isinstance(stated, str) else stated
-        self._ndim = ndim
-        self._name = str(declared.get("name"))
-        stated_configuration: Any = declared.get("configuration") or {}
-        if not isinstance(stated_configuration, dict):
-            raise InvalidConfigurationError("the chunk_key_encoding's configuration is no object")
-        configuration = cast("dict[str, Any]", stated_configuration)
-        default_separator = "." if self._name == "v2" else "/"
-        self._separator = str(configuration.get("separator", default_separator))
-        self._foreign: Any = None
-        self._foreign_keys: dict[str, tuple[int, ...]] = {}
-        if self._name not in ("default", "v2"):
-            try:
-                self._foreign = get_chunk_key_encoding_class(self._name).from_dict(declared)
-            except (KeyError, TypeError, ValueError) as error:
-                # zarr takes a KeyError for a node that is not there.
-                raise InvalidConfigurationError(
-                    f"zarr cannot make the chunk_key_encoding {self._name!r}: {error}",
-                    remedy="Register it with zarr, in workers too.",
-                ) from error
-
-    def encode(self, index: tuple[int, ...]) -> str:
-        if self._foreign is None:
-            return encode_relative(index, self._name, self._separator)
-        return str(self._foreign.encode_chunk_key(index))
-
-    def decode(self, key: str) -> tuple[int, ...] | None:
-        if self._foreign is None:
-            return parse_relative(key, self._ndim, self._name, self._separator)
-        try:
-            index = tuple(int(i) for i in self._foreign.decode_chunk_key(key))
-        except (NotImplementedError, ValueError, IndexError, TypeError):
-            # Decoding is optional for encodings that are registered with zarr.
-            return self._foreign_keys.get(key)
-        return index if len(index) == self._ndim and self.encode(index) == key else None
-
-    def learn(self, grid: ChunkGrid | None) -> None:
-        """Make the keys of an encoding known that cannot decode them itself."""
-        if self._foreign is not None and grid is not None:
-            import numpy as np
-
-            for index in np.ndindex(*grid.counts):
-                self._foreign_keys[self.encode(index)] = index
-
-
-@dataclass
-class _Loaded:
-    """A manifest, and the locations of its paths."""
-
-    manifest: Manifest
-    locations: tuple[Location, ...]
-    checked: bool = field(default=False)
 
 
 class ChunkManifestTransformer:
@@ -138,7 +68,7 @@ class ChunkManifestTransformer:
     Raises
     ------
     ManifestError
-        ``invalid_configuration`` or ``invalid_path``.
+        ``invalid_configuration``, ``unsupported_transformer`` or ``invalid_path``.
     """
 
     def __init__(
@@ -158,29 +88,14 @@ class ChunkManifestTransformer:
         self.declared = declared
         self._sources = sources
         self._verify = verify
-        self._limits = limits
-        self._grid = ChunkGrid.from_metadata(metadata)
-        require_members(metadata)
-        self._ndim = len(metadata["shape"])
-        self._encoding = _ChunkKeyEncoding(metadata, self._ndim)
-        self._encoding.learn(self._grid)
-        here = Base.parse("./", directory=array_path)
         try:
-            if base is None:
-                self._base = Base.parse(configuration.base, directory=array_path)
-            else:
-                self._base = Base.parse(base)
-            self._document: Location | bytes = (
-                configuration.manifest
-                if isinstance(configuration.manifest, bytes)
-                else here.resolve(configuration.manifest)
-            )
+            array = strict(interpret_array(array_path, metadata, configuration, base=base))
         except ManifestError as error:
-            raise error.in_context(array=array_path) from None
+            raise error.in_context(array=array_path) from error.__cause__
+        assert array is not None  # nothing is wrong with it
+        self._encoding = array.encoding
+        self._documents = ManifestDocuments(array, sources, limits)
         self._missing_is_an_error = False
-        self._loaded: _Loaded | None = None
-        self._loading: concurrent.futures.Future[_Loaded] | None = None
-        self._lock = threading.Lock()
 
     def index_of(self, key: str) -> tuple[int, ...] | None:
         """Return the grid index of one of the array's own relative chunk keys, or None."""
@@ -197,96 +112,6 @@ class ChunkManifestTransformer:
         chunks are not missing, and then need an answer.
         """
         self._missing_is_an_error |= _missing_chunks_are_errors()
-
-    # Loading -----------------------------------------------------------------
-
-    def _parse(self, document: bytes) -> _Loaded:
-        manifest = Manifest.loads(
-            document,
-            ndim=self._ndim,
-            grid_shape=None if self._grid is None else self._grid.counts,
-            parse_key=self.index_of,
-            limits=self._limits,
-        )
-        return _Loaded(manifest, tuple(self._base.resolve(path) for path in manifest.paths))
-
-    def _load(self) -> Steps[_Loaded]:
-        document = self._document
-        where = None if isinstance(document, bytes) else str(document)
-        try:
-            if isinstance(document, bytes):
-                text = document
-            else:
-                location = document
-                self._sources.check([location])
-                body: memoryview = yield Call(
-                    lambda: self._sources.fetch(location, _WHOLE_OBJECT),
-                    lambda: self._sources.fetch_sync(location, _WHOLE_OBJECT),
-                )
-                text = bytes(body)
-            # Decoding a large document takes seconds, which other readers should not wait.
-            loaded: _Loaded = yield Call(
-                lambda: asyncio.to_thread(self._parse, text), lambda: self._parse(text)
-            )
-        except SourceNotFoundError as error:
-            raise ManifestNotFoundError(
-                "the array declares a manifest that does not exist",
-                array=self.array_path,
-                location=error.location,
-                remedy="Without it the array cannot be read; restore it beside 'zarr.json'.",
-            ) from error
-        except ManifestError as error:
-            raise error.in_context(array=self.array_path, location=where) from error.__cause__
-        return loaded
-
-    def _for_reading(self, loaded: _Loaded) -> _Loaded:
-        if not loaded.checked:
-            try:
-                self._sources.check(loaded.locations)
-            except ManifestError as error:
-                raise error.in_context(array=self.array_path) from None
-            loaded.checked = True
-        return loaded
-
-    async def _load_once(self) -> _Loaded:
-        """Load the manifest, or wait for whoever is loading it."""
-        while self._loaded is None:
-            with self._lock:
-                others = self._loading
-                mine = concurrent.futures.Future[_Loaded]()
-                if others is None:
-                    self._loading = mine
-            if others is None:
-                return await self._load_for_all(mine)
-            try:
-                return await asyncio.wrap_future(others)
-            except _AbandonedError:
-                continue
-        return self._loaded
-
-    async def _load_for_all(self, answer: concurrent.futures.Future[_Loaded]) -> _Loaded:
-        try:
-            loaded = await run_async(self._load())
-            self._loaded = loaded
-            answer.set_result(loaded)
-        except Exception as error:
-            answer.set_exception(error)
-            raise
-        except BaseException:
-            # Only this reader was cancelled: one of those that wait takes over.
-            answer.set_exception(_AbandonedError())
-            raise
-        finally:
-            self._loading = None
-        return loaded
-
-    def _load_once_sync(self) -> _Loaded:
-        # Never waits for an event loop, which may be the one that it blocks.
-        if self._loaded is None:
-            with self._lock:
-                if self._loaded is None:
-                    self._loaded = run_sync(self._load())
-        return self._loaded
 
     # Reading -----------------------------------------------------------------
 
@@ -305,16 +130,16 @@ class ChunkManifestTransformer:
         ManifestError
             With array, chunk and location. Never fill values instead.
         """
-        loaded = self._for_reading(await self._load_once())
+        loaded = self._documents.authorise(await self._documents.owner(index))
         return await run_async(self._in_context(loaded, index, request))
 
     def get_sync(self, index: tuple[int, ...], request: ByteRequest) -> memoryview | None:
         """Return the bytes of a chunk without an event loop; see :meth:`get`."""
-        loaded = self._for_reading(self._load_once_sync())
+        loaded = self._documents.authorise(self._documents.owner_sync(index))
         return run_sync(self._in_context(loaded, index, request))
 
     def _in_context(
-        self, loaded: _Loaded, index: tuple[int, ...], request: ByteRequest
+        self, loaded: LoadedManifest, index: tuple[int, ...], request: ByteRequest
     ) -> Steps[memoryview | None]:
         try:
             return (yield from self._read(loaded, index, request))
@@ -324,7 +149,7 @@ class ChunkManifestTransformer:
             ) from error.__cause__
 
     def _read(
-        self, loaded: _Loaded, index: tuple[int, ...], request: ByteRequest
+        self, loaded: LoadedManifest, index: tuple[int, ...], request: ByteRequest
     ) -> Steps[memoryview | None]:
         reference = loaded.manifest.get(index)
         if reference is None:
@@ -395,24 +220,25 @@ class ChunkManifestTransformer:
 
     async def names(self, index: tuple[int, ...]) -> Reference | None:
         """Return what the manifest says of a chunk, without reading it."""
-        return (await self._load_once()).manifest.get(index)
+        return (await self._documents.owner(index)).manifest.get(index)
 
     def names_sync(self, index: tuple[int, ...]) -> Reference | None:
         """Return what the manifest says of a chunk, without an event loop."""
-        return self._load_once_sync().manifest.get(index)
+        return self._documents.owner_sync(index).manifest.get(index)
 
-    async def chunk_keys(self) -> Iterator[str]:
-        """Return the array's own relative keys of all chunks that the manifest names."""
-        manifest = (await self._load_once()).manifest
-        return (self.key_of(index) for index in manifest.indices())
+    async def chunk_keys(self) -> AsyncIterator[str]:
+        """Yield the array's own relative keys of all chunks that the manifest names."""
+        async for loaded in self._documents.every():
+            for index in loaded.manifest.indices():
+                yield self.key_of(index)
 
     async def size(self, index: tuple[int, ...]) -> int | None:
         """Return the encoded size of a chunk, in bytes; None when the manifest lacks it."""
-        loaded = self._for_reading(await self._load_once())
+        loaded = self._documents.authorise(await self._documents.owner(index))
         reference = loaded.manifest.get(index)
         return None if reference is None else await self._size_of(loaded, reference)
 
-    async def _size_of(self, loaded: _Loaded, reference: Reference) -> int:
+    async def _size_of(self, loaded: LoadedManifest, reference: Reference) -> int:
         if reference.is_empty:
             return 0
         if reference.length is not None:
@@ -422,25 +248,23 @@ class ChunkManifestTransformer:
 
     async def total_size(self) -> int:
         """Return the sum of the encoded sizes of all chunks, in bytes."""
-        loaded = self._for_reading(await self._load_once())
-        open_ended = loaded.manifest.open_ended()
-        sizes = await asyncio.gather(*(self._size_of(loaded, r) for r in open_ended))
-        return loaded.manifest.known_bytes + sum(sizes)
+        total = 0
+        async for loaded in self._documents.every():
+            open_ended = self._documents.authorise(loaded).manifest.open_ended()
+            sizes = await asyncio.gather(*(self._size_of(loaded, r) for r in open_ended))
+            total += loaded.manifest.known_bytes + sum(sizes)
+        return total
 
-    async def statistics(self) -> list[tuple[Location, int, int]]:
-        """Return location, number of references and stated bytes, for every object."""
-        loaded = await self._load_once()
-        return [
-            (location, references, nbytes)
-            for location, (_, references, nbytes) in zip(
-                loaded.locations, loaded.manifest.statistics(), strict=True
-            )
-        ]
+    async def statistics(self) -> AsyncIterator[tuple[Location, int, int]]:
+        """Yield location, number of references and stated bytes, for every object.
+
+        An object to which several documents refer occurs once for each.
+        """
+        async for loaded in self._documents.every():
+            statistics = loaded.manifest.statistics()
+            for location, (_, references, nbytes) in zip(loaded.locations, statistics, strict=True):
+                yield location, references, nbytes
 
 
 def _missing_chunks_are_errors() -> bool:
     return not zarr.config.get("array.read_missing_chunks", True)
-
-
-class _AbandonedError(Exception):
-    """Whoever was loading the manifest was cancelled."""

@@ -10,7 +10,8 @@ from xarray import Dataset, DataTree
 from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
 
 from zarr_manifest._document import Limits
-from zarr_manifest.store import Allow, ManifestStore
+from zarr_manifest.access import Allow
+from zarr_manifest.store import ManifestStore
 from zarr_manifest.transformer import Verify
 
 __all__ = ["ManifestBackendEntrypoint"]

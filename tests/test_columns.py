@@ -1,0 +1,119 @@
+"""Manifests from columns of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zarr_manifest import Manifest, ManifestError
+
+INDEX = st.tuples(st.integers(0, 2), st.integers(0, 3))
+PATH_ENTRY = st.fixed_dictionaries(
+    {"path": st.sampled_from(["a.nc", "s3://b/c.nc", "d%20e.nc"])},
+    optional={"offset": st.integers(0, 2**40), "length": st.integers(1, 2**40)},
+)
+OTHER_ENTRY = st.one_of(st.just({}), st.builds(lambda b: {"data": b}, st.binary(min_size=1)))
+
+
+def from_entries(entries: dict[tuple[int, int], dict[str, Any]], **more: Any) -> Manifest:
+    with_path = {index: e for index, e in entries.items() if "path" in e}
+    return Manifest.from_columns(
+        (3, 4),
+        chunks=np.array(list(with_path), np.int64).reshape(-1, 2),
+        paths=[e["path"] for e in with_path.values()],
+        offsets=np.array([e.get("offset", 0) for e in with_path.values()], np.int64),
+        lengths=np.array([e.get("length", -1) for e in with_path.values()], np.int64),
+        data={index: e["data"] for index, e in entries.items() if "data" in e},
+        empty=[index for index, e in entries.items() if e == {}],
+        **more,
+    )
+
+
+@given(st.dictionaries(INDEX, PATH_ENTRY | OTHER_ENTRY))
+def test_columns_document_columns(entries: dict[tuple[int, int], dict[str, Any]]) -> None:
+    manifest = from_entries(entries)
+    again = Manifest.loads(manifest.dumps(), grid_shape=(3, 4))
+    assert again.dumps() == manifest.dumps()
+    assert sorted(index for index, _ in manifest.items()) == sorted(entries)
+    for index, entry in entries.items():
+        reference = manifest[index]
+        assert reference.is_empty == (entry == {})
+        assert reference.path == entry.get("path")
+        assert reference.data == entry.get("data")
+        if "path" in entry:
+            assert (reference.offset, reference.length) == (
+                entry.get("offset", 0),
+                entry.get("length"),
+            )
+
+
+def test_all_chunks_of_the_grid_in_c_order() -> None:
+    manifest = Manifest.from_columns(
+        (2, 2), paths=[["a", "b"], ["", "a"]], offsets=np.arange(4).reshape(2, 2), lengths=7
+    )
+    assert {i: (r.path, r.offset, r.length) for i, r in manifest.items()} == {
+        (0, 0): ("a", 0, 7),
+        (0, 1): ("b", 1, 7),
+        (1, 1): ("a", 3, 7),
+    }
+    assert manifest.paths == ("a", "b")
+
+
+@pytest.mark.parametrize("grid_shape", [(), (0,), (3, 0), (5,)])
+def test_grids_of_any_size(grid_shape: tuple[int, ...]) -> None:
+    manifest = Manifest.from_columns(grid_shape, paths="f.nc")
+    assert len(manifest) == int(np.prod(grid_shape))
+    assert len(Manifest.from_columns(grid_shape, paths="")) == 0
+
+
+def test_checksums_and_conditions() -> None:
+    manifest = from_entries(
+        {(0, 0): {"path": "a.nc"}, (0, 1): {"data": b"x"}, (0, 2): {"path": "s3://b/c.nc"}},
+        checksums={(0, 0): "crc32c:00000000", (0, 1): "crc32c:00000001"},
+        conditions={"a.nc": {"etag": '"1"'}, "unused": {"version": "2"}},
+    )
+    assert manifest[0, 0].checksum == "crc32c:00000000"
+    assert manifest[0, 0].conditions.etag == '"1"'
+    assert manifest[0, 1].checksum == "crc32c:00000001"
+    assert manifest[0, 1].data == b"x"
+    assert not manifest[0, 2].conditions
+
+
+@pytest.mark.parametrize(
+    ("columns", "code"),
+    [
+        ({"paths": "f", "offsets": [0, -1, 0, 0]}, "invalid_entry"),
+        ({"paths": "f", "lengths": [1, 0, 1, 1]}, "invalid_entry"),
+        ({"paths": "f", "lengths": [1, -2, 1, 1]}, "invalid_entry"),
+        ({"paths": "f", "offsets": 2**53 - 1, "lengths": 1}, "invalid_entry"),
+        ({"paths": "f", "offsets": np.array([2**64 - 1] * 4, np.uint64)}, "invalid_entry"),
+        ({"paths": "f", "offsets": [0.5] * 4}, "invalid_entry"),
+        ({"paths": "f", "offsets": [0, 1]}, "invalid_entry"),
+        ({"paths": ["f", "g"]}, "invalid_entry"),
+        ({"paths": [1, 2, 3, 4]}, "invalid_entry"),
+        ({"paths": "f", "chunks": [[0, 2]]}, "invalid_chunk_key"),
+        ({"paths": "f", "chunks": [[0, -1]]}, "invalid_chunk_key"),
+        ({"paths": "f", "chunks": [[0, 0], [1, 1], [0, 0]]}, "invalid_chunk_key"),
+        ({"paths": "f", "chunks": [0, 1]}, "invalid_chunk_key"),
+        ({"paths": "f", "data": {(0, 0): b"x"}}, "invalid_chunk_key"),
+        ({"paths": "", "data": {(0, 0): b""}}, "invalid_entry"),
+        ({"paths": "", "empty": [(0, 0)], "checksums": {(0, 0): "md5:" + "0" * 32}},
+         "invalid_entry"),
+        ({"paths": "f", "checksums": {(0, 0): "sha1:00"}}, "unsupported_checksum"),
+        ({"paths": "f", "conditions": {"f": {"size": "1"}}}, "invalid_entry"),
+        ({"paths": "f", "conditions": {"f": {"last_modified": "today"}}}, "invalid_entry"),
+    ],
+)  # fmt: skip
+def test_what_readers_refuse_is_refused(columns: dict[str, Any], code: str) -> None:
+    with pytest.raises(ManifestError) as refused:
+        Manifest.from_columns((2, 2), **columns)
+    assert refused.value.code == code
+
+
+def test_a_grid_that_cannot_be_numbered() -> None:
+    with pytest.raises(ManifestError, match="more than can be numbered"):
+        Manifest.from_columns((2**31, 2**31), paths="f", chunks=[[0, 0]])

@@ -1,0 +1,449 @@
+"""Partitioned manifests: the same values as whole ones, and only the documents that are touched."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
+
+import zarr_manifest as zm
+from tests.hierarchies import split_into_source, write_manifest_array
+from tests.servers.http_files import FileServer, status
+from tests.test_hierarchy import Counting, copy_into
+from zarr_manifest import _manifest_documents
+from zarr_manifest._document_cache import DocumentCache
+from zarr_manifest._partitions import Partitions, document_reference
+
+type Index = tuple[int, ...]
+
+PROTOTYPE = default_buffer_prototype()
+
+
+# Arithmetic -------------------------------------------------------------------------
+
+GRIDS = st.lists(st.tuples(st.integers(0, 7), st.integers(1, 9)), max_size=3).map(
+    lambda pairs: Partitions(tuple(n for n, _ in pairs), tuple(p for _, p in pairs))
+)
+
+
+@given(GRIDS)
+def test_regions_cut_the_grid(partitions: Partitions) -> None:
+    found: list[Index] = []
+    for partition in partitions:
+        region = list(itertools.product(*partitions.region(partition)))
+        assert region
+        assert all(partitions.owner(index) == partition for index in region)
+        found += region
+    assert sorted(found) == list(itertools.product(*map(range, partitions.grid_shape)))
+    assert len(list(partitions)) == partitions.total == math.prod(partitions.counts)
+    assert list(partitions) == sorted(partitions)
+
+
+@given(st.lists(st.integers(0, 2**53), max_size=4))
+def test_references(partition: list[int]) -> None:
+    name = ".".join(map(str, partition)) or "0"
+    assert document_reference("a/{partition}/b", partition) == f"a/{name}/b"
+
+
+def test_huge_grids_cost_nothing() -> None:
+    partitions = Partitions((2**53 - 1,) * 3, (1, 2**53 - 1, 7))
+    assert next(iter(partitions)) == (0, 0, 0)
+    assert partitions.owner((5, 6, 15)) == (5, 0, 2)
+
+
+# Hierarchies ------------------------------------------------------------------------
+
+SHAPE, CHUNKS = (7, 9), (2, 2)
+DATA = np.arange(1, 64, dtype="<i2").reshape(SHAPE)
+COUNTS = (4, 5)
+
+
+def write_partitioned(
+    root: Path, entries: dict[str, Any], shape: list[int], template: str = "./m/{partition}.json"
+) -> None:
+    """Split entries by hand, and write one document for each block that has some."""
+    array = write_manifest_array(root, "a", DATA, CHUNKS, template, fill_value=-1)
+    document = array / "zarr.json"
+    metadata = json.loads(document.read_text())
+    metadata["storage_transformers"][0]["configuration"]["partition_shape"] = shape
+    document.write_text(json.dumps(metadata))
+    blocks: dict[str, dict[str, Any]] = {}
+    for key, entry in entries.items():
+        index = map(int, key.split("."))
+        block = ".".join(str(i // p) for i, p in zip(index, shape, strict=True))
+        blocks.setdefault(block, {})[key] = entry
+    for block, content in blocks.items():
+        file = array / template.replace("{partition}", block)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(content))
+
+
+@pytest.fixture
+def entries(tmp_path: Path) -> dict[str, Any]:
+    manifest, source = split_into_source(DATA, CHUNKS, path="../raw.bin", start=3)
+    (tmp_path / "raw.bin").write_bytes(source)
+    return manifest
+
+
+def open_a(store: Any, **options: Any) -> Any:
+    return zarr.open_array(zm.ManifestStore(store, read_only=True, **options), path="a", mode="r")
+
+
+@pytest.mark.parametrize("shape", [[1, 1], [1, 5], [4, 1], [2, 2], [3, 4], [4, 5], [2**53 - 1, 9]])
+def test_any_partition_shape_reads_the_same(
+    tmp_path: Path, entries: dict[str, Any], shape: list[int]
+) -> None:
+    write_partitioned(tmp_path, entries, shape)
+    np.testing.assert_array_equal(open_a(tmp_path)[:], DATA)
+
+
+def test_chunks_without_entry_or_document_are_missing(
+    tmp_path: Path, entries: dict[str, Any]
+) -> None:
+    kept = {key: entry for key, entry in entries.items() if key in ("0.0", "3.1")}
+    write_partitioned(tmp_path, kept, [2, 2])
+    expected = np.full_like(DATA, -1)
+    expected[:2, :2] = DATA[:2, :2]
+    expected[6:, 2:4] = DATA[6:, 2:4]
+    array = open_a(tmp_path)
+    np.testing.assert_array_equal(array[:], expected)
+    if zarr.config.get("array.read_missing_chunks", None) is not None:
+        with (
+            zarr.config.set({"array.read_missing_chunks": False}),
+            pytest.raises(Exception, match=r"0[/.]2"),
+        ):
+            open_a(tmp_path)[0, 4]
+
+
+def manifest_requests(server: FileServer) -> list[str]:
+    return [r.target for r in server.requests if r.target.startswith("/a/m/")]
+
+
+def test_only_touched_documents_are_loaded_and_each_once(
+    tmp_path: Path, entries: dict[str, Any]
+) -> None:
+    write_partitioned(tmp_path, entries, [2, 2])
+    with FileServer(tmp_path) as server:
+        array = open_a(server.url)
+        np.testing.assert_array_equal(array[0:4, 0:4], DATA[0:4, 0:4])
+        assert manifest_requests(server) == ["/a/m/0.0.json"]
+        np.testing.assert_array_equal(array[0:2, 2:6], DATA[0:2, 2:6])
+        assert sorted(manifest_requests(server)) == ["/a/m/0.0.json", "/a/m/0.1.json"]
+        np.testing.assert_array_equal(array[:], DATA)
+        np.testing.assert_array_equal(array[:], DATA)
+        assert len(manifest_requests(server)) == 6
+        assert len(set(manifest_requests(server))) == 6
+
+
+def test_threads_without_event_loop_load_each_document_once(
+    tmp_path: Path, entries: dict[str, Any]
+) -> None:
+    write_partitioned(tmp_path, entries, [2, 2])
+    memory = MemoryStore()
+    copy_into(memory, tmp_path)
+    underneath = Counting(memory)
+    store = zm.ManifestStore(underneath)
+    keys = [f"a/c/{key.replace('.', '/')}" for key in entries]
+    with ThreadPoolExecutor(10) as pool:
+        found = list(pool.map(store.get_sync, keys))
+    assert all(value is not None and len(value) == 8 for value in found)
+    documents = sorted(key for key in underneath.asked if key.startswith("a/m/"))
+    assert documents == [f"a/m/{i}.{j}.json" for i in range(2) for j in range(3)]
+
+
+def test_documents_that_do_not_exist_are_remembered(
+    tmp_path: Path, entries: dict[str, Any]
+) -> None:
+    write_partitioned(tmp_path, {"0.0": entries["0.0"]}, [2, 2])
+    with FileServer(tmp_path) as server:
+        array = open_a(server.url)
+        for _ in range(3):
+            assert (array[4:, 4:] == -1).all()
+        assert sorted(manifest_requests(server)) == ["/a/m/1.1.json", "/a/m/1.2.json"]
+
+
+def test_outside_the_grid_nothing_is_loaded(tmp_path: Path, entries: dict[str, Any]) -> None:
+    write_partitioned(tmp_path, entries, [2, 2])
+    with FileServer(tmp_path) as server:
+        store = zm.ManifestStore(server.url, read_only=True)
+        assert asyncio.run(store.get("a/c/8/0", PROTOTYPE)) is None
+        assert manifest_requests(server) == []
+
+
+def test_a_failure_is_not_a_missing_document_and_not_remembered(
+    tmp_path: Path, entries: dict[str, Any]
+) -> None:
+    write_partitioned(tmp_path, entries, [2, 2])
+    with FileServer(tmp_path) as server:
+        array = open_a(server.url)
+        server.script("a/m/0.0.json", status(403))
+        with pytest.raises(zm.SourceAccessDeniedError) as raised:
+            array[0, 0]
+        assert (raised.value.array, raised.value.location) == ("a", "a/m/0.0.json")
+        assert array[0, 0] == DATA[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("block", "content", "expected"),
+    [
+        ("0.1", {"0.0": {}}, zm.InvalidChunkKeyError),
+        ("0.1", {"c/0/0": {}}, zm.InvalidChunkKeyError),
+        ("1.1", {"0.2": {}}, zm.InvalidChunkKeyError),
+        ("0.1", {"0.2": {}, "c/0/2": {}}, zm.InvalidChunkKeyError),
+        ("0.1", {"0.2": {"path": ""}}, zm.InvalidPathError),
+        ("0.1", {"0.2": {"data": ""}}, zm.InvalidEntryError),
+        ("0.1", [], zm.InvalidManifestError),
+    ],
+)
+def test_what_is_wrong_with_a_document_is_an_error_where_it_is_touched(
+    tmp_path: Path, entries: dict[str, Any], block: str, content: Any, expected: Any
+) -> None:
+    write_partitioned(tmp_path, entries, [2, 2])
+    (tmp_path / "a" / "m" / f"{block}.json").write_text(json.dumps(content))
+    array = open_a(tmp_path)
+    np.testing.assert_array_equal(array[:4, :4], DATA[:4, :4])
+    with pytest.raises(expected) as raised:
+        array[:]
+    assert raised.value.array == "a"
+    assert block in str(raised.value) or raised.value.chunk == "0.2"
+
+
+def test_keys_outside_the_grid_are_ignored(tmp_path: Path, entries: dict[str, Any]) -> None:
+    write_partitioned(tmp_path, {**entries, "4.0": {"path": "x"}, "0.5": {}}, [2, 2])
+    np.testing.assert_array_equal(open_a(tmp_path)[:], DATA)
+
+
+def test_locations_are_authorised_document_by_document(
+    tmp_path: Path, entries: dict[str, Any]
+) -> None:
+    entries["0.4"] = {"path": "s3://nobody/allowed.nc"}
+    write_partitioned(tmp_path, entries, [2, 2])
+    array = open_a(tmp_path)
+    np.testing.assert_array_equal(array[:, :8], DATA[:, :8])
+    with pytest.raises(zm.LocationNotAllowedError, match="s3://nobody/"):
+        array[0, 8]
+
+
+def test_listing_sizes_and_locations_see_all_partitions(
+    tmp_path: Path, entries: dict[str, Any]
+) -> None:
+    del entries["1.1"]
+    entries["0.4"] = {"path": "s3://b/x.nc", "length": 5}
+    entries["3.4"] = {"path": "s3://b/x.nc", "length": 6}
+    write_partitioned(tmp_path, entries, [2, 2])
+    store = zm.ManifestStore(tmp_path, allow=["s3://b/"])
+
+    async def look() -> tuple[list[str], int]:
+        keys = [key async for key in store.list_prefix("a/c/")]
+        return keys, await store.getsize_prefix("a")
+
+    keys, size = asyncio.run(look())
+    assert sorted(keys) == sorted(f"a/c/{key.replace('.', '/')}" for key in entries)
+    files = sum(f.stat().st_size for f in (tmp_path / "a").rglob("*") if f.is_file())
+    assert size == files + sum(entry["length"] for entry in entries.values())
+    found = {item.prefix: item for item in store.locations()}
+    assert (found["s3://b/"].objects, found["s3://b/"].references) == (1, 2)
+    assert found["s3://b/"].nbytes == 11
+    assert found[None].references == len(entries) - 2
+
+
+def test_listing_a_partitioned_array_is_limited(tmp_path: Path, entries: dict[str, Any]) -> None:
+    write_partitioned(tmp_path, entries, [1, 1])
+    store = zm.ManifestStore(tmp_path, limits=zm.Limits(entries=19))
+    with pytest.raises(zm.LimitExceededError, match="20 partitions"):
+        store.locations()
+    assert zarr.open_array(store, path="a", mode="r")[0, 0] == DATA[0, 0]
+
+
+def test_zero_dimensional(tmp_path: Path) -> None:
+    array = write_manifest_array(tmp_path, "a", np.array(7, "u1"), (), "./{partition}.json")
+    metadata = json.loads((array / "zarr.json").read_text())
+    metadata["storage_transformers"][0]["configuration"]["partition_shape"] = []
+    (array / "zarr.json").write_text(json.dumps(metadata))
+    assert open_a(tmp_path)[()] == 0
+    (array / "0.json").write_text('{"0": {"data": "Bw=="}}')
+    assert open_a(tmp_path)[()] == 7
+
+
+@pytest.mark.parametrize("shape", [[2], [2, 2, 2], []])
+def test_partition_shape_of_another_length(
+    tmp_path: Path, entries: dict[str, Any], shape: list[int]
+) -> None:
+    write_partitioned(tmp_path, {}, shape)
+    with pytest.raises(zm.InvalidConfigurationError, match="'partition_shape' has"):
+        open_a(tmp_path)
+
+
+def test_a_grid_that_is_not_known(tmp_path: Path) -> None:
+    write_partitioned(tmp_path, {}, [2, 2])
+    document = tmp_path / "a" / "zarr.json"
+    metadata = json.loads(document.read_text())
+    metadata["chunk_grid"] = {"name": "urn:example:spiral", "configuration": {}}
+    document.write_text(json.dumps(metadata))
+    with pytest.raises(zm.UnsupportedTransformerError, match="chunk grid"):
+        open_a(tmp_path)
+
+
+def test_a_grid_of_too_many_chunks(tmp_path: Path) -> None:
+    write_partitioned(tmp_path, {}, [2**40, 2**40])
+    document = tmp_path / "a" / "zarr.json"
+    metadata = json.loads(document.read_text())
+    metadata["shape"] = [2**40, 2**40]
+    document.write_text(json.dumps(metadata))
+    with pytest.raises(zm.LimitExceededError, match="more than can be numbered"):
+        open_a(tmp_path)[0, 0]
+
+
+# The cache --------------------------------------------------------------------------
+
+
+def test_memory_is_bounded(
+    tmp_path: Path, entries: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_partitioned(tmp_path, entries, [1, 5])
+    monkeypatch.setattr(_manifest_documents, "_MOST_MEMORY", 1)
+    with FileServer(tmp_path) as server:
+        array = open_a(server.url)
+        for _ in range(2):
+            for row in (0, 0, 2):
+                np.testing.assert_array_equal(array[row], DATA[row])
+        assert manifest_requests(server) == ["/a/m/0.0.json", "/a/m/1.0.json"] * 2
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 5)), max_size=30),
+    st.integers(0, 12),
+    st.booleans(),
+)
+def test_the_cache_keeps_the_latest_that_fit(
+    asked: list[tuple[str, int]], capacity: int, synchronous: bool
+) -> None:
+    cache = DocumentCache[str, tuple[str, int]](capacity, lambda value: value[1])
+    model: dict[str, tuple[str, int]] = {}
+    made: list[str] = []
+
+    def make(value: tuple[str, int]) -> tuple[str, int]:
+        made.append(value[0])
+        return value
+
+    async def make_async(value: tuple[str, int]) -> tuple[str, int]:
+        return make(value)
+
+    for key, size in asked:
+        made.clear()
+        value = (key, size)
+        if synchronous:
+            found = cache.get_sync(key, lambda value=value: make(value))
+        else:
+            found = asyncio.run(cache.get(key, lambda value=value: make_async(value)))
+        assert found == model.get(key, value)
+        assert made == ([] if key in model else [key])
+        model[key] = model.pop(key, value)
+        while sum(n for _, n in model.values()) > capacity and len(model) > 1:
+            model.pop(next(iter(model)))
+
+
+class Gate:
+    """Makes values when it is told to, and counts."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.started = threading.Event()
+        self.made = 0
+        self.fails: Exception | None = None
+
+    async def make(self) -> int:
+        self.started.set()
+        while not self.open.is_set():
+            await asyncio.sleep(0.001)
+        return self._answer()
+
+    def make_sync(self) -> int:
+        self.started.set()
+        assert self.open.wait(10)
+        return self._answer()
+
+    def _answer(self) -> int:
+        self.made += 1
+        if self.fails is not None:
+            raise self.fails
+        return self.made
+
+
+def new_cache() -> DocumentCache[str, int]:
+    return DocumentCache[str, int](1000, lambda _: 1)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def test_who_waits_gets_what_the_first_one_makes() -> None:
+    cache, gate = new_cache(), Gate()
+    tasks = [asyncio.ensure_future(cache.get("k", gate.make)) for _ in range(5)]
+    await until(gate.started.is_set)
+    gate.open.set()
+    assert await asyncio.gather(*tasks) == [1] * 5
+    assert await cache.get("k", gate.make) == 1
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+async def test_cancelling_one_reader_does_not_disturb_the_others(cancelled: int) -> None:
+    cache, gate = new_cache(), Gate()
+    tasks = [asyncio.ensure_future(cache.get("k", gate.make)) for _ in range(3)]
+    await until(gate.started.is_set)
+    tasks[cancelled].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[cancelled]
+    gate.open.set()
+    others = [task for task in tasks if task is not tasks[cancelled]]
+    assert await asyncio.gather(*others) == [1, 1]
+
+
+async def test_failures_reach_all_who_wait_and_are_not_kept() -> None:
+    cache, gate = new_cache(), Gate()
+    gate.fails = zm.SourceError("broken")
+    tasks = [asyncio.ensure_future(cache.get("k", gate.make)) for _ in range(3)]
+    await until(gate.started.is_set)
+    gate.open.set()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(answer, zm.SourceError) for answer in answers)
+    gate.fails = None
+    assert await cache.get("k", gate.make) == 2
+
+
+def test_threads_wait_for_one_another_and_not_for_event_loops() -> None:
+    cache, gate = new_cache(), Gate()
+    with ThreadPoolExecutor(6) as pool:
+        in_loop = pool.submit(lambda: asyncio.run(cache.get("k", gate.make)))
+        assert gate.started.wait(10)
+        opened = Gate()
+        opened.open.set()
+        # An event loop is at it, and is not waited for.
+        assert cache.get_sync("k", opened.make_sync) == 1
+        assert cache.get_sync("k", opened.make_sync) == 1
+        gate.open.set()
+        in_loop.result(10)
+    assert (gate.made, opened.made) == (1, 1)
+
+    cache, gate = new_cache(), Gate()
+    with ThreadPoolExecutor(6) as pool:
+        waiting = [pool.submit(cache.get_sync, "k", gate.make_sync) for _ in range(6)]
+        assert gate.started.wait(10)
+        gate.open.set()
+        assert [future.result(10) for future in waiting] == [1] * 6

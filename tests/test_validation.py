@@ -1,0 +1,332 @@
+"""The validator: every problem at once, each with its code, and nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import obstore.store
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from zarr.storage import LocalStore, MemoryStore, ObjectStore
+
+import zarr_manifest as zm
+from tests.hierarchies import write_hierarchy, write_manifest_array
+from tests.servers.http_files import FileServer, status
+from tests.test_hierarchy import copy_into
+
+DATA = np.zeros((4, 6), "u1")
+GOOD = {"path": "f.nc", "offset": 0, "length": 4}
+
+
+def found(problems: list[zm.Problem]) -> list[tuple[str, str | None]]:
+    return [(problem.code, problem.chunk) for problem in problems]
+
+
+def write(
+    root: Path, content: Any, path: str = "a", *, inline: bool = False, **configuration: Any
+) -> Path:
+    """A 2 × 3 grid of chunks; content that is bytes goes to the document as it is."""
+    array = write_manifest_array(
+        root, path, DATA, (2, 2), content if inline else "./m.json", inline=inline
+    )
+    if not inline:
+        document = content if isinstance(content, bytes) else json.dumps(content).encode()
+        (array / "m.json").write_bytes(document)
+    edit(array, lambda node: declared(node)["configuration"].update(configuration))
+    return array
+
+
+def declared(node: dict[str, Any]) -> dict[str, Any]:
+    transformer: dict[str, Any] = node["storage_transformers"][0]
+    return transformer
+
+
+def edit(array: Path, change: Any) -> None:
+    node = json.loads((array / "zarr.json").read_text())
+    change(node)
+    (array / "zarr.json").write_text(json.dumps(node))
+
+
+def test_a_valid_hierarchy(tmp_path: Path) -> None:
+    root = tmp_path / "data.zarr"
+    write_hierarchy(root)
+    memory = MemoryStore()
+    copy_into(memory, root)
+    through_obstore = obstore.store.LocalStore(root)
+    zarr_stores = [LocalStore(root), memory, zm.ManifestStore(root), ObjectStore(through_obstore)]
+    for location in [root, str(root), through_obstore, *zarr_stores]:
+        assert zm.validate(location) == []
+
+
+def test_neither_sources_nor_their_authorisation_are_needed(tmp_path: Path) -> None:
+    write(tmp_path, {"0.0": {"path": "s3://nobody/x.nc"}, "0.1": {"path": "not-there.nc"}})
+    assert zm.validate(tmp_path) == []
+
+
+BAD = {
+    "0.0": ({"path": "a", "length": 0}, "invalid_entry"),
+    "0.1": ({"data": ""}, "invalid_entry"),
+    "0.2": ({"Path": "a"}, "invalid_entry"),
+    "1.0": ({"path": "a", "checksum": "md5:xyz"}, "invalid_entry"),
+    "1.1": ({"path": "a", "checksum": "crc9:00"}, "unsupported_checksum"),
+    "1.2": ({"path": "../../up.nc"}, "invalid_path"),
+    "2.0": (GOOD, "invalid_chunk_key"),
+    "0.3": ({}, "invalid_chunk_key"),
+    "c/9/9": (GOOD, "invalid_chunk_key"),
+    "junk": (GOOD, "invalid_chunk_key"),
+    "0": (GOOD, "invalid_chunk_key"),
+}
+CANONICAL = ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2"]
+
+
+@given(st.sets(st.sampled_from(sorted(BAD))))
+def test_every_bad_member_is_reported_once(
+    tmp_path_factory: pytest.TempPathFactory, bad: set[str]
+) -> None:
+    root = tmp_path_factory.mktemp("h")
+    manifest: dict[str, Any] = {key: GOOD for key in CANONICAL if key not in bad}
+    manifest |= {key: BAD[key][0] for key in bad}
+    write(root, manifest)
+    problems = zm.validate(root)
+    assert sorted(found(problems)) == sorted((BAD[key][1], key) for key in bad)
+    assert {(problem.phase, problem.array) for problem in problems} <= {("manifest", "a")}
+
+
+@given(st.sets(st.sampled_from(sorted(BAD)), min_size=1))
+def test_readers_raise_one_of_what_is_reported(
+    tmp_path_factory: pytest.TempPathFactory, bad: set[str]
+) -> None:
+    root = tmp_path_factory.mktemp("h")
+    write(root, {key: BAD[key][0] for key in bad})
+    reported = {(problem.code, problem.chunk) for problem in zm.validate(root)}
+    if {chunk for _, chunk in reported} <= {"2.0", "0.3", "c/9/9"}:
+        zm.ManifestStore(root).locations()
+        return
+    with pytest.raises(zm.ManifestError) as raised:
+        zm.ManifestStore(root).locations()
+    assert (raised.value.code, raised.value.chunk) in reported
+
+
+def test_two_things_wrong_with_one_entry(tmp_path: Path) -> None:
+    write(tmp_path, {"0.0": {"path": "a\\b", "checksum": "crc9:0", "last_modified": "x"}})
+    assert [code for code, _ in found(zm.validate(tmp_path))] == [
+        "unsupported_checksum",
+        "invalid_entry",
+        "invalid_path",
+    ]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize(
+    ("text", "chunk"),
+    [
+        ('{"0.0": {}, "0.0": {}}', "0.0"),
+        ('{"0.0": {}, "0\\u002e0": {}}', "0.0"),
+        ('{"0.0": {"path": "a", "path": "b"}}', "0.0"),
+        ('{"0.0": {"path": "a", "x:y": {"z": [{"w": 1, "w": 1}]}}}', "0.0"),
+        ('{"0.0": {"path": 1}, "0.0": {}}', "0.0"),
+    ],
+)
+def test_duplicate_members(tmp_path: Path, text: str, chunk: str, inline: bool) -> None:
+    if inline:
+        array = write(tmp_path, {"0.0": "@"}, inline=True)
+        document = (array / "zarr.json").read_text().replace('{"0.0": "@"}', text)
+        assert text in document
+        (array / "zarr.json").write_text(document)
+    else:
+        write(tmp_path, text.encode())
+    problems = found(zm.validate(tmp_path))
+    assert ("invalid_manifest", chunk) in problems
+    assert {code for code, _ in problems} == {"invalid_manifest"}
+
+
+def test_two_spellings(tmp_path: Path) -> None:
+    write(tmp_path, {"0.0": {}, "c/0/0": {}})
+    assert found(zm.validate(tmp_path)) == [("invalid_chunk_key", "c/0/0")]
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"", "invalid_json"),
+        (b"\xff", "invalid_json"),
+        (b'0: "x"', "invalid_json"),
+        (b'{"0.0": {"path": "a", "x": "\xff"}}', "invalid_json"),
+        (b"[]", "invalid_manifest"),
+        (b"[" * 200_000, "limit_exceeded"),
+    ],
+)
+def test_documents(tmp_path: Path, content: bytes, code: str) -> None:
+    write(tmp_path, content)
+    assert [problem.code for problem in zm.validate(tmp_path)] in ([code], ["invalid_json"])
+
+
+def test_a_document_that_is_missing_and_the_rest_goes_on(tmp_path: Path) -> None:
+    (write(tmp_path, {}, "a") / "m.json").unlink()
+    write(tmp_path, {"9.9": {}}, "b/c")
+    write(tmp_path, b"nothing", "d", codecs=["gzip"])
+    problems = zm.validate(tmp_path)
+    assert [(p.code, p.array) for p in problems] == [
+        ("manifest_not_found", "a"),
+        ("invalid_chunk_key", "b/c"),
+        ("invalid_manifest", "d"),
+    ]
+    assert all(f"array {p.array!r}" in p.message for p in problems)
+    assert "a/m.json" in problems[0].message
+    assert [p.array for p in zm.validate(tmp_path, arrays=["b/c"])] == ["b/c"]
+    with pytest.raises(FileNotFoundError, match="'nope'"):
+        zm.validate(tmp_path, arrays=["nope"])
+
+
+def test_limits(tmp_path: Path) -> None:
+    write(tmp_path, {"0.0": {}, "0.1": {}})
+    assert zm.validate(tmp_path, limits=zm.Limits(entries=2)) == []
+    problems = zm.validate(tmp_path, limits=zm.Limits(entries=1))
+    assert found(problems) == [("limit_exceeded", None)]
+
+
+def test_base(tmp_path: Path) -> None:
+    write(tmp_path, {"0.0": {"path": "../../x.nc"}})
+    assert found(zm.validate(tmp_path)) == [("invalid_path", "0.0")]
+    assert zm.validate(tmp_path, base="deep/down/") == []
+    assert found(zm.validate(tmp_path, base="../"))[0][0] == "invalid_path"
+
+
+# Declarations -------------------------------------------------------------------------
+
+
+def test_every_problem_of_a_declaration(tmp_path: Path) -> None:
+    array = write(tmp_path, {}, base=7, codecs=["lzma", {"name": 1}], more=1, partition_shape=[0])
+    edit(array, lambda node: declared(node).update(must_understand=False, extra=1))
+    edit(array, lambda node: node["storage_transformers"].insert(0, "zip"))
+    problems = zm.validate(tmp_path)
+    says = ["'zip'", "must not be false", "'extra'", "'more'", "'base'", "codec", "partition_shape"]
+    for text, problem in zip(says, problems, strict=False):
+        assert text in problem.message
+    assert {problem.phase for problem in problems} == {"declaration"}
+    assert len(problems) == len(says) + 1  # {partition} is missing
+
+
+def test_a_declaration_with_a_problem_does_not_hide_its_document(tmp_path: Path) -> None:
+    write(tmp_path, {"9.9": {}}, unknown=1)
+    problems = zm.validate(tmp_path)
+    assert [(p.code, p.phase) for p in problems] == [
+        ("invalid_configuration", "declaration"),
+        ("invalid_chunk_key", "manifest"),
+    ]
+
+
+def test_metadata_that_is_not_zarr(tmp_path: Path) -> None:
+    array = write(tmp_path, {})
+    edit(array, lambda node: (node.pop("fill_value"), node.update(codecs=None)))
+    problems = zm.validate(tmp_path)
+    assert found(problems) == [("invalid_configuration", None)] * 2
+    assert "'codecs'" in problems[0].message
+    assert "'fill_value'" in problems[1].message
+    (array / "zarr.json").write_text("{")
+    assert found(zm.validate(tmp_path)) == [("invalid_configuration", None)]
+
+
+def test_native_arrays_are_for_zarr_to_judge(tmp_path: Path) -> None:
+    array = write(tmp_path, {})
+    edit(array, lambda node: (node.pop("fill_value"), node.update(storage_transformers=[])))
+    assert zm.validate(tmp_path) == []
+
+
+def consolidated(root: Path, members: dict[str, Any]) -> None:
+    zarr.create_group(root, overwrite=False)
+    edit(
+        root,
+        lambda node: node.update(
+            consolidated_metadata={"kind": "inline", "must_understand": False, "metadata": members}
+        ),
+    )
+
+
+def test_consolidated_metadata_has_to_agree(tmp_path: Path) -> None:
+    node = json.loads((write(tmp_path, {}) / "zarr.json").read_text())
+    consolidated(tmp_path, {"a": node})
+    assert zm.validate(tmp_path) == []
+    declared(node)["configuration"]["base"] = "../"
+    consolidated(tmp_path / "again", {})
+    edit(tmp_path, lambda root: root["consolidated_metadata"]["metadata"].update(a=node))
+    problems = zm.validate(tmp_path)
+    assert [(p.code, p.phase, p.array) for p in problems] == [
+        ("invalid_configuration", "declaration", "a")
+    ]
+    del node["storage_transformers"]
+    edit(tmp_path, lambda root: root["consolidated_metadata"]["metadata"].update(a=node))
+    assert [p.array for p in zm.validate(tmp_path)] == ["a"]
+
+
+def test_arrays_that_only_consolidated_metadata_knows(tmp_path: Path) -> None:
+    array = write(tmp_path, {"9.9": {}})
+    consolidated(tmp_path, {"a": json.loads((array / "zarr.json").read_text())})
+    (array / "zarr.json").unlink()
+    assert found(zm.validate(tmp_path)) == [("invalid_chunk_key", "9.9")]
+
+
+# Partitions, other places ---------------------------------------------------------------
+
+
+def test_partitions(tmp_path: Path) -> None:
+    array = write(
+        tmp_path, {}, manifest="{partition}.json.gz", partition_shape=[1, 2], codecs=["gzip"]
+    )
+    for partition, content in {
+        "0.0": b'{"0.0": {}, "0.1": {}}',
+        "0.1": b'{"0.2": {}, "0.0": {}, "1.2": {}}',
+        "1.1": b"nonsense",
+        "7.7": b"not looked at",
+    }.items():
+        (array / f"{partition}.json.gz").write_bytes(gzip.compress(content))
+    problems = zm.validate(tmp_path)
+    assert found(problems) == [
+        ("invalid_chunk_key", "0.0"),
+        ("invalid_chunk_key", "1.2"),
+        ("invalid_json", None),
+    ]
+    assert "a/0.1.json.gz" in problems[0].message
+    small = zm.Limits(entries=3)
+    assert found(zm.validate(tmp_path, limits=small)) == [("limit_exceeded", None)]
+
+
+def test_documents_elsewhere(tmp_path: Path, http_server: FileServer) -> None:
+    http_server.put("m.json", b'{"9.9": {}}')
+    write(tmp_path, {}, manifest=f"{http_server.url}/m.json")
+    assert found(zm.validate(tmp_path)) == [("location_not_allowed", None)]
+    assert http_server.requests == []
+    assert found(zm.validate(tmp_path, allow=[http_server.url])) == [("invalid_chunk_key", "9.9")]
+    http_server.script("m.json", status(403), sticky=True)
+    assert found(zm.validate(tmp_path, allow=[http_server.url])) == [("source_access_denied", None)]
+
+
+def test_a_hierarchy_that_cannot_be_listed(tmp_path: Path) -> None:
+    node = json.loads((write(tmp_path, {"9.9": {}}) / "zarr.json").read_text())
+    zarr.create_group(tmp_path)
+    with FileServer(tmp_path) as server:
+        with pytest.raises(ValueError, match="cannot be listed"):
+            zm.validate(server.url)
+        expected = [("invalid_chunk_key", "9.9")]
+        assert found(zm.validate(server.url, arrays=["a"])) == expected
+        assert found(zm.validate(f"{server.url}/a")) == expected
+        edit(
+            tmp_path,
+            lambda root: root.update(consolidated_metadata={"metadata": {"a": node}}),
+        )
+        assert found(zm.validate(server.url)) == expected
+        with pytest.raises(FileNotFoundError, match="no Zarr hierarchy"):
+            zm.validate(f"{server.url}/nothing")
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    for location in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(FileNotFoundError):
+            zm.validate(location)
+    assert not (tmp_path / "nothing").exists()
