@@ -44,8 +44,8 @@ const raise = (error) => {
  * @returns {Declaration | null}
  */
 export function readDeclaration(metadata, report = raise) {
-  if (!Object.hasOwn(metadata, "storage_transformers")) return null;
-  const transformers = metadata.storage_transformers;
+  const transformers = metadata.storage_transformers ?? null;
+  if (transformers === null) return null;
   const check = checker(report);
   if (!check(Array.isArray(transformers), "storage_transformers is not a list")) return null;
   const declarations = transformers.map((transformer) => readTransformer(transformer, check, report));

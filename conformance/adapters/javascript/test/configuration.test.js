@@ -11,6 +11,7 @@ const GOOD = { manifest: "./m.json" };
 
 test("what is declared, and what nothing declares", () => {
   assert.equal(readDeclaration({}), null);
+  assert.equal(readDeclaration({ storage_transformers: null }), null);
   assert.equal(readDeclaration(declare()), null);
   assert.equal(readDeclaration(declare({ name: "x", must_understand: false })), null);
   assert.deepEqual(readDeclaration(declare({ name: "x", must_understand: false }, ours(GOOD))), {
@@ -24,7 +25,7 @@ test("what is declared, and what nothing declares", () => {
 });
 
 for (const [metadata, ...codes] of [
-  [{ storage_transformers: null }, "invalid_configuration"],
+  [{ storage_transformers: {} }, "invalid_configuration"],
   [declare("x"), "unsupported_transformer"],
   [declare(NAME), "invalid_configuration"],
   [declare(1, "x"), "invalid_configuration", "unsupported_transformer"],
