@@ -27,7 +27,9 @@ ROOTS = ["", *words("./ ../ d/ /data/ s3://b/ GS://b/x/ https://h/ file:///d/ ab
 ODD_ROOTS = words(
     "file://h/ file: file:/ file://// file://LOCALHOST/ file:d/ //h/ ftp://h/ s3: s3:/b/ S3:// "
     "s3://b// s3://b?x/ az://u@c/ abfs://a/ abfs://c@a@b/ http://u:p@h/ https://h:99999/ "
-    "https://[::1]/ x: 1a: /."
+    "https://[::1]/ https://h:65535/ https://h:65536/ https://h:/ https://h:080/ https://a_b.c-d/ "
+    "https://-h/ https://h%41/ https://hé/ s3://.b/ s3://B_$-.x/ s3://$b/ s3://b:80/ s3://bü/ "
+    "s3://b%41/ abfs://c@-a/ abfs://-c@a/ abfs://@a/ memory://m?x/ x: 1a: wrf_d01_00: /."
 )
 # Of which references are put together that parsers disagree about.
 PIECES = [

@@ -78,7 +78,7 @@ def test_resolving_again_changes_nothing(path: str, base: Base) -> None:
         assert location.url.isascii()
         assert STORE.resolve(location.url) == location
     else:
-        again = Base.parse("").resolve("./" + "/".join(map(encoded, location.key.split("/"))))
+        again = Base.parse("./").resolve("./" + "/".join(map(encoded, location.key.split("/"))))
         assert again == location
 
 
@@ -187,7 +187,6 @@ def test_redaction_hides_passwords_and_signatures(secret: str, scheme: str) -> N
     ("base", "path", "expected"),
     [
         ("./", "f.nc", "a/sst/f.nc"),
-        ("", "f.nc", "a/sst/f.nc"),
         (".", "f.nc", "a/sst/f.nc"),
         ("x", "f.nc", "a/sst/f.nc"),
         ("x/", "f.nc", "a/sst/x/f.nc"),
@@ -403,7 +402,7 @@ def test_refused_directories(directory: str) -> None:
 
 def test_the_directory_is_not_decoded() -> None:
     assert Base.parse("./", directory="/50%/a#b/").resolve("f") == StoreLocation("50%/a#b/f")
-    assert Base.parse("").resolve("f") == StoreLocation("f")
+    assert Base.parse("./").resolve("f") == StoreLocation("f")
 
 
 # ---------------------------------------------------------------- authorisation

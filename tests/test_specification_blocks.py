@@ -18,7 +18,7 @@ KINDS = {
     "reads",
 }
 
-# Invalid blocks that the schema accepts: line of the block's first member -> why.
+# Invalid blocks that the schema accepts, and why (see `specification_differences`).
 BEYOND_THE_SCHEMA: dict[str, str] = {}
 
 

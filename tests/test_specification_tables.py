@@ -63,7 +63,7 @@ def test_range_table_is_complete() -> None:
 @given(
     st.sampled_from(sorted(REQUESTS)),
     st.integers(0, 2**53),
-    st.integers(0, 40),
+    st.integers(1, 40),
     st.tuples(st.integers(0, 60), st.integers(0, 60)).map(sorted),
     st.booleans(),
 )
@@ -114,10 +114,14 @@ def test_checksum(name: str) -> None:
 
 CODES = {code: phase for code, _, phase in tables(section("Error codes"))[0]}
 
+# Of what the package does besides reading: converting from other formats, writing.
+BEYOND_THE_SPECIFICATION = {"not_convertible", "write_conflict"}
+
 
 def test_codes_are_those_of_the_package() -> None:
     classes = {getattr(errors, name) for name in errors.__all__} - {errors.ManifestError}
-    assert set(CODES) == {cls.code for cls in classes}
+    assert {cls.code for cls in classes} - set(CODES) <= BEYOND_THE_SPECIFICATION
+    assert set(CODES) <= {cls.code for cls in classes} - BEYOND_THE_SPECIFICATION
     assert len(CODES) == len(tables(section("Error codes"))[0])
 
 

@@ -155,7 +155,7 @@ def source_range(
     Raises
     ------
     RangeOutOfBoundsError
-        If `length` is None and `offset` lies past the end of the object.
+        If `length` is None and the object has no bytes from `offset` on.
     ValueError
         If the object's size is needed (see `needs_size`) and not given, or if
         `offset` or `length` is negative.
@@ -175,9 +175,10 @@ def source_range(
     if offset < 0 or (length is not None and length < 0):
         raise ValueError(f"an entry cannot have offset {offset} and length {length}")
     if length is None and size is not None:
-        if size < offset:
+        if size <= offset:
             raise RangeOutOfBoundsError(
-                f"the entry begins at byte {offset}, but the object has only {size} bytes"
+                f"the entry begins at byte {offset}, but the object has only {size} bytes",
+                remedy="It is not complete, or not the one that the manifest was written for.",
             )
         length = size - offset
     if length is None:

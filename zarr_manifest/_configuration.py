@@ -245,9 +245,9 @@ def _contradictions(manifest: str | bytes | None, configuration: Mapping[str, An
 
 def _in_path(template: str) -> bool:
     """Whether the placeholder stands in the path of a URL reference (RFC 3986, appendix B)."""
-    parts = re.fullmatch(r"(?:[^:/?#]+:)?(?://[^/?#]*)?([^?#]*).*", template, re.DOTALL)
-    # What begins with the placeholder never begins with a scheme: that needs a letter.
-    return template.startswith(PLACEHOLDER) or (parts is not None and PLACEHOLDER in parts[1])
+    scheme = rf"(?:[A-Za-z](?:[A-Za-z0-9+.-]|{re.escape(PLACEHOLDER)})*:)?"
+    parts = re.fullmatch(scheme + r"(?://[^/?#]*)?([^?#]*).*", template, re.DOTALL)
+    return parts is not None and PLACEHOLDER in parts[1]
 
 
 def _example() -> str:

@@ -134,6 +134,8 @@ def interpret_array(
     except InvalidPathError as error:
         yield error
     try:
+        # The template itself as well: no escape may be completed by a partition.
+        _document(path, configuration, None)
         _document(path, configuration, (0,) * ndim)
     except InvalidPathError as error:
         yield error

@@ -190,6 +190,8 @@ class Base:
         >>> Base.parse("s3://b/data/")
         Base(scheme='s3', authority='b', path='data/')
         """
+        if not reference:
+            raise _invalid("the base is empty", reference, "The array's own location is './'")
         inside = directory.strip("/")
         if inside and any(segment in {"", ".", ".."} for segment in inside.split("/")):
             raise ValueError(f"{directory!r} is not the path of an array")

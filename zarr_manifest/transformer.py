@@ -197,6 +197,8 @@ class ChunkManifestTransformer:
             size = yield ask_size
             span = source_range(offset, length, request, size=size)
             body = yield self._fetch_call(location, span, conditions)
+        if not body and length is None and isinstance(request, Whole):
+            raise RangeOutOfBoundsError("the object has no bytes from the entry's offset on")
         return body
 
     def _fetch_call(self, location: Location, span: SourceRange, conditions: Any) -> Call:

@@ -251,6 +251,7 @@ def _overrides() -> Iterator[Case]:
 
 def _refused_bases() -> Iterator[Case]:
     for name, base, description, options in (
+        ("base-is-empty", "", "An empty base: the array's own location is ./ .", {}),
         ("base-climbs-out", "../../", "A base above the root of the store.", {}),
         ("base-with-empty-segment", "..//a/", "A base in the store with an empty segment.", {}),
         ("base-with-unknown-scheme", "ftp://localhost/", "A base of an unknown scheme.", {}),

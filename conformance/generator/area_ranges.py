@@ -258,6 +258,7 @@ _TOO_FAR = [
     ),
     ("is-longer-than-the-source", {"length": 17}, "is longer than its whole source"),
     ("is-open-ended-past-the-end", {"offset": 17}, "begins past the end, and has no length"),
+    ("is-open-ended-at-the-end", {"offset": 16}, "begins at the end, and has no length"),
     (
         "is-huge",
         {"offset": 8, "length": 2**53 - 9},
@@ -281,6 +282,13 @@ def _out_of_bounds() -> Iterator[Case]:
         "A source of no bytes has none for an entry: a truncated file must not read as fill "
         "values.",
         {"0": {"path": "0.bin", "length": 4}, "1": {"path": "1.bin"}},
+        {"0.bin": b"", "1.bin": ARRAY.chunk((1,))},
+    ).refuses("range_out_of_bounds", "chunk")
+    yield _read(
+        "empty-source-open-ended",
+        "An entry without a length has the bytes of its source, and no bytes are no chunk: a "
+        "truncated file must not read as fill values.",
+        {"0": {"path": "0.bin"}, "1": {"path": "1.bin"}},
         {"0.bin": b"", "1.bin": ARRAY.chunk((1,))},
     ).refuses("range_out_of_bounds", "chunk")
     yield (

@@ -86,6 +86,7 @@ function resolve(reference, base) {
   if (query !== "" && location.scheme !== "http" && location.scheme !== "https") {
     refuse(reference, "only http and https URLs have a query");
   }
+  if (/%(?:[01][0-9a-f]|7f|c2%[89][0-9a-f])/i.test(query)) refuse(reference, "an encoded control character");
   // Elsewhere than in the hierarchy's store, empty segments are part of a name, save the first.
   const inner = location.segments.slice(0, location.scheme === null ? -1 : Math.min(1, location.segments.length - 1));
   if (inner.includes("")) refuse(reference, "an empty segment");
@@ -117,7 +118,7 @@ function absolute(reference, scheme, rest) {
     refuse(reference, `the scheme ${scheme} is not one of ${SCHEMES.join(", ")}`);
   }
   const parts = /^(?:\/\/([^/]*))?(?:\/(.*))?$/s.exec(rest);
-  if (!parts) refuse(reference, "an absolute URL without a path from its root");
+  if (!parts || (scheme === "file" && parts[2] === undefined)) refuse(reference, "an absolute URL without a path from its root");
   const [, authority = "", path = ""] = parts;
   const segments = removeDots(reference, decode(reference, path));
   return { scheme, authority: checkAuthority(reference, scheme, authority), segments, query: "" };

@@ -61,7 +61,8 @@ export function cut({ offset, length }, range, { bytes, start, size }) {
   }
   const arrived = start + bytes.length;
   // An answer that does not say the size, and stops early, is not proof of the object's end.
-  const n = length ?? Math.max(0, (size ?? unknownEnd({ offset, range, arrived })) - offset);
+  const n = length ?? (size ?? unknownEnd({ offset, range, arrived })) - offset;
+  if (n <= 0) throw outOfBounds(`the object has no bytes from ${offset} on`);
   const [from, to] = interval(range, n).map((position) => offset + position);
   if (from === to) return bytes.subarray(0, 0);
   if (size !== null && to > size) {
