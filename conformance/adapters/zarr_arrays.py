@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,35 @@ from zarr.buffer import default_buffer_prototype
 # Private, but clients of some stores live on zarr's own event loop, which has no public name.
 from zarr.core.sync import sync
 
-from conformance.adapters.json_lines import Values
+from conformance.adapters.json_lines import RefusedError, Values
 
-__all__ = ["array_of", "chunk_bytes", "is_consolidated", "listed_chunks", "read_values"]
+__all__ = [
+    "MISSING_ERROR",
+    "array_of",
+    "chunk_bytes",
+    "is_consolidated",
+    "listed_chunks",
+    "missing_chunks",
+    "read_values",
+]
 
 type ZarrArray = zarr.Array[Any]
+
+# zarr has it from 3.2 on.
+_CHUNK_NOT_FOUND: type[Exception] | None = getattr(zarr.errors, "ChunkNotFoundError", None)
+MISSING_ERROR = () if _CHUNK_NOT_FOUND is None else ("missing-error",)
+
+
+@contextmanager
+def missing_chunks(are_errors: bool) -> Iterator[None]:
+    """Let zarr take missing chunks for errors, or not, and report them as the protocol does."""
+    with zarr.config.set({"array.read_missing_chunks": not are_errors}):
+        try:
+            yield
+        except Exception as error:
+            if _CHUNK_NOT_FOUND is None or not isinstance(error, _CHUNK_NOT_FOUND):
+                raise
+            raise RefusedError("missing_chunk", "chunk", str(error)) from error
 
 
 def array_of(group: zarr.Group, path: str) -> ZarrArray:

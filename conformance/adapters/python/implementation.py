@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import zarr
-from zarr.errors import ChunkNotFoundError
 
 import zarr_manifest as zm
 from conformance.adapters.json_lines import (
@@ -23,11 +22,13 @@ from conformance.adapters.json_lines import (
 )
 from conformance.adapters.python.access import allow_of
 from conformance.adapters.zarr_arrays import (
+    MISSING_ERROR,
     ZarrArray,
     array_of,
     chunk_bytes,
     is_consolidated,
     listed_chunks,
+    missing_chunks,
     read_values,
 )
 
@@ -51,10 +52,10 @@ FEATURES = (
     "partitions",
     "base-override",
     "verify-policy",
-    "missing-error",
     "limits",
     "source-conditions",
     "consolidated",
+    *MISSING_ERROR,
 )
 
 # A document is checked as a whole when it is loaded: these name a chunk, and no source was read.
@@ -81,13 +82,10 @@ class OpenedHierarchy:
 
     def read(self, array: str, selection: Sequence[Sequence[int]] | None) -> Values:
         """Return values, as ``array[...]`` does."""
-        with zarr.config.set({"array.read_missing_chunks": not self.missing_is_an_error}):
+        with missing_chunks(are_errors=self.missing_is_an_error):
             opened = self._open(array)
             with _refusing(_phase_of_reading):
-                try:
-                    return read_values(opened, selection)
-                except ChunkNotFoundError as error:
-                    raise RefusedError("missing_chunk", "chunk", str(error)) from error
+                return read_values(opened, selection)
 
     def get_chunk(
         self, array: str, index: tuple[int, ...], part: Mapping[str, int] | None

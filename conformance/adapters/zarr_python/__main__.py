@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import zarr
-from zarr.errors import ChunkNotFoundError
 
 from conformance.adapters.json_lines import (
     Implementation,
-    RefusedError,
     Request,
     Values,
     serve,
 )
 from conformance.adapters.zarr_arrays import (
+    MISSING_ERROR,
     ZarrArray,
     array_of,
     chunk_bytes,
     listed_chunks,
+    missing_chunks,
     read_values,
 )
 
@@ -38,8 +38,8 @@ FEATURES = (
     "blosc",
     "zstd",
     "gzip",
-    "missing-error",
     "consolidated",
+    *MISSING_ERROR,
 )
 
 
@@ -52,11 +52,8 @@ class PlainHierarchy:
 
     def read(self, array: str, selection: Sequence[Sequence[int]] | None) -> Values:
         """Return values, as ``group[name][...]`` does."""
-        with zarr.config.set({"array.read_missing_chunks": not self.missing_is_an_error}):
-            try:
-                return read_values(self._open(array), selection)
-            except ChunkNotFoundError as error:
-                raise RefusedError("missing_chunk", "chunk", str(error)) from error
+        with missing_chunks(are_errors=self.missing_is_an_error):
+            return read_values(self._open(array), selection)
 
     def get_chunk(
         self, array: str, index: tuple[int, ...], part: Mapping[str, int] | None
