@@ -11,7 +11,7 @@ import numpy
 import obstore
 import zarr
 
-from benchmarks import http_requests, manifest_size, native_overhead, throughput
+from benchmarks import http_requests, importing, manifest_size, native_overhead, throughput
 from benchmarks.tables import Table
 
 BENCHMARKS: dict[str, Callable[[bool], Iterator[Table]]] = {
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Table]]] = {
     "native": native_overhead.run,
     "http": http_requests.run,
     "size": manifest_size.run,
+    "import": importing.run,
 }
 
 

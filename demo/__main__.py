@@ -2,38 +2,44 @@
 
 Usage: python -m demo [OUTPUT_DIR]
 
-Writes OUTPUT_DIR/data.zarr (default ./demo-output), reads it back with zarr and
-xarray, and compares every element with what netCDF4 reads. The exit status is
-not zero if anything differs. Needs no network.
+Makes OUTPUT_DIR/data.zarr (default ./demo-output) with the command zarr-manifest,
+reads it back with zarr and xarray, and compares every element with what netCDF4
+reads. The exit status is not zero if anything differs, or if a command fails.
+Needs no network.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import sys
+import warnings
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import xarray as xr
 import zarr
+from zarr.errors import UnstableSpecificationWarning
 
 from demo import report
+from demo.commands import run
 from demo.compare import EQUAL, compare_file, decoded_alike
-from demo.source_files import (
-    DATA_DIRECTORY,
-    DATA_URL,
-    FILE_OF_GROUP,
-    VirtualFile,
-    find_chunks,
-    unstable_types_accepted,
-)
-from demo.write_hierarchy import start_hierarchy, write_file
+from demo.source_files import DATA_DIRECTORY, FILES, SourceFile, source_files
 from zarr_manifest import ManifestError, ManifestStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NATIVE_ARRAY = "ostia/mean_temperature"
+HIERARCHY = "data.zarr"
+DATASET = "ostia_monthly"
+NATIVE_ARRAY = f"{DATASET}/mean_temperature"
+
+#: Attribute of the root group by which a later run knows that it may delete the hierarchy.
+MARK = {"made_by": "zarr-manifest demo"}
+
+_REFUSED = re.compile(r"^refused: /(\S+)/([^:/]+): (.*)$", re.MULTILINE)
 
 
 def main(arguments: list[str]) -> int:
@@ -42,33 +48,65 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 0 if len(arguments) == 1 else 2
     directory = Path(arguments[0] if arguments else "demo-output").resolve()
+    # netCDF's `char` is a data type without a specification.
+    warnings.simplefilter("ignore", UnstableSpecificationWarning)
     print("zarr-manifest: scientific files as one Zarr hierarchy, and not one chunk copied")
-    with unstable_types_accepted():
-        files = build(directory / "data.zarr")
-        return show(directory / "data.zarr", files)
+    clear(directory / HIERARCHY)
+    files = create(directory)
+    prefixes = None if files is None else look(directory)
+    if files is None or prefixes is None:
+        print("  a command failed")
+        return 1
+    return show(directory / HIERARCHY, prefixes, files)
 
 
-def build(location: Path) -> list[VirtualFile]:
-    """Write the hierarchy: references to the files, and one native array beside them."""
-    print(report.heading("1. Write"))
-    print(f"  netCDF files   {len(FILE_OF_GROUP)} of the PyPI package iris-sample-data, in")
-    print(f"                 {DATA_DIRECTORY}")
-    start_hierarchy(location)
-    files, seconds = timed(lambda: [find_chunks(group) for group in FILE_OF_GROUP])
-    for file in files:
-        write_file(location, file)
-    print(f"  chunks         found by VirtualiZarr in {seconds:.1f} s; references written as JSON")
-    print(f"  hierarchy      {location}")
-    write_native_array(location)
-    return files
+def clear(location: Path) -> None:
+    """Delete the hierarchy that an earlier run left.
+
+    Raises
+    ------
+    FileExistsError
+        If something is there that this program did not write.
+    """
+    location.parent.mkdir(parents=True, exist_ok=True)
+    if not location.exists():
+        return
+    document = location / "zarr.json"
+    node = json.loads(document.read_text()) if document.is_file() else {}
+    if node.get("attributes") != MARK:
+        raise FileExistsError(f"{location} was not written by the demo; name another directory")
+    shutil.rmtree(location)
 
 
-def write_native_array(location: Path) -> None:
+def create(directory: Path) -> list[SourceFile] | None:
+    """Make the hierarchy: references to the files, and one native array beside them."""
+    print(report.heading("1. Create: the chunks stay where they are"))
+    print(f"  {len(FILES)} netCDF files of the PyPI package iris-sample-data, in")
+    print(f"  {DATA_DIRECTORY}")
+    files = source_files()
+    names = [str(file.path) for file in files]
+    done = run(
+        directory,
+        *("create", "--group-per-file", "--allow-refused", *names, HIERARCHY),
+        shown=["create", "--group-per-file", "--allow-refused", *FILES, HIERARCHY],
+    )
+    if done.status != 0:
+        return None
+    refused: dict[str, dict[str, str]] = {}
+    for group, name, reason in _REFUSED.findall(done.stderr):
+        refused.setdefault(group, {})[name] = reason
+    add_native_array(directory / HIERARCHY)
+    return [SourceFile(file.path, refused.get(file.group, {})) for file in files]
+
+
+def add_native_array(location: Path) -> None:
     """Add an ordinary Zarr array, computed from a manifest-backed one, through the store."""
-    store = ManifestStore(location, allow=[DATA_URL])
-    dataset = xr.open_zarr(store, group="ostia", consolidated=False, chunks=None)
+    store = ManifestStore(location, allow=[DATA_DIRECTORY.as_uri() + "/"])
+    dataset = xr.open_zarr(store, group=DATASET, consolidated=False, chunks=None)
     mean = dataset["surface_temperature"].mean("time", keep_attrs=True)
-    array = zarr.open_group(store, mode="r+").create_array(
+    root = zarr.open_group(store, mode="r+")
+    root.attrs.update(MARK)
+    array = root.create_array(
         NATIVE_ARRAY,
         shape=mean.shape,
         dtype=mean.dtype,
@@ -77,14 +115,25 @@ def write_native_array(location: Path) -> None:
         attributes={"units": mean.attrs["units"], "cell_methods": "time: mean"},
     )
     array[...] = mean.values
-    print(f"  native array   {NATIVE_ARRAY}, computed with xarray and written through the store")
+    print(f"  {NATIVE_ARRAY}: a native array, computed with xarray, written through the store")
 
 
-def show(location: Path, files: list[VirtualFile]) -> int:
+def look(directory: Path) -> list[str] | None:
+    """Show what the hierarchy holds; return the prefixes that a reader has to allow."""
+    print(report.heading("2. Look before you trust: no source is read"))
+    info = run(directory, "info", HIERARCHY)
+    valid = run(directory, "validate", HIERARCHY)
+    locations = run(directory, "locations", HIERARCHY)
+    if info.status or valid.status or locations.status:
+        return None
+    return locations.stdout.splitlines()
+
+
+def show(location: Path, prefixes: list[str], files: list[SourceFile]) -> int:
     """Read the hierarchy back, compare it with the files, and print what there is to see."""
 
     def open_hierarchy() -> zarr.Group:
-        root = zarr.open_group(ManifestStore(location, allow=[DATA_URL]), mode="r")
+        root = zarr.open_group(ManifestStore(location, allow=prefixes), mode="r")
         list(root.members(max_depth=None))  # so that every array is opened, too
         return root
 
@@ -92,33 +141,30 @@ def show(location: Path, files: list[VirtualFile]) -> int:
     verdicts, comparing_seconds = timed(
         lambda: {file.group: compare_file(root, file) for file in files}
     )
-    print(report.heading("2. Read with zarr and with xarray: is it what netCDF4 reads?"))
-    print("\n".join(report.tree(root, files, verdicts)))
+    print(report.heading("3. Read with zarr and with xarray: is it what netCDF4 reads?"))
     complete = print_verdict(root, files, verdicts)
     print_sizes(location, opening_seconds, comparing_seconds)
     print_dataset(root)
     safe = print_safety(location)
-    print_next_steps(location)
+    print_next_steps(location, prefixes)
     return 0 if complete and safe else 1
 
 
 def print_verdict(
-    root: zarr.Group, files: list[VirtualFile], verdicts: dict[str, dict[str, str]]
+    root: zarr.Group, files: list[SourceFile], verdicts: dict[str, dict[str, str]]
 ) -> bool:
-    """Summarise the comparison; return whether everything was equal."""
-    outcomes = [outcome for group in verdicts.values() for outcome in group.values()]
-    equal = outcomes.count(EQUAL)
-    print(f"  {equal} of {len(outcomes)} variables equal, element for element, NaN included")
-    alike = [
-        set(verdicts[file.group].values()) == {EQUAL} and decoded_alike(root, file)
-        for file in files
-    ]
+    """Print the comparison; return whether everything was equal."""
+    alike: list[bool] = []
+    for file in files:
+        outcomes = verdicts[file.group]
+        alike.append(set(outcomes.values()) == {EQUAL} and decoded_alike(root, file))
+        print("\n".join(report.comparison(file, outcomes, decoded=alike[-1])))
+    everything = [outcome for outcomes in verdicts.values() for outcome in outcomes.values()]
+    equal = everything.count(EQUAL)
+    print(f"  {equal} of {len(everything)} variables equal, element for element, NaN included")
     print(f"  {sum(alike)} of {len(alike)} datasets equal when xarray decodes them (CF)")
-    refused = {f"{file.group}/{name}": why for file in files for name, why in file.refused.items()}
-    print(f"  {len(refused)} variables left out" + (":" if refused else ""))
-    for name, reason in refused.items():
-        print(report.wrapped(f"{name}: {reason}", "    "))
-    return equal == len(outcomes) > 0 and all(alike)
+    print(f"  {sum(len(file.refused) for file in files)} variables refused")
+    return equal == len(everything) > 0 and all(alike)
 
 
 def print_sizes(location: Path, opening_seconds: float, comparing_seconds: float) -> None:
@@ -129,7 +175,7 @@ def print_sizes(location: Path, opening_seconds: float, comparing_seconds: float
     objects = sum(each.objects for each in locations)
     count, written = report.bytes_written(location)
     ratio = f"{referenced / written:.0f}:1"
-    print(report.heading("3. What it costs"))
+    print(report.heading("4. What it costs"))
     print(
         f"  referenced  {report.size(referenced):>9}  {references} references into {objects} files"
     )
@@ -140,10 +186,10 @@ def print_sizes(location: Path, opening_seconds: float, comparing_seconds: float
 
 def print_dataset(root: zarr.Group) -> None:
     """Print a dataset as xarray sees it, and some temperatures of it."""
-    dataset = xr.open_zarr(root.store, group="ostia", consolidated=False, chunks=None)
+    dataset = xr.open_zarr(root.store, group=DATASET, consolidated=False, chunks=None)
     names = ["surface_temperature", "mean_temperature"]
     month = str(dataset["time"].values[-1])[:7]
-    print(report.heading("4. xarray.open_zarr(store, group='ostia')"))
+    print(report.heading(f"5. xarray.open_zarr(store, group={DATASET!r})"))
     print("\n".join("  " + line for line in report.short_repr(dataset[names])))
     print(f"  surface_temperature along the equator, {month}, in degrees Celsius")
     print("\n".join(report.temperatures(dataset)))
@@ -151,10 +197,11 @@ def print_dataset(root: zarr.Group) -> None:
 
 def print_safety(location: Path) -> bool:
     """Show that nothing outside is read unless allowed; return whether that is so."""
-    print(report.heading("5. Nothing outside the hierarchy is read until you allow it"))
-    print("  zarr.open_group(ManifestStore('data.zarr'))['ostia/surface_temperature'][0]")
+    path = f"{DATASET}/surface_temperature"
+    print(report.heading("6. Nothing outside the hierarchy is read until you allow it"))
+    print(f"  zarr.open_group(ManifestStore({HIERARCHY!r}))[{path!r}][0]")
     try:
-        array = zarr.open_group(ManifestStore(location), mode="r")["ostia/surface_temperature"]
+        array = zarr.open_group(ManifestStore(location), mode="r")[path]
         assert isinstance(array, zarr.Array)
         array[0]
     except ManifestError as error:
@@ -164,14 +211,15 @@ def print_safety(location: Path) -> bool:
     return False
 
 
-def print_next_steps(location: Path) -> None:
+def print_next_steps(location: Path, prefixes: list[str]) -> None:
     """Say what to try next."""
     print(report.heading("Try next"))
-    print(f"  cat {location}/ostia/surface_temperature/manifest.json")
+    print(f"  cat {location}/{DATASET}/surface_temperature/manifest.json")
+    print(f"  zarr-manifest export kerchunk {location} references.json")
     print("  >>> import zarr_manifest, xarray")
     print(f"  >>> store = zarr_manifest.ManifestStore({str(location)!r},")
-    print(f"  ...     allow=[{DATA_URL!r}])")
-    print("  >>> xarray.open_zarr(store, group='nemo', consolidated=False).tos.mean().values")
+    print(f"  ...     allow={prefixes!r})")
+    print(f"  >>> xarray.open_zarr(store, group={DATASET!r}, consolidated=False)")
 
 
 def timed[T](work: Callable[[], T]) -> tuple[T, float]:

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 import zarr
 
-from demo.source_files import VirtualFile, variable_names
+from demo.source_files import SourceFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,41 +17,41 @@ if TYPE_CHECKING:
 EQUAL = "equal"
 
 
-def compare_file(root: zarr.Group, virtual: VirtualFile) -> dict[str, str]:
+def compare_file(root: zarr.Group, file: SourceFile) -> dict[str, str]:
     """Compare every variable of a file, element for element.
 
     Parameters
     ----------
     root : zarr.Group
         The hierarchy, as zarr opened it.
-    virtual : VirtualFile
+    file : SourceFile
         The file that one of its groups shows.
 
     Returns
     -------
     dict
         Variable name -> ``"equal"``, or how the readers differ. Has every
-        variable that netCDF4 sees in the file, but those declared as refused.
+        variable that netCDF4 sees in the file, but those that were refused.
     """
     dataset = xr.open_zarr(
-        root.store, group=virtual.group, consolidated=False, decode_cf=False, chunks=None
+        root.store, group=file.group, consolidated=False, decode_cf=False, chunks=None
     )
-    names = variable_names(virtual.path) - virtual.refused.keys()
-    return {name: _compare_variable(root, dataset, virtual, name) for name in sorted(names)}
+    names = file.variable_names() - file.refused.keys()
+    return {name: _compare_variable(root, dataset, file, name) for name in sorted(names)}
 
 
-def decoded_alike(root: zarr.Group, virtual: VirtualFile) -> bool:
+def decoded_alike(root: zarr.Group, file: SourceFile) -> bool:
     """Tell whether xarray, decoding, sees the dataset in the hierarchy that it sees in the file."""
-    with xr.open_dataset(virtual.path, engine="netcdf4") as expected:
+    with xr.open_dataset(file.path, engine="netcdf4") as expected:
         names = list(expected.variables)
-        dataset = xr.open_zarr(root.store, group=virtual.group, consolidated=False, chunks=None)
+        dataset = xr.open_zarr(root.store, group=file.group, consolidated=False, chunks=None)
         return bool(dataset[names].equals(expected[names]))
 
 
 def read_raw(path: Path, name: str) -> np.ndarray[Any, Any]:
     """Read a variable with netCDF4 as stored: no mask, no scale, no conversion of strings."""
-    with netCDF4.Dataset(path) as file:
-        variable = file[name]
+    with netCDF4.Dataset(path) as dataset:
+        variable = dataset[name]
         variable.set_auto_maskandscale(False)
         variable.set_auto_chartostring(False)
         return np.asarray(variable[...])
@@ -81,12 +81,10 @@ def difference(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> 
     return f"{count} of {expected.size} elements differ" if count else None
 
 
-def _compare_variable(
-    root: zarr.Group, dataset: xr.Dataset, virtual: VirtualFile, name: str
-) -> str:
+def _compare_variable(root: zarr.Group, dataset: xr.Dataset, file: SourceFile, name: str) -> str:
     try:
-        expected = read_raw(virtual.path, name)
-        array = root[f"{virtual.group}/{name}"]
+        expected = read_raw(file.path, name)
+        array = root[f"{file.group}/{name}"]
         assert isinstance(array, zarr.Array)
         readings = {
             "zarr": np.asarray(array[...]),

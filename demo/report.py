@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import zarr
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import xarray as xr
 
-    from demo.source_files import VirtualFile, VirtualVariable
+    from demo.source_files import SourceFile
 
 WIDTH = 98
 
@@ -50,53 +49,21 @@ def wrapped(text: str, indent: str = "  ") -> str:
     )
 
 
-def bytes_referenced(variable: VirtualVariable) -> int:
-    """Return how many bytes of its file a variable refers to."""
-    return sum(int(chunk["length"]) for chunk in variable.chunks.values() if "data" not in chunk)
-
-
 def bytes_written(root: Path) -> tuple[int, int]:
     """Return the number of files below a directory, and of the bytes in them."""
     sizes = [path.stat().st_size for path in root.rglob("*") if path.is_file()]
     return len(sizes), sum(sizes)
 
 
-def tree(
-    root: zarr.Group, files: list[VirtualFile], verdicts: dict[str, dict[str, str]]
-) -> list[str]:
-    """Draw the hierarchy: each group with its file, each array with what it refers to."""
-    lines = ["/"]
-    groups = {file.group: file for file in files}
-    for position, (name, file) in enumerate(groups.items()):
-        last_group = position == len(groups) - 1
-        origin = f"{file.path.name}, {file.format_name}, {size(file.path.stat().st_size)}"
-        lines.append(f"{'└' if last_group else '├'}── {name + '  ':─<32}── {origin}")
-        group = root[name]
-        assert isinstance(group, zarr.Group)
-        arrays = sorted(group.arrays(), key=lambda pair: (-pair[1].ndim, pair[0]))
-        known = {variable.name: variable for variable in file.variables}
-        for index, (array_name, array) in enumerate(arrays):
-            branch = ("    " if last_group else "│   ") + "├└"[index == len(arrays) - 1] + "── "
-            text = _array_line(array, known.get(array_name))
-            verdict = verdicts[name].get(array_name, "written here")
-            lines.append(f"{branch}{array_name:<29}{text}{verdict}")
-    return lines
-
-
-def _array_line(array: zarr.Array[Any], variable: VirtualVariable | None) -> str:
-    data_type = "string" if array.dtype.kind == "T" else str(array.dtype)
-    shape = " x ".join(map(str, array.shape)) or "scalar"
-    if variable is None:
-        refers_to = "native Zarr chunks"
-    elif not variable.chunks:
-        refers_to = "never written: fill"
-    elif any("data" in chunk for chunk in variable.chunks.values()):
-        refers_to = f"{len(variable.chunks):>4} inline"
-    else:
-        amount = size(bytes_referenced(variable))
-        unit = "ref " if len(variable.chunks) == 1 else "refs"
-        refers_to = f"{len(variable.chunks):>4} {unit} {amount:>9}"
-    return f"{shape:<15}{data_type:<9}{refers_to:<21}"
+def comparison(file: SourceFile, outcomes: dict[str, str], *, decoded: bool) -> list[str]:
+    """Return what the comparison of a file found: a line for it, and one for what differs."""
+    equal = list(outcomes.values()).count("equal")
+    origin = f"{file.format_name}, {size(file.path.stat().st_size)}"
+    said = f"{equal} of {len(outcomes)} variables equal"
+    said += ", and when decoded" if decoded else ", and DIFFERENT when decoded"
+    lines = [f"  {file.group:<34} {origin:<22} {said}"]
+    lines += [f"    {name}: {text}" for name, text in outcomes.items() if text != "equal"]
+    return lines + [wrapped(f"{n}: refused: {why}", "    ") for n, why in file.refused.items()]
 
 
 def temperatures(dataset: xr.Dataset) -> list[str]:

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarr_manifest import Manifest, ManifestError
+from zarr_manifest._chunk_keys import format_canonical
+from zarr_manifest._document import encode_document
 
 INDEX = st.tuples(st.integers(0, 2), st.integers(0, 3))
 PATH_ENTRY = st.fixed_dictionaries(
@@ -117,3 +119,56 @@ def test_what_readers_refuse_is_refused(columns: dict[str, Any], code: str) -> N
 def test_a_grid_that_cannot_be_numbered() -> None:
     with pytest.raises(ManifestError, match="more than can be numbered"):
         Manifest.from_columns((2**31, 2**31), paths="f", chunks=[[0, 0]])
+
+
+# Documents and parts of them --------------------------------------------------------------
+
+
+@given(st.dictionaries(INDEX, PATH_ENTRY | OTHER_ENTRY))
+def test_a_document_has_the_entries_one_by_one(
+    entries: dict[tuple[int, int], dict[str, Any]],
+) -> None:
+    manifest = from_entries(entries)
+    one_by_one = encode_document(
+        (format_canonical(index), reference.entry()) for index, reference in manifest.items()
+    )
+    assert manifest.dumps() == one_by_one
+
+
+@given(
+    st.dictionaries(INDEX, PATH_ENTRY | OTHER_ENTRY),
+    st.tuples(st.integers(1, 4), st.integers(1, 5)),
+)
+def test_blocks_have_every_entry_once(
+    entries: dict[tuple[int, int], dict[str, Any]], shape: tuple[int, int]
+) -> None:
+    manifest = from_entries(entries)
+    blocks = dict(manifest.blocks(shape))
+    assert list(blocks) == sorted(blocks)
+    for block, part in blocks.items():
+        owners = {(i // shape[0], j // shape[1]) for (i, j), _ in part.items()}
+        assert owners == {block}
+    items = [item for part in blocks.values() for item in part.items()]
+    assert sorted((i, r.entry()) for i, r in items) == [(i, r.entry()) for i, r in manifest.items()]
+
+
+@given(st.dictionaries(INDEX, PATH_ENTRY | OTHER_ENTRY), st.data())
+def test_other_paths(entries: dict[tuple[int, int], dict[str, Any]], data: st.DataObject) -> None:
+    manifest = from_entries(entries)
+    names = {path: data.draw(st.sampled_from(["x", "y", path])) for path in manifest.paths}
+    renamed = manifest.with_paths([names[path] for path in manifest.paths])
+    assert len(set(renamed.paths)) == len(renamed.paths)
+    expected = {
+        index: {**entry, "path": names[entry["path"]]} if "path" in entry else entry
+        for index, entry in entries.items()
+    }
+    assert renamed.dumps() == from_entries(expected).dumps()
+    with pytest.raises(ValueError, match="paths are given"):
+        manifest.with_paths([*manifest.paths, "z"])
+
+
+def test_parts_of_no_dimensions() -> None:
+    manifest = Manifest.from_columns((), paths="f.nc")
+    ((block, part),) = manifest.blocks(())
+    assert block == ()
+    assert part.dumps() == manifest.dumps() == b'{\n"0":{"path":"f.nc"}\n}\n'

@@ -1,26 +1,16 @@
-"""What the documents show, runs: every ```python block, in order, in one namespace per file.
-
-A line `print(...)  # text` also promises its output.
-"""
+"""What the documents show, runs; and they link to what is there."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.documents import ROOT, Run, blocks
+
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PROMISED = re.compile(r"^\s*print\(.*\)  # (.*)$", re.MULTILINE)
-
-
-def blocks(document: Path) -> list[tuple[int, str]]:
-    """Line number and text of every Python block of a document."""
-    text = document.read_text(encoding="utf-8")
-    return [(text.count("\n", 0, m.start(1)) + 1, m.group(1)) for m in BLOCK.finditer(text)]
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -28,18 +18,41 @@ def test_blocks_run(
     document: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, Any] = {}
-    for line, source in blocks(document):
-        # Padded, so that a traceback points into the document.
-        exec(compile("\n" * (line - 1) + source, str(document), "exec"), namespace)
-        printed = capsys.readouterr().out.splitlines()
-        assert printed == PROMISED.findall(source), f"{document.name}, line {line}"
+    if "s3://" in "".join(block.text for block in blocks(document) if block.language == "console"):
+        serve_s3(request, monkeypatch)
+    Run(document, tmp_path).all()
+
+
+def serve_s3(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what asks the environment for S3 find the server of the tests, with a bucket."""
+    server = request.getfixturevalue("s3_server")
+    server.create_bucket("our-bucket")
+    for name, value in {
+        "AWS_ENDPOINT_URL": server.endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing-secret",
+        "AWS_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in LINK.findall(document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), target
 
 
 def test_readme_shows_how_to_use_it() -> None:
-    sources = "".join(source for _, source in blocks(ROOT / "README.md"))
+    sources = "".join(block.text for block in blocks(ROOT / "README.md"))
     for name in ("ManifestStore", "enable", "anonymous", "environment", 'engine="zarr-manifest"'):
         assert name in sources
+
+
+def test_every_page_of_the_documentation_is_linked_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for document in DOCUMENTS[1:]:
+        assert f"({document.relative_to(ROOT).as_posix()})" in readme

@@ -157,6 +157,7 @@ def test_what_is_written_reads_back(
             for index, kind in zip(GRID, kinds, strict=True)
             if kind != "missing"
         }
+        blocks.add((0, 0))  # is always written
         written = {p.name for p in (root / "a" / "manifest").glob("*")}
         assert written == {f"{format_canonical(block)}.json" for block in blocks}
 
@@ -259,8 +260,8 @@ def test_an_earlier_declaration_is_replaced_and_the_rest_is_kept(tmp_path: Path)
         before["storage_transformers"] = transformers
         before["attributes"] = {"units": "K"}
         document.write_text(json.dumps(before))
-        zm.write_manifest(tmp_path, "a", {}, base="../")
-        ours = {"manifest": "./manifest.json", "base": "../"}
+        zm.write_manifest(tmp_path, "a", {}, base="../", inline=True)
+        ours = {"manifest": {}, "base": "../"}
         found = declared(tmp_path)
         assert sorted(t["name"] for t in found) == sorted(
             {"chunk-manifest-json"} | {t["name"] for t in transformers if isinstance(t, dict)}
@@ -282,47 +283,76 @@ def test_codecs_are_declared_in_full(tmp_path: Path) -> None:
     }
 
 
-# Earlier documents ----------------------------------------------------------------------
+# Names of documents ---------------------------------------------------------------------
 
 
-def parts(root: Path) -> list[str]:
-    return sorted(path.name for path in (root / "a" / "manifest").glob("*"))
+@pytest.mark.parametrize("shape", [None, [1, 1], [2, 2]])
+def test_other_entries_get_other_names_and_what_is_not_declared_is_removed(
+    tmp_path: Path, shape: list[int] | None
+) -> None:
+    new_array(tmp_path)
+    names = []
+    for entries in (all_entries(), {"2.2": {}}, {}, all_entries()):
+        zm.write_manifest(tmp_path, "a", entries, partition_shape=shape)
+        manifest = declared(tmp_path)[0]["configuration"]["manifest"]
+        names.append(manifest)
+        present = {path for path in files_below(tmp_path / "a") if path != "zarr.json"}
+        assert present
+        stem = manifest.removeprefix("./").partition("{")[0]
+        assert all(path.startswith(stem) for path in present)
+        assert zm.validate(tmp_path) == []
+    assert names[0] == "./manifest.json" if shape is None else "./manifest/{partition}.json"
+    assert len(set(names)) == 4
+    np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
 
 
-def test_documents_that_would_hold_stale_entries_are_removed(tmp_path: Path) -> None:
+def test_files_that_are_no_documents_stay(tmp_path: Path) -> None:
     new_array(tmp_path)
     zm.write_manifest(tmp_path, "a", all_entries(), partition_shape=[1, 1])
-    assert len(parts(tmp_path)) == 9
     (tmp_path / "a" / "manifest" / "notes.json").write_text("kept")
     (tmp_path / "a" / "manifest" / "0.0.json.old").write_text("kept")
-    kept = ["0.0.json.old", "notes.json"]
-    zm.write_manifest(tmp_path, "a", {"2.2": {}}, partition_shape=[1, 1])
-    assert parts(tmp_path) == sorted([*kept, "2.2.json"])
     zm.write_manifest(tmp_path, "a", {}, partition_shape=[1, 1])
-    assert parts(tmp_path) == kept
-    assert zm.validate(tmp_path) == []
+    kept = sorted(path.name for path in (tmp_path / "a" / "manifest").glob("*"))
+    assert kept == ["0.0.json.old", "notes.json"]
 
 
-def test_another_partition_shape_needs_other_names(tmp_path: Path) -> None:
+def test_documents_that_others_may_share_stay(tmp_path: Path) -> None:
     new_array(tmp_path)
-    zm.write_manifest(tmp_path, "a", all_entries(), partition_shape=[2, 2])
-    before = files_below(tmp_path)
-    with pytest.raises(zm.InvalidConfigurationError, match="Choose other names"):
-        zm.write_manifest(tmp_path, "a", all_entries(), partition_shape=[1, 1])
-    with pytest.raises(zm.InvalidConfigurationError, match="Choose other names"):
-        zm.write_manifest(tmp_path, "a", all_entries(), manifest="manifest/1.0.json")
-    assert files_below(tmp_path) == before
+    zm.write_manifest(tmp_path, "a", {}, manifest="../shared.json")
+    zm.write_manifest(tmp_path, "a", {}, inline=True)
+    assert (tmp_path / "shared.json").exists()
+
+
+def test_a_file_that_is_there_is_not_replaced(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    (tmp_path / "a" / "manifest.json").write_text("mine")
     zm.write_manifest(tmp_path, "a", all_entries())
-    zm.write_manifest(tmp_path, "a", all_entries(), partition_shape=[1, 1])  # whole in between
-    with pytest.raises(zm.InvalidConfigurationError, match="Choose other names"):
-        zm.write_manifest(
-            tmp_path,
-            "a",
-            all_entries(),
-            manifest="manifest/{partition}.json",
-            partition_shape=[9, 9],
-        )
+    assert (tmp_path / "a" / "manifest.json").read_text() == "mine"
     np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
+
+
+def test_a_partition_that_is_there_is_not_taken_over(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    directory = tmp_path / "a" / "manifest"
+    directory.mkdir()
+    (directory / "2.2.json").write_text('{"2.2": {}}')
+    entries = {key: entry for key, entry in all_entries().items() if key != "2.2"}
+    zm.write_manifest(tmp_path, "a", entries, partition_shape=[1, 1])
+    assert [path.name for path in directory.glob("*")] == ["2.2.json"]
+    store = zm.ManifestStore(tmp_path)
+    assert sorted(store.locations()) == []
+    names = [key for key in files_below(tmp_path / "a") if key.startswith("manifest-")]
+    assert len(names) == 8
+
+
+def test_a_name_that_the_present_declaration_would_read_is_not_taken(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    entries = all_entries()
+    del entries["2.2"]
+    zm.write_manifest(tmp_path, "a", entries, partition_shape=[1, 1])
+    zm.write_manifest(tmp_path, "a", all_entries(), manifest="manifest/2.2.json")
+    name = declared(tmp_path)[0]["configuration"]["manifest"]
+    assert name.startswith("manifest/2-")
 
 
 @pytest.mark.parametrize("template", ["{partition}", "m-{partition}/x", "../m/{partition}.json"])
@@ -332,60 +362,8 @@ def test_templates(tmp_path: Path, template: str) -> None:
     zm.write_manifest(tmp_path, "a", all_entries(), manifest=template, partition_shape=[1, 2])
     np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
     zm.write_manifest(tmp_path, "a", {}, manifest=template, partition_shape=[1, 2])
-    assert files_below(tmp_path).keys() == before.keys()
-
-
-class Interrupted(Exception):
-    pass
-
-
-class Crashing(MemoryStore):
-    """Fails after a number of changes."""
-
-    left = 10**9
-
-    def _change(self) -> None:
-        if self.left == 0:
-            raise Interrupted
-        self.left -= 1
-
-    async def set(self, *args: Any, **options: Any) -> None:
-        self._change()
-        await super().set(*args, **options)
-
-    async def delete(self, key: str) -> None:
-        self._change()
-        await super().delete(key)
-
-
-@pytest.mark.parametrize("before", [None, [1, 1], [2, 2]])
-@pytest.mark.parametrize("changes", range(14))
-def test_a_crash_never_makes_chunks_missing_and_writing_again_repairs_it(
-    before: list[int] | None, changes: int
-) -> None:
-    """Chunks that have entries before and after have them at every point in between."""
-    store = Crashing()
-    new_array(store)
-    entries = all_entries()
-    other_names = "m/{partition}" if before == [2, 2] else None
-    zm.write_manifest(store, "a", entries, partition_shape=before, manifest=other_names)
-    kept = {key: entry for key, entry in entries.items() if key != "2.2"}
-    store.left = changes
-    try:
-        zm.write_manifest(store, "a", kept, partition_shape=[1, 1])
-    except Interrupted:
-        for key in kept:
-            i, j = map(int, key.split("."))
-            try:
-                found = zarr.open_array(zm.ManifestStore(store), path="a")[2 * i, 3 * j]
-            except zm.ManifestError:
-                continue  # loud is well
-            assert found == DATA[2 * i, 3 * j]
-    store.left = 10**9
-    zm.write_manifest(store, "a", kept, partition_shape=[1, 1])
-    expected = DATA.copy()
-    expected[4:, 6:] = 9
-    np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(store), path="a")[:], expected)
+    if not template.startswith(".."):
+        assert len(files_below(tmp_path)) == len(before) + 1
 
 
 # What is refused ------------------------------------------------------------------------

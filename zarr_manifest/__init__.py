@@ -18,6 +18,7 @@ from zarr_manifest.errors import (
     LocationNotAllowedError,
     ManifestError,
     ManifestNotFoundError,
+    NotConvertibleError,
     RangeOutOfBoundsError,
     ReadOnlyError,
     ShortReadError,
@@ -27,12 +28,13 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
     UnsupportedChecksumError,
     UnsupportedTransformerError,
+    WriteConflictError,
 )
 from zarr_manifest.locations import ReferencedLocation
 from zarr_manifest.manifest import Manifest, Reference
 from zarr_manifest.store import ManifestStore
 from zarr_manifest.validation import Problem, validate
-from zarr_manifest.writing import write_manifest
+from zarr_manifest.writing import create_array, write_manifest
 
 __version__ = "0.1.0.dev0"
 
@@ -51,6 +53,7 @@ __all__ = [
     "ManifestError",
     "ManifestNotFoundError",
     "ManifestStore",
+    "NotConvertibleError",
     "Problem",
     "RangeOutOfBoundsError",
     "ReadOnlyError",
@@ -63,7 +66,9 @@ __all__ = [
     "SourceNotFoundError",
     "UnsupportedChecksumError",
     "UnsupportedTransformerError",
+    "WriteConflictError",
     "anonymous",
+    "create_array",
     "enable",
     "environment",
     "validate",

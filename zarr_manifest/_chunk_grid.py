@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ChunkGrid", "grid_index", "number_chunks"]
+__all__ = ["ChunkGrid", "grid_index", "grid_indices", "number_chunks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,22 @@ def grid_index(grid_shape: Sequence[int], number: int) -> tuple[int, ...]:
         number, remainder = divmod(number, n)
         index.append(remainder)
     return tuple(reversed(index))
+
+
+def grid_indices(
+    grid_shape: Sequence[int], numbers: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the grid indices of chunks, of shape (chunks, dimensions), from C-order numbers.
+
+    Examples
+    --------
+    >>> grid_indices((2, 3), np.array([2, 3])).tolist()
+    [[0, 2], [1, 0]]
+    """
+    indices = np.empty((len(numbers), len(grid_shape)), np.int64)
+    for dimension in reversed(range(len(grid_shape))):
+        numbers, indices[:, dimension] = np.divmod(numbers, grid_shape[dimension])
+    return indices
 
 
 def _edges(given: int | Sequence[Any], size: int) -> tuple[int, ...]:

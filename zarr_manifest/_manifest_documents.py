@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from zarr_manifest._byte_ranges import SourceRange
 from zarr_manifest._chunk_keys import format_canonical
 from zarr_manifest._concurrency import in_order
+from zarr_manifest._configuration import parse_declaration
+from zarr_manifest._declarations import ArrayDocument, parse_node
 from zarr_manifest._declared_array import DeclaredArray
 from zarr_manifest._document import Limits
 from zarr_manifest._document_cache import DocumentCache
 from zarr_manifest._document_codecs import decode_body
 from zarr_manifest._findings import Findings, strict
-from zarr_manifest._locations import Base, Location
+from zarr_manifest._locations import Base, Location, StoreLocation
 from zarr_manifest._steps import Call, Steps, run_async, run_sync
 from zarr_manifest.errors import (
     InvalidPathError,
@@ -134,6 +136,7 @@ class ManifestDocuments:
             where = None if isinstance(document, bytes) else str(document)
             body = yield from fetch_document(self._array, partition, self._sources)
             if body is None:
+                yield from self._require_still_declared()
                 return None
 
             def check() -> LoadedManifest | None:
@@ -144,6 +147,24 @@ class ManifestDocuments:
         except ManifestError as error:
             raise error.in_context(array=self._array.path, location=where) from error.__cause__
         return loaded
+
+    def _require_still_declared(self) -> Steps[None]:
+        """Tell a partition that has no document from one whose document is gone.
+
+        Writers remove the documents of a manifest after they have replaced it. To
+        whoever opened the array before, its chunks would look missing.
+        """
+        key = f"{self._array.path}/zarr.json".lstrip("/")
+        body: memoryview = yield Call(
+            lambda: self._sources.fetch(StoreLocation(key), _WHOLE_OBJECT),
+            lambda: self._sources.fetch_sync(StoreLocation(key), _WHOLE_OBJECT),
+        )
+        node = parse_node(bytes(body)) or {}
+        if parse_declaration(ArrayDocument("", node).declared) != self._array.configuration:
+            raise ManifestNotFoundError(
+                "the array has been given another manifest since it was opened",
+                remedy="Open it again.",
+            )
 
     def authorise(self, loaded: LoadedManifest) -> LoadedManifest:
         """Refuse a document that refers to what the reader did not allow."""

@@ -22,6 +22,7 @@ __all__ = [
     "LocationNotAllowedError",
     "ManifestError",
     "ManifestNotFoundError",
+    "NotConvertibleError",
     "RangeOutOfBoundsError",
     "ReadOnlyError",
     "ShortReadError",
@@ -31,6 +32,7 @@ __all__ = [
     "SourceNotFoundError",
     "UnsupportedChecksumError",
     "UnsupportedTransformerError",
+    "WriteConflictError",
 ]
 
 
@@ -252,3 +254,15 @@ class SourceError(ManifestError):
     """A source failed in a way that no other class names."""
 
     code = "source_error"
+
+
+class NotConvertibleError(ManifestError):
+    """An array or a group of another format cannot be expressed as valid Zarr v3."""
+
+    code = "not_convertible"
+
+
+class WriteConflictError(ManifestError):
+    """Somebody else wrote to the same node at the same time; nothing of theirs was replaced."""
+
+    code = "write_conflict"

@@ -8,14 +8,12 @@ aside, by row. Look-up is by grid index.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest._checksums import parse_checksum
-from zarr_manifest._chunk_grid import grid_index
+from zarr_manifest._chunk_grid import grid_index, grid_indices, number_chunks
 from zarr_manifest._chunk_keys import format_canonical
 from zarr_manifest._columns import (
     TO_THE_END,
@@ -23,90 +21,16 @@ from zarr_manifest._columns import (
     path_rows,
     require_distinct,
 )
-from zarr_manifest._conditions import (
-    NO_CONDITIONS,
-    Conditions,
-    format_last_modified,
-    parse_conditions,
-)
-from zarr_manifest._document import Entry, Limits, Members, encode_document, interpret_document
+from zarr_manifest._document import Limits, Members, interpret_document
+from zarr_manifest._document_rows import encode_rows
+from zarr_manifest._entry_columns import interpret_conditions, interpret_rows
 from zarr_manifest._findings import Findings, strict
-from zarr_manifest._rows import Grid, KeyParser, Rows, interpret_keys
-from zarr_manifest.errors import InvalidEntryError, ManifestError
+from zarr_manifest._partitions import Partitions
+from zarr_manifest._reference import EMPTY, INLINE, NOTHING_ASIDE, OBJECT_BYTES, Aside, Reference
+from zarr_manifest._rows import Grid, KeyParser, interpret_keys
+from zarr_manifest.errors import InvalidEntryError
 
 __all__ = ["Manifest", "Reference", "interpret_manifest"]
-
-# Values of the path number column for entries without a path.
-_INLINE = -1
-_EMPTY = -2
-
-# What a small Python object takes with what refers to it, for estimates.
-_OBJECT_BYTES = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What a manifest says of one chunk.
-
-    Parameters
-    ----------
-    path : str or None
-        URL reference, as written; None for inline and for explicitly empty chunks.
-    path_number : int
-        Index of the path in :attr:`Manifest.paths`; negative without a path.
-    offset : int
-        First byte of the chunk in its object.
-    length : int or None
-        Number of bytes; None when the chunk runs to the end of its object.
-    data : bytes or None
-        The encoded chunk, inline.
-    checksum : str or None
-        ``"<algorithm>:<hex>"`` over the encoded chunk.
-    conditions : Conditions
-        What the source object must still match.
-    """
-
-    path: str | None
-    path_number: int
-    offset: int = 0
-    length: int | None = None
-    data: bytes | None = None
-    checksum: str | None = None
-    conditions: Conditions = NO_CONDITIONS
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the chunk is explicitly empty: every element is the fill value."""
-        return self.path_number == _EMPTY
-
-    def entry(self) -> Entry:
-        """Return the reference as a document states it."""
-        unset = msgspec.UNSET
-        data, conditions = self.data, self.conditions
-        last_modified = format_last_modified(conditions)
-        has_range = self.path is not None and (self.offset > 0 or self.length is not None)
-        has_length = self.path is not None and self.length is not None
-        return Entry(
-            path=unset if self.path is None else self.path,
-            offset=self.offset if has_range else unset,
-            length=self.length if has_length and self.length is not None else unset,
-            data=unset if data is None else data,
-            checksum=unset if self.checksum is None else self.checksum,
-            etag=unset if conditions.etag is None else conditions.etag,
-            last_modified=unset if last_modified is None else last_modified,
-            version=unset if conditions.version is None else conditions.version,
-        )
-
-
-class _Aside(msgspec.Struct, frozen=True):
-    """What only some entries have."""
-
-    data: bytes | None = None
-    checksum: str | None = None
-    conditions: Conditions = NO_CONDITIONS
-
-
-_NOTHING_ASIDE = _Aside()
 
 
 class Manifest:
@@ -125,7 +49,7 @@ class Manifest:
         One value per row; see :class:`Reference`.
     paths : tuple of str
         Every distinct path, as written.
-    aside : dict of int to _Aside
+    aside : dict of int to Aside
         What only some rows have.
 
     Examples
@@ -159,7 +83,7 @@ class Manifest:
         lengths: npt.NDArray[np.int64],
         path_numbers: npt.NDArray[np.int32],
         paths: tuple[str, ...],
-        aside: dict[int, _Aside],
+        aside: dict[int, Aside],
     ) -> None:
         self.grid_shape = grid_shape
         self.paths = paths
@@ -274,7 +198,7 @@ class Manifest:
         without_path = [*inline, *empty]
         more = np.array(without_path, np.int64).reshape(len(without_path), len(grid_shape))
         numbers = np.concatenate([rows.numbers, chunk_numbers(grid_shape, more)])
-        kinds = [_INLINE] * len(inline) + [_EMPTY] * (len(without_path) - len(inline))
+        kinds = [INLINE] * len(inline) + [EMPTY] * (len(without_path) - len(inline))
         sizes = [len(encoded) for encoded in inline.values()]
         sizes += [TO_THE_END] * (len(without_path) - len(inline))
         order = np.argsort(numbers, kind="stable")
@@ -299,23 +223,100 @@ class Manifest:
         conditions: Mapping[str, Mapping[str, str]],
     ) -> None:
         """Keep what only some rows have, while the manifest is being made."""
-        by_path = {path: _interpret_conditions(path, stated) for path, stated in conditions.items()}
+        by_path = {path: interpret_conditions(path, stated) for path, stated in conditions.items()}
         for number, path in enumerate(self.paths):
             if path in by_path:
-                extra = _Aside(conditions=by_path[path])
+                extra = Aside(conditions=by_path[path])
                 rows: list[int] = np.flatnonzero(self._path_numbers == number).tolist()
                 self._aside.update(dict.fromkeys(rows, extra))
         for index in {**data, **checksums}:
             row = self._row(index)
-            if row is None or self._path_numbers[row] == _EMPTY:
+            if row is None or self._path_numbers[row] == EMPTY:
                 raise InvalidEntryError(
                     "'checksum' needs a path or data beside it", chunk=format_canonical(index)
                 )
-            before = self._aside.get(row, _NOTHING_ASIDE)
+            before = self._aside.get(row, NOTHING_ASIDE)
             checksum = checksums.get(index)
             if checksum is not None:
                 parse_checksum(checksum)
-            self._aside[row] = _Aside(data.get(index), checksum, before.conditions)
+            self._aside[row] = Aside(data.get(index), checksum, before.conditions)
+
+    def with_paths(self, paths: Sequence[str]) -> Manifest:
+        """Return a manifest whose references have other paths.
+
+        Parameters
+        ----------
+        paths : sequence of str
+            One for each of :attr:`paths`; what is the same now counts as one path.
+
+        Examples
+        --------
+        >>> manifest = Manifest.from_columns((2,), paths=["file:///d/a.nc", "b.nc"])
+        >>> manifest.with_paths(["a.nc", "b.nc"]).paths
+        ('a.nc', 'b.nc')
+        """
+        numbers: dict[str, int] = {}
+        table = [numbers.setdefault(path, len(numbers)) for path in paths]
+        if len(table) != len(self.paths):
+            raise ValueError(f"{len(table)} paths are given for {len(self.paths)}")
+        # The numbers of rows without a path are negative: they count from the end.
+        column = np.array([*table, EMPTY, INLINE], np.int32)[self._path_numbers]
+        return Manifest(
+            self.grid_shape,
+            self._numbers(),
+            self._offsets,
+            self._lengths,
+            column,
+            tuple(numbers),
+            self._aside,
+        )
+
+    def blocks(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Manifest]]:
+        """Cut the manifest into blocks of the chunk grid, and yield those that have entries.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Number of chunks of a block along every dimension.
+
+        Yields
+        ------
+        index, manifest
+            Grid index of the block, in C order, and its part, with the grid of the whole.
+
+        Examples
+        --------
+        >>> manifest = Manifest.from_columns((3,), paths="f.nc", offsets=[0, 10, 20], lengths=10)
+        >>> [(index, len(part)) for index, part in manifest.blocks((2,))]
+        [((0,), 2), ((1,), 1)]
+        """
+        partitions = Partitions(self.grid_shape, tuple(shape))
+        numbers = self._numbers()
+        owners = number_chunks(
+            grid_indices(self.grid_shape, numbers) // np.array(shape, np.int64), partitions.counts
+        )
+        order = np.argsort(owners, kind="stable")
+        starts = np.flatnonzero(np.diff(owners[order], prepend=-1))
+        for rows in np.split(order, starts[1:]) if len(starts) else ():
+            aside = {}
+            if self._aside:
+                aside = {i: self._aside[r] for i, r in enumerate(rows.tolist()) if r in self._aside}
+            part = Manifest(
+                self.grid_shape,
+                numbers[rows],
+                self._offsets[rows],
+                self._lengths[rows],
+                self._path_numbers[rows],
+                self.paths,
+                aside,
+            )
+            yield grid_index(partitions.counts, int(owners[rows[0]])), part
+
+    def _numbers(self) -> npt.NDArray[np.int64]:
+        """Return the C-order number of each row's chunk."""
+        if self._chunk_numbers is None:
+            return np.arange(len(self), dtype=np.int64)
+        return self._chunk_numbers
 
     def dumps(self) -> bytes:
         """Return the manifest as a document: canonical keys, in C order, one entry in a line.
@@ -334,8 +335,15 @@ class Manifest:
         }
         <BLANKLINE>
         """
-        return encode_document(
-            (format_canonical(index), reference.entry()) for index, reference in self.items()
+        # Rows that more can be said of than a path and a range are few.
+        special = set(self._aside) | set(np.flatnonzero(self._path_numbers < 0).tolist())
+        return encode_rows(
+            grid_indices(self.grid_shape, self._numbers()),
+            self._offsets,
+            self._lengths,
+            self._path_numbers,
+            self.paths,
+            {row: self._reference(row).entry() for row in special},
         )
 
     def __len__(self) -> int:
@@ -374,7 +382,7 @@ class Manifest:
     def _reference(self, row: int) -> Reference:
         number = int(self._path_numbers[row])
         length = int(self._lengths[row])
-        extra = self._aside.get(row, _NOTHING_ASIDE)
+        extra = self._aside.get(row, NOTHING_ASIDE)
         return Reference(
             path=self.paths[number] if number >= 0 else None,
             path_number=number,
@@ -405,6 +413,11 @@ class Manifest:
         return int(self._lengths[self._lengths != TO_THE_END].sum())
 
     @property
+    def inline_bytes(self) -> int:
+        """Sum of the sizes of inline data, in bytes."""
+        return int(self._lengths[self._path_numbers == INLINE].sum())
+
+    @property
     def nbytes(self) -> int:
         """Memory that the columns take, in bytes, without paths and what is kept aside."""
         nbytes = self._offsets.nbytes + self._lengths.nbytes + self._path_numbers.nbytes
@@ -413,8 +426,8 @@ class Manifest:
     @property
     def memory(self) -> int:
         """Memory that the whole manifest takes, in bytes, estimated."""
-        aside = sum(_OBJECT_BYTES + len(extra.data or b"") for extra in self._aside.values())
-        return self.nbytes + aside + sum(_OBJECT_BYTES + len(path) for path in self.paths)
+        aside = sum(OBJECT_BYTES + len(extra.data or b"") for extra in self._aside.values())
+        return self.nbytes + aside + sum(OBJECT_BYTES + len(path) for path in self.paths)
 
     def open_ended(self) -> Iterator[Reference]:
         """Yield the references whose number of bytes only their source can tell."""
@@ -457,7 +470,8 @@ def interpret_manifest(
     keys = list(entries)
     findings = interpret_keys(keys, grid, report_outside=validating)
     rows = yield from _located(findings, members)
-    return (yield from _located(_interpret_rows(rows, keys, list(entries.values())), members))
+    columns = yield from _located(interpret_rows(rows, keys, list(entries.values())), members)
+    return Manifest(*columns)
 
 
 def _located[T](findings: Findings[T], members: Members) -> Findings[T]:
@@ -468,70 +482,3 @@ def _located[T](findings: Findings[T], members: Members) -> Findings[T]:
             outcome: T = stop.value
             return outcome
         yield members.locate(problem)
-
-
-def _interpret_rows(rows: Rows, keys: list[str], entries: list[Entry]) -> Findings[Manifest]:
-    unset = msgspec.UNSET
-    path_index: dict[str, int] = {}
-    count = len(rows.members)
-    offsets = np.zeros(count, np.int64)
-    lengths = np.full(count, TO_THE_END, np.int64)
-    path_numbers = np.full(count, _EMPTY, np.int32)
-    aside: dict[int, _Aside] = {}
-    interned: dict[_Aside, _Aside] = {}
-    for row, member in enumerate(rows.members):
-        entry = entries[member]
-        if entry.path is not unset:
-            path_numbers[row] = path_index.setdefault(entry.path, len(path_index))
-            if entry.offset is not unset:
-                offsets[row] = entry.offset
-            if entry.length is not unset:
-                lengths[row] = entry.length
-        elif entry.data is not unset:
-            path_numbers[row] = _INLINE
-            lengths[row] = len(entry.data)
-        if _has_aside(entry):
-            extra = yield from _interpret_aside(entry, keys[member])
-            aside[row] = interned.setdefault(extra, extra)
-    return Manifest(
-        rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, tuple(path_index), aside
-    )
-
-
-def _interpret_conditions(path: str, stated: Mapping[str, str]) -> Conditions:
-    unknown = sorted(set(stated) - {"etag", "last_modified", "version"})
-    if unknown:
-        raise InvalidEntryError(f"there is no condition {unknown[0]!r}, stated for {path!r}")
-    return parse_conditions(stated.get("etag"), stated.get("last_modified"), stated.get("version"))
-
-
-def _has_aside(entry: Entry) -> bool:
-    unset = msgspec.UNSET
-    return not (
-        entry.data is unset
-        and entry.checksum is unset
-        and entry.etag is unset
-        and entry.last_modified is unset
-        and entry.version is unset
-    )
-
-
-def _interpret_aside(entry: Entry, key: str) -> Findings[_Aside]:
-    checksum = _or_none(entry.checksum)
-    conditions = NO_CONDITIONS
-    try:
-        if checksum is not None:
-            parse_checksum(checksum)
-    except ManifestError as error:
-        yield error.in_context(chunk=key)
-    try:
-        conditions = parse_conditions(
-            _or_none(entry.etag), _or_none(entry.last_modified), _or_none(entry.version)
-        )
-    except ManifestError as error:
-        yield error.in_context(chunk=key)
-    return _Aside(_or_none(entry.data), checksum, conditions)
-
-
-def _or_none[T](value: T | msgspec.UnsetType) -> T | None:
-    return None if isinstance(value, msgspec.UnsetType) else value

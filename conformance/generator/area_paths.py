@@ -30,7 +30,7 @@ def cases() -> Iterator[Case]:
     yield _read(
         "colon-that-ends-no-scheme",
         "Before this colon is nothing that could be a scheme: the segment is a name, as models "
-        "write them. (No file has it, because some systems cannot store it.)",
+        "write them. No file has it here, because some systems cannot store it.",
         "wrf_d01_2005-08-28_12:00:00.nc",
     ).refuses("source_not_found", "chunk")
     for name, path, description, reported in _REFUSED:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
-from zarr_manifest import _document, _manifest_documents, _nodes, manifest, store, transformer
+from zarr_manifest import _document, _entry_columns, _manifest_documents, _nodes, store, transformer
 from zarr_manifest._declarations import arrays_in
 from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.manifest import Manifest, Reference
@@ -232,7 +232,7 @@ def checksums_ignored() -> None:
 @broken_in("checksums")
 def unknown_checksums_ignored() -> None:
     """Accept whatever stands in ``checksum`` until it is compared."""
-    replace(manifest, "parse_checksum", lambda _: lambda _stated: None)
+    replace(_entry_columns, "parse_checksum", lambda _: lambda _stated: None)
 
 
 @broken_in("checksums")
@@ -251,7 +251,7 @@ def _without_conditions(*names: str) -> None:
 
         return changed
 
-    replace(manifest, "parse_conditions", make)
+    replace(_entry_columns, "parse_conditions", make)
 
 
 @broken_in("source-conditions")

@@ -1,0 +1,172 @@
+"""Importing kerchunk references: time, memory, size, beside fsspec's and VirtualiZarr's loading.
+
+All load the same reference set, each in a process of its own that has loaded a small one
+before. What they end up with differs: we write a hierarchy and fsspec and VirtualiZarr hold
+objects in memory; fsspec reads Parquet only when a chunk is asked for, so it is asked for all.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.manifest_size import high_water_mark, resident
+from benchmarks.tables import Table, mebibytes, ratio
+
+COUNTS = (10_000, 100_000, 1_000_000)
+CHUNK_BYTES = 1024
+REFERENCES_PER_SOURCE = 1000
+RECORD_SIZE = 100_000
+
+
+def run(quick: bool) -> Iterator[Table]:
+    count = COUNTS[1] if quick else COUNTS[2]
+    with TemporaryDirectory() as directory:
+        for name, references in (("small", COUNTS[0]), ("large", count)):
+            write_json(Path(directory, f"{name}.json"), references)
+            write_parquet(Path(directory, f"{name}.parquet"), references)
+        for kind in ("json", "parquet"):
+            yield compare(Path(directory), kind, count)
+
+
+def compare(directory: Path, kind: str, count: int) -> Table:
+    size = stored_bytes(directory / f"large.{kind}")
+    table = Table(
+        f"{count:,} kerchunk references from {kind} ({mebibytes(size)}), a process each "
+        "(ratio of times: below 1 is faster than fsspec)",
+        ("loaded by", "time", "ratio", "peak memory", "written"),
+    )
+    results = {name: run_probe(name, directory, kind) for name in LOADERS}
+    for name, result in results.items():
+        table.add(
+            name,
+            f"{result['seconds']:.2f} s",
+            ratio(result["seconds"] / results["fsspec"]["seconds"]),
+            mebibytes(result["peak"]),
+            mebibytes(result["written"]) if result["written"] else "-",
+        )
+    return table
+
+
+# The reference sets -----------------------------------------------------------------
+
+
+def metadata(count: int) -> dict[str, Any]:
+    return {
+        ".zgroup": {"zarr_format": 2},
+        "data/.zarray": {
+            "zarr_format": 2,
+            "shape": [count * CHUNK_BYTES],
+            "chunks": [CHUNK_BYTES],
+            "dtype": "|u1",
+            "compressor": None,
+            "filters": None,
+            "fill_value": 0,
+            "order": "C",
+        },
+        "data/.zattrs": {"_ARRAY_DIMENSIONS": ["x"]},
+    }
+
+
+def reference(number: int) -> list[Any]:
+    source = f"s3://archive/2024/source-{number // REFERENCES_PER_SOURCE:04}.nc"
+    return [source, number % REFERENCES_PER_SOURCE * CHUNK_BYTES, CHUNK_BYTES]
+
+
+def write_json(path: Path, count: int) -> None:
+    references: dict[str, Any] = {k: json.dumps(v) for k, v in metadata(count).items()}
+    references |= {f"data/{number}": reference(number) for number in range(count)}
+    path.write_text(json.dumps({"version": 1, "refs": references}))
+
+
+def write_parquet(path: Path, count: int) -> None:
+    """Write with fsspec's own writer."""
+    import fsspec
+    from fsspec.implementations.reference import LazyReferenceMapper
+
+    path.mkdir()
+    mapper = LazyReferenceMapper.create(
+        str(path), fs=fsspec.filesystem("file"), record_size=RECORD_SIZE
+    )
+    for key, value in metadata(count).items():
+        mapper[key] = json.dumps(value).encode()
+    for number in range(count):
+        mapper[f"data/{number}"] = reference(number)
+    mapper.flush()
+
+
+# The loaders ------------------------------------------------------------------------
+
+
+def load_with_us(path: Path) -> int:
+    from zarr_manifest.conversion import read_kerchunk, write_hierarchy
+
+    with TemporaryDirectory() as directory:
+        report = write_hierarchy(Path(directory, "data.zarr"), read_kerchunk(path))
+        assert report.arrays == 1, report
+        return stored_bytes(Path(directory))
+
+
+def load_with_fsspec(path: Path) -> int:
+    from fsspec.implementations.reference import ReferenceFileSystem
+
+    files = ReferenceFileSystem(str(path), remote_protocol="file", lazy=path.is_dir())
+    if path.is_dir():
+        # Every record once: it is a run of chunks that is loaded at a time.
+        chunks = json.loads(files.references["data/.zarray"])["shape"][0] // CHUNK_BYTES
+        for number in range(0, chunks, RECORD_SIZE):
+            assert len(files.references[f"data/{number}"]) == 3
+    assert files.references["data/7"][2] == CHUNK_BYTES
+    return 0
+
+
+def load_with_virtualizarr(path: Path) -> int:
+    from obspec_utils.registry import ObjectStoreRegistry
+    from obstore.store import LocalStore, MemoryStore
+    from virtualizarr.parsers import KerchunkJSONParser, KerchunkParquetParser
+
+    registry = ObjectStoreRegistry({"file://": LocalStore(), "s3://archive": MemoryStore()})
+    if path.is_dir():
+        store = KerchunkParquetParser()(str(path), registry)
+    else:
+        store = KerchunkJSONParser()(f"file://{path}", registry)
+    assert "data" in store.to_virtual_dataset()
+    return 0
+
+
+LOADERS: dict[str, Callable[[Path], int]] = {
+    "zarr-manifest (into a hierarchy)": load_with_us,
+    "fsspec": load_with_fsspec,
+    "VirtualiZarr": load_with_virtualizarr,
+}
+
+
+def run_probe(name: str, directory: Path, kind: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.importing", name, str(directory), kind]
+    result: dict[str, float] = json.loads(subprocess.check_output(command))
+    return result
+
+
+def probe(name: str, directory: Path, kind: str) -> dict[str, float]:
+    load = LOADERS[name]
+    load(directory / f"small.{kind}")
+    before = resident()
+    start = time.perf_counter()
+    written = load(directory / f"large.{kind}")
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "peak": high_water_mark() - before, "written": written}
+
+
+def stored_bytes(path: Path) -> int:
+    files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
+    return sum(file.stat().st_size for file in files)
+
+
+if __name__ == "__main__":
+    print(json.dumps(probe(sys.argv[1], Path(sys.argv[2]), sys.argv[3])))

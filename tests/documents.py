@@ -1,0 +1,159 @@
+"""Runs what a document shows: its blocks of Python and of console, in order, in one directory.
+
+A line ``print(...)  # text`` of Python promises its output. A block ``text`` that follows
+one of Python promises the error that it ends with; line breaks do not count in it. A call
+``$ zarr-manifest …`` of a console promises what follows it, stdout first; ``…`` stands for
+anything, and ``$ echo $?`` for the status, which is 0 otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from zarr_manifest import ManifestError
+from zarr_manifest.command_line.application import application
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: What documents call the directory in which they are run.
+HOME = "/home/me"
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PROMISED = re.compile(r"^\s*print\(.*\)  # (.*)$", re.MULTILINE)
+_EXTRA = re.compile(r"^pip install 'zarr-manifest\[([\w,]+)\]'$")
+_TARGET = re.compile(r"^make ([a-z-]+)(?: +#.*)?$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its first line in the document, and its text."""
+
+    language: str
+    line: int
+    text: str
+
+
+def blocks(document: Path) -> list[Block]:
+    """Return the fenced blocks of a document that have a language."""
+    text = document.read_text(encoding="utf-8")
+    return [
+        Block(match[1], text.count("\n", 0, match.start(2)) + 1, match[2])
+        for match in _BLOCK.finditer(text)
+    ]
+
+
+@dataclass
+class Run:
+    """A document that is being run.
+
+    Parameters
+    ----------
+    document : Path
+        What is run.
+    directory : Path
+        The working directory.
+    """
+
+    document: Path
+    directory: Path
+    namespace: dict[str, Any] = field(default_factory=dict)
+    status: int = 0
+
+    def all(self) -> None:
+        """Run every block."""
+        found = blocks(self.document)
+        for block, following in zip(found, [*found[1:], None], strict=True):
+            where = f"{self.document.name}, line {block.line}"
+            promised = following if following and following.language == "text" else None
+            if block.language == "python":
+                self._python(block, promised, where)
+            elif block.language == "console":
+                self._console(block.text, where)
+
+    def _python(self, block: Block, promised: Block | None, where: str) -> None:
+        printed = io.StringIO()
+        # Padded, so that a traceback points into the document.
+        code = compile("\n" * (block.line - 1) + block.text, str(self.document), "exec")
+        raised: str | None = None
+        try:
+            with contextlib.redirect_stdout(printed):
+                exec(code, self.namespace)
+        except ManifestError as error:
+            if promised is None:
+                raise
+            raised = str(error)
+        assert self._shown(printed.getvalue()).splitlines() == _PROMISED.findall(block.text), where
+        if promised is not None:
+            assert raised is not None, f"{where}: nothing was raised"
+            same = matches(" ".join(promised.text.split()), " ".join(self._shown(raised).split()))
+            assert same, f"{where}:\n{raised}"
+
+    def _console(self, text: str, where: str) -> None:
+        call: str | None = None
+        expected: list[str] = []
+        for line in [*text.splitlines(), "$ "]:
+            if not line.startswith("$ "):
+                expected.append(line)
+                continue
+            if call is not None:
+                self._call(call, "\n".join(expected), where, followed=line)
+            call, expected = line[2:], []
+
+    def _call(self, call: str, expected: str, where: str, *, followed: str) -> None:
+        where = f"{where}: {call}"
+        if call == "echo $?":
+            assert expected == str(self.status), where
+        elif call.startswith("zarr-manifest "):
+            here = call.replace(HOME, str(self.directory))
+            arguments = [name for word in shlex.split(here)[1:] for name in self._globbed(word)]
+            done = CliRunner().invoke(application, arguments, prog_name="zarr-manifest")
+            if done.exception is not None and not isinstance(done.exception, SystemExit):
+                raise done.exception
+            self.status = done.exit_code
+            output = self._shown(done.stdout + done.stderr).rstrip("\n")
+            assert matches(expected, output), f"{where}\n{output}"
+            assert done.exit_code == 0 or followed == "$ echo $?", f"{where}: {done.exit_code}"
+        else:
+            assert is_known(call), f"{where}: this is not run"
+
+    def _globbed(self, word: str) -> list[str]:
+        if "*" not in word:
+            return [word]
+        return [
+            path.relative_to(self.directory).as_posix()
+            for path in sorted(self.directory.glob(word))
+        ]
+
+    def _shown(self, text: str) -> str:
+        return text.replace(str(self.directory), HOME)
+
+
+def matches(expected: str, output: str) -> bool:
+    """Whether an output is what was promised, where ``…`` stands for anything.
+
+    Examples
+    --------
+    >>> matches("a … c", "a b c"), matches("a c", "a b c")
+    (True, False)
+    """
+    pattern = ".*?".join(re.escape(part) for part in expected.split("…"))
+    return re.fullmatch(pattern, output, re.DOTALL) is not None
+
+
+def is_known(call: str) -> bool:
+    """Whether a call that is not run installs an extra that exists, or makes what can be made."""
+    if found := _EXTRA.match(call):
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        return set(found[1].split(",")) <= project["optional-dependencies"].keys()
+    if found := _TARGET.match(call):
+        return f"\n{found[1]}:" in (ROOT / "Makefile").read_text()
+    return False

@@ -1,0 +1,115 @@
+"""Entries of a manifest document -> columns of numbers, and what only some entries have.
+
+The checks of an entry that need no array: forms of checksums and of conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest._checksums import parse_checksum
+from zarr_manifest._columns import TO_THE_END
+from zarr_manifest._conditions import NO_CONDITIONS, Conditions, parse_conditions
+from zarr_manifest._document import Entry
+from zarr_manifest._findings import Findings
+from zarr_manifest._reference import EMPTY, INLINE, Aside
+from zarr_manifest._rows import Rows
+from zarr_manifest.errors import InvalidEntryError, ManifestError
+
+__all__ = ["EntryColumns", "interpret_conditions", "interpret_rows"]
+
+
+class EntryColumns(NamedTuple):
+    """What a manifest is made of; see :class:`zarr_manifest.manifest.Manifest`."""
+
+    grid_shape: tuple[int, ...]
+    chunk_numbers: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    path_numbers: npt.NDArray[np.int32]
+    paths: tuple[str, ...]
+    aside: dict[int, Aside]
+
+
+def interpret_rows(
+    rows: Rows, keys: Sequence[str], entries: Sequence[Entry]
+) -> Findings[EntryColumns]:
+    """Yield what is wrong with entries by themselves, and return them as columns.
+
+    Parameters
+    ----------
+    rows : Rows
+        Which member of the document each row is, in C order of the chunks.
+    keys, entries : sequence
+        The members of the document.
+    """
+    unset = msgspec.UNSET
+    path_index: dict[str, int] = {}
+    count = len(rows.members)
+    offsets = np.zeros(count, np.int64)
+    lengths = np.full(count, TO_THE_END, np.int64)
+    path_numbers = np.full(count, EMPTY, np.int32)
+    aside: dict[int, Aside] = {}
+    interned: dict[Aside, Aside] = {}
+    for row, member in enumerate(rows.members):
+        entry = entries[member]
+        if entry.path is not unset:
+            path_numbers[row] = path_index.setdefault(entry.path, len(path_index))
+            if entry.offset is not unset:
+                offsets[row] = entry.offset
+            if entry.length is not unset:
+                lengths[row] = entry.length
+        elif entry.data is not unset:
+            path_numbers[row] = INLINE
+            lengths[row] = len(entry.data)
+        if _has_aside(entry):
+            extra = yield from _interpret_aside(entry, keys[member])
+            aside[row] = interned.setdefault(extra, extra)
+    return EntryColumns(
+        rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, tuple(path_index), aside
+    )
+
+
+def interpret_conditions(path: str, stated: Mapping[str, str]) -> Conditions:
+    """Return the conditions that are stated by name, of the object of a path."""
+    unknown = sorted(set(stated) - {"etag", "last_modified", "version"})
+    if unknown:
+        raise InvalidEntryError(f"there is no condition {unknown[0]!r}, stated for {path!r}")
+    return parse_conditions(stated.get("etag"), stated.get("last_modified"), stated.get("version"))
+
+
+def _has_aside(entry: Entry) -> bool:
+    unset = msgspec.UNSET
+    return not (
+        entry.data is unset
+        and entry.checksum is unset
+        and entry.etag is unset
+        and entry.last_modified is unset
+        and entry.version is unset
+    )
+
+
+def _interpret_aside(entry: Entry, key: str) -> Findings[Aside]:
+    checksum = _or_none(entry.checksum)
+    conditions = NO_CONDITIONS
+    try:
+        if checksum is not None:
+            parse_checksum(checksum)
+    except ManifestError as error:
+        yield error.in_context(chunk=key)
+    try:
+        conditions = parse_conditions(
+            _or_none(entry.etag), _or_none(entry.last_modified), _or_none(entry.version)
+        )
+    except ManifestError as error:
+        yield error.in_context(chunk=key)
+    return Aside(_or_none(entry.data), checksum, conditions)
+
+
+def _or_none[T](value: T | msgspec.UnsetType) -> T | None:
+    return None if isinstance(value, msgspec.UnsetType) else value

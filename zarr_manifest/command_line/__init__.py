@@ -1,0 +1,34 @@
+"""The command ``zarr-manifest``: the library, for shells and scripts.
+
+Its entry point must start without click, to say what to install.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; ends the process.
+
+    The exit status is 0 if all was done, 1 if problems were found or something was
+    refused, 2 for a wrong call, and 3 if it could not be done.
+    """
+    try:
+        for name in ("click", "rich"):
+            importlib.import_module(name)
+    except ImportError as error:
+        sys.stderr.write(
+            f"zarr-manifest needs {error.name}: pip install 'zarr-manifest[cli]'\n",
+        )
+        sys.exit(2)
+    try:
+        from zarr_manifest.command_line.application import run
+
+        run()
+    except KeyboardInterrupt:
+        # As shells state the signal.
+        sys.exit(130)

@@ -1,0 +1,44 @@
+"""The group of all commands, and how the process ends."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import click
+
+import zarr_manifest
+from zarr_manifest.command_line.creating import create
+from zarr_manifest.command_line.describing import info, locations
+from zarr_manifest.command_line.exporting import export
+from zarr_manifest.command_line.importing import import_
+from zarr_manifest.command_line.tasks import TaskGroup
+from zarr_manifest.command_line.upgrading import upgrade
+from zarr_manifest.command_line.validating import validate
+
+__all__ = ["application", "run"]
+
+
+@click.group(cls=TaskGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(zarr_manifest.__version__, prog_name="zarr-manifest")
+def application() -> None:
+    """Make the bytes that you already have one Zarr hierarchy.
+
+    Chunks stay where they are, in netCDF, HDF5, TIFF, GRIB, FITS or older Zarr files;
+    the hierarchy only says where, in chunk manifests. Read it with zarr or xarray
+    through zarr_manifest.ManifestStore.
+    """
+
+
+for command in (create, import_, export, upgrade, info, locations, validate):
+    application.add_command(command)
+
+
+def run() -> None:
+    """Run the command line on the arguments of the process, and end it."""
+    warnings.formatwarning = _one_line
+    application.main(prog_name="zarr-manifest")
+
+
+def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
+    return f"warning: {message}\n"

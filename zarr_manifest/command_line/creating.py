@@ -1,0 +1,198 @@
+"""``create``: a hierarchy over the chunks of files."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from zarr_manifest import conversion
+from zarr_manifest.command_line.layout import Layout
+from zarr_manifest.command_line.options import access_options, writing_options
+from zarr_manifest.command_line.outcomes import hierarchy_outcome
+from zarr_manifest.command_line.progress import Bars, bars
+from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
+from zarr_manifest.conversion.file_formats import FORMATS
+from zarr_manifest.conversion.files import Parallel
+from zarr_manifest.conversion.nodes import GroupNode, Node
+
+__all__ = ["create"]
+
+
+@click.command(
+    cls=Task,
+    examples=[
+        ("create 2023.nc 2024.nc data.zarr --concat-dim time", "one array out of many files"),
+        ("create 2023.nc 2024.nc apart.zarr --group-per-file", "each file as a group of its own"),
+        (
+            "create 2023.nc small.zarr --checksum crc32c --codec zstd",
+            "with checksums of all chunks, which are read for it, and a compressed manifest",
+        ),
+    ],
+)
+@click.argument("sources", nargs=-1, required=True)
+@click.argument("hierarchy")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    help="What the files are; else their first bytes tell.",
+)
+@click.option(
+    "--concat-dim",
+    metavar="NAME",
+    help="Dimension along which the files follow one another, in the order given. Without it, "
+    "the coordinates of the files tell how they belong together.",
+)
+@click.option(
+    "--load",
+    "loadable",
+    multiple=True,
+    metavar="NAME",
+    help="Of many files: read this variable, and hold it inline. Repeatable; by default, the "
+    "coordinates that have the name of their dimension.",
+)
+@click.option("--group-per-file", is_flag=True, help="Do not combine files: a group for each.")
+@click.option(
+    "--parallel",
+    metavar="HOW",
+    help="Look at many files at the same time: threads, processes, dask, lithops, or the address "
+    "of the scheduler of a dask cluster, such as tcp://127.0.0.1:8786.",
+)
+@click.option(
+    "--checksum",
+    type=click.Choice(["crc32c", "crc32", "md5", "sha256", "sha512"]),
+    help="Record a checksum of every chunk. Reads all of them.",
+)
+@click.option(
+    "--no-conditions",
+    is_flag=True,
+    help="Do not record etag and last_modified of the files, by which readers see changes.",
+)
+@writing_options
+@access_options
+def create(
+    sources: tuple[str, ...],
+    hierarchy: str,
+    format_: str | None,
+    concat_dim: str | None,
+    group_per_file: bool,
+    loadable: tuple[str, ...],
+    parallel: str | None,
+    checksum: str | None,
+    no_conditions: bool,
+    **layout: Any,
+) -> Outcome:
+    """Make HIERARCHY out of the files SOURCES, without copying their data.
+
+    SOURCES are paths or URLs of netCDF, HDF5, FITS, TIFF, GRIB, DMR++ or Zarr. What
+    cannot be expressed as references is refused, by name and with the reason, and the
+    rest is converted; the exit status is then 1.
+
+    Sources below the directory of HIERARCHY are referred to by relative paths, so that
+    both can be moved together.
+    """
+    if group_per_file and (concat_dim or loadable or parallel):
+        raise click.UsageError("--group-per-file does not combine files: leave out how")
+    how = Layout.of(layout)
+    options: dict[str, Any] = {
+        "format": format_,
+        "checksum": checksum,
+        "record_conditions": not no_conditions,
+        "options": how.allow,
+    }
+    with bars("files") as shown, executor(parallel) as workers:
+        if group_per_file:
+            nodes = _apart(sources, options, shown)
+        else:
+            options |= {"concat_dim": concat_dim, "parallel": workers, "progress": shown.found}
+            with stating_usage(ValueError):
+                nodes = conversion.read_files(
+                    sources, loadable_variables=loadable or None, **options
+                )
+        report = how.write(hierarchy, nodes, shown)
+    return hierarchy_outcome(hierarchy, report, allow_refused=layout["allow_refused"])
+
+
+def _apart(sources: Sequence[str], options: dict[str, Any], shown: Bars) -> Iterator[Node]:
+    """Return the nodes of every file, below a group that is named like it."""
+    return _named_apart(sources, group_names(sources), options, shown)
+
+
+def _named_apart(
+    sources: Sequence[str], names: Sequence[str], options: dict[str, Any], shown: Bars
+) -> Iterator[Node]:
+    yield GroupNode("", {})
+    for number, (name, source) in enumerate(zip(names, sources, strict=True), start=1):
+        for node in conversion.read_files([source], **options):
+            yield dataclasses.replace(node, path=f"{name}/{node.path}".rstrip("/"))
+        shown.found(number, len(sources), source)
+
+
+@contextmanager
+def executor(how: str | None) -> Generator[Parallel]:
+    """Provide who looks at many files.
+
+    Raises
+    ------
+    UsageError
+        There is nobody of this name.
+    """
+    match how:
+        case None:
+            yield False
+        case "threads":
+            with ThreadPoolExecutor() as threads:
+                yield threads
+        case "processes":
+            # Not forked: the threads of obstore would be missing in the copies.
+            with ProcessPoolExecutor(mp_context=get_context("spawn")) as processes:
+                yield processes
+        case "dask" | "lithops":
+            yield how
+        case _ if "://" in how:
+            with _dask_client(how) as client:
+                yield client.get_executor()
+        case _:
+            raise click.UsageError(
+                f"--parallel takes threads, processes, dask, lithops or an address, not {how!r}"
+            )
+
+
+def _dask_client(address: str) -> Any:
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError as error:
+        raise click.UsageError("a dask cluster needs: pip install distributed") from error
+    return distributed.Client(address)
+
+
+def group_names(sources: Iterable[str]) -> list[str]:
+    """Return names of groups for files: what the file is called, without its suffix.
+
+    Raises
+    ------
+    UsageError
+        Two files have the same name.
+
+    Examples
+    --------
+    >>> group_names(["/data/sst 2024.nc", "s3://bucket/ice%20edge.v2.h5"])
+    ['sst 2024', 'ice edge.v2']
+    """
+    found: dict[str, str] = {}
+    for source in sources:
+        path = unquote(urlsplit(source).path) if "://" in source else source
+        name = PurePosixPath(path).stem
+        if name in found:
+            raise click.UsageError(f"{found[name]} and {source} would both be the group {name!r}")
+        found[name] = source
+    return list(found)

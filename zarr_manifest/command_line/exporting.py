@@ -1,0 +1,102 @@
+"""``export``: kerchunk references out of hierarchies."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zarr_manifest import conversion
+from zarr_manifest.access import Access
+from zarr_manifest.command_line.options import access_options, allowed
+from zarr_manifest.command_line.outcomes import export_outcome
+from zarr_manifest.command_line.progress import bars
+from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
+from zarr_manifest.conversion.report import ConversionReport
+
+__all__ = ["export"]
+
+
+@click.group(cls=TaskGroup)
+def export() -> None:
+    """Write what a hierarchy refers to in another format."""
+
+
+@export.command(
+    cls=Task,
+    examples=[
+        ("export kerchunk data.zarr references.json", "for fsspec, in JSON"),
+        ("export kerchunk data.zarr references.parq --parquet", "for large sets, in Parquet"),
+    ],
+)
+@click.argument("hierarchy")
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--parquet", is_flag=True, help="Write a Parquet directory instead of JSON.")
+@click.option(
+    "--record-size",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="References per Parquet file.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace a reference set that is there.")
+@click.option("--allow-refused", is_flag=True, help="Exit with 0 also where something was refused.")
+@access_options
+def kerchunk(
+    hierarchy: str,
+    target: Path,
+    parquet: bool,
+    record_size: int,
+    overwrite: bool,
+    allow_refused: bool,
+    anonymously: tuple[str, ...],
+    with_credentials: tuple[str, ...],
+    settings: tuple[str, ...],
+) -> Outcome:
+    """Write the references of HIERARCHY to TARGET, as kerchunk does.
+
+    fsspec's ReferenceFileSystem reads the result, and so does xarray through it. Native
+    arrays are exported as well. What kerchunk cannot express is refused, by name and with
+    the reason; the exit status is then 1.
+    """
+    with stating_usage(ValueError):
+        allow = allowed(anonymously, with_credentials, settings)
+    _require_replaceable(target, parquet=parquet, overwrite=overwrite)
+    # Beside the target, so that it can be moved to its place at once.
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as directory:
+        made = Path(directory) / "references"
+        if parquet:
+            report = conversion.export_kerchunk_parquet(
+                hierarchy, made, record_size=record_size, allow=allow
+            )
+        else:
+            report = _export_json(hierarchy, made, allow)
+        if target.is_dir():
+            shutil.rmtree(target)
+        made.rename(target)
+    return export_outcome(str(target), report, allow_refused=allow_refused)
+
+
+def _export_json(hierarchy: str, target: Path, allow: Mapping[str, Access]) -> ConversionReport:
+    report = ConversionReport()
+    with bars("references") as shown:
+        references: dict[str, Any] = conversion.export_kerchunk_json(
+            hierarchy, allow=allow, report=report, progress=shown.wrote
+        )
+    target.write_text(json.dumps(references), encoding="utf-8")
+    return report
+
+
+def _require_replaceable(target: Path, *, parquet: bool, overwrite: bool) -> None:
+    """Refuse a target that is there, unless it is a reference set that may be replaced."""
+    if not target.exists():
+        return
+    if not overwrite:
+        raise FileExistsError(f"{target} exists; --overwrite replaces it")
+    if parquet != target.is_dir() or (parquet and not (target / ".zmetadata").exists()):
+        raise FileExistsError(f"{target} exists, and is no reference set of this kind")

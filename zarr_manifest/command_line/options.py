@@ -1,0 +1,132 @@
+"""Options that several commands share, and what they mean to the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from zarr_manifest.access import Access, anonymous, environment
+
+__all__ = ["access_options", "allowed", "pairs", "writing_options"]
+
+type _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _together(*options: _Decorator) -> _Decorator:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+access_options = _together(
+    click.option(
+        "--allow",
+        "anonymously",
+        multiple=True,
+        metavar="PREFIX",
+        help="What lies below this URL is accessed without credentials. Repeatable.",
+    ),
+    click.option(
+        "--environment",
+        "with_credentials",
+        multiple=True,
+        metavar="PREFIX",
+        help="What lies below this URL is accessed with the credentials that the environment "
+        "holds. Repeatable.",
+    ),
+    click.option(
+        "--option",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Setting of the access to those URLs, such as region=us-east-1 or "
+        "endpoint=http://localhost:9000. Repeatable.",
+    ),
+)
+
+writing_options = _together(
+    click.option(
+        "--base",
+        metavar="URL",
+        help="What the paths in manifests are relative to; relative to the hierarchy.",
+    ),
+    click.option(
+        "--codec",
+        "codecs",
+        multiple=True,
+        type=click.Choice(["gzip", "zstd", "crc32c"]),
+        help="Encode manifests. Repeatable, in the order in which they are applied.",
+    ),
+    click.option(
+        "--partition-shape",
+        "partition_shapes",
+        multiple=True,
+        metavar="[ARRAY=]N,N,…",
+        help="Split the manifest of ARRAY, or of all with that many dimensions, into documents of "
+        "so many chunks. Repeatable.",
+    ),
+    click.option(
+        "--inline-below",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="BYTES",
+        help="Write manifests that are smaller than this into zarr.json.",
+    ),
+    click.option("--overwrite", is_flag=True, help="Replace a hierarchy that is there."),
+    click.option(
+        "--sole-writer",
+        is_flag=True,
+        help="Promise that nobody else writes there, for stores where that cannot be told.",
+    ),
+    click.option(
+        "--allow-refused",
+        is_flag=True,
+        help="Exit with 0 also where something was refused.",
+    ),
+)
+
+
+def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    """Return what was stated as ``KEY=VALUE``.
+
+    Raises
+    ------
+    UsageError
+        A text is no pair.
+
+    Examples
+    --------
+    >>> pairs(("/home/me/=s3://bucket/a=b/",), "--rewrite")
+    {'/home/me/': 's3://bucket/a=b/'}
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise click.UsageError(f"{option} takes two texts with '=' between them, not {text!r}")
+        found[key] = value
+    return found
+
+
+def allowed(
+    anonymously: tuple[str, ...], with_credentials: tuple[str, ...], settings: tuple[str, ...]
+) -> Mapping[str, Access]:
+    """Return what :func:`access_options` say, as `allow` of the library.
+
+    Examples
+    --------
+    >>> allowed(("s3://b/",), (), ("region=us-east-1",))
+    {'s3://b/': Anonymous(options={'region': 'us-east-1'})}
+    """
+    options: dict[str, Any] = dict(pairs(settings, "--option"))
+    if options.get("endpoint", "").startswith("http://"):
+        # Whoever names such a server wants it to be asked.
+        options["client_options"] = {"allow_http": True}
+    return {prefix: anonymous(**options) for prefix in anonymously} | {
+        prefix: environment(**options) for prefix in with_credentials
+    }

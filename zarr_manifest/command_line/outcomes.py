@@ -1,0 +1,112 @@
+"""What a conversion did, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from zarr_manifest.command_line.tasks import PROBLEMS, Outcome
+from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.conversion.report import ConversionReport
+
+__all__ = [
+    "counted",
+    "export_outcome",
+    "hierarchy_outcome",
+    "note_lines",
+    "noted",
+    "refusal_lines",
+    "refusals",
+    "size",
+]
+
+
+def size(count: float) -> str:
+    """Format a number of bytes.
+
+    Examples
+    --------
+    >>> size(864), size(1_712_000), size(1_200_000_000_000_000)
+    ('864 B', '1.7 MB', '1200.0 TB')
+    """
+    if count < 1000:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 1000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number and a noun.
+
+    Examples
+    --------
+    >>> counted(1, "array"), counted(12345, "reference")
+    ('1 array', '12,345 references')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def refusals(refused: Iterable[RefusedNode]) -> list[dict[str, Any]]:
+    """Return what was refused, as JSON values."""
+    return [{"path": node.path, "code": node.code, "reason": node.reason} for node in refused]
+
+
+def noted(notes: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return what was decided, as JSON values."""
+    return [{"path": path, "note": note} for path, note in notes]
+
+
+def hierarchy_outcome(hierarchy: str, report: ConversionReport, *, allow_refused: bool) -> Outcome:
+    """State that a hierarchy was written."""
+    document = {"hierarchy": hierarchy, **_document(report)}
+    lines = [f"{hierarchy}: {_summary(report)}"]
+    if report.references:
+        lines.append(f"What readers have to allow: zarr-manifest locations {hierarchy}")
+    return _outcome(document, lines, report, allow_refused=allow_refused)
+
+
+def export_outcome(target: str, report: ConversionReport, *, allow_refused: bool) -> Outcome:
+    """State that something was written from a hierarchy."""
+    document = {"target": target, **_document(report)}
+    lines = [f"{target}: {_summary(report)}"]
+    return _outcome(document, lines, report, allow_refused=allow_refused)
+
+
+def _outcome(
+    document: dict[str, Any], lines: list[str], report: ConversionReport, *, allow_refused: bool
+) -> Outcome:
+    status = PROBLEMS if report.refused and not allow_refused else 0
+    remarks = [*note_lines(report.notes), *refusal_lines(report.refused)]
+    return Outcome(document, lines, remarks, status)
+
+
+def _document(report: ConversionReport) -> dict[str, Any]:
+    return {
+        "groups": report.groups,
+        "arrays": report.arrays,
+        "references": report.references,
+        "stated_bytes": report.stated_bytes,
+        "refused": refusals(report.refused),
+        "notes": noted(report.notes),
+    }
+
+
+def _summary(report: ConversionReport) -> str:
+    counts = {"group": report.groups, "array": report.arrays, "reference": report.references}
+    said = ", ".join(counted(number, noun) for noun, number in counts.items())
+    return f"{said} to {size(report.stated_bytes)}" if report.stated_bytes else said
+
+
+def note_lines(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Return a line for each decision."""
+    for path, note in notes:
+        yield f"note: {note}" if repr(path) in note else f"note: /{path}: {note}"
+
+
+def refusal_lines(refused: Iterable[RefusedNode]) -> Iterator[str]:
+    """Return a line for each refusal."""
+    for node in refused:
+        yield f"refused: /{node.path}: {node.code}: {node.reason}"

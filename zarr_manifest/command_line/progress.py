@@ -1,0 +1,58 @@
+"""Progress on stderr, while a person watches; nothing otherwise."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+__all__ = ["Bars", "bars"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """The bars of one command."""
+
+    progress: Progress
+    finding: str
+
+    def found(self, done: int, total: int, url: str) -> None:
+        """Say how many sources were looked at, and which was the last."""
+        task = next((t.id for t in self.progress.tasks if t.description == self.finding), None)
+        if task is None:
+            task = self.progress.add_task(self.finding, unit="")
+        self.progress.update(task, completed=done, total=total, unit=url)
+
+    def wrote(self, path: str, references: int) -> None:
+        """Say that references of an array were written."""
+        writing = "references"
+        task = next((t.id for t in self.progress.tasks if t.description == writing), None)
+        if task is None:
+            task = self.progress.add_task(writing, total=None, unit="")
+        self.progress.update(task, advance=references, unit=f"/{path}")
+
+
+@contextmanager
+def bars(finding: str) -> Generator[Bars]:
+    """Show bars until the work is done.
+
+    Parameters
+    ----------
+    finding : str
+        What is counted before anything is written, such as ``"files"``.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[unit]}"),
+    )
+    console = Console(stderr=True)
+    shown = sys.stderr.isatty() and console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+        yield Bars(progress, finding)

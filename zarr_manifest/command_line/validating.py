@@ -1,0 +1,63 @@
+"""``validate``: everything that is wrong with a hierarchy, at once."""
+
+from __future__ import annotations
+
+import click
+
+import zarr_manifest
+from zarr_manifest.command_line.options import access_options, allowed
+from zarr_manifest.command_line.outcomes import counted
+from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
+from zarr_manifest.validation import Problem
+
+__all__ = ["validate"]
+
+
+@click.command(
+    cls=Task,
+    examples=[
+        ("validate data.zarr", "every problem, a line for each"),
+        ("validate data.zarr --array sst --array ice", "only these arrays"),
+        ("validate data.zarr --json", "for programs"),
+    ],
+)
+@click.argument("hierarchy")
+@click.option(
+    "--array",
+    "arrays",
+    multiple=True,
+    metavar="PATH",
+    help="Check only this array. Repeatable. Needed on web servers, which list nothing.",
+)
+@access_options
+def validate(
+    hierarchy: str,
+    arrays: tuple[str, ...],
+    anonymously: tuple[str, ...],
+    with_credentials: tuple[str, ...],
+    settings: tuple[str, ...],
+) -> Outcome:
+    """Check the declarations and manifests of HIERARCHY, without reading sources.
+
+    Every problem is printed, not only the first. The exit status is 1 if there is one.
+    """
+    with stating_usage(ValueError):
+        problems = zarr_manifest.validate(
+            hierarchy,
+            arrays=arrays or None,
+            allow=allowed(anonymously, with_credentials, settings),
+        )
+    document = {"hierarchy": hierarchy, "problems": [_document(found) for found in problems]}
+    lines = [found.message for found in problems]
+    lines.append(counted(len(problems), "problem") if problems else f"{hierarchy} is valid")
+    return Outcome(document, lines, status=PROBLEMS if problems else 0)
+
+
+def _document(problem: Problem) -> dict[str, str | None]:
+    return {
+        "code": problem.code,
+        "phase": problem.phase,
+        "array": problem.array,
+        "chunk": problem.chunk,
+        "message": problem.message,
+    }

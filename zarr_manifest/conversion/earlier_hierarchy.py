@@ -1,0 +1,120 @@
+"""What is at the place of a new hierarchy: nodes that it replaces, and those that it removes.
+
+Nodes are what can be reached from the root through groups. Metadata and manifest
+documents are removed, and never chunks: the new hierarchy may refer to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from zarr_manifest._array_writer import earlier_array, remove_documents
+from zarr_manifest._conditional_put import GuardedStore, Stored
+from zarr_manifest._declarations import dump_node, parse_node
+from zarr_manifest._nodes import join
+from zarr_manifest.errors import WriteConflictError
+
+__all__ = ["EarlierHierarchy"]
+
+
+class EarlierHierarchy:
+    """The nodes that were there before.
+
+    Parameters
+    ----------
+    store : GuardedStore
+        The hierarchy's own store.
+    may_replace : bool
+        Whether there may be any. Then all are found, and consolidated metadata is dropped.
+    """
+
+    def __init__(self, store: GuardedStore, *, may_replace: bool) -> None:
+        self._store = store
+        self._may_replace = may_replace
+        self._nodes: dict[str, Stored] = {}
+        if may_replace:
+            self._look()
+
+    def _look(self) -> None:
+        """Find all nodes, and drop consolidated metadata.
+
+        A copy of the metadata of an array would otherwise still declare documents
+        that are removed when the array is replaced.
+        """
+        below = [""]
+        while below:
+            path = below.pop()
+            key = join(path, "zarr.json")
+            found = self._store.read(key)
+            node = None if found.body is None else parse_node(found.body)
+            if found.body is not None:
+                self._nodes[path] = found
+            if node is not None and node.pop("consolidated_metadata", None) is not None:
+                self._store.replace(key, found, dump_node(node))
+                self._nodes[path] = self._store.read(key)
+            # A conversion that was interrupted has no metadata of the root yet.
+            if not path or _is_group(node):
+                below += [join(path, name) for name in self._store.names_in(path)]
+
+    def read(self, path: str) -> Stored:
+        """Return the ``zarr.json`` of a node as it is.
+
+        Raises
+        ------
+        WriteConflictError
+            There is one, and must be none.
+        """
+        known = self._nodes.get(path)
+        if known is not None:
+            return known
+        key = join(path, "zarr.json")
+        found = self._store.read(key)
+        if found.body is not None and not self._may_replace:
+            raise WriteConflictError(
+                "there is a node already, of another hierarchy or of a conversion that was "
+                "interrupted",
+                array=path,
+                location=key,
+                remedy="Pass overwrite=True to replace it, or choose another place.",
+            )
+        return found
+
+    def replace(self, path: str, document: bytes) -> None:
+        """Write the ``zarr.json`` of a group, and remove the documents of an earlier array."""
+        before = self.read(path)
+        key = join(path, "zarr.json")
+        if before.body != document:
+            self._store.replace(key, before, document)
+            self._nodes[path] = self._store.read(key)
+        self._remove_documents(path, before)
+
+    def remove_except(self, kept: Collection[str]) -> list[str]:
+        """Remove the nodes that are not among those that are kept, and return their paths.
+
+        Raises
+        ------
+        WriteConflictError
+            Somebody else has written one of them.
+        """
+        removed = sorted(set(self._nodes) - set(kept), reverse=True)
+        for path in removed:
+            key = join(path, "zarr.json")
+            if self._store.read(key).body not in (None, self._nodes[path].body):
+                raise WriteConflictError(
+                    "the node is not in the new hierarchy, and somebody else has written it",
+                    array=path,
+                    location=key,
+                )
+            self._store.delete(key)
+            self._remove_documents(path, self._nodes[path])
+        return removed[::-1]
+
+    def _remove_documents(self, path: str, before: Stored) -> None:
+        array, _ = earlier_array(path, before)
+        if array is not None:
+            remove_documents(self._store, array)
+
+
+def _is_group(node: dict[str, Any] | None) -> bool:
+    return node is not None and node.get("node_type") == "group"

@@ -1,0 +1,231 @@
+"""Where the files are: URLs, the stores that read them, and the state that they are in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore
+
+from zarr_manifest._byte_ranges import SourceRange
+from zarr_manifest._conditions import NO_CONDITIONS
+from zarr_manifest._locations import AllowList, Base, UrlLocation
+from zarr_manifest._object_reader import ObstoreReader
+from zarr_manifest.access import Access, key_within, open_object_store
+from zarr_manifest.errors import ManifestError, SourceNotFoundError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["READ_ERRORS", "FileSources", "Listed", "file_url"]
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_BASE = Base.parse("./")
+
+# What obstore raises over a store that cannot be read.
+READ_ERRORS = (BaseError, OSError)
+
+# The overloads of its `list` name types of an optional library.
+_untyped_obstore: Any = obstore
+
+
+def file_url(name: str | Path) -> str:
+    """Return the URL of a file, percent-encoded.
+
+    Parameters
+    ----------
+    name : str or Path
+        A URL, or the path of a local file, relative to the working directory.
+
+    Raises
+    ------
+    InvalidPathError
+        It is no usable URL.
+
+    Examples
+    --------
+    >>> file_url("/data/a b.nc"), file_url("s3://b/a%20b.nc")
+    ('file:///data/a%20b.nc', 's3://b/a%20b.nc')
+    """
+    if isinstance(name, Path) or not _SCHEME.match(name):
+        name = "file://" + quote(str(Path(name).absolute()))
+    return str(_location(name).url)
+
+
+def _location(url: str) -> UrlLocation:
+    found = _BASE.resolve(url.rstrip("/"))
+    assert isinstance(found, UrlLocation)  # it has a scheme
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object that a store listed.
+
+    Parameters
+    ----------
+    name : str
+        Relative to the directory that was listed.
+    url : str
+        Percent-encoded.
+    size : int
+        In bytes.
+    conditions : dict of str to str
+        The state that it is in.
+    """
+
+    name: str
+    url: str
+    size: int
+    conditions: dict[str, str]
+
+
+class FileSources:
+    """Reads the files, each with the access that its prefix was given.
+
+    Takes the place of an ``ObjectStoreRegistry``, which does not undo
+    percent-encoding, in VirtualiZarr's parsers.
+
+    Parameters
+    ----------
+    options : mapping of str to Access, optional
+        By URL prefix, how what lies below is read; see :class:`ManifestStore`'s
+        `allow`. Everything else is read anonymously, and local files as they are.
+
+    Examples
+    --------
+    >>> store, key = FileSources().resolve("file:///data/a%20b.nc")
+    >>> key
+    'data/a b.nc'
+    """
+
+    def __init__(self, options: Mapping[str, Access] | None = None) -> None:
+        self._options = dict(options or {})
+        self._prefixes = AllowList(self._options)
+        self._stores: dict[tuple[str, str], ObjectStore] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Clients are not pickled: a worker makes its own.
+        return FileSources, (self._options,)
+
+    @property
+    def map(self) -> Mapping[str, Access]:
+        """What VirtualiZarr looks at to see whether there are stores at all."""
+        return self._options
+
+    def resolve(self, url: str) -> tuple[ObjectStore, str]:
+        """Return the obstore store that has an object, and its key there."""
+        location = _location(url)
+        matched = self._prefixes.match(location)
+        if matched is None:
+            prefix, access = UrlLocation(location.scheme, location.authority, ""), None
+        else:
+            prefix, access = self._prefixes.normalized(matched), self._options[matched]
+        known = (str(matched), location.origin + "?" + location.query)
+        store = self._stores.get(known)
+        if store is None:
+            store = open_object_store(prefix, access, query=location.query)
+            self._stores[known] = store
+        return store, key_within(store, prefix, location)
+
+    def directory(self, url: str) -> ObjectStore:
+        """Return a store whose keys are relative to a directory."""
+        location = _location(url)
+        matched = self._prefixes.match(location)
+        access = None if matched is None else self._options[matched]
+        if location.scheme == "file":
+            return LocalStore(f"/{location.path}")
+        return open_object_store(location, access, query=location.query, at_prefix=True)
+
+    def state(self, url: str) -> tuple[int, dict[str, str]]:
+        """Return the size of an object, and the conditions that it satisfies now.
+
+        Raises
+        ------
+        ManifestError
+            There is no such object, or it cannot be asked for.
+        """
+        store, key = self.resolve(url)
+        location = _location(url)
+        if location.scheme == "file" and Path(f"/{location.path}").is_dir():
+            raise SourceNotFoundError("it is a directory", location=location.redacted)
+        try:
+            meta = obstore.head(store, key)
+        except FileNotFoundError as error:
+            raise SourceNotFoundError(
+                "there is no such file", location=location.redacted
+            ) from error
+        except (BaseError, OSError, ValueError):
+            # Ask once more through what knows the meaning of errors.
+            try:
+                ObstoreReader(store).size_sync(key)
+            except ManifestError as error:
+                raise error.in_context(location=location.redacted) from error.__cause__
+            raise
+        return meta["size"], _conditions(meta, is_local=url.startswith("file:"))
+
+    def head(self, url: str, length: int) -> bytes:
+        """Return the first bytes of an object: `length`, or all if it has fewer."""
+        size, _ = self.state(url)
+        if size == 0:
+            return b""
+        return bytes(self.read(url, 0, min(size, length)))
+
+    def read(self, url: str, start: int, stop: int) -> memoryview:
+        """Return a range of an object.
+
+        Raises
+        ------
+        ManifestError
+            It cannot be read, or is shorter.
+        """
+        store, key = self.resolve(url)
+        return ObstoreReader(store).read_sync(key, SourceRange(start, stop, True), NO_CONDITIONS)
+
+    def exists(self, url: str) -> bool:
+        """Whether there is an object of this name."""
+        location = _location(url)
+        if location.scheme == "file":
+            return Path(f"/{location.path}").is_file()
+        store, key = self.resolve(url)
+        try:
+            obstore.head(store, key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def list(self, url: str) -> Iterator[Listed]:
+        """Yield the objects below a directory.
+
+        A store that cannot list (a web server) raises what obstore raises.
+        """
+        store, key = self.resolve(url)
+        directory = key.rstrip("/")
+        root = _location(url)
+        batches: Iterable[Any] = _untyped_obstore.list(store, prefix=directory or None)
+        for batch in batches:
+            for meta in batch:
+                name = str(meta["path"])
+                name = name[len(directory) + 1 :] if directory else name
+                at = UrlLocation(root.scheme, root.authority, f"{root.path}/{name}")
+                conditions = _conditions(meta, is_local=root.scheme == "file")
+                yield Listed(name, at.url, int(meta["size"]), conditions)
+
+
+def _conditions(meta: Any, *, is_local: bool) -> dict[str, str]:
+    conditions: dict[str, str] = {}
+    # Local entity tags are made of inode numbers: a copy has others.
+    if meta["e_tag"] is not None and not is_local:
+        conditions["etag"] = meta["e_tag"]
+    # obstore reports the epoch for servers that do not say when.
+    if meta["last_modified"].timestamp() > 0:
+        when = meta["last_modified"].astimezone(UTC)
+        conditions["last_modified"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return conditions

@@ -1,0 +1,353 @@
+"""Nodes -> a hierarchy of manifest arrays, node by node, the root's metadata last.
+
+Knows nothing of where the nodes come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from zarr.abc.store import Store
+
+from zarr_manifest._array_writer import ArrayWriter, Form
+from zarr_manifest._chunk_grid import ChunkGrid
+from zarr_manifest._conditional_put import GuardedStore, guarded_store
+from zarr_manifest._declarations import dump_node
+from zarr_manifest._opening import open_hierarchy
+from zarr_manifest._partitions import Partitions
+from zarr_manifest.conversion.array_metadata import require_valid_array, require_valid_group
+from zarr_manifest.conversion.earlier_hierarchy import EarlierHierarchy
+from zarr_manifest.conversion.node_paths import ancestors, require_node_path
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    RefusedNode,
+    StreamedManifest,
+)
+from zarr_manifest.conversion.report import ConversionReport
+from zarr_manifest.conversion.source_paths import SourcePaths
+from zarr_manifest.conversion.store_url import store_urls
+from zarr_manifest.errors import (
+    InvalidConfigurationError,
+    ManifestError,
+    NotConvertibleError,
+    WriteConflictError,
+)
+from zarr_manifest.manifest import Manifest
+from zarr_manifest.store import store_underneath
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["write_hierarchy"]
+
+type PartitionShape = Sequence[int] | Mapping[str, Sequence[int]] | None
+type Progress = Callable[[str, int], None]
+
+
+def write_hierarchy(
+    location: str | Path | ObjectStore | Store,
+    nodes: Iterable[Node],
+    *,
+    base: str | None = None,
+    codecs: Sequence[str | Mapping[str, Any]] = (),
+    partition_shape: PartitionShape = None,
+    inline_below: int = 0,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    sole_writer: bool = False,
+) -> ConversionReport:
+    """Write a hierarchy of manifest arrays.
+
+    Nodes are written as they come: of an array its documents, then its ``zarr.json``;
+    those of a streamed manifest one at a time. The root's ``zarr.json`` is written
+    after everything else, so that a new hierarchy cannot be opened before it is
+    complete, and one that was interrupted is not mistaken for a complete one. Over an
+    earlier hierarchy, each array is replaced at once, and at the end its nodes that
+    are not among the new ones are removed; chunks of native arrays stay, because they
+    may be what the new hierarchy refers to.
+
+    A node that cannot be written is reported, and the others are written all the same.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        Where to: a path, a URL, or a store.
+    nodes : iterable of Node
+        From an importer, in any order. Parents that are missing become groups.
+    base : str, optional
+        URL reference, relative to the root of the hierarchy, against which relative
+        paths resolve; by default the root. Paths below it are written as relative
+        ones, so that both can be moved together, and others as they are.
+    codecs : sequence of str or mapping
+        Codecs that encode the manifest documents: ``gzip``, ``zstd``, ``crc32c``.
+    partition_shape : sequence of int, or mapping of str to sequence of int, optional
+        Number of chunks of a partition along every dimension: for all arrays of so
+        many dimensions that have more than one partition; or by path of the array.
+        Streamed manifests have their own.
+    inline_below : int
+        Manifests whose document has fewer bytes are written into ``zarr.json``.
+    overwrite : bool
+        Replace a hierarchy that is there.
+    progress : callable, optional
+        Called with the path of an array, and the number of references that were
+        written, after each of its documents or several of them.
+    sole_writer : bool
+        The promise that nobody else writes there; see :func:`write_manifest`.
+
+    Returns
+    -------
+    ConversionReport
+
+    Raises
+    ------
+    WriteConflictError
+        There is a hierarchy, or a node of one, and `overwrite` is not set; or somebody
+        else writes there at the same time.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, zarr
+    >>> from zarr_manifest import Manifest, ManifestStore
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (root / "raw.bin").write_bytes(bytes(range(8)))
+    >>> metadata = {
+    ...     "zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "uint8",
+    ...     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
+    ...     "chunk_key_encoding": {"name": "default"}, "fill_value": 0,
+    ...     "codecs": [{"name": "bytes"}],
+    ... }
+    >>> source = f"file://{root}/raw.bin"
+    >>> manifest = Manifest.from_columns((2,), paths=source, offsets=[0, 4], lengths=4)
+    >>> print(write_hierarchy(root, [ArrayNode("group/a", metadata, manifest)]))
+    2 groups, 1 array, 2 references to 8 bytes
+    >>> zarr.open_group(ManifestStore(root), mode="r")["group/a"][:]
+    array([0, 1, 2, 3, 4, 5, 6, 7], dtype=uint8)
+    """
+    own = store_underneath(open_hierarchy(location, {}))
+    store = guarded_store(own, sole_writer=sole_writer)
+    if not overwrite and store.exists("zarr.json"):
+        raise WriteConflictError(
+            "there is a hierarchy already",
+            location=str(location),
+            remedy="Pass overwrite=True to replace it, or choose another place.",
+        )
+    earlier = EarlierHierarchy(store, may_replace=overwrite)
+    writer = _HierarchyWriter(
+        store,
+        earlier,
+        SourcePaths(store_urls(own), base),
+        _Settings(codecs, partition_shape, inline_below),
+        progress or _no_progress,
+    )
+    for node in nodes:
+        writer.add(node)
+    writer.finish()
+    return writer.report
+
+
+def _no_progress(path: str, references: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """How manifests are written, as far as that is the same for all."""
+
+    codecs: Sequence[str | Mapping[str, Any]]
+    partition_shape: PartitionShape
+    inline_below: int
+
+    def form(self, path: str, grid: ChunkGrid, base: str | None) -> Form:
+        """Return how the manifest of an array is written, unless it is small or streamed."""
+        return Form(base=base, codecs=self.codecs, partition_shape=self._shape(path, grid))
+
+    def _shape(self, path: str, grid: ChunkGrid) -> Sequence[int] | None:
+        stated = self.partition_shape
+        if stated is None or isinstance(stated, Mapping):
+            return None if stated is None else stated.get(path)
+        several = len(stated) == len(grid.counts) and any(
+            n > p for n, p in zip(grid.counts, stated, strict=True)
+        )
+        return stated if several else None
+
+    def is_small(self, manifest: Manifest) -> bool:
+        """Whether a manifest is to be written inline."""
+        # No entry takes less than `"0":{}`, so that large ones need not be encoded for this.
+        return len(manifest) * 6 < self.inline_below and len(manifest.dumps()) < self.inline_below
+
+
+class _HierarchyWriter:
+    def __init__(
+        self,
+        store: GuardedStore,
+        earlier: EarlierHierarchy,
+        paths: SourcePaths,
+        settings: _Settings,
+        progress: Progress,
+    ) -> None:
+        self.report = ConversionReport()
+        self._store = store
+        self._earlier = earlier
+        self._paths = paths
+        self._settings = settings
+        self._progress = progress
+        # What is written so far, by path; "implied" is a group that may still get attributes.
+        self._kinds: dict[str, Literal["group", "array", "implied"]] = {"": "implied"}
+        self._root: ArrayWriter | None = None
+        self._root_group = _group({})
+
+    def add(self, node: Node) -> None:
+        """Write a node, or say in the report why not."""
+        if isinstance(node, RefusedNode):
+            self.report.refused.append(node)
+            return
+        path = node.path.strip("/")
+        try:
+            require_node_path(path)
+            self._require_place(path, is_array=isinstance(node, ArrayNode))
+            if isinstance(node, GroupNode):
+                self._add_group(path, node)
+            else:
+                self._add_array(path, node)
+        except WriteConflictError:
+            raise
+        except ManifestError as error:
+            reason = str(error).removeprefix(f"{error.code}: ")
+            self.report.refused.append(RefusedNode(path, error.code, reason))
+
+    def _require_place(self, path: str, *, is_array: bool) -> None:
+        kind = self._kinds.get(path)
+        if kind in ("group", "array"):
+            raise NotConvertibleError("there was a node of this path already")
+        if is_array and (kind is not None and (path or len(self._kinds) > 1)):
+            raise NotConvertibleError("there are nodes below it, which only a group can have")
+        for parent in ancestors(path):
+            if self._kinds.get(parent) == "array":
+                raise NotConvertibleError(f"the node lies below an array, {parent or '/'!r}")
+
+    def _add_group(self, path: str, node: GroupNode) -> None:
+        metadata = _group(node.attributes)
+        require_valid_group(metadata)
+        if path:
+            self._add_parents(path)
+            self._put_group(path, metadata)
+        else:
+            self._root_group = metadata
+        self._kinds[path] = "group"
+
+    def _add_array(self, path: str, node: ArrayNode) -> None:
+        grid = require_valid_array(node.metadata)
+        metadata = {k: v for k, v in node.metadata.items() if k != "storage_transformers"}
+        manifest = _not_streamed(node.manifest, grid)
+        if isinstance(manifest, StreamedManifest):
+            writer = self._write_stream(path, metadata, grid, manifest)
+        else:
+            writer = self._write_whole(path, metadata, grid, manifest)
+        self._add_parents(path)
+        self._kinds[path] = "array"
+        self.report.arrays += 1
+        self.report.notes += [(path, note) for note in node.notes]
+        if path:
+            self._declare(writer)
+        else:
+            self._root = writer
+
+    def _write_whole(
+        self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: Manifest
+    ) -> ArrayWriter:
+        _require_grid(manifest, grid)
+        rewritten, any_relative = self._paths.rewritten(manifest)
+        base = self._paths.base_of(path, any_relative=any_relative)
+        form = self._settings.form(path, grid, base)
+        if self._settings.is_small(rewritten):
+            form = Form(base=base, inline=True)
+        writer = ArrayWriter(self._store, path, metadata, self._earlier.read(path), form)
+        writer.write(rewritten)
+        self._count(path, rewritten)
+        return writer
+
+    def _write_stream(
+        self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: StreamedManifest
+    ) -> ArrayWriter:
+        form = Form(
+            # What is to come may be relative.
+            base=self._paths.base_of(path),
+            codecs=self._settings.codecs,
+            partition_shape=manifest.partition_shape,
+        )
+        writer = ArrayWriter(self._store, path, metadata, self._earlier.read(path), form)
+        counted = (self.report.references, self.report.stated_bytes)
+        try:
+            for part in writer.write_parts(self._checked(manifest.parts, grid)):
+                self._count(path, part)
+        except ManifestError:
+            self.report.references, self.report.stated_bytes = counted
+            writer.discard()
+            raise
+        return writer
+
+    def _checked(self, parts: Iterable[Manifest], grid: ChunkGrid) -> Iterator[Manifest]:
+        for part in parts:
+            _require_grid(part, grid)
+            yield self._paths.rewritten(part)[0]
+
+    def _count(self, path: str, manifest: Manifest) -> None:
+        self.report.references += len(manifest)
+        self.report.stated_bytes += manifest.known_bytes
+        self._progress(path, len(manifest))
+
+    def _declare(self, writer: ArrayWriter) -> None:
+        writer.declare()
+        writer.remove_earlier()
+
+    def _add_parents(self, path: str) -> None:
+        """Make groups of the parents that did not come yet, so that no node is out of reach."""
+        for parent in ancestors(path):
+            if parent not in self._kinds:
+                self._put_group(parent, _group({}))
+                self._kinds[parent] = "implied"
+
+    def _put_group(self, path: str, metadata: dict[str, Any]) -> None:
+        self._earlier.replace(path, dump_node(metadata))
+
+    def finish(self) -> None:
+        """Write the root's metadata, and remove what the new hierarchy does not have."""
+        if self._root is not None:
+            self._declare(self._root)
+        else:
+            self._put_group("", self._root_group)
+        self.report.groups = sum(kind != "array" for kind in self._kinds.values())
+        for path in self._earlier.remove_except(self._kinds):
+            self.report.notes.append(
+                (path, "was removed: it is not in the new hierarchy; chunks of its own were left")
+            )
+
+
+def _group(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+
+
+def _require_grid(manifest: Manifest, grid: ChunkGrid) -> None:
+    if manifest.grid_shape != grid.counts:
+        raise InvalidConfigurationError(
+            f"the manifest has a chunk grid of the shape {list(manifest.grid_shape)}, "
+            f"the array one of {list(grid.counts)}"
+        )
+
+
+def _not_streamed(
+    manifest: Manifest | StreamedManifest, grid: ChunkGrid
+) -> Manifest | StreamedManifest:
+    """Return the only part of a streamed manifest that can have no more."""
+    if isinstance(manifest, Manifest):
+        return manifest
+    shape = tuple(manifest.partition_shape)
+    if len(shape) != len(grid.counts) or Partitions(grid.counts, shape).total > 1:
+        return manifest
+    parts = list(manifest.parts)
+    return parts[0] if len(parts) == 1 else StreamedManifest(shape, parts)

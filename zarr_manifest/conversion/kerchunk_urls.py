@@ -1,0 +1,215 @@
+"""kerchunk's URLs as URL references of a manifest, and back.
+
+A manifest's ``path`` is percent-encoded; kerchunk's URLs are what fsspec takes, which is
+the plain name of an object for everything but HTTP. A reference is returned only if it
+resolves to the very object that fsspec would read.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from zarr_manifest._locations import Base, UrlLocation, redact
+from zarr_manifest.conversion.refusals import NotConvertibleError
+
+__all__ = ["SourceReference", "SourceUrls", "kerchunk_url"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+# What fsspec calls them, and what a manifest does.
+_ALIASES = {"s3a": "s3", "s3n": "s3", "local": "file", "adl": "az"}
+_OBJECT_STORES = frozenset({"s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory"})
+_WEB = frozenset({"http", "https"})
+_VERSION = "?versionId="
+_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# What may stand in the path and the query of a web URL, escapes included.
+_WEB_SAFE = "!$&'()*+,;=:@/%"
+_ROOT = Base.parse("./")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReference:
+    """What a manifest says of a URL of kerchunk.
+
+    Parameters
+    ----------
+    path : str
+        Absolute URL, percent-encoded.
+    version : str or None
+        The object version that the URL names, which is a condition in a manifest.
+    was_relative : bool
+        Whether the URL was a path relative to the working directory.
+    """
+
+    path: str
+    version: str | None = None
+    was_relative: bool = False
+
+
+class SourceUrls:
+    """Turns kerchunk's URLs into references; each distinct URL once.
+
+    Parameters
+    ----------
+    rewrite : mapping of str to str, optional
+        URL prefixes, and what to put in their place: beginnings of whole strings,
+        the longest first, before anything is checked.
+    render : callable, optional
+        What is done to URLs before that: kerchunk's templates.
+
+    Examples
+    --------
+    >>> urls = SourceUrls({"/home/somebody": "s3://bucket/data"})
+    >>> urls.reference("/home/somebody/a b%20.nc").path
+    's3://bucket/data/a%20b%2520.nc'
+    >>> urls.reference("s3://b/f.nc?versionId=x1")
+    SourceReference(path='s3://b/f.nc', version='x1', was_relative=False)
+    >>> urls.reference("simplecache::s3://b/f.nc")
+    Traceback (most recent call last):
+    zarr_manifest.errors.NotConvertibleError: not_convertible: ...
+    """
+
+    def __init__(
+        self,
+        rewrite: Mapping[str, str] | None = None,
+        render: Callable[[str], str] | None = None,
+    ) -> None:
+        self._render = render
+        self._rewrite = sorted((rewrite or {}).items(), key=lambda pair: -len(pair[0]))
+        self._known: dict[str | None, SourceReference] = {}
+
+    def reference(self, url: str | None) -> SourceReference:
+        """Return the reference of a URL; None is kerchunk's "the target", and as good as ``""``.
+
+        Raises
+        ------
+        ManifestError
+            ``not_convertible`` for what only fsspec can read, ``invalid_path`` for what
+            no manifest can name.
+        """
+        known = self._known.get(url)
+        if known is None:
+            text = url or ""
+            rendered = text if self._render is None else self._render(text)
+            known = self._known[url] = _reference(self._rewritten(rendered))
+        return known
+
+    def _rewritten(self, url: str) -> str:
+        for old, new in self._rewrite:
+            if url.startswith(old):
+                return new + url[len(old) :]
+        return url
+
+
+def _reference(url: str) -> SourceReference:
+    if not url:
+        raise NotConvertibleError(
+            "a reference has no URL: it means whatever file its reader names",
+            remedy="Name the file: rewrite the URL '' to it.",
+        )
+    if "::" in url:
+        chain = url[: url.rindex("::") + 2]
+        raise NotConvertibleError(
+            f"a URL is a chain of file systems ({redact(chain)!r}), which only fsspec can read",
+            location=redact(url),
+            remedy=f"If {chain!r} only caches, rewrite {chain!r} to ''.",
+        )
+    found = _SCHEME.fullmatch(url)
+    if found is None:
+        return _file(url)
+    scheme = _ALIASES.get(found[1].lower(), found[1].lower())
+    if scheme == "file":
+        return _file(found[2])
+    if scheme in _WEB:
+        return _web(f"{scheme}://{found[2]}")
+    if scheme not in _OBJECT_STORES:
+        raise NotConvertibleError(
+            f"a manifest cannot refer to URLs of the scheme {scheme!r}",
+            location=redact(url),
+            remedy="Rewrite them to URLs of a scheme such as s3, gs, az, https or file.",
+        )
+    return _object(scheme, found[2], url)
+
+
+def _file(path: str) -> SourceReference:
+    # As fsspec does, which also knows "~".
+    absolute = Path(path).expanduser() if path.startswith("~") else Path(path)
+    was_relative = not absolute.is_absolute()
+    whole = posixpath.normpath(str(Path.cwd() / absolute))
+    return _checked(UrlLocation("file", "", whole.lstrip("/")), path, was_relative=was_relative)
+
+
+def _object(scheme: str, rest: str, url: str) -> SourceReference:
+    version: str | None = None
+    if scheme == "s3":
+        rest, _, found = rest.partition(_VERSION)
+        version = found or None
+    authority, _, path = rest.partition("/")
+    return _checked(UrlLocation(scheme, authority, path), url, version=version)
+
+
+def _web(url: str) -> SourceReference:
+    """Return the reference of a URL that is encoded already, though perhaps carelessly."""
+    if "#" in url:
+        raise NotConvertibleError(
+            "a URL has a fragment, which is not sent to the server",
+            location=redact(url),
+            remedy="Rewrite it without one, or write %23 for a '#' in a name.",
+        )
+    origin, _, rest = url.partition("://")
+    authority, slash, rest = rest.partition("/")
+    path, mark, query = _BARE_PERCENT.sub("%25", rest).partition("?")
+    escaped = f"{origin}://{authority}{slash}{quote(path, safe=_WEB_SAFE)}"
+    if mark:
+        escaped += "?" + quote(query, safe=_WEB_SAFE + "?")
+    _ROOT.resolve(escaped)
+    return SourceReference(escaped)
+
+
+def _checked(
+    location: UrlLocation, url: str, *, version: str | None = None, was_relative: bool = False
+) -> SourceReference:
+    path = location.url
+    if _ROOT.resolve(path) != location:
+        raise NotConvertibleError(
+            "a URL has a segment '.' or '..', which are names to an object store, and not to a "
+            "manifest",
+            location=redact(url),
+        )
+    return SourceReference(path, version, was_relative)
+
+
+def kerchunk_url(location: UrlLocation, version: str | None = None) -> str:
+    """Return the URL by which fsspec reads a location.
+
+    Raises
+    ------
+    NotConvertibleError
+        If fsspec would take the name for something else.
+
+    Examples
+    --------
+    >>> kerchunk_url(UrlLocation("s3", "b", "a b%20.nc"), "x1")
+    's3://b/a b%20.nc?versionId=x1'
+    >>> kerchunk_url(UrlLocation("https", "example.com", "a b.nc", "q=1"))
+    'https://example.com/a%20b.nc?q=1'
+    """
+    if location.scheme in _WEB:
+        return location.url
+    url = f"{location.origin}/{location.path}"
+    if "::" in url or (location.scheme == "s3" and _VERSION in url):
+        raise NotConvertibleError(
+            "a name contains '::' or '?versionId=', which has a meaning to fsspec",
+            location=str(location),
+        )
+    if version is None:
+        return url
+    if location.scheme != "s3":
+        raise NotConvertibleError(
+            "an object version can be stated in URLs of s3 only", location=str(location)
+        )
+    return url + _VERSION + version

@@ -1,0 +1,251 @@
+"""VirtualiZarr's arrays and ours: metadata and columns of references, in both directions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any, cast
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import zarr.registry
+from zarr.core.metadata.v3 import ArrayV3Metadata
+
+from zarr_manifest._chunk_grid import ChunkGrid
+from zarr_manifest._locations import Base
+from zarr_manifest.conversion.attribute_values import json_attributes
+from zarr_manifest.conversion.json_values import as_object
+from zarr_manifest.conversion.nodes import ArrayNode
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.unstable_types import unstable_types_accepted
+from zarr_manifest.manifest import Manifest
+
+__all__ = ["MakeChecksums", "array_node", "checked_metadata", "distinct_paths", "url_reference"]
+
+type MakeChecksums = Callable[[Manifest], Mapping[tuple[int, ...], str]]
+
+# Paths that VirtualiZarr uses for chunks without bytes elsewhere.
+_MISSING = ""
+_INLINED = "__inlined__"
+
+_BASE = Base.parse("./")
+
+# Codecs that zarr itself has; others must announce themselves to be found by a reader.
+_BUILT_IN = ("zarr.", "numcodecs.")
+
+
+@unstable_types_accepted
+def array_node(
+    path: str,
+    array: Any,
+    *,
+    dimension_names: Sequence[str | None] | None = None,
+    attributes: Mapping[Any, Any] | None = None,
+    notes: Sequence[str] = (),
+    conditions: Mapping[str, Mapping[str, str]] | None = None,
+    checksums: MakeChecksums | None = None,
+) -> ArrayNode:
+    """Return the node of a ``ManifestArray``.
+
+    Parameters
+    ----------
+    path : str
+        Path in the hierarchy.
+    array : virtualizarr.manifests.ManifestArray
+        Metadata and references.
+    dimension_names, attributes : optional
+        Take the place of those in the metadata.
+    notes : sequence of str
+        What was decided already.
+    conditions : mapping, optional
+        By URL reference of an object: ``etag`` and ``last_modified``.
+    checksums : callable, optional
+        Computes the checksums of a manifest's chunks.
+
+    Raises
+    ------
+    NotConvertibleError
+        Zarr could not read the array.
+    ManifestError
+        A path is not usable.
+    """
+    document: dict[str, Any] = _plain(array.metadata.to_dict())
+    stated = array.metadata.attributes if attributes is None else attributes
+    document["attributes"], found = json_attributes(stated, array.dtype)
+    if dimension_names is not None:
+        document["dimension_names"] = list(dimension_names)
+    metadata = checked_metadata(document)
+    manifest = _manifest(array.manifest, metadata, conditions or {})
+    if checksums is not None:
+        computed = checksums(manifest)
+        manifest = _manifest(array.manifest, metadata, conditions or {}, computed)
+    prefix = f"array {path!r}: "
+    return ArrayNode(path, metadata, manifest, (*notes, *(prefix + sentence for sentence in found)))
+
+
+def checked_metadata(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Zarr v3 array metadata that a reader understands, as JSON.
+
+    Raises
+    ------
+    NotConvertibleError
+        zarr refuses it, or finds one of its codecs only after an import.
+    """
+    metadata: dict[str, Any] = json.loads(json.dumps(dict(document)))
+    if not metadata.get("storage_transformers"):
+        metadata.pop("storage_transformers", None)
+    if metadata.get("dimension_names") is None:
+        metadata.pop("dimension_names", None)
+    for codec in metadata["codecs"]:
+        _check_codec(codec)
+    try:
+        ArrayV3Metadata.from_dict(json.loads(json.dumps(metadata)))
+    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+        raise NotConvertibleError(f"zarr cannot read its metadata: {error}") from error
+    return metadata
+
+
+def _check_codec(codec: Any) -> None:
+    name = codec if isinstance(codec, str) else str(codec.get("name"))
+    try:
+        found = zarr.registry.get_codec_class(name)
+    except (KeyError, ValueError, ImportError) as error:
+        raise NotConvertibleError(
+            f"nothing installed can decode the codec {name!r}",
+            remedy="Install the package that provides it, where this is read as well.",
+        ) from error
+    announced = {point.name for point in entry_points(group="zarr.codecs")}
+    if not found.__module__.startswith(_BUILT_IN) and name not in announced:
+        raise NotConvertibleError(
+            f"zarr finds the codec {name!r} only after {found.__module__} was imported, "
+            "so that other readers could not decode the array"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """Return metadata as JSON has it: zarr and VirtualiZarr leave enums, tuples and numpy in it."""
+    if (members := as_object(value)) is not None:
+        # The attributes are looked at by themselves.
+        return {str(name): _plain(item) for name, item in members.items() if name != "attributes"}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, np.generic | np.ndarray):
+        return cast("Any", value).tolist()
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return _plain(getattr(value, "value", str(value)))
+
+
+# ------------------------------------------------------------ references
+
+
+def _manifest(
+    found: Any,
+    metadata: Mapping[str, Any],
+    conditions: Mapping[str, Mapping[str, str]],
+    checksums: Mapping[tuple[int, ...], str] | None = None,
+) -> Manifest:
+    grid = ChunkGrid.from_metadata(metadata)
+    if grid is None:
+        raise NotConvertibleError("the chunk grid is not one that is known here")
+    # VirtualiZarr has no public name for its columns.
+    paths: npt.NDArray[Any] = found._paths
+    inlined: dict[tuple[int, ...], bytes] = found._inlined
+    given = (paths != _MISSING) & (paths != _INLINED)
+    if tuple(paths.shape) != grid.counts:
+        # Its parsers give arrays without chunks any grid.
+        if not inlined and not given.any():
+            return Manifest.from_columns(grid.counts, paths="", chunks=_no_chunks(grid))
+        if len(paths.shape) != len(grid.counts) or any(map(int.__gt__, paths.shape, grid.counts)):
+            raise NotConvertibleError(
+                f"it has references for a chunk grid of {paths.shape}, "
+                f"the metadata says {grid.counts}"
+            )
+    chunks = np.argwhere(given)
+    references, stated = _references(paths[given], conditions)
+    return Manifest.from_columns(
+        grid.counts,
+        paths=references,
+        offsets=found._offsets[given].astype(np.int64),
+        lengths=found._lengths[given].astype(np.int64),
+        chunks=chunks,
+        data=inlined,
+        checksums=checksums,
+        conditions=stated,
+    )
+
+
+def distinct_paths(found: Any) -> list[str]:
+    """Return the paths of the objects that a ``ChunkManifest`` refers to."""
+    paths: npt.NDArray[Any] = found._paths
+    given = paths[(paths != _MISSING) & (paths != _INLINED)]
+    if not given.size:
+        return []
+    # Sorting a million strings takes seconds; most manifests have one path.
+    if (given == given[0]).all():
+        return [str(given[0])]
+    return [str(path) for path in np.unique(given)]
+
+
+def _no_chunks(grid: ChunkGrid) -> npt.NDArray[np.int64]:
+    return np.zeros((0, len(grid.counts)), np.int64)
+
+
+def _references(
+    paths: npt.NDArray[Any], conditions: Mapping[str, Mapping[str, str]]
+) -> tuple[npt.ArrayLike, dict[str, Mapping[str, str]]]:
+    """Return the URL reference of every row, and the conditions of those that have some."""
+    if not paths.size:
+        return paths, {}
+    if (paths == paths[0]).all():
+        distinct, numbers = paths[:1], np.zeros(len(paths), np.int64)
+    else:
+        distinct, numbers = np.unique(paths, return_inverse=True)
+    references = [url_reference(str(path)) for path in distinct]
+    stated = {path: conditions[path] for path in references if path in conditions}
+    return np.array(references, np.dtypes.StringDType())[numbers], stated
+
+
+# What a URL may contain literally; '%' is looked at by itself.
+_URL_SAFE = "!$&'()*+,;=:@/~[]"
+
+
+def url_reference(path: str) -> str:
+    """Return a path of VirtualiZarr's as the URL that a manifest states.
+
+    VirtualiZarr percent-encodes the names of local files, and nothing else.
+
+    Raises
+    ------
+    NotConvertibleError
+        The scheme is not one that a manifest may name.
+    InvalidPathError
+        The path is not usable.
+
+    Examples
+    --------
+    >>> url_reference("s3://b/a b.nc"), url_reference("file:///data/a%20b.nc")
+    ('s3://b/a%20b.nc', 'file:///data/a%20b.nc')
+    """
+    scheme, mark, rest = path.partition("://")
+    if not mark:
+        scheme, rest = "file", path
+    if scheme in ("http", "https"):
+        rest, question, query = rest.partition("?")
+        url = f"{scheme}://{_quoted(rest)}{question}{query}"
+    else:
+        url = f"{scheme}://{_quoted(rest)}"
+    _BASE.resolve(url)
+    return url
+
+
+def _quoted(rest: str) -> str:
+    """Encode what is not, leaving the escapes that are there."""
+    pieces = rest.split("%")
+    quoted = [quote(pieces[0], safe=_URL_SAFE)]
+    for piece in pieces[1:]:
+        escape = len(piece) >= 2 and all(c in "0123456789abcdefABCDEF" for c in piece[:2])
+        quoted.append(("%" if escape else "%25") + quote(piece, safe=_URL_SAFE))
+    return "".join(quoted)

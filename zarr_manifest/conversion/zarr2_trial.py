@@ -1,0 +1,113 @@
+"""Do v2 metadata decode what v3 metadata encode? Not argued, but tried, on a small chunk.
+
+Byte orders within filters, and what codecs take from the array when it is not stated,
+differ between the two in ways that depend on the codec.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import zarr
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
+
+from zarr_manifest.conversion.refusals import NotConvertibleError
+
+__all__ = ["require_same_values"]
+
+# Elements along a dimension of the chunk that is tried.
+_LENGTH = 3
+
+
+def require_same_values(metadata: Mapping[str, Any], zarray: Mapping[str, Any]) -> None:
+    """Refuse v2 metadata that decodes a chunk to other values than the v3 metadata does.
+
+    Parameters
+    ----------
+    metadata : mapping
+        Zarr v3 array metadata; its storage transformers do not count.
+    zarray : mapping
+        Zarr v2 array metadata.
+
+    Raises
+    ------
+    NotConvertibleError
+        It does, or zarr cannot decode it at all.
+    """
+    shape = [min(n, _LENGTH) for n in zarray["chunks"]]
+    try:
+        first, second = _both(_small_v3(metadata, shape), {**_small_v2(zarray), "shape": shape})
+    except Exception as error:  # of whichever codec
+        raise NotConvertibleError(
+            f"its codecs could not be tried as those of Zarr v2: {type(error).__name__}: {error}"
+        ) from error
+    if not _same(first, second):
+        raise NotConvertibleError("as Zarr v2, its codecs decode chunks to other values")
+
+
+def _small_v3(metadata: Mapping[str, Any], shape: list[int]) -> dict[str, Any]:
+    left_out = {"storage_transformers", "dimension_names"}
+    return {name: value for name, value in metadata.items() if name not in left_out} | {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": shape,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": shape}},
+        "chunk_key_encoding": {"name": "v2", "configuration": {"separator": "."}},
+        "attributes": {},
+    }
+
+
+def _small_v2(zarray: Mapping[str, Any]) -> dict[str, Any]:
+    chunks = [min(n, _LENGTH) for n in zarray["chunks"]]
+    return {**zarray, "chunks": chunks, "dimension_separator": "."}
+
+
+def _both(
+    v3: dict[str, Any], v2: dict[str, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the values that were written as v3, read as v3 and as v2."""
+    contents: dict[str, Any] = {"zarr.json": _buffer(v3)}
+    library = cast("Any", zarr)
+    with warnings.catch_warnings(), library.config.set({"array.write_empty_chunks": True}):
+        # That a data type is not in the core specification does not matter here.
+        warnings.simplefilter("ignore")
+        array = library.open_array(MemoryStore(contents), mode="r+", zarr_format=3)
+        array[...] = _values(array.dtype, array.shape)
+        first = np.asarray(array[...])
+        del contents["zarr.json"]
+        contents[".zarray"] = _buffer(v2)
+        other = library.open_array(MemoryStore(contents), mode="r", zarr_format=2)
+        return first, np.asarray(other[...])
+
+
+def _buffer(document: Mapping[str, Any]) -> Any:
+    return default_buffer_prototype().buffer.from_bytes(json.dumps(document).encode())
+
+
+def _values(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    """Return elements that differ, and in more than one of their bytes."""
+    count = int(np.prod(shape, dtype=np.int64))
+    numbers = np.arange(1, count + 1)
+    if dtype.kind in "SUT":
+        return np.array([f"{n}" for n in numbers]).astype(dtype).reshape(shape)
+    if dtype.kind == "O":
+        return np.array([b"%d" % n for n in numbers], object).reshape(shape)
+    if dtype.kind == "V":
+        content = np.arange(count * dtype.itemsize) % 97 + 1
+        return np.frombuffer(content.astype("u1").tobytes(), dtype).reshape(shape)
+    if dtype.kind == "b":
+        return (numbers % 2).astype(dtype).reshape(shape)
+    scale = 258 if dtype.itemsize > 1 else 1
+    return (numbers * scale).astype("i8").astype(dtype).reshape(shape)
+
+
+def _same(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
+    if first.dtype.kind in "OT" or second.dtype.kind in "OT":
+        return bool(cast("list[Any]", first.tolist()) == second.tolist())
+    one, other = first.dtype.newbyteorder("<"), second.dtype.newbyteorder("<")
+    return bool(one == other and first.astype(one).tobytes() == second.astype(other).tobytes())
