@@ -25,7 +25,9 @@ class Bars:
         task = next((t.id for t in self.progress.tasks if t.description == self.finding), None)
         if task is None:
             task = self.progress.add_task(self.finding, unit="")
-        self.progress.update(task, completed=done, total=total, unit=url)
+        # The name only: a long URL would leave no room for the numbers.
+        name = url.rstrip("/").rpartition("/")[2]
+        self.progress.update(task, completed=done, total=total, unit=name, refresh=True)
 
     def wrote(self, path: str, references: int) -> None:
         """Say that references of an array were written."""
