@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from zarr_manifest._chunk_grid import grid_index
 from zarr_manifest._chunk_keys import format_canonical
 
 __all__ = ["PLACEHOLDER", "Partitions", "document_reference"]
@@ -55,7 +56,7 @@ class Partitions:
         """Yield the index of every block, in C order."""
         counts = self.counts
         # Not itertools.product, which holds every coordinate of every dimension.
-        return (_unravel(number, counts) for number in range(self.total))
+        return (grid_index(counts, number) for number in range(self.total))
 
     def owner(self, index: Sequence[int]) -> tuple[int, ...]:
         """Return the index of the block that a chunk belongs to."""
@@ -67,14 +68,6 @@ class Partitions:
             range(i * p, min((i + 1) * p, n))
             for i, p, n in zip(partition, self.shape, self.grid_shape, strict=True)
         )
-
-
-def _unravel(number: int, counts: Sequence[int]) -> tuple[int, ...]:
-    index: list[int] = []
-    for n in reversed(counts):
-        number, remainder = divmod(number, n)
-        index.append(remainder)
-    return tuple(reversed(index))
 
 
 def document_reference(template: str, partition: Sequence[int]) -> str:
