@@ -12,7 +12,7 @@ import numpy as np
 import zarr
 
 from zarr_manifest import ManifestStore
-from zarr_manifest.conversion.files import read_files
+from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.report import ConversionReport
 

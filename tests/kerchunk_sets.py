@@ -13,7 +13,7 @@ from zarr.storage import FsspecStore
 
 from zarr_manifest import Manifest, ManifestStore
 from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.kerchunk_json import read_kerchunk_json
+from zarr_manifest.conversion.kerchunk.json_sets import read_kerchunk_json
 from zarr_manifest.conversion.nodes import ArrayNode, Node, RefusedNode
 from zarr_manifest.conversion.report import ConversionReport
 

@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from tests.converted_files import IGNORED_WARNINGS, convert, same
-from zarr_manifest.conversion.files import read_files
+from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.refusals import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]

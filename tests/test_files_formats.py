@@ -20,10 +20,10 @@ from tests.converted_files import (
     netcdf_variables,
     same,
 )
-from zarr_manifest.conversion.file_formats import FORMATS, detect_format, format_of
-from zarr_manifest.conversion.file_sources import FileSources, file_url
-from zarr_manifest.conversion.files import read_files
-from zarr_manifest.conversion.grib_trees import messages
+from zarr_manifest.conversion.files.formats import FORMATS, detect_format, format_of
+from zarr_manifest.conversion.files.grib import messages
+from zarr_manifest.conversion.files.reading import read_files
+from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.refusals import NotConvertibleError
 from zarr_manifest.errors import SourceNotFoundError
 

@@ -20,8 +20,8 @@ from tests.converted_files import (
     netcdf_variables,
     same,
 )
-from zarr_manifest.conversion.file_formats import detect_format
-from zarr_manifest.conversion.file_sources import FileSources, file_url
+from zarr_manifest.conversion.files.formats import detect_format
+from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.refusals import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]

@@ -21,8 +21,8 @@ from tests.hierarchies import declare_manifest, write_manifest_array
 from tests.kerchunk_parquet_sets import open_with_fsspec
 from zarr_manifest import Manifest, ManifestError, ManifestStore
 from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.kerchunk_export_parquet import export_kerchunk_parquet
-from zarr_manifest.conversion.kerchunk_parquet import read_kerchunk_parquet
+from zarr_manifest.conversion.kerchunk.export_parquet import export_kerchunk_parquet
+from zarr_manifest.conversion.kerchunk.parquet_sets import read_kerchunk_parquet
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
 from zarr_manifest.writing import write_manifest
 

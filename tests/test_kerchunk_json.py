@@ -32,8 +32,8 @@ from tests.kerchunk_sets import (
     zarray,
 )
 from zarr_manifest import ManifestError, SourceError, SourceNotFoundError
-from zarr_manifest.conversion.kerchunk import read_kerchunk
-from zarr_manifest.conversion.kerchunk_json import read_kerchunk_json
+from zarr_manifest.conversion.kerchunk.json_sets import read_kerchunk_json
+from zarr_manifest.conversion.kerchunk.reading import read_kerchunk
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
 from zarr_manifest.errors import InvalidJSONError

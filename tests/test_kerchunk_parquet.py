@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tests.kerchunk_parquet_sets import write_rows, write_set, zarray
 from zarr_manifest import Manifest, ManifestError
 from zarr_manifest._partitions import Partitions
-from zarr_manifest.conversion.kerchunk_parquet import read_kerchunk_parquet
-from zarr_manifest.conversion.kerchunk_refs_manifests import contiguous_partition_shape
+from zarr_manifest.conversion.kerchunk.parquet_manifests import contiguous_partition_shape
+from zarr_manifest.conversion.kerchunk.parquet_sets import read_kerchunk_parquet
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
     GroupNode,

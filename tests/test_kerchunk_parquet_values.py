@@ -22,7 +22,7 @@ from tests.kerchunk_parquet_sets import (
 )
 from zarr_manifest import ManifestStore
 from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.kerchunk_parquet import read_kerchunk_parquet
+from zarr_manifest.conversion.kerchunk.parquet_sets import read_kerchunk_parquet
 
 # fsspec's choice of reader.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
@@ -150,7 +150,7 @@ def test_streaming_bounds_the_memory(tmp_path: Path) -> None:
     program = """
         import json, pathlib, resource, sys
         import numpy as np, pyarrow as pa, pyarrow.parquet as pq
-        from zarr_manifest.conversion.kerchunk_parquet import read_kerchunk_parquet
+        from zarr_manifest.conversion.kerchunk.parquet_sets import read_kerchunk_parquet
 
         root, files, record_size = pathlib.Path(sys.argv[1]), int(sys.argv[2]), 100_000
         (root / "x").mkdir(parents=True)

@@ -19,8 +19,8 @@ from zarr.storage import MemoryStore
 
 from tests.older_writer_stores import RELEASES, SOURCES, metadata_of
 from zarr_manifest._locations import Base
-from zarr_manifest.conversion.older_writers import repair_array
-from zarr_manifest.conversion.older_writers_paths import base_of, is_relative, respelled
+from zarr_manifest.conversion.older_writers.metadata import repair_array
+from zarr_manifest.conversion.older_writers.paths import base_of, is_relative, respelled
 from zarr_manifest.errors import InvalidPathError, ManifestError, NotConvertibleError
 
 DECLARED = [{"name": "chunk-manifest-json", "configuration": {"manifest": "./manifest.json"}}]

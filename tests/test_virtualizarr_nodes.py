@@ -25,9 +25,9 @@ from tests.converted_files import IGNORED_WARNINGS, same, write
 from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.virtualizarr_arrays import url_reference
-from zarr_manifest.conversion.virtualizarr_nodes import read_virtual
-from zarr_manifest.conversion.virtualizarr_objects import to_virtual_dataset, to_virtual_datatree
+from zarr_manifest.conversion.virtual.arrays import url_reference
+from zarr_manifest.conversion.virtual.nodes import read_virtual
+from zarr_manifest.conversion.virtual.objects import to_virtual_dataset, to_virtual_datatree
 from zarr_manifest.errors import SourceNotFoundError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]

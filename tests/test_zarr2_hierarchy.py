@@ -22,7 +22,7 @@ from zarr_manifest import Manifest, ManifestStore, SourceNotFoundError
 from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.zarr2_hierarchy import read_zarr2
+from zarr_manifest.conversion.zarr2.hierarchy import read_zarr2
 
 
 def read_v2(location: Any) -> Values:

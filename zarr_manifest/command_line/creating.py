@@ -20,8 +20,8 @@ from zarr_manifest.command_line.options import access_options, writing_options
 from zarr_manifest.command_line.outcomes import hierarchy_outcome
 from zarr_manifest.command_line.progress import Bars, bars
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
-from zarr_manifest.conversion.file_formats import FORMATS
-from zarr_manifest.conversion.files import Parallel
+from zarr_manifest.conversion.files.formats import FORMATS
+from zarr_manifest.conversion.files.reading import Parallel
 from zarr_manifest.conversion.nodes import GroupNode, Node
 
 __all__ = ["create"]

@@ -11,7 +11,7 @@ from zarr_manifest._opening import open_hierarchy
 from zarr_manifest.command_line.options import access_options, allowed
 from zarr_manifest.command_line.outcomes import note_lines, noted, refusal_lines, refusals
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
-from zarr_manifest.conversion.upgrading import UpgradeReport
+from zarr_manifest.conversion.older_writers.upgrading import UpgradeReport
 
 __all__ = ["upgrade"]
 

@@ -1,0 +1,130 @@
+"""DMR++ documents through VirtualiZarr: every variable that the document names."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from zarr_manifest.conversion.attribute_values import json_attributes
+from zarr_manifest.conversion.files.trees import (
+    FOREIGN_ERRORS,
+    FileGroup,
+    FileTree,
+    parse_one_by_one,
+)
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.virtual.library import library
+
+__all__ = ["read_dmrpp"]
+
+_DAP = "{http://xml.opendap.org/ns/DAP/4.0#}"
+_DMRPP = "{http://xml.opendap.org/dap/dmrpp/1.0.0#}"
+
+_NUMBERS = frozenset(
+    [
+        "Byte",
+        "UByte",
+        "Int8",
+        "UInt8",
+        "Int16",
+        "UInt16",
+        "Int32",
+        "UInt32",
+        "Int64",
+        "UInt64",
+        "Float32",
+        "Float64",
+    ]
+)
+_NO_VARIABLES = frozenset(["Dimension", "Attribute", "Group", "Enumeration"])
+_SUFFIX = ".dmrpp"
+
+
+def read_dmrpp(url: str, registry: Any, *, inline_limit: int) -> FileTree:
+    """Parse a DMR++ document, which refers to the file of its name without ``.dmrpp``.
+
+    Raises
+    ------
+    NotConvertibleError
+        It is no such document, or its name does not tell what it describes.
+    """
+    if not url.endswith(_SUFFIX):
+        raise NotConvertibleError(f"the name of a DMR++ document ends with {_SUFFIX!r}")
+    readers: Any = library("obspec_utils.readers")
+    reader = readers.EagerStoreReader(*registry.resolve(url))
+    try:
+        root = ElementTree.fromstring(bytes(reader.readall()))
+    except ElementTree.ParseError as error:
+        raise NotConvertibleError(f"the document is not XML: {error}") from error
+    tree = FileTree()
+    for path, element in _groups(root, ""):
+        _read_group(url, registry, path, element, tree)
+    return tree
+
+
+def _groups(element: Any, path: str) -> Iterator[tuple[str, Any]]:
+    yield path, element
+    for below in element.iterfind(f"{_DAP}Group"):
+        name = below.get("name")
+        yield from _groups(below, f"{path}/{name}" if path else name)
+
+
+def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree) -> None:
+    parsers: Any = library("virtualizarr.parsers")
+    variables: dict[str, str] = {}
+    wanted: list[str] = []
+    for child in element:
+        kind = child.tag.removeprefix(_DAP)
+        if not child.tag.startswith(_DAP) or kind in _NO_VARIABLES:
+            continue
+        name = child.get("name")
+        variables[name] = kind
+        reason = _reason_against(child, kind)
+        if reason is None:
+            wanted.append(name)
+        else:
+            tree.refuse(f"{path}/{name}" if path else name, reason)
+
+    def parse(names: Sequence[str]) -> Mapping[str, Any]:
+        parser = parsers.DMRPPParser(group=path or None, skip_variables=set(variables) - set(names))
+        with warnings.catch_warnings():
+            # It warns where it should raise; what it leaves out is missed below.
+            warnings.simplefilter("ignore")
+            store = parser(url, registry)
+        attributes.update(store._group.metadata.attributes)
+        return dict(store._group.arrays)
+
+    attributes: dict[str, Any] = {}
+    try:
+        arrays, refused = parse_one_by_one(wanted, parse) if wanted else (dict(parse([])), {})
+    except FOREIGN_ERRORS as error:
+        raise NotConvertibleError(f"VirtualiZarr cannot read the document: {error}") from error
+    tree.groups.append(FileGroup(path, json_attributes(attributes)[0], arrays))
+    for name in wanted:
+        if name not in arrays:
+            reason = refused.get(name, "it does not say where the bytes are")
+            at = f"{path}/{name}" if path else name
+            tree.refuse(at, f"VirtualiZarr cannot express it: {reason}")
+
+
+def _reason_against(variable: Any, kind: str) -> str | None:
+    """Return why a variable would be read wrongly, or None."""
+    if kind not in _NUMBERS:
+        return f"its type {kind!r} is not a number, and not in chunks as Zarr decodes them"
+    chunks = variable.find(f"{_DMRPP}chunks")
+    if chunks is None:
+        return "the document does not say where its chunks are"
+    if chunks.get("byteOrder", "LE") != "LE":
+        return "its numbers are big-endian, which VirtualiZarr's parser passes over"
+    unknown = set(chunks.get("compressionType", "").split()) - {"shuffle", "deflate"}
+    if unknown:
+        return f"VirtualiZarr's parser passes over its filters {sorted(unknown)}"
+    filters = len(chunks.get("compressionType", "").split())
+    for chunk in chunks.iterfind(f"{_DMRPP}chunk"):
+        if filters and int(chunk.get("fm", "0")):
+            return "some of its chunks have a filter mask, and Zarr decodes all chunks alike"
+        if chunk.get("href") is not None:
+            return "its chunks lie in other files, which VirtualiZarr's parser passes over"
+    return None

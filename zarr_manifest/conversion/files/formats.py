@@ -1,0 +1,168 @@
+"""The formats of files: recognised by their first bytes, and who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zarr_manifest._locations import redact
+from zarr_manifest.conversion.files.dmrpp import read_dmrpp
+from zarr_manifest.conversion.files.fits import read_fits
+from zarr_manifest.conversion.files.grib import read_grib
+from zarr_manifest.conversion.files.hdf5 import read_hdf5
+from zarr_manifest.conversion.files.netcdf3 import read_netcdf3
+from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources
+from zarr_manifest.conversion.files.tiff import read_tiff
+from zarr_manifest.conversion.files.trees import FileTree
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.errors import SourceError, SourceNotFoundError
+
+__all__ = ["FORMATS", "ZARR_FORMATS", "detect_format", "format_of", "read_tree"]
+
+_READERS: dict[str, Callable[..., FileTree]] = {
+    "hdf5": read_hdf5,
+    "netcdf3": read_netcdf3,
+    "fits": read_fits,
+    "tiff": read_tiff,
+    "grib": read_grib,
+    "dmrpp": read_dmrpp,
+}
+ZARR_FORMATS = ("zarr2", "zarr3")
+FORMATS = (*_READERS, *ZARR_FORMATS)
+
+_OTHER_NAMES = {
+    "netcdf4": "hdf5",
+    "netcdf-4": "hdf5",
+    "nc4": "hdf5",
+    "h5": "hdf5",
+    "netcdf-3": "netcdf3",
+    "nc3": "netcdf3",
+    "cog": "tiff",
+    "geotiff": "tiff",
+    "tif": "tiff",
+    "grib2": "grib",
+    "dmr++": "dmrpp",
+}
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_BEGINNINGS = (
+    (b"CDF\x01", "netcdf3"),
+    (b"CDF\x02", "netcdf3"),
+    (b"CDF\x05", "netcdf3"),
+    (b"SIMPLE  =", "fits"),
+    (b"II*\0", "tiff"),
+    (b"MM\0*", "tiff"),
+    (b"II+\0", "tiff"),
+    (b"MM\0+", "tiff"),
+    (b"GRIB", "grib"),
+)
+
+# What is recognised only to be refused by its name.
+_OTHERS = (
+    (b"\x0e\x03\x13\x01", "HDF4"),
+    (b"\0\0\x01\0", "a Met Office PP file (or another file of Fortran records)"),
+    (b"PAR1", "Parquet: kerchunk references are read with read_kerchunk"),
+    (b"\x1f\x8b", "compressed with gzip: nothing can refer to ranges of what is in it"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"BUFR", "BUFR"),
+)
+
+_ZARR_FILES = (
+    ("zarr.json", "zarr3"),
+    (".zgroup", "zarr2"),
+    (".zarray", "zarr2"),
+    (".zmetadata", "zarr2"),
+)
+
+# A block for users may come before an HDF5 file: its size is a power of two from 512 on.
+_HEAD = 64 * 1024 + len(_HDF5)
+
+
+def format_of(name: str) -> str:
+    """Return the name of a format as it is known here.
+
+    Raises
+    ------
+    ValueError
+        There is none of this name.
+
+    Examples
+    --------
+    >>> format_of("COG"), format_of("netCDF-4")
+    ('tiff', 'hdf5')
+    """
+    lowered = name.lower()
+    found = _OTHER_NAMES.get(lowered, lowered)
+    if found not in FORMATS:
+        raise ValueError(f"unknown format {name!r}: one of {', '.join(FORMATS)} is needed")
+    return found
+
+
+def detect_format(url: str, sources: FileSources) -> str:
+    """Return the format of a file, by its first bytes, or of a Zarr hierarchy, by its files.
+
+    Raises
+    ------
+    NotConvertibleError
+        It is none that is known.
+    SourceNotFoundError
+        There is nothing there.
+    """
+    problem: SourceNotFoundError | None = None
+    head = b""
+    try:
+        head = sources.head(url, _HEAD)
+    except SourceNotFoundError as error:
+        # The root of a hierarchy is no object.
+        problem = error
+    found = _by_head(head)
+    if found is not None:
+        return found
+    for name, zarr_format in _ZARR_FILES:
+        if sources.exists(f"{url}/{name}"):
+            return zarr_format
+    if problem is not None:
+        raise problem
+    what = next((what for mark, what in _OTHERS if head.startswith(mark)), None)
+    if head.lstrip().startswith(b"{"):
+        what = "JSON: kerchunk references are read with read_kerchunk"
+    raise NotConvertibleError(
+        f"the file is {what}" if what else "the file's first bytes are those of no known format",
+        location=redact(url),
+        remedy=f"These are read: {', '.join(FORMATS)}.",
+    )
+
+
+def _by_head(head: bytes) -> str | None:
+    for mark, found in _BEGINNINGS:
+        if head.startswith(mark):
+            return found
+    at = 0
+    while at < len(head):
+        if head[at : at + len(_HDF5)] == _HDF5:
+            return "hdf5"
+        at = 512 if at == 0 else 2 * at
+    if head.lstrip().startswith(b"<") and b"dap/dmrpp" in head:
+        return "dmrpp"
+    return None
+
+
+def read_tree(url: str, sources: Any, file_format: str, *, inline_limit: int) -> FileTree:
+    """Parse a file of a format that is not Zarr.
+
+    Raises
+    ------
+    NotConvertibleError
+        Nothing of the file can be expressed.
+    SourceError
+        The file cannot be read, or is damaged.
+    ImportError
+        What reads the format is not installed.
+    """
+    try:
+        return _READERS[file_format](url, sources, inline_limit=inline_limit)
+    except NotConvertibleError as error:
+        raise error.in_context(location=redact(url)) from error
+    except READ_ERRORS as error:
+        problem = str(error).partition("\n")[0]
+        raise SourceError(f"the file cannot be read: {problem}", location=redact(url)) from error

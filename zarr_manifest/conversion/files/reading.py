@@ -1,0 +1,334 @@
+"""Files of many formats as nodes: one file as it is, or many of one kind combined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from zarr.core.metadata.v3 import ArrayV3Metadata
+
+from zarr_manifest._locations import redact
+from zarr_manifest.access import Access
+from zarr_manifest.conversion.files.checksums import checksums_of, require_checksum
+from zarr_manifest.conversion.files.combination import (
+    Combine,
+    OpenedFile,
+    combine_files,
+    open_groups,
+)
+from zarr_manifest.conversion.files.formats import (
+    ZARR_FORMATS,
+    detect_format,
+    format_of,
+    read_tree,
+)
+from zarr_manifest.conversion.files.sources import FileSources, file_url
+from zarr_manifest.conversion.files.trees import FileGroup, FileTree
+from zarr_manifest.conversion.files.zarr3 import read_zarr3
+from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.unstable_types import unstable_types_accepted
+from zarr_manifest.conversion.virtual.arrays import (
+    MakeChecksums,
+    array_node,
+    distinct_paths,
+)
+from zarr_manifest.conversion.virtual.columns import ChunkColumns
+from zarr_manifest.conversion.virtual.library import library
+from zarr_manifest.conversion.virtual.nodes import dataset_nodes, join_path, or_refused
+from zarr_manifest.conversion.zarr2.hierarchy import read_zarr2
+from zarr_manifest.manifest import Manifest
+
+__all__ = ["Parallel", "read_files"]
+
+type Parallel = Literal["dask", "lithops", False] | Executor
+type Progress = Callable[[int, int, str], None]
+
+_INLINE_LIMIT = 2**20
+
+
+def read_files(
+    urls: str | Path | Sequence[str | Path],
+    *,
+    format: str | None = None,
+    concat_dim: str | None = None,
+    combine: Combine | None = None,
+    parallel: Parallel = False,
+    loadable_variables: Iterable[str] | None = None,
+    inline_limit: int = _INLINE_LIMIT,
+    record_conditions: bool = True,
+    checksum: str | None = None,
+    options: Mapping[str, Access] | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Node]:
+    """Yield the nodes of files, without copying what references can express.
+
+    Parameters
+    ----------
+    urls : str, Path or a sequence of them
+        URLs, or paths of local files. One file is taken as it is; many are
+        combined, and must have the same groups and variables.
+    format : str, optional
+        ``"hdf5"`` (netCDF-4), ``"netcdf3"``, ``"fits"``, ``"tiff"``, ``"grib"``,
+        ``"dmrpp"``, ``"zarr2"``, ``"zarr3"``. By default each file's first bytes tell.
+    concat_dim : str, optional
+        Dimension along which many files are concatenated, in the order given.
+    combine : {"nested", "by_coords"}, optional
+        Default: ``"nested"`` with a `concat_dim`, else ``"by_coords"``, where the
+        coordinates of the files tell how they belong together.
+    parallel : {"dask", "lithops", False} or Executor
+        Who parses many files: one of VirtualiZarr's executors, one of
+        `concurrent.futures`, or that of a dask cluster (``client.get_executor()``).
+        A pool of processes has to spawn them, since forks lack the threads of obstore.
+    loadable_variables : iterable of str, optional
+        Variables of many files that are read, combined and held inline; by default
+        coordinates of one dimension that have its name.
+    inline_limit : int
+        Bytes up to which a variable is held inline if its values are not in chunks
+        as Zarr decodes them, such as strings of different lengths.
+    record_conditions : bool
+        Whether to state the entity tag and the time of the last change of the files.
+    checksum : str, optional
+        Algorithm (``"crc32c"``, ``"sha256"``, …) of checksums of all chunks, for which
+        all of them are read.
+    options : mapping of str to Access, optional
+        By URL prefix, how what lies below is read; anonymously by default.
+    progress : callable, optional
+        Called with the number of files that are parsed, of all, and the URL of the last.
+
+    Yields
+    ------
+    Node
+        Groups before their members. A variable that cannot be expressed is a
+        `RefusedNode` with the reason.
+
+    Raises
+    ------
+    NotConvertibleError
+        Nothing of a file can be expressed, or the files cannot be combined.
+    ManifestError
+        A file cannot be read.
+    ValueError
+        No file, or an unknown format or way to combine.
+    ImportError
+        What reads the format is not installed.
+
+    Examples
+    --------
+    >>> from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
+    >>> import h5py, tempfile
+    >>> directory = Path(tempfile.mkdtemp())
+    >>> with h5py.File(directory / "f.h5", "w") as file:
+    ...     file["sst"] = [1.5, 2.5]
+    >>> print(write_hierarchy(directory / "h.zarr", read_files(directory / "f.h5")))
+    1 group, 1 array, 1 reference to 16 bytes
+    """
+    names = [urls] if isinstance(urls, str | Path) else list(urls)
+    if not names:
+        raise ValueError("no files")
+    if combine == "nested" and concat_dim is None:
+        raise ValueError("combine='nested' needs a concat_dim")
+    if combine == "by_coords" and concat_dim is not None:
+        raise ValueError("combine='by_coords' finds the dimensions itself: leave out concat_dim")
+    if checksum is not None:
+        require_checksum(checksum)
+    known = None if format is None else format_of(format)
+    work = _Work(
+        FileSources(options),
+        None if loadable_variables is None else tuple(loadable_variables),
+        inline_limit,
+        record_conditions,
+        checksum,
+    )
+    located = [file_url(name) for name in names]
+    if len(located) == 1 and concat_dim is None:
+        return _one_file(located[0], known, work, progress)
+    way: Combine = combine or ("by_coords" if concat_dim is None else "nested")
+    return _many_files(located, known, work, concat_dim, way, parallel, progress)
+
+
+@dataclass
+class _Work:
+    """What is to be done with every file. Travels to the workers."""
+
+    sources: FileSources
+    loadable: tuple[str, ...] | None
+    inline_limit: int
+    record_conditions: bool
+    checksum: str | None
+
+    def checksums(self) -> MakeChecksums | None:
+        if self.checksum is None:
+            return None
+        return partial(checksums_of, sources=self.sources, algorithm=self.checksum)
+
+
+@dataclass
+class _Parsed:
+    """A parsed file, and the state of the objects that its references name."""
+
+    tree: FileTree
+    conditions: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+
+
+@unstable_types_accepted
+def _parse(url: str, file_format: str | None, work: _Work) -> _Parsed:
+    """Parse a file and check what it refers to; the state is asked for before it is parsed."""
+    sources = work.sources
+    found = file_format or detect_format(url, sources)
+    states: dict[str, tuple[int, dict[str, str]]] = {}
+    if found in ZARR_FORMATS:
+        objects = {listed.url: listed for listed in sources.list(url)}
+        sizes = {path: listed.size for path, listed in objects.items()}
+        tree = _zarr_tree(_zarr_nodes(url, found, work), sizes)
+        states = {path: (listed.size, listed.conditions) for path, listed in objects.items()}
+    else:
+        states[url] = sources.state(url)
+        tree = read_tree(url, sources, found, inline_limit=work.inline_limit)
+        _check_bounds(tree, sources, states)
+    conditions = {
+        path: stated for path, (_, stated) in states.items() if stated and work.record_conditions
+    }
+    return _Parsed(tree, conditions)
+
+
+def _zarr_nodes(url: str, zarr_format: str, work: _Work) -> Iterator[Node]:
+    if zarr_format == "zarr2":
+        return read_zarr2(work.sources.directory(url), url=url)
+    return read_zarr3(url, work.sources, record_conditions=work.record_conditions)
+
+
+def _zarr_tree(nodes: Iterable[Node], sizes: Mapping[str, int]) -> FileTree:
+    """Return a hierarchy as what xarray can combine with others."""
+    manifests: Any = library("virtualizarr.manifests")
+    tree = FileTree()
+    groups: dict[str, FileGroup] = {}
+    for node in nodes:
+        if isinstance(node, RefusedNode):
+            tree.refused.append(node)
+        elif isinstance(node, GroupNode):
+            groups[node.path] = FileGroup(node.path, node.attributes)
+            tree.groups.append(groups[node.path])
+        else:
+            group, _, name = node.path.rpartition("/")
+            assert isinstance(node.manifest, Manifest)  # neither reader streams
+            columns = ChunkColumns(node.manifest.grid_shape)
+            columns.add(node.manifest, node.manifest.paths, sizes)
+            metadata = ArrayV3Metadata.from_dict(node.metadata)
+            try:
+                array = manifests.ManifestArray(metadata, columns.chunk_manifest())
+            except NotImplementedError as error:
+                tree.refuse(node.path, f"VirtualiZarr cannot express it: {error}")
+                continue
+            groups.setdefault(group, FileGroup(group, {})).arrays[name] = array
+    return tree
+
+
+def _check_bounds(
+    tree: FileTree, sources: FileSources, states: dict[str, tuple[int, dict[str, str]]]
+) -> None:
+    """Refuse arrays that refer to bytes beyond the end of a file: it was cut short."""
+    for group in tree.groups:
+        for name, array in list(group.arrays.items()):
+            manifest = array.manifest
+            ends = manifest._offsets + manifest._lengths
+            for path in distinct_paths(manifest):
+                if path not in states:
+                    states[path] = sources.state(path)
+                last = int(np.max(ends[manifest._paths == path]))
+                if last > states[path][0]:
+                    tree.refuse(
+                        join_path(group.path, name),
+                        f"its bytes go up to {last}, but {redact(path)} ends at {states[path][0]}",
+                    )
+                    del group.arrays[name]
+                    break
+
+
+def _one_file(
+    url: str, file_format: str | None, work: _Work, progress: Progress | None
+) -> Iterator[Node]:
+    found = file_format or detect_format(url, work.sources)
+    if found in ZARR_FORMATS:
+        if work.checksum is not None:
+            raise NotConvertibleError(
+                "checksums of a Zarr hierarchy's chunks are not computed: its objects have "
+                "entity tags"
+            )
+        yield from _zarr_nodes(url, found, work)
+        return
+    parsed = _parse(url, found, work)
+    if progress is not None:
+        progress(1, 1, url)
+    tree = parsed.tree
+    for group in tree.groups:
+        yield GroupNode(group.path, group.attributes)
+        for name, array in group.arrays.items():
+            path = join_path(group.path, name)
+            make = partial(
+                array_node,
+                array=array,
+                notes=tree.notes.get(path, ()),
+                conditions=parsed.conditions,
+                checksums=work.checksums(),
+            )
+            yield or_refused(path, make)
+    yield from tree.refused
+
+
+@unstable_types_accepted
+def _open(url: str, file_format: str | None, work: _Work) -> tuple[OpenedFile, _Parsed]:
+    parsed = _parse(url, file_format, work)
+    datasets = open_groups(parsed.tree, work.sources, work.loadable)
+    for group in parsed.tree.groups:
+        # They are in the datasets, and travel once.
+        group.arrays.clear()
+    return OpenedFile(url, parsed.tree, datasets), parsed
+
+
+def _many_files(
+    urls: Sequence[str],
+    file_format: str | None,
+    work: _Work,
+    concat_dim: str | None,
+    combine: Combine,
+    parallel: Parallel,
+    progress: Progress | None,
+) -> Iterator[Node]:
+    opened: list[OpenedFile] = []
+    conditions: dict[str, dict[str, str]] = {}
+    for file, parsed in _opened(urls, file_format, work, parallel):
+        opened.append(file)
+        conditions |= parsed.conditions
+        if progress is not None:
+            progress(len(opened), len(urls), file.url)
+    combination = combine_files(opened, concat_dim=concat_dim, combine=combine)
+    refused: list[RefusedNode] = list(combination.tree.refused)
+    for path, dataset in combination.datasets.items():
+        yield from dataset_nodes(
+            dataset,
+            path,
+            notes=combination.tree.notes,
+            conditions=conditions,
+            checksums=work.checksums(),
+        )
+    yield from refused
+
+
+def _opened(
+    urls: Sequence[str], file_format: str | None, work: _Work, parallel: Parallel
+) -> Iterator[tuple[OpenedFile, _Parsed]]:
+    get_executor: Any = library("virtualizarr.parallel").get_executor
+    open_one = partial(_open, file_format=file_format, work=work)
+    executor = get_executor(parallel)
+    if isinstance(executor, Executor):
+        # The caller's, who also shuts it down.
+        yield from executor.map(open_one, urls)
+        return
+    with executor() as made:
+        yield from made.map(open_one, urls)

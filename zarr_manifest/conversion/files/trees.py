@@ -1,0 +1,138 @@
+"""What a parsed file is: groups of virtual arrays, what was refused, and what was decided.
+
+All that the readers of the formats share with what combines files and makes nodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from zarr_manifest.conversion.attribute_values import json_attributes
+from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.virtual.library import library
+
+__all__ = [
+    "FOREIGN_ERRORS",
+    "FileGroup",
+    "FileTree",
+    "parse_one_by_one",
+    "with_metadata",
+]
+
+# What parsers raise over a variable that they cannot express. Failures to read (OSError)
+# are not among them: they are no property of the file.
+FOREIGN_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass
+class FileGroup:
+    """One group of a file.
+
+    Parameters
+    ----------
+    path : str
+        Path in the hierarchy; ``""`` for the root.
+    attributes : dict
+        JSON values.
+    arrays : dict
+        ``ManifestArray`` by name, in the order of the file.
+    """
+
+    path: str
+    attributes: dict[str, Any]
+    arrays: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass
+class FileTree:
+    """All of a file, by the names that it has in the hierarchy.
+
+    Parameters
+    ----------
+    groups : list of FileGroup
+        Parents before their members.
+    refused : list of RefusedNode
+        Variables that cannot be expressed.
+    notes : dict of str to list of str
+        By path of an array: what was decided.
+    """
+
+    groups: list[FileGroup] = field(default_factory=list[FileGroup])
+    refused: list[RefusedNode] = field(default_factory=list[RefusedNode])
+    notes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def refuse(self, path: str, reason: str) -> None:
+        """Record that a variable cannot be expressed."""
+        self.refused.append(RefusedNode(path, NotConvertibleError.code, reason))
+
+    def note(self, path: str, sentence: str) -> None:
+        """Record a decision about an array; `sentence` has no full stop."""
+        self.notes.setdefault(path, []).append(f"array {path!r}: {sentence}")
+
+    def add_manifest_group(self, group: Any, path: str = "") -> None:
+        """Take over all of a ``ManifestGroup``."""
+        attributes, _ = json_attributes(dict(group.metadata.attributes))
+        self.groups.append(FileGroup(path, attributes, dict(group.arrays)))
+        for name, below in group.groups.items():
+            self.add_manifest_group(below, f"{path}/{name}" if path else name)
+
+
+def with_metadata(array: Any, **members: Any) -> Any:
+    """Return a ``ManifestArray`` with other members in its metadata."""
+    manifests = library("virtualizarr.manifests")
+    metadata = dataclasses.replace(array.metadata, **members)
+    return manifests.ManifestArray(metadata=metadata, chunkmanifest=array.manifest)
+
+
+def parse_one_by_one(
+    names: Sequence[str], parse: Callable[[Sequence[str]], Mapping[str, Any]]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Parse variables at once, or, if that fails, each by itself.
+
+    VirtualiZarr's parsers give up a whole file over one variable.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Variables to parse.
+    parse : callable
+        Parses those that it is given, and returns the arrays by name.
+
+    Returns
+    -------
+    arrays : dict
+        ``ManifestArray`` by name.
+    refused : dict of str to str
+        The reasons, by name.
+
+    Examples
+    --------
+    >>> parse_one_by_one(["1", "x", "2"], lambda names: {name: int(name) for name in names})
+    ({'1': 1, '2': 2}, {'x': "invalid literal for int() with base 10: 'x'"})
+    """
+    try:
+        return dict(parse(names)), {}
+    except FOREIGN_ERRORS as error:
+        if len(names) == 1:
+            return {}, {names[0]: str(error) or type(error).__name__}
+    arrays: dict[str, Any] = {}
+    refused: dict[str, str] = {}
+    for name in names:
+        found, problems = parse_one_by_one([name], parse)
+        arrays |= found
+        refused |= problems
+    return arrays, refused

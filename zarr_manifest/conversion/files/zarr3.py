@@ -1,0 +1,126 @@
+"""Zarr v3 hierarchies of native arrays as nodes: every chunk a reference to its own object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from zarr_manifest._chunk_grid import ChunkGrid
+from zarr_manifest._key_encoding import ChunkKeyEncoding
+from zarr_manifest._locations import redact
+from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Listed
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.virtual.arrays import checked_metadata
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.manifest import Manifest
+
+__all__ = ["read_zarr3"]
+
+_METADATA = "zarr.json"
+
+
+def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True) -> Iterator[Node]:
+    """Yield the nodes of a Zarr v3 hierarchy. Its metadata stays as it is.
+
+    Parameters
+    ----------
+    url : str
+        The root of the hierarchy.
+    sources : FileSources
+        Reads it, and must be able to list.
+    record_conditions : bool
+        Whether to state the entity tag and the time of the last change of chunks.
+
+    Raises
+    ------
+    NotConvertibleError
+        The store cannot list.
+    """
+    try:
+        objects = {found.name: found for found in sources.list(url)}
+    except (*READ_ERRORS, NotImplementedError) as error:
+        raise NotConvertibleError(
+            f"the objects of the hierarchy cannot be listed: {error}", location=redact(url)
+        ) from error
+    paths = [
+        name.removesuffix(_METADATA).rstrip("/")
+        for name in objects
+        if name == _METADATA or name.endswith(f"/{_METADATA}")
+    ]
+    below = _by_array(paths, objects)
+    for path in sorted(paths, key=lambda path: path.split("/") if path else []):
+        try:
+            yield _node(url, path, sources, below[path], record_conditions)
+        except ManifestError as error:
+            yield RefusedNode(path, error.code, error.problem)
+
+
+def _by_array(paths: list[str], objects: Mapping[str, Listed]) -> dict[str, dict[str, Listed]]:
+    """Return the objects of every node by their names relative to it: the deepest node has them."""
+    nodes = set(paths)
+    below: dict[str, dict[str, Listed]] = {path: {} for path in paths}
+    for name, found in objects.items():
+        above = name
+        while above:
+            above = above.rpartition("/")[0]
+            if above in nodes:
+                below[above][name[len(above) + 1 :] if above else name] = found
+                break
+    return below
+
+
+def _node(
+    url: str,
+    path: str,
+    sources: FileSources,
+    objects: Mapping[str, Listed],
+    record_conditions: bool,
+) -> Node:
+    at = f"{url}/{path}" if path else url
+    size = objects[_METADATA].size
+    try:
+        document: Any = json.loads(bytes(sources.read(f"{at}/{_METADATA}", 0, size)))
+        kind = document["node_type"]
+        attributes = dict(document.get("attributes", {}))
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotConvertibleError(f"its zarr.json is no metadata of Zarr v3: {error}") from error
+    if kind == "group":
+        return GroupNode(path, attributes)
+    if document.get("storage_transformers"):
+        raise NotConvertibleError(
+            "it declares storage transformers, such as a chunk manifest",
+            remedy="Copy the hierarchy with its manifests.",
+        )
+    metadata = checked_metadata(document)
+    grid = ChunkGrid.from_metadata(metadata)
+    if grid is None:
+        raise NotConvertibleError("its chunk grid is of a kind that is not known")
+    encoding = ChunkKeyEncoding(metadata, len(grid.shape))
+    encoding.learn(grid)
+    chunks: list[tuple[int, ...]] = []
+    found: list[Listed] = []
+    for name, listed in objects.items():
+        index = encoding.decode(name)
+        inside = index is not None and all(i < n for i, n in zip(index, grid.counts, strict=True))
+        if index is not None and inside and name != _METADATA:
+            chunks.append(index)
+            found.append(listed)
+    return ArrayNode(path, metadata, _manifest(grid, chunks, found, record_conditions))
+
+
+def _manifest(
+    grid: ChunkGrid, chunks: list[tuple[int, ...]], found: list[Listed], record_conditions: bool
+) -> Manifest:
+    stated = {listed.url: listed.conditions for listed in found if listed.conditions}
+    return Manifest.from_columns(
+        grid.counts,
+        paths=np.array([listed.url for listed in found], np.dtypes.StringDType()),
+        offsets=np.zeros(len(found), np.int64),
+        lengths=np.array([listed.size for listed in found], np.int64),
+        chunks=np.array(chunks, np.int64).reshape(len(chunks), len(grid.counts)),
+        conditions=stated if record_conditions else None,
+    )

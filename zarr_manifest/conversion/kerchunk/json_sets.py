@@ -1,0 +1,256 @@
+"""kerchunk reference sets in JSON, versions 0 and 1, as nodes of a hierarchy.
+
+What the document as a whole is; what the references mean is for ``kerchunk.references``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+import zstandard
+from zarr.buffer import default_buffer_prototype
+
+from zarr_manifest._locations import redact
+from zarr_manifest._opening import open_hierarchy
+from zarr_manifest._zarr_internals import sync
+from zarr_manifest.conversion.json_values import as_object, shown
+from zarr_manifest.conversion.kerchunk.references import reference_nodes
+from zarr_manifest.conversion.kerchunk.templates import MAX_GENERATED, Templates, generate
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls
+from zarr_manifest.conversion.nodes import Node, RefusedNode
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.zarr2.documents import is_metadata_key
+from zarr_manifest.errors import InvalidJSONError, SourceError, SourceNotFoundError
+
+__all__ = ["read_kerchunk_json"]
+
+_MEMBERS = frozenset({"version", "templates", "gen", "refs"})
+_METADATA_ENDS = frozenset("ypsan")  # .zarray, .zgroup, .zattrs, .zmetadata, zarr.json
+
+# A million values take less memory as they are written than as objects of Python.
+_UNPARSED_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_VALUE: msgspec.json.Decoder[object] = msgspec.json.Decoder()
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def read_kerchunk_json(
+    references: str | Path | bytes | Mapping[str, Any],
+    *,
+    rewrite: Mapping[str, str] | None = None,
+    max_generated: int = MAX_GENERATED,
+) -> Iterator[Node]:
+    """Read a kerchunk reference set in JSON.
+
+    Parameters
+    ----------
+    references : str, Path, bytes or mapping
+        A path, or a URL that can be read without credentials; the document itself, as
+        bytes, perhaps compressed (gzip, zstd); or what is in it.
+    rewrite : mapping of str to str, optional
+        URL prefixes, and what to put in their place: beginnings of whole URLs, the
+        longest first, before anything is checked. Paths that are relative in the set
+        are taken relative to the working directory, as fsspec does.
+    max_generated : int
+        Number of references that ``gen`` may stand for.
+
+    Returns
+    -------
+    iterator of Node
+        Groups before their members. What cannot be expressed is a :class:`RefusedNode`
+        with the reason.
+
+    Raises
+    ------
+    ManifestError
+        ``invalid_json``, ``source_not_found``, ``source_error``, ``limit_exceeded``, or
+        ``not_convertible`` for what is no reference set of version 0 or 1, and for
+        ``templates`` and ``gen`` that are wrong: then any chunk might be missing.
+    ImportError
+        The set has templates to be evaluated, and jinja2 is not installed.
+
+    Examples
+    --------
+    >>> zarray = {
+    ...     "zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "<i2", "order": "C",
+    ...     "fill_value": 0, "filters": None, "compressor": None,
+    ... }
+    >>> references = {
+    ...     "version": 1, "templates": {"u": "s3://bucket/a file.nc"},
+    ...     "refs": {"a/.zarray": zarray, "a/0": ["{{u}}", 100, 4], "a/1": "text"},
+    ... }
+    >>> root, array = read_kerchunk_json(references)
+    >>> array.manifest[0,].path, array.manifest[1,].data
+    ('s3://bucket/a%20file.nc', b'text')
+    """
+    document = as_object(references)
+    if document is None:
+        document = _parse(_content(cast("str | Path | bytes", references)))
+    if "version" not in document:
+        return _version_0(document, rewrite)
+    version = _value(document["version"])
+    if isinstance(version, bool) or version != 1:
+        raise NotConvertibleError(
+            f"the reference set has the version {shown(version)}; known are 1, and 0, which states "
+            "none"
+        )
+    return _version_1(document, rewrite, max_generated)
+
+
+# ------------------------------------------------------------ the document
+
+
+def _content(references: str | Path | bytes) -> bytes:
+    content = references if isinstance(references, bytes) else _read(references)
+    try:
+        if content.startswith(b"\x1f\x8b"):
+            return gzip.decompress(content)
+        if content.startswith(b"\x28\xb5\x2f\xfd"):
+            return zstandard.ZstdDecompressor().decompressobj().decompress(content)
+    except (OSError, EOFError, zstandard.ZstdError) as error:
+        raise NotConvertibleError(f"the reference set cannot be decompressed: {error}") from error
+    return content
+
+
+def _read(location: str | Path) -> bytes:
+    shown_location = redact(str(location))
+    if isinstance(location, str) and _URL.match(location):
+        parts = urlsplit(location)
+        if parts.scheme != "file":
+            return _fetch(location)
+        location = unquote(parts.path)
+    try:
+        return Path(location).read_bytes()
+    except FileNotFoundError as error:
+        raise SourceNotFoundError("there is no such file", location=shown_location) from error
+    except OSError as error:
+        raise SourceError(
+            f"the reference set cannot be read: {error}", location=shown_location
+        ) from error
+
+
+def _fetch(url: str) -> bytes:
+    if "?" in url:
+        raise SourceError(
+            "reference sets are not read from URLs with a query",
+            location=redact(url),
+            remedy="Download it, and name the file.",
+        )
+    directory, _, name = url.rpartition("/")
+    try:
+        store = open_hierarchy(directory, {}, read_only=True)
+        found = sync(store.get(unquote(name), default_buffer_prototype()))
+    except Exception as error:  # of whichever client reads this scheme
+        raise SourceError(
+            f"the reference set cannot be read: {error}",
+            location=redact(url),
+            remedy="Download it, and name the file.",
+        ) from error
+    if found is None:
+        raise SourceNotFoundError("there is no such object", location=redact(url))
+    return found.to_bytes()
+
+
+def _parse(content: bytes) -> Mapping[str, object]:
+    try:
+        return _UNPARSED_MEMBERS.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        # No JSON object; or kerchunk's bare NaNs, which Python's own parser takes.
+        pass
+    try:
+        parsed: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InvalidJSONError(f"the reference set is not JSON: {error}") from error
+    document = as_object(parsed)
+    if document is None:
+        kind = "a list" if isinstance(parsed, list) else shown(parsed)
+        raise NotConvertibleError(
+            f"the reference set is not a JSON object, but {kind}",
+            remedy="Several sets in a list, as kerchunk makes of a GRIB file, are imported one by "
+            "one, or combined first."
+            if kind == "a list"
+            else None,
+        )
+    return document
+
+
+def _value(value: object) -> object:
+    """Return a member of the document, which may not be parsed yet."""
+    if type(value) is not msgspec.Raw:
+        return value
+    try:
+        return _VALUE.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        pass
+    try:
+        parsed: object = json.loads(bytes(value))
+    except (ValueError, RecursionError) as error:
+        raise InvalidJSONError(f"the reference set is not JSON: {error}") from error
+    return parsed
+
+
+# ------------------------------------------------------------ versions
+
+
+def _version_0(document: Mapping[str, object], rewrite: Mapping[str, str] | None) -> Iterator[Node]:
+    if as_object(_value(document.get("refs"))) and not any(map(is_metadata_key, document)):
+        raise NotConvertibleError("the reference set has 'refs', but no 'version'")
+    return _nodes(document, {}, SourceUrls(rewrite))
+
+
+def _version_1(
+    document: Mapping[str, object], rewrite: Mapping[str, str] | None, max_generated: int
+) -> Iterator[Node]:
+    references = _references(document.get("refs", {}))
+    stated = _value(document.get("templates"))
+    templates = Templates(stated)
+    generated = dict(generate(_value(document.get("gen")), templates, limit=max_generated))
+    # As fsspec does: without templates, a URL is not looked into.
+    render = templates.render if stated else None
+    nodes = _nodes(references, generated, SourceUrls(rewrite, render))
+    return _with_unknown(sorted(document.keys() - _MEMBERS), nodes)
+
+
+def _references(refs: object) -> Mapping[str, object]:
+    if type(refs) is msgspec.Raw and bytes(refs)[:1] == b"{":
+        return _parse(bytes(refs))
+    references = as_object(refs)
+    if references is None:
+        raise NotConvertibleError(f"'refs' is not a JSON object: {shown(_value(refs))}")
+    return references
+
+
+def _with_unknown(names: list[str], nodes: Iterator[Node]) -> Iterator[Node]:
+    yield from nodes
+    for name in names:
+        reason = f"the reference set has a member {name!r}, which is not known, and was left out"
+        yield RefusedNode("", NotConvertibleError.code, reason)
+
+
+def _nodes(
+    references: Mapping[str, object], generated: Mapping[str, object], urls: SourceUrls
+) -> Iterator[Node]:
+    # Most keys are those of chunks, and end in a digit.
+    documents = {
+        key: _value(value)
+        for key, value in references.items()
+        if key[-1:] in _METADATA_ENDS and is_metadata_key(key)
+    }
+    documents |= {key: value for key, value in generated.items() if is_metadata_key(key)}
+
+    def chunks() -> Iterator[tuple[str, object]]:
+        for key, value in references.items():
+            # What is generated wins, as it does in fsspec.
+            if key not in documents and key not in generated:
+                yield key, _value(value)
+        for key, value in generated.items():
+            if key not in documents:
+                yield key, value
+
+    return reference_nodes(chunks(), documents, urls=urls)

@@ -1,0 +1,50 @@
+"""kerchunk reference sets, in whichever of their two layouts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from zarr_manifest.conversion.kerchunk.json_sets import read_kerchunk_json
+from zarr_manifest.conversion.kerchunk.parquet_sets import read_kerchunk_parquet
+from zarr_manifest.conversion.nodes import Node
+
+__all__ = ["read_kerchunk"]
+
+
+def read_kerchunk(
+    location: str | Path, *, rewrite: Mapping[str, str] | None = None
+) -> Iterator[Node]:
+    """Read a kerchunk reference set: Parquet if it is a directory, else JSON.
+
+    Parameters
+    ----------
+    location : str or Path
+        A path or a URL.
+    rewrite : mapping of str to str, optional
+        URL prefixes, and what to put in their place.
+
+    Returns
+    -------
+    iterator of Node
+        As :func:`read_kerchunk_json` and :func:`read_kerchunk_parquet` return it.
+
+    Raises
+    ------
+    ManifestError
+        What those two raise.
+    """
+    return (read_kerchunk_parquet if _is_directory(location) else read_kerchunk_json)(
+        location, rewrite=rewrite
+    )
+
+
+def _is_directory(location: str | Path) -> bool:
+    if isinstance(location, str) and "://" in location:
+        parts = urlsplit(location)
+        if parts.scheme != "file":
+            return location.rstrip("/").endswith((".parq", ".parquet"))
+        location = unquote(parts.path)
+    return os.path.isdir(location)  # noqa: PTH112 (a path may also be too long to be one)

@@ -1,0 +1,201 @@
+"""One array of an older writer: its metadata, its manifest document, and what becomes of both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from zarr_manifest._conditional_put import GuardedStore, Stored
+from zarr_manifest._configuration import Configuration, is_ours, parse_declaration
+from zarr_manifest._declarations import ArrayDocument, dump_node
+from zarr_manifest._declared_array import interpret_array
+from zarr_manifest._document import Limits
+from zarr_manifest._document_names import with_token
+from zarr_manifest._findings import strict
+from zarr_manifest._locations import Base, StoreLocation
+from zarr_manifest._manifest_documents import interpret_document_of
+from zarr_manifest._nodes import join
+from zarr_manifest.conversion.json_values import as_object
+from zarr_manifest.conversion.older_writers.metadata import is_theirs, repair_array
+from zarr_manifest.conversion.older_writers.paths import base_of, is_relative, respelled
+from zarr_manifest.errors import (
+    InvalidConfigurationError,
+    InvalidJSONError,
+    InvalidManifestError,
+    ManifestError,
+    ManifestNotFoundError,
+)
+
+__all__ = ["OlderArray"]
+
+_UNLIMITED = Limits(manifest_bytes=2**62, entries=2**62, inline_bytes=2**62)
+
+
+@dataclass(slots=True)
+class OlderArray:
+    """An array that declares a manifest, and what is to be changed about it.
+
+    Parameters
+    ----------
+    path : str
+        Path of the array in its hierarchy.
+    metadata : dict
+        The content of its ``zarr.json``; is replaced.
+    before : Stored
+        Its ``zarr.json`` as it is.
+    """
+
+    path: str
+    metadata: dict[str, Any]
+    before: Stored
+    repairs: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    refusal: ManifestError | None = None
+    replaced: str | None = None
+    """Key of the manifest document that nothing refers to any more."""
+    _document: bytes | None = None
+    _new_document: tuple[str, bytes] | None = None
+    _paths: list[str] = field(default_factory=list[str])
+
+    def attempt(self, step: Callable[[], None]) -> None:
+        """Do something, unless the array was refused, which a failure does as well."""
+        if self.refusal is None:
+            try:
+                step()
+            except ManifestError as error:
+                self.refusal = error
+                self.repairs.clear()
+                self.notes.clear()
+
+    @property
+    def bodies(self) -> dict[str, bytes]:
+        """What is to be written, by key, in this order; ``zarr.json`` comes last."""
+        document = () if self._new_document is None else (self._new_document,)
+        return dict((*document, (join(self.path, "zarr.json"), dump_node(self.metadata))))
+
+    # Metadata ---------------------------------------------------------------------
+
+    def repair(self, store: GuardedStore) -> None:
+        """Repair the metadata, and the spelling of paths."""
+        configuration = parse_declaration(ArrayDocument("", self.metadata).declared)
+        if configuration is None:
+            raise InvalidConfigurationError("it declares no manifest")
+        lengths = None
+        key = self._document_key(configuration)
+        if isinstance(configuration.manifest, bytes) or key is not None:
+            entries = self._read_entries(store, configuration, key)
+            lengths = {_length(entry) for entry in entries.values() if entry}
+        repaired = repair_array(self.metadata, chunk_lengths=lengths, path=self.path)
+        self.metadata = repaired.metadata
+        self.repairs += repaired.repairs
+
+    def _document_key(self, configuration: Configuration) -> str | None:
+        """Return where the manifest is, if it is one plain document in the hierarchy's store."""
+        reference = configuration.manifest
+        if isinstance(reference, bytes) or configuration.codecs or configuration.partition_shape:
+            return None
+        location = Base.parse("./", directory=self.path).resolve(reference)
+        return location.key if isinstance(location, StoreLocation) else None
+
+    def _read_entries(
+        self, store: GuardedStore, configuration: Configuration, key: str | None
+    ) -> dict[str, dict[str, Any]]:
+        """Return the entries, whose form is not checked yet."""
+        body = configuration.manifest if key is None else store.read(key).body
+        if not isinstance(body, bytes):
+            raise ManifestNotFoundError("the manifest document does not exist", location=key)
+        try:
+            document: object = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise InvalidJSONError(f"the manifest is not JSON: {error}", location=key) from error
+        members = as_object(document)
+        if members is None or not all(isinstance(entry, dict) for entry in members.values()):
+            raise InvalidManifestError("the manifest is not an object of entries", location=key)
+        entries = {name: dict(cast("dict[str, Any]", e)) for name, e in members.items()}
+        self._document = body
+        if key is not None:
+            self._respell(entries, configuration, key)
+        paths = (entry.get("path") for entry in entries.values())
+        self._paths = [path for path in dict.fromkeys(paths) if isinstance(path, str)]
+        return entries
+
+    def _respell(
+        self, entries: dict[str, dict[str, Any]], configuration: Configuration, key: str
+    ) -> None:
+        """Write the document anew, under another name, if paths in it are no URL references."""
+        changed: dict[str, str] = {}
+        for entry in entries.values():
+            path = entry.get("path")
+            if isinstance(path, str) and (spelling := respelled(path)) != path:
+                entry["path"] = changed[path] = spelling
+        if not changed:
+            return
+        lines = (f"{json.dumps(k)}:{_compact(entry)}" for k, entry in entries.items())
+        body = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+        assert isinstance(configuration.manifest, str)  # it has a key
+        reference = with_token(configuration.manifest, hashlib.sha256(body).hexdigest()[:12])
+        self._configuration()["manifest"] = reference
+        location = Base.parse("./", directory=self.path).resolve(reference)
+        assert isinstance(location, StoreLocation)  # as that of the earlier one is
+        self._new_document = (location.key, body)
+        self._document = body
+        below = f"{self.path}/" if self.path else ""
+        self.replaced = key if key.startswith(below) else None
+        first, count = next(iter(changed.items())), len(changed)
+        self.repairs.append(
+            f"{count} path{'' if count == 1 else 's'} of the manifest contained characters that "
+            f"have a meaning in URLs; they were percent-encoded, as {first[0]!r} to {first[1]!r}, "
+            f"in a new document {reference!r}"
+        )
+
+    def _configuration(self) -> dict[str, Any]:
+        """Return the configuration of our declaration, to be changed."""
+        declared: Any = ArrayDocument("", self.metadata).declared
+        return next(item["configuration"] for item in declared if is_ours(item))
+
+    # Paths ------------------------------------------------------------------------
+
+    @property
+    def relative_paths(self) -> list[str]:
+        """Paths of the manifest that resolve against the base."""
+        return [path for path in self._paths if is_relative(path)]
+
+    @property
+    def lacks_base(self) -> bool:
+        """Whether it is not said what its paths are relative to."""
+        theirs = is_theirs(self.metadata) or self._new_document is not None
+        return theirs and bool(self.relative_paths) and "base" not in self._configuration()
+
+    def set_base(self, directory: str | Path, why: str) -> None:
+        """Say what the paths are relative to."""
+        base = base_of(directory, self.path)
+        self._configuration()["base"] = base
+        self.repairs.append(
+            f"its paths were relative to the directory in which it was written; that is {base!r} "
+            f"now, {why}"
+        )
+
+    # Checking ---------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Refuse what is still not valid, by the checks of readers."""
+        declared = ArrayDocument("", self.metadata).declared
+        configuration = parse_declaration(declared)
+        assert configuration is not None  # `repair` has seen it
+        array = strict(interpret_array(self.path, self.metadata, configuration))
+        if array is not None and self._document is not None:
+            strict(interpret_document_of(array, None, self._document, _UNLIMITED))
+
+
+def _length(entry: dict[str, Any]) -> int | None:
+    """Return how many bytes a chunk has, if its entry says so; None as well for what is none."""
+    length = entry.get("length")
+    return length if isinstance(length, int) and not isinstance(length, bool) else None
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,306 @@
+"""Hierarchies that VirtualiZarr 1.0 to 1.3 wrote, made valid: in place, or in a copy.
+
+Every array is looked at, checked and repaired in memory; then it is written: a manifest
+document, if it has to change, under a new name, and ``zarr.json`` by one put. Whoever
+reads meanwhile, or after a crash, finds each array as it was or as it is to be.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
+
+from zarr_manifest._conditional_put import GuardedStore, Stored, guarded_store
+from zarr_manifest._consolidated import update_consolidated
+from zarr_manifest._declarations import ArrayDocument, parse_node
+from zarr_manifest._nodes import join, parent_of_document
+from zarr_manifest._opening import open_hierarchy
+from zarr_manifest._zarr_internals import ensure_open, sync
+from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.conversion.older_writers.arrays import OlderArray
+from zarr_manifest.conversion.older_writers.paths import directories_with, has_files
+from zarr_manifest.conversion.store_url import store_urls
+from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.store import ManifestStore, store_underneath
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["UpgradeReport", "upgrade"]
+
+
+@dataclass(slots=True)
+class UpgradeReport:
+    """What was wrong with a hierarchy, and what became of it.
+
+    Parameters
+    ----------
+    arrays : dict of str to tuple of str
+        By path of each manifest array, what was repaired, in sentences; empty for an
+        array that was valid.
+    refused : list of RefusedNode
+        Arrays that stay as they are, each with the reason.
+    notes : list of (str, str)
+        Path of an array, and what has to be known of it.
+    written : list of str
+        Keys of the objects that were written, or would be in a dry run.
+    dry_run : bool
+        Whether nothing was written.
+
+    Examples
+    --------
+    >>> print(UpgradeReport(arrays={"sst": ("'codecs' was null; ...",), "time": ()}))
+    1 of 2 manifest arrays repaired
+      sst: 'codecs' was null; ...
+    >>> print(UpgradeReport(arrays={"time": ()}))
+    nothing to repair in 1 manifest array
+    """
+
+    arrays: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    refused: list[RefusedNode] = field(default_factory=list[RefusedNode])
+    notes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    written: list[str] = field(default_factory=list[str])
+    dry_run: bool = False
+
+    @property
+    def repaired(self) -> list[str]:
+        """Paths of the arrays that were repaired, or would be."""
+        return [path for path, repairs in self.arrays.items() if repairs]
+
+    def __str__(self) -> str:
+        total = len(self.arrays) + len(self.refused)
+        arrays = f"{total} manifest array{'' if total == 1 else 's'}"
+        verb = "would be repaired" if self.dry_run else "repaired"
+        count = len(self.repaired)
+        lines = [f"{count} of {arrays} {verb}" if count else f"nothing to repair in {arrays}"]
+        for path in self.repaired:
+            lines += [f"  {path or '/'}: {repair}" for repair in self.arrays[path]]
+        if self.refused:
+            lines.append(f"refused {len(self.refused)}, left as they are:")
+            lines += [f"  {n.path or '/'}: {n.reason} ({n.code})" for n in self.refused]
+        lines += [f"note on {path or '/'}: {note}" for path, note in self.notes]
+        return "\n".join(lines)
+
+
+def upgrade(
+    location: str | Path | ObjectStore | Store,
+    *,
+    target: str | Path | ObjectStore | Store | None = None,
+    base: str | Path | None = None,
+    dry_run: bool = False,
+    sole_writer: bool = False,
+) -> UpgradeReport:
+    """Make a hierarchy valid that VirtualiZarr 1.0, 1.1, 1.2 or 1.3 wrote.
+
+    What is unambiguous is repaired, and named in the report. Arrays of which it cannot
+    be told what they should be are refused, and stay byte for byte. Valid arrays stay as
+    well, so that a second run changes nothing. Sources are not read.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy: a path, a URL, or a store. It must be possible to list it.
+    target : str, Path, obstore store or zarr Store, optional
+        Where a copy of all objects of the hierarchy goes, the repaired ones in place
+        of their originals; by default, the hierarchy itself is changed.
+    base : str or Path, optional
+        The directory in which the release ran: relative paths in manifests are
+        relative to it. A URL, an absolute file path, or relative to the root of the
+        hierarchy. By default it is looked for, if the hierarchy is on disk: its own
+        directory and those above are tried, and the only one that has all files is
+        taken.
+    dry_run : bool
+        Write nothing, and report what would be done.
+    sole_writer : bool
+        The promise that nobody else writes there; see :func:`write_manifest`.
+
+    Returns
+    -------
+    UpgradeReport
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no Zarr hierarchy.
+    ValueError
+        The hierarchy cannot be listed, or the target lies within it.
+    WriteConflictError
+        Somebody else writes there at the same time, or something else is at the target.
+    """
+    copying = target is not None
+    if not isinstance(location, Store):
+        # zarr makes a directory that does not exist, unless it is told to read only.
+        sync(ensure_open(open_hierarchy(location, {}, read_only=True)))
+    opened = open_hierarchy(location, {}, read_only=dry_run or copying)
+    own = store_underneath(opened)
+    store = guarded_store(own, sole_writer=sole_writer or dry_run or copying)
+    keys = store.keys_below("")
+    if keys is None:
+        raise ValueError(f"{own} cannot be listed")
+    arrays = _arrays(store, keys)
+    _set_bases(arrays, own, base)
+    report = _report(arrays)
+    report.dry_run = dry_run
+    changed = {path: array for path, array in arrays.items() if array.repairs}
+    if copying:
+        place = _target(own, target, sole_writer=sole_writer, dry_run=dry_run)
+        _copy(store, keys, changed, place, report)
+        return report
+    for path, array in changed.items():
+        report.written += array.bodies
+        if not dry_run:
+            _write(store, array)
+            _notice(opened, path)
+    return report
+
+
+def _arrays(store: GuardedStore, keys: list[str]) -> dict[str, OlderArray]:
+    """Return the arrays that declare a manifest, by path, repaired as far as they can be."""
+    paths = sorted(path for key in keys if (path := parent_of_document(key)) is not None)
+    if not paths:
+        raise FileNotFoundError(f"there is no Zarr hierarchy in {store.store}")
+    arrays: dict[str, OlderArray] = {}
+    for path in paths:
+        before = store.read(join(path, "zarr.json"))
+        node = None if before.body is None else parse_node(before.body)
+        if node is None or node.get("node_type") != "array":
+            continue
+        if ArrayDocument("", node).declared != []:
+            array = arrays[path] = OlderArray(path, node, before)
+            array.attempt(functools.partial(array.repair, store))
+    return arrays
+
+
+def _report(arrays: Mapping[str, OlderArray]) -> UpgradeReport:
+    report = UpgradeReport()
+    for path, array in arrays.items():
+        if (error := array.refusal) is None:
+            report.arrays[path] = tuple(array.repairs)
+        else:
+            reason = error.problem if error.remedy is None else f"{error.problem}. {error.remedy}"
+            report.refused.append(RefusedNode(path, error.code, reason))
+        report.notes += [(path, note) for note in array.notes]
+    return report
+
+
+# The directory of the writer ------------------------------------------------------
+
+
+def _set_bases(arrays: Mapping[str, OlderArray], own: Store, base: str | Path | None) -> None:
+    """Say what relative paths are relative to, and check what has become of each array."""
+    root = _directory(own)
+    stray = [array for array in arrays.values() if array.refusal is None and array.lacks_base]
+    if base is None and root is not None:
+        # Where they lie beside the array's metadata, nothing has to be said.
+        stray = [a for a in stray if not has_files(root / a.path, a.relative_paths)]
+    found: list[Path] = []
+    if base is None and stray and root is not None:
+        paths = {path for array in stray for path in array.relative_paths}
+        found = list(directories_with(paths, root))
+    for array in stray:
+        if base is not None:
+            array.set_base(base, "as you said")
+        elif len(found) == 1:
+            directory: str | Path = "./" if found[0] == root else found[0]
+            array.set_base(directory, "which has all files, unlike other directories above")
+        else:
+            several = ", ".join(str(directory) for directory in found)
+            array.notes.append(
+                "its paths are relative to the directory in which it was written, "
+                + (f"and several have all files: {several}" if several else "which is not known")
+                + "; say base=..."
+            )
+    for array in arrays.values():
+        array.attempt(array.check)
+
+
+def _directory(own: Store) -> Path | None:
+    """Return the directory of a hierarchy on disk."""
+    urls = [url for url in store_urls(own) if url.scheme == "file"]
+    return Path("/", urls[0].path) if urls else None
+
+
+# Writing --------------------------------------------------------------------------
+
+
+def _write(store: GuardedStore, array: OlderArray) -> None:
+    *documents, (key, body) = array.bodies.items()
+    try:
+        for document in documents:
+            _create(store, *document)
+        store.replace(key, array.before, body)
+        update_consolidated(store, array.path, array.metadata)
+    except WriteConflictError as error:
+        raise error.in_context(array=array.path) from error.__cause__
+    if array.replaced is not None:
+        store.delete(array.replaced)
+
+
+def _create(store: GuardedStore, key: str, body: bytes) -> None:
+    """Write an object where nothing is, or what is written."""
+    there = store.read(key).body
+    if there is not None and there != body:
+        raise WriteConflictError(
+            "there is something else already",
+            location=key,
+            remedy="Choose a place where nothing is.",
+        )
+    if there is None:
+        # Not `create`: what it leaves when it is interrupted may be a part of the object.
+        store.replace(key, Stored(None), body)
+
+
+def _target(
+    own: Store, target: str | Path | ObjectStore | Store | None, *, sole_writer: bool, dry_run: bool
+) -> GuardedStore | None:
+    assert target is not None  # it is a copy
+    other = store_underneath(open_hierarchy(target, {}, read_only=dry_run))
+    for url in store_urls(own):
+        for place in store_urls(other):
+            same_place = (url.scheme, url.authority) == (place.scheme, place.authority)
+            if same_place and f"{place.path}/".startswith(f"{url.path}/"):
+                raise ValueError("the target of a copy must not lie within the hierarchy")
+    try:
+        return guarded_store(other, sole_writer=sole_writer or dry_run)
+    except FileNotFoundError:
+        return None  # a dry run makes no directory
+
+
+def _copy(
+    store: GuardedStore,
+    keys: list[str],
+    changed: Mapping[str, OlderArray],
+    target: GuardedStore | None,
+    report: UpgradeReport,
+) -> None:
+    """Copy all objects, of changed arrays what they have become; metadata last, the root's very."""
+    bodies = {key: body for array in changed.values() for key, body in array.bodies.items()}
+    left_out = {array.replaced for array in changed.values()}
+    nodes = {key for key in keys if parent_of_document(key) is not None}
+    order = sorted(
+        (set(keys) | set(bodies)) - left_out,
+        key=lambda key: (key in nodes, key == "zarr.json", key),
+    )
+    for key in order:
+        body = bodies[key] if key in bodies else store.read(key).body
+        there = None if target is None else target.read(key).body
+        if body is None or body == there:
+            continue
+        report.written.append(key)
+        if target is not None and not report.dry_run:
+            _create(target, key, body)
+    for array in changed.values():
+        if target is not None and not report.dry_run:
+            update_consolidated(target, array.path, array.metadata)
+
+
+def _notice(opened: Store, path: str) -> None:
+    """Let a ManifestStore see what was written beneath it."""
+    if isinstance(opened, ManifestStore):
+        sync(opened.get(join(path, "zarr.json"), default_buffer_prototype()))

@@ -1,0 +1,1 @@
+"""VirtualiZarr's objects as nodes, and hierarchies as VirtualiZarr's objects."""

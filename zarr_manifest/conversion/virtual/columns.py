@@ -1,0 +1,88 @@
+"""Manifests as the columns of VirtualiZarr's ``ChunkManifest``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.virtual.library import library
+from zarr_manifest.manifest import Manifest
+
+__all__ = ["ChunkColumns"]
+
+_INLINED = "__inlined__"
+
+
+class ChunkColumns:
+    """A value for every chunk of a grid; all are missing at first.
+
+    Parameters
+    ----------
+    grid_shape : tuple of int
+        Number of chunks along every dimension.
+    """
+
+    def __init__(self, grid_shape: tuple[int, ...]) -> None:
+        self._paths: npt.NDArray[Any] = np.full(grid_shape, "", np.dtypes.StringDType())
+        self._offsets = np.zeros(grid_shape, np.uint64)
+        self._lengths = np.zeros(grid_shape, np.uint64)
+        self._inlined: dict[tuple[int, ...], bytes] = {}
+
+    def put(self, index: tuple[int, ...], path: str, offset: int, length: int) -> None:
+        """Say where a chunk is."""
+        self._paths[index] = path
+        self._offsets[index] = offset
+        self._lengths[index] = length
+
+    def add(
+        self, manifest: Manifest, urls: Sequence[str], sizes: Mapping[str, int] | None = None
+    ) -> None:
+        """Take over the entries of a manifest.
+
+        Parameters
+        ----------
+        manifest : Manifest
+            All of the grid, or a part of it. Chunks that are explicitly empty stay missing.
+        urls : sequence of str
+            What to call the objects of its paths.
+        sizes : mapping of str to int, optional
+            Sizes of whole objects, by URL.
+
+        Raises
+        ------
+        NotConvertibleError
+            VirtualiZarr cannot express an entry.
+        """
+        for index, reference in manifest.items():
+            if reference.is_empty:
+                continue
+            if reference.data is not None:
+                self._inlined[index] = reference.data
+                self.put(index, _INLINED, 0, len(reference.data))
+                continue
+            if reference.conditions.version is not None:
+                raise NotConvertibleError("some of its chunks name a version of their object")
+            url, length = urls[reference.path_number], reference.length
+            if length is None and sizes is not None:
+                length = sizes[url] - reference.offset
+            if length is None:
+                raise NotConvertibleError(
+                    "some of its chunks run to the end of their object, and VirtualiZarr wants "
+                    "their lengths"
+                )
+            self.put(index, url, reference.offset, length)
+
+    def chunk_manifest(self) -> Any:
+        """Return the ``ChunkManifest``."""
+        manifests: Any = library("virtualizarr.manifests")
+        return manifests.ChunkManifest.from_arrays(
+            paths=self._paths,
+            offsets=self._offsets,
+            lengths=self._lengths,
+            inlined=self._inlined,
+            validate_paths=False,
+        )

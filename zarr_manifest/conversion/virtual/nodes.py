@@ -1,0 +1,201 @@
+"""VirtualiZarr's objects as nodes: datasets and trees of virtual and of loaded variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from zarr.storage import MemoryStore
+
+from zarr_manifest._chunk_grid import ChunkGrid
+from zarr_manifest._document import Limits
+from zarr_manifest.conversion.attribute_values import json_attributes
+from zarr_manifest.conversion.inline_arrays import array_of_documents
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.unstable_types import unstable_types_accepted
+from zarr_manifest.conversion.virtual.arrays import MakeChecksums, array_node, checked_metadata
+from zarr_manifest.conversion.virtual.library import library
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.manifest import Manifest
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["dataset_nodes", "join_path", "manifest_group_nodes", "or_refused", "read_virtual"]
+
+# What xarray says of values in their encoding, and not of how they are stored.
+_CF_ENCODING = frozenset(
+    [
+        "_FillValue",
+        "missing_value",
+        "scale_factor",
+        "add_offset",
+        "units",
+        "calendar",
+        "dtype",
+        "coordinates",
+        "grid_mapping",
+        "bounds",
+    ]
+)
+
+
+def read_virtual(virtual: Any) -> Iterator[Node]:
+    """Yield the nodes of one of VirtualiZarr's objects, without reading what is virtual.
+
+    Parameters
+    ----------
+    virtual : Dataset, DataTree, ManifestGroup or ManifestStore
+        Variables that wrap a ``ManifestArray`` become references. Others, the
+        loaded ones, are encoded by xarray and zarr, and held inline.
+
+    Yields
+    ------
+    Node
+        Groups before their members. A variable that cannot be expressed is a
+        `RefusedNode` with the reason.
+
+    Raises
+    ------
+    TypeError
+        `virtual` is something else.
+    ImportError
+        VirtualiZarr is not installed.
+    """
+    manifests: Any = library("virtualizarr.manifests", "reading virtual datasets")
+    xarray: Any = library("xarray", "reading virtual datasets")
+    if isinstance(virtual, manifests.ManifestStore):
+        # It has no public name for its group.
+        virtual = virtual._group
+    if isinstance(virtual, manifests.ManifestGroup):
+        yield from manifest_group_nodes(virtual, "")
+    elif isinstance(virtual, xarray.Dataset):
+        yield from dataset_nodes(virtual, "")
+    elif isinstance(virtual, xarray.DataTree):
+        for path, node in virtual.subtree_with_keys:
+            yield from dataset_nodes(node.to_dataset(inherit=False), path.strip("./"))
+    else:
+        raise TypeError(
+            "a Dataset, a DataTree, a ManifestGroup or a ManifestStore is needed, "
+            f"not a {type(virtual).__name__}"
+        )
+
+
+def join_path(group: str, name: str) -> str:
+    """Return the path of a member of a group."""
+    return f"{group}/{name}" if group else name
+
+
+def manifest_group_nodes(group: Any, path: str) -> Iterator[Node]:
+    """Yield the nodes of a ``ManifestGroup``, recursively."""
+    attributes, _ = json_attributes(dict(group.metadata.attributes))
+    yield GroupNode(path, attributes)
+    for name, array in group.arrays.items():
+        yield or_refused(join_path(path, name), partial(array_node, array=array))
+    for name, below in group.groups.items():
+        yield from manifest_group_nodes(below, join_path(path, name))
+
+
+def dataset_nodes(
+    dataset: xr.Dataset,
+    path: str,
+    *,
+    notes: Mapping[str, Sequence[str]] | None = None,
+    conditions: Mapping[str, Mapping[str, str]] | None = None,
+    checksums: MakeChecksums | None = None,
+) -> Iterator[Node]:
+    """Yield the nodes of one dataset.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Virtual and loaded variables.
+    path : str
+        Path of its group.
+    notes : mapping, optional
+        By path of an array: what was decided already.
+    conditions, checksums : optional
+        As in `array_node`.
+    """
+    virtual: Any = library("virtualizarr.manifests").ManifestArray
+    attributes, _ = json_attributes(dataset.attrs)
+    yield GroupNode(path, attributes | _coordinates(dataset))
+    variables: dict[Any, Any] = dict(dataset.variables)
+    for name, variable in variables.items():
+        at = join_path(path, str(name))
+        decided = (notes or {}).get(at, ())
+        if isinstance(variable._data, virtual):
+            make = partial(
+                array_node,
+                array=variable._data,
+                dimension_names=[str(dim) for dim in variable.dims],
+                attributes=_virtual_attributes(variable),
+                notes=decided,
+                conditions=conditions,
+                checksums=checksums,
+            )
+        else:
+            make = partial(_loaded_node, variable=variable, notes=decided)
+        yield or_refused(at, make)
+
+
+def or_refused(path: str, make: Callable[[str], ArrayNode]) -> Node:
+    """Return the node that `make` makes, or a refusal with the reason that it raises."""
+    try:
+        return make(path)
+    except ManifestError as error:
+        reason = error.problem if error.remedy is None else f"{error.problem}. {error.remedy}"
+        return RefusedNode(path, error.code, reason)
+
+
+def _coordinates(dataset: xr.Dataset) -> dict[str, str]:
+    """Return the attribute by which xarray knows coordinates that are no dimensions."""
+    names = [str(name) for name in dataset.coords if name not in dataset.dims]
+    # The names are separated by spaces; xarray leaves out such names as well.
+    listed = [name for name in names if " " not in name]
+    return {"coordinates": " ".join(listed)} if listed else {}
+
+
+def _virtual_attributes(variable: Any) -> dict[Any, Any]:
+    stated: dict[Any, Any] = {
+        name: value
+        for name, value in variable.encoding.items()
+        if name in _CF_ENCODING and name != "dtype" and value is not None
+    }
+    return stated | dict(variable.attrs)
+
+
+@unstable_types_accepted
+def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
+    """Encode a variable as ``Dataset.to_zarr`` does, and hold its chunks inline."""
+    limit = Limits().inline_bytes
+    if variable.nbytes > limit:
+        raise NotConvertibleError(
+            f"its {variable.nbytes} bytes are loaded, and a manifest holds {limit} at the most",
+            remedy="Leave it virtual, or write it as a native array.",
+        )
+    xarray: Any = library("xarray")
+    name = path.rpartition("/")[2]
+    kept = {key: value for key, value in variable.encoding.items() if key in _CF_ENCODING}
+    if isinstance(kept.get("dtype"), np.dtype):
+        kept["dtype"] = kept["dtype"].newbyteorder("=")
+    # xarray would state NaN for floats that never had a fill value.
+    kept.setdefault("_FillValue", variable.attrs.get("_FillValue"))
+    plain: Any = xarray.Variable(variable.dims, variable.data, variable.attrs, kept)
+    plain.attrs.pop("_FillValue", None)
+    documents: dict[str, Any] = {}
+    try:
+        dataset = xarray.Dataset({name: plain})
+        dataset.to_zarr(MemoryStore(documents), zarr_format=3, consolidated=False)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise NotConvertibleError(f"xarray cannot encode its values: {error}") from error
+    metadata, chunks = array_of_documents(documents, name)
+    metadata = checked_metadata(metadata)
+    grid = ChunkGrid.from_metadata(metadata)
+    assert grid is not None  # zarr has just written it
+    none = np.zeros((0, len(grid.counts)), np.int64)
+    manifest = Manifest.from_columns(grid.counts, paths="", chunks=none, data=chunks)
+    return ArrayNode(path, metadata, manifest, tuple(notes))

@@ -1,0 +1,171 @@
+"""numcodecs that work on the elements of an array, as Zarr v3 codecs.
+
+numcodecs name the type before and after each filter, byte order included, and look
+at a chunk as that type without asking what it is. In v3 the codecs agree on data
+types instead. They agree here too: a filter must start from the type that the one
+before it (or the array) has, otherwise a cast that keeps every bit stands between.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zarr_manifest.conversion.zarr2.codec_members import CodecMembers
+
+__all__ = ["ARRAY_FILTERS", "ARRAY_TO_BYTES"]
+
+type Codec = dict[str, object]
+type Converted = tuple[list[Codec], np.dtype[Any]]
+
+
+def _named(name: str, configuration: dict[str, object]) -> Codec:
+    return {"name": f"numcodecs.{name}", "configuration": configuration}
+
+
+def _cast(decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Codec:
+    return _named("astype", {"encode_dtype": encoded.str, "decode_dtype": decoded.str})
+
+
+def _as_type(
+    members: CodecMembers, member: str, current: np.dtype[Any], needed: np.dtype[Any]
+) -> list[Codec]:
+    """Return what has to stand before a filter that looks at elements as type `needed`."""
+    if needed == current:
+        return []
+    is_same_size = needed.itemsize == current.itemsize and needed.str[0] == current.str[0]
+    kinds = {needed.kind, current.kind}
+    # Casts between integers of a size, and between times and signed integers, keep the bits.
+    if is_same_size and (kinds <= set("iu") or kinds <= set("im") or kinds <= set("iM")):
+        return [_cast(current, needed)]
+    raise members.decisions.refusal(
+        f"member {member!r} of codec {members.codec!r} is {needed.str!r}, but the elements that "
+        f"the codec is given are {current.str!r}"
+    )
+
+
+def _delta(members: CodecMembers, current: np.dtype[Any]) -> Converted:
+    members.drop_all_but(("dtype", "astype"))
+    decoded = members.dtype("dtype")
+    encoded = members.dtype("astype", decoded)
+    before = _as_type(members, "dtype", current, decoded)
+    configuration: dict[str, object] = {"dtype": decoded.str, "astype": encoded.str}
+    return [*before, _named("delta", configuration)], encoded
+
+
+def _fixed_scale_offset(members: CodecMembers, current: np.dtype[Any]) -> Converted:
+    members.drop_all_but(("offset", "scale", "dtype", "astype"))
+    decoded = members.dtype("dtype")
+    encoded = members.dtype("astype", decoded)
+    before = _as_type(members, "dtype", current, decoded)
+    configuration: dict[str, object] = {
+        "offset": members.number("offset"),
+        "scale": members.number("scale"),
+        "dtype": decoded.str,
+        "astype": encoded.str,
+    }
+    return [*before, _named("fixedscaleoffset", configuration)], encoded
+
+
+def _quantize(members: CodecMembers, current: np.dtype[Any]) -> Converted:
+    members.drop_all_but(("digits", "dtype", "astype"))
+    decoded = members.dtype("dtype")
+    encoded = members.dtype("astype", decoded)
+    if decoded.kind != "f" or encoded.kind != "f":
+        raise members.decisions.refusal("codec 'quantize' is for floating point numbers only")
+    before = _as_type(members, "dtype", current, decoded)
+    configuration: dict[str, object] = {
+        "digits": members.integer("digits", 0),
+        "dtype": decoded.str,
+    }
+    if "digits" not in members.config:
+        raise members.refusal("digits", "an integer")
+    codecs = [*before, _named("quantize", configuration)]
+    if encoded != decoded or encoded.str[0] == ">":
+        # zarr's codec does not say that it changes the type, or that its elements are
+        # big-endian; to decode it is nothing but this cast.
+        codecs.append(_cast(decoded, encoded))
+    return codecs, encoded
+
+
+def _bit_round(members: CodecMembers, current: np.dtype[Any]) -> Converted:
+    members.drop_all_but(("keepbits",))
+    if current.kind != "f":
+        raise members.decisions.refusal("codec 'bitround' is for floating point numbers only")
+    keepbits = members.integer("keepbits", -1)
+    if keepbits < 0:
+        raise members.refusal("keepbits", "an integer of at least 0")
+    return [_named("bitround", {"keepbits": keepbits})], current
+
+
+def _pack_bits(members: CodecMembers, current: np.dtype[Any]) -> Converted:
+    members.drop_all_but(())
+    if current.kind != "b":
+        raise members.decisions.refusal("codec 'packbits' is for booleans only")
+    return [_named("packbits", {})], np.dtype("u1")
+
+
+def _astype(members: CodecMembers, current: np.dtype[Any]) -> Converted:
+    members.drop_all_but(("encode_dtype", "decode_dtype"))
+    decoded = members.dtype("decode_dtype")
+    encoded = members.dtype("encode_dtype")
+    return [*_as_type(members, "decode_dtype", current, decoded), _cast(decoded, encoded)], encoded
+
+
+# From the members of a codec and the elements that it is given, to what it leaves.
+ARRAY_FILTERS: dict[str, Callable[[CodecMembers, np.dtype[Any]], Converted]] = {
+    "delta": _delta,
+    "fixedscaleoffset": _fixed_scale_offset,
+    "quantize": _quantize,
+    "bitround": _bit_round,
+    "packbits": _pack_bits,
+    "astype": _astype,
+}
+
+
+# ------------------------------------------------------------ array to bytes
+
+
+class _ArrayToBytes(Protocol):
+    def __call__(
+        self, members: CodecMembers, current: np.dtype[Any], /, *, is_transposed: bool
+    ) -> Codec: ...
+
+
+def _numbers_only(members: CodecMembers, current: np.dtype[Any], types: str) -> None:
+    if current.str[0] != "<" or current.str[1:] not in types.split():
+        raise members.decisions.refusal(
+            f"codec {members.codec!r} stores little-endian {types} only, not {current.str!r}"
+        )
+
+
+def _pcodec(members: CodecMembers, current: np.dtype[Any], /, *, is_transposed: bool) -> Codec:
+    del is_transposed  # it stores the elements in the order of memory, whatever the shape
+    known = (
+        "level",
+        "mode_spec",
+        "delta_spec",
+        "paging_spec",
+        "delta_encoding_order",
+        "equal_pages_up_to",
+    )
+    members.drop_all_but(known)
+    _numbers_only(members, current, "i2 i4 i8 u2 u4 u8 f2 f4 f8")
+    return _named("pcodec", members.given(known))
+
+
+def _zfpy(members: CodecMembers, current: np.dtype[Any], /, *, is_transposed: bool) -> Codec:
+    known = ("mode", "tolerance", "rate", "precision", "compression_kwargs")
+    members.drop_all_but(known)
+    _numbers_only(members, current, "i4 i8 f4 f8")
+    if is_transposed:
+        raise members.decisions.refusal("codec 'zfpy' cannot have stored chunks of order 'F'")
+    # What compression_kwargs says is in the other members as well, and made from them.
+    return _named("zfpy", members.given(known[:-1]))
+
+
+ARRAY_TO_BYTES: dict[str, _ArrayToBytes] = {"pcodec": _pcodec, "zfpy": _zfpy}

@@ -1,0 +1,160 @@
+"""numcodecs that work on bytes, as Zarr v3 codecs: zarr's own where the bytes are the same.
+
+zlib is not gzip (the header differs), and stays ``numcodecs.zlib``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zarr_manifest.conversion.json_values import as_array, as_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zarr_manifest.conversion.zarr2.codec_members import CodecMembers
+
+__all__ = ["BYTES_CODECS"]
+
+type Codec = dict[str, object]
+
+_BLOSC_COMPRESSORS = ("lz4", "lz4hc", "blosclz", "snappy", "zlib", "zstd")
+_BLOSC_SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
+_BLOSC_AUTO_SHUFFLE = -1
+# c-blosc takes larger elements as single bytes.
+_BLOSC_LARGEST_TYPE = 255
+
+
+def _named(name: str, configuration: dict[str, object]) -> Codec:
+    return {"name": name, "configuration": configuration}
+
+
+def _gzip(members: CodecMembers, _: int) -> Codec:
+    members.drop_all_but(("level",))
+    if members.config.get("level") == -1:  # zlib's default, which is 6
+        return _named("gzip", {"level": 6})
+    return _named("gzip", {"level": members.level("level", 1, 0, 9)})
+
+
+def _zstd(members: CodecMembers, _: int) -> Codec:
+    members.drop_all_but(("level", "checksum"))
+    checksum = members.config.get("checksum", False)
+    if not isinstance(checksum, bool):
+        raise members.refusal("checksum", "true or false")
+    level = members.level("level", 0, -131072, 22)
+    return _named("zstd", {"level": level, "checksum": checksum})
+
+
+def _blosc(members: CodecMembers, element_size: int) -> Codec:
+    members.drop_all_but(("cname", "clevel", "shuffle", "blocksize", "typesize"))
+    shuffle = members.integer("shuffle", 1)
+    stated = members.config.get("typesize")
+    typesize = element_size if stated is None else members.level("typesize", 1, 1, 1 << 31)
+    if typesize > _BLOSC_LARGEST_TYPE:
+        typesize = 1
+    if shuffle == _BLOSC_AUTO_SHUFFLE:
+        shuffle = 2 if typesize == 1 else 1
+    if shuffle not in _BLOSC_SHUFFLES:
+        raise members.refusal("shuffle", "-1, 0, 1 or 2")
+    return _named(
+        "blosc",
+        {
+            "typesize": typesize,
+            "cname": members.choice("cname", "lz4", _BLOSC_COMPRESSORS),
+            "clevel": members.level("clevel", 5, 0, 9),
+            "shuffle": _BLOSC_SHUFFLES[shuffle],
+            "blocksize": members.level("blocksize", 0, 0, (1 << 31) - 1),
+        },
+    )
+
+
+def _crc32c(members: CodecMembers, _: int) -> Codec:
+    members.drop_all_but(("location",))
+    location = members.config.get("location")
+    if location is None or location == "end":
+        return {"name": "crc32c"}
+    return _named("numcodecs.crc32c", _location(members))
+
+
+def _checksum(members: CodecMembers, _: int) -> Codec:
+    members.drop_all_but(("location",))
+    return _named(f"numcodecs.{members.codec}", _location(members))
+
+
+def _location(members: CodecMembers) -> dict[str, object]:
+    # Given only where it is in the input: older numcodecs do not know it.
+    if members.config.get("location") is None:
+        return {}
+    return {"location": members.choice("location", "start", ("start", "end"))}
+
+
+def _jenkins(members: CodecMembers, _: int) -> Codec:
+    members.drop_all_but(("initval", "prefix"))
+    if members.config.get("prefix") is not None:
+        raise members.refusal("prefix", "null (bytes cannot stand in JSON)")
+    return _named("numcodecs.jenkins_lookup3", {"initval": members.integer("initval", 0)})
+
+
+def _level_of(low: int, high: int) -> Callable[[CodecMembers, int], Codec]:
+    def convert(members: CodecMembers, _: int) -> Codec:
+        members.drop_all_but(("level",))
+        level = members.level("level", 1, low, high)
+        return _named(f"numcodecs.{members.codec}", {"level": level})
+
+    return convert
+
+
+def _lz4(members: CodecMembers, _: int) -> Codec:
+    members.drop_all_but(("acceleration",))
+    acceleration = members.level("acceleration", 1, 1, 65537)
+    return _named("numcodecs.lz4", {"acceleration": acceleration})
+
+
+def _lzma(members: CodecMembers, _: int) -> Codec:
+    members.drop_all_but(("format", "check", "preset", "filters"))
+    configuration: dict[str, object] = {
+        "format": members.integer("format", 1),
+        "check": members.integer("check", -1),
+        "preset": None,
+        "filters": None,
+    }
+    if members.config.get("preset") is not None:
+        configuration["preset"] = members.integer("preset", 6)
+    if members.config.get("filters") is not None:
+        filters = [as_object(item) for item in as_array(members.config["filters"]) or [None]]
+        if None in filters:
+            raise members.refusal("filters", "a list of JSON objects, or null")
+        configuration["filters"] = filters
+    return _named("numcodecs.lzma", configuration)
+
+
+def _shuffle(members: CodecMembers, _: int) -> Codec:
+    members.drop_all_but(("elementsize",))
+    # Stated always: left out, zarr takes the size of the array's elements, numcodecs takes 4.
+    size = members.integer("elementsize", 4)
+    if size < 0:
+        raise members.refusal("elementsize", "an integer of at least 0")
+    return _named("numcodecs.shuffle", {"elementsize": size})
+
+
+def _fletcher32(members: CodecMembers, _: int) -> Codec:
+    members.drop_all_but(())
+    return _named("numcodecs.fletcher32", {})
+
+
+# From the members of a codec and the size of the elements that it is given.
+BYTES_CODECS: dict[str, Callable[[CodecMembers, int], Codec]] = {
+    "gzip": _gzip,
+    "zstd": _zstd,
+    "blosc": _blosc,
+    "crc32c": _crc32c,
+    "crc32": _checksum,
+    "adler32": _checksum,
+    "fletcher32": _fletcher32,
+    "jenkins_lookup3": _jenkins,
+    "zlib": _level_of(-1, 9),
+    "bz2": _level_of(1, 9),
+    "lz4": _lz4,
+    "lzma": _lzma,
+    "shuffle": _shuffle,
+}
