@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+import zarr
 from hypothesis import settings
+from zarr.core import codec_pipeline
 
 from tests.servers.http_files import FileServer
 
@@ -33,6 +35,18 @@ def _strip_cloud_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_cloud_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the developer's own credentials out of every test."""
     _strip_cloud_environment(monkeypatch)
+
+
+_PIPELINES = ["BatchedCodecPipeline"]
+if hasattr(codec_pipeline, "FusedCodecPipeline"):
+    _PIPELINES.append("FusedCodecPipeline")
+
+
+@pytest.fixture(params=_PIPELINES)
+def pipeline(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Reads go through each of zarr's pipelines; the second calls ``get_sync``."""
+    with zarr.config.set({"codec_pipeline.path": f"zarr.core.codec_pipeline.{request.param}"}):
+        yield request.param
 
 
 @pytest.fixture

@@ -10,11 +10,18 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
+from zarr.core.sync import sync
 
 from zarr_manifest._chunk_grid import ChunkGrid
 
 __all__ = [
     "FIELD",
+    "Values",
+    "assert_same",
+    "by_open_array",
+    "copy_into",
     "declare_manifest",
     "encode_chunks",
     "files_below",
@@ -22,6 +29,8 @@ __all__ = [
     "write_hierarchy",
     "write_manifest_array",
 ]
+
+Values = dict[str, np.ndarray[Any, Any]]
 
 
 def declare_manifest(
@@ -212,3 +221,16 @@ def encode_chunks(data: np.ndarray[Any, Any], chunks: Any, **options: Any) -> di
         ].to_bytes()
         for index in np.ndindex(*grid.counts)
     }
+
+
+def by_open_array(store: Store, path: str) -> Any:
+    return zarr.open_array(store, path=path, mode="r")
+
+
+def assert_same(actual: Any, values: Values, path: str) -> None:
+    np.testing.assert_array_equal(np.asarray(actual), values[path], err_msg=path)
+
+
+def copy_into(store: Store, root: Path) -> None:
+    for key, body in files_below(root).items():
+        sync(store.set(key, default_buffer_prototype().buffer.from_bytes(body)))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import operator
 import pickle
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import xarray as xr
 import zarr
 from obstore.store import LocalStore as ObstoreLocalStore
 from obstore.store import MemoryStore as ObstoreMemoryStore
-from zarr.abc.store import RangeByteRequest, Store, SuffixByteRequest
+from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import (
@@ -32,10 +30,18 @@ from zarr.storage import (
 )
 
 import zarr_manifest as zm
-from tests.hierarchies import FIELD, files_below, write_hierarchy, write_manifest_array
+from tests.hierarchies import (
+    FIELD,
+    Values,
+    assert_same,
+    by_open_array,
+    copy_into,
+    files_below,
+    write_hierarchy,
+    write_manifest_array,
+)
 from tests.servers.http_files import FileServer
 
-Values = dict[str, np.ndarray[Any, Any]]
 PROTOTYPE = default_buffer_prototype()
 MANIFEST_ARRAYS = ("a/b/external", "inline", "sharded_manifest")
 # zarr says so of sources and v2 nodes that lie in a v3 group; of nothing else here.
@@ -64,19 +70,11 @@ def is_v2(path: str) -> bool:
     return path in ("old", "v2/inside")
 
 
-def assert_same(actual: Any, values: Values, path: str) -> None:
-    np.testing.assert_array_equal(np.asarray(actual), values[path], err_msg=path)
-
-
 # Ways in through zarr ----------------------------------------------------------
 
 
 def by_open(store: Store, path: str) -> Any:
     return zarr.open(store, path=path, mode="r")
-
-
-def by_open_array(store: Store, path: str) -> Any:
-    return zarr.open_array(store, path=path, mode="r")
 
 
 def by_root(store: Store, path: str) -> Any:
@@ -312,149 +310,6 @@ def test_xarray_engine_never_writes(root: Path, values: Values) -> None:
     assert files_below(root) == before
 
 
-# Pickled, fresh, concurrent ----------------------------------------------------
-
-
-def test_pickled_store_and_arrays(store: zm.ManifestStore, values: Values) -> None:
-    again = pickle.loads(pickle.dumps(store))
-    assert again == store
-    for path in values:
-        assert_same(by_open_array(again, path)[:], values, path)
-        array = pickle.loads(pickle.dumps(by_open_array(store, path)))
-        assert_same(array[:], values, path)
-
-
-def chunk_of(values: Values, path: str) -> bytes:
-    return values[path][3:6, 4:8].tobytes()
-
-
-def test_a_fresh_store_asked_for_a_chunk_only(store: zm.ManifestStore, values: Values) -> None:
-    for path in ("a/b/external", "inline"):
-        key, expected = f"{path}/c/1/1", chunk_of(values, path)
-        for fresh in (lambda: pickle.loads(pickle.dumps(store)), lambda: zm.ManifestStore(store)):
-            assert sync(fresh().get(key, PROTOTYPE)).to_bytes() == expected
-            assert fresh().get_sync(key).to_bytes() == expected
-            assert sync(fresh().exists(key))
-            assert sync(fresh().getsize(key)) == len(expected)
-            part = sync(
-                fresh().get_partial_values(PROTOTYPE, [(key, RangeByteRequest(4, 9)), (key, None)])
-            )
-            assert [p.to_bytes() for p in part] == [expected[4:9], expected]
-            suffix = fresh().get_sync(key, prototype=PROTOTYPE, byte_range=SuffixByteRequest(5))
-            assert suffix.to_bytes() == expected[-5:]
-
-
-def test_a_fresh_store_yields_ranges(store: zm.ManifestStore, values: Values) -> None:
-    key, expected = "a/b/external/c/1/1", chunk_of(values, "a/b/external")
-    ranges = [RangeByteRequest(0, 4), SuffixByteRequest(8), RangeByteRequest(40, 48)]
-    wanted = {0: expected[:4], 1: expected[-8:], 2: expected[40:48]}
-
-    async def collect(fresh: zm.ManifestStore) -> dict[int, bytes]:
-        found = {}
-        async for group in fresh.get_ranges(key, ranges, prototype=PROTOTYPE):
-            found.update({i: part.to_bytes() for i, part in group})
-        return found
-
-    assert sync(collect(pickle.loads(pickle.dumps(store)))) == wanted
-    if hasattr(Store, "get_ranges_sync"):
-        fresh = pickle.loads(pickle.dumps(store))
-        found = fresh.get_ranges_sync(key, ranges, prototype=PROTOTYPE)
-        assert {i: part.to_bytes() for i, part in found} == wanted
-
-
-def test_a_fresh_store_gets_many(store: zm.ManifestStore, values: Values) -> None:
-    keys = ["a/b/external/c/1/1", "inline/c/1/1", "native/zarr.json", "inline/c/9/9"]
-
-    async def collect() -> dict[str, bytes | None]:
-        fresh = pickle.loads(pickle.dumps(store))
-        requests = [(key, PROTOTYPE, None) for key in keys]
-        return {k: v and v.to_bytes() async for k, v in fresh._get_many(requests)}
-
-    found = sync(collect())
-    assert found["a/b/external/c/1/1"] == chunk_of(values, "a/b/external")
-    assert found["inline/c/1/1"] == chunk_of(values, "inline")
-    assert json.loads(found["native/zarr.json"] or b"")["node_type"] == "array"
-    assert found["inline/c/9/9"] is None
-
-
-def test_threads(store: zm.ManifestStore, values: Values) -> None:
-    paths = list(values) * 8
-    with ThreadPoolExecutor(16) as pool:
-        read = pool.map(lambda path: by_open_array(store, path)[:], paths)
-        for path, array in zip(paths, read, strict=True):
-            assert_same(array, values, path)
-
-
-def test_several_event_loops(store: zm.ManifestStore, values: Values) -> None:
-    async def read() -> bytes:
-        keys = [f"a/b/external/c/{i}/{j}" for i in range(2) for j in range(2)]
-        found = await asyncio.gather(*(store.get(key, PROTOTYPE) for key in keys))
-        return found[3].to_bytes()
-
-    with ThreadPoolExecutor(4) as pool:
-        for future in [pool.submit(asyncio.run, read()) for _ in range(8)]:
-            assert future.result() == chunk_of(values, "a/b/external")
-
-
-class Counting(WrapperStore[Store]):
-    """Counts how often each key is read."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.asked: list[str] = []
-
-    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        self.asked.append(key)
-        await asyncio.sleep(0.02)
-        return await self._store.get(key, prototype, byte_range)
-
-    def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
-        self.asked.append(key)
-        underneath: Any = self._store
-        return underneath.get_sync(key, prototype=prototype, byte_range=byte_range)
-
-
-@pytest.fixture
-def hundred(tmp_path: Path) -> tuple[Counting, bytes]:
-    """A store with an array "x" of a hundred chunks, and their bytes."""
-    data = np.arange(1, 401, dtype="<i4")
-    manifest = {str(i): {"path": "raw.bin", "offset": 16 * i, "length": 16} for i in range(100)}
-    write_manifest_array(tmp_path, "x", data, (4,), manifest)
-    (tmp_path / "x" / "raw.bin").write_bytes(data.tobytes())
-    memory = MemoryStore()
-    copy_into(memory, tmp_path)
-    return Counting(memory), data.tobytes()
-
-
-def test_a_hundred_chunks_at_once_load_the_manifest_once(hundred: tuple[Counting, bytes]) -> None:
-    underneath, expected = hundred
-    store = zm.ManifestStore(underneath)
-
-    async def read() -> bytes:
-        chunks = await asyncio.gather(*(store.get(f"x/c/{i}", PROTOTYPE) for i in range(100)))
-        return b"".join(chunk.to_bytes() for chunk in chunks)
-
-    assert sync(read()) == expected
-    assert underneath.asked.count("x/manifest.json") == 1
-
-
-def test_a_hundred_threads_load_the_manifest_once(hundred: tuple[Counting, bytes]) -> None:
-    underneath, expected = hundred
-    store = zm.ManifestStore(underneath)
-    with ThreadPoolExecutor(20) as pool:
-        chunks = list(pool.map(lambda i: store.get_sync(f"x/c/{i}").to_bytes(), range(100)))
-    assert b"".join(chunks) == expected
-    assert underneath.asked.count("x/manifest.json") == 1
-
-
-def test_the_whole_array_loads_the_manifest_once(hundred: tuple[Counting, bytes]) -> None:
-    underneath, expected = hundred
-    array = zarr.open_array(zm.ManifestStore(underneath), path="x", mode="r+")
-    assert array[:].tobytes() == expected
-    assert array[:].tobytes() == expected
-    assert underneath.asked.count("x/manifest.json") == 1
-
-
 # Codec pipelines ---------------------------------------------------------------
 
 
@@ -498,11 +353,6 @@ def test_the_fused_pipeline_reads_synchronously(
 
 
 # Stores and locations ----------------------------------------------------------
-
-
-def copy_into(store: Store, root: Path) -> None:
-    for key, body in files_below(root).items():
-        sync(store.set(key, PROTOTYPE.buffer.from_bytes(body)))
 
 
 def memory_store(root: Path, tmp_path: Path) -> Store:

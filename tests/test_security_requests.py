@@ -1,0 +1,342 @@
+"""A manifest is untrusted: redirects, signed URLs, and whose credentials go where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import obstore.store
+import pytest
+import zarr
+
+import zarr_manifest as zm
+from tests.servers.http_files import FileServer, ignore_range, redirect, reset, status
+from tests.servers.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
+from tests.untrusted_manifests import NO_RETRIES, RAW, VALUES, declare, read, refused, suggested
+
+pytestmark = pytest.mark.usefixtures("pipeline")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    zarr.create_group(tmp_path / "data.zarr")
+    return tmp_path / "data.zarr"
+
+
+# ---------------------------------------------------------------- redirects
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_redirect_to_another_origin(
+    root: Path, http_server: FileServer, second_http_server: FileServer, code: int
+) -> None:
+    second_http_server.put("e/f.bin", RAW)
+    target = f"{second_http_server.url}/e/f.bin?signature=SECRET"
+    http_server.script("d/f.bin", redirect(target, code), sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    error = refused(root, allow=[f"{http_server.url}/d/"])
+    assert second_http_server.requests == []
+    assert suggested(error) == [f"{second_http_server.url}/e/"]
+    allow = [f"{http_server.url}/d/", *suggested(error)]
+    assert read(root, allow=allow) == VALUES
+    assert {r.target for r in second_http_server.requests} == {"/e/f.bin?signature=SECRET"}
+
+
+def test_redirect_within_the_prefix(root: Path, http_server: FileServer) -> None:
+    http_server.put("d/g.bin", RAW)
+    http_server.script("d/f.bin", redirect("g.bin"), sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    assert read(root, allow=[f"{http_server.url}/d/"]) == VALUES
+
+
+def test_redirect_out_of_the_prefix_on_the_same_host(root: Path, http_server: FileServer) -> None:
+    http_server.put("e/f.bin", RAW)
+    http_server.script("d/f.bin", redirect("/e/f.bin"), sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    refused(root, allow=[f"{http_server.url}/d/"])
+    assert all(r.target == "/d/f.bin" for r in http_server.requests)
+
+
+def test_redirect_of_a_redirect(
+    root: Path, http_server: FileServer, second_http_server: FileServer
+) -> None:
+    http_server.script("d/f.bin", redirect("/d/g.bin"), sticky=True)
+    http_server.script("d/g.bin", redirect(f"{second_http_server.url}/f.bin"), sticky=True)
+    second_http_server.put("f.bin", RAW)
+    declare(root, f"{http_server.url}/d/f.bin")
+    refused(root, allow=[f"{http_server.url}/d/"])
+    assert second_http_server.requests == []
+
+
+def test_redirect_loop(root: Path, http_server: FileServer) -> None:
+    http_server.script("d/f.bin", redirect("/d/f.bin"), sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    refused(root, zm.SourceError, allow=[f"{http_server.url}/d/"])
+    assert len(http_server.requests) < 20
+
+
+@pytest.mark.parametrize(
+    "target", ["file:///etc/passwd", "ftp://host/f.bin", "//user:secret@host/f.bin", "/d/%2e%2e/e"]
+)
+def test_redirect_to_what_is_no_place_to_read(
+    root: Path, http_server: FileServer, target: str
+) -> None:
+    http_server.script("d/f.bin", redirect(target), sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    refused(root, allow=[f"{http_server.url}/d/"])
+
+
+def test_redirect_to_a_file_is_refused_even_when_files_are_authorised(
+    root: Path, http_server: FileServer, tmp_path: Path
+) -> None:
+    """A web server must not choose among the reader's own files."""
+    (tmp_path / "f.bin").write_bytes(RAW)
+    http_server.script("d/f.bin", redirect((tmp_path / "f.bin").as_uri()), sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    refused(root, allow=[f"{http_server.url}/d/", tmp_path.as_uri()])
+
+
+def test_redirect_without_a_target(root: Path, http_server: FileServer) -> None:
+    http_server.script("d/f.bin", redirect(None), sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    refused(root, zm.SourceError, allow=[f"{http_server.url}/d/"])
+
+
+def test_headers_do_not_follow_a_redirect(
+    root: Path, http_server: FileServer, second_http_server: FileServer
+) -> None:
+    second_http_server.put("e/f.bin", RAW)
+    target = f"{second_http_server.url}/e/f.bin"
+    http_server.script("d/f.bin", redirect(target), sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    headers = {"authorization": "Bearer secret", "x-api-key": "secret"}
+    allow = {
+        f"{http_server.url}/d/": {"client_options": {"default_headers": headers}},
+        f"{second_http_server.url}/e/": None,
+    }
+    assert read(root, allow=allow) == VALUES
+    for sent in http_server.requests:
+        assert headers.items() <= sent.headers.items()
+    assert second_http_server.requests
+    for sent in second_http_server.requests:
+        assert not headers.keys() & sent.headers.keys()
+
+
+@pytest.mark.parametrize("failure", ["unavailable", "reset"])
+def test_redirect_after_a_transient_failure(
+    root: Path, http_server: FileServer, second_http_server: FileServer, failure: str
+) -> None:
+    """The first question fails; what is retried afterwards redirects."""
+    first = status(503) if failure == "unavailable" else reset()
+    second_http_server.put("f.bin", RAW)
+    elsewhere = redirect(f"{second_http_server.url}/f.bin")
+    http_server.script("d/f.bin", first, elsewhere, sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    refused(root, allow=[f"{http_server.url}/d/"])
+    assert second_http_server.requests == []
+
+
+@pytest.mark.xfail(reason="obstore cannot be told not to follow redirects", strict=True)
+def test_redirect_of_the_read_itself(
+    root: Path, http_server: FileServer, second_http_server: FileServer
+) -> None:
+    """An authorised server that answers our question, and then redirects the read."""
+    second_http_server.put("f.bin", RAW)
+    http_server.put("d/f.bin", RAW)
+    elsewhere = redirect(f"{second_http_server.url}/f.bin")
+    http_server.script("d/f.bin", ignore_range(), elsewhere, sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    refused(root, allow=[f"{http_server.url}/d/"])
+    assert second_http_server.requests == []
+
+
+def test_redirect_to_a_signed_url_is_not_shown(
+    root: Path, http_server: FileServer, second_http_server: FileServer
+) -> None:
+    target = f"{second_http_server.url}/f.bin?X-Amz-Signature=SECRET"
+    http_server.script("d/f.bin", redirect(target), sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    allow = [f"{http_server.url}/d/", f"{second_http_server.url}/"]
+    error = refused(root, zm.SourceNotFoundError, allow=allow)
+    assert error.location == f"{http_server.url}/d/f.bin"
+
+
+# ---------------------------------------------------------------- signed URLs
+
+
+def _everything_said(error: BaseException) -> str:
+    """All texts that a traceback or a log would show."""
+    texts = []
+    seen: BaseException | None = error
+    while seen is not None:
+        texts.append(f"{seen!s} {seen!r}")
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+    return "\n".join(texts)
+
+
+def test_a_signed_url_is_fetched_with_its_query(root: Path, http_server: FileServer) -> None:
+    http_server.put("d/f.bin", RAW)
+    declare(root, f"{http_server.url}/d/f.bin?sig=SECRET%2Fx&se=1")
+    assert read(root, allow=[http_server.url]) == VALUES
+    assert {r.target for r in http_server.requests} == {"/d/f.bin?sig=SECRET%2Fx&se=1"}
+
+
+def test_two_signed_urls_keep_their_own_queries(root: Path, http_server: FileServer) -> None:
+    http_server.put("d/f.bin", RAW)
+    http_server.put("d/g.bin", RAW)
+    url = f"{http_server.url}/d"
+    declare(root, f"{url}/f.bin?sig=1", f"{url}/g.bin?sig=2", f"{url}/g.bin")
+    assert read(root, allow=[http_server.url]) == VALUES * 3
+    targets = {r.target for r in http_server.requests}
+    assert targets == {"/d/f.bin?sig=1", "/d/g.bin?sig=2", "/d/g.bin"}
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 416, 500])
+def test_errors_do_not_show_signed_queries(root: Path, http_server: FileServer, code: int) -> None:
+    http_server.script("d/f.bin", status(code), sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin?sig=SECRET")
+    allow = {http_server.url: zm.anonymous(retry_config=NO_RETRIES)}
+    with pytest.raises(zm.ManifestError) as raised:
+        read(root, allow=allow)
+    assert "SECRET" not in _everything_said(raised.value)
+    assert raised.value.location == f"{http_server.url}/d/f.bin?…"
+
+
+def test_an_unreachable_signed_url_is_not_shown(root: Path) -> None:
+    with FileServer() as server:
+        url = server.url
+    declare(root, f"{url}/f.bin?sig=SECRET")
+    allow = {url: zm.anonymous(retry_config=NO_RETRIES)}
+    with pytest.raises(zm.SourceError) as raised:
+        read(root, allow=allow)
+    assert "SECRET" not in _everything_said(raised.value)
+
+
+def test_refusals_do_not_show_signed_queries(root: Path) -> None:
+    declare(root, "https://host/f.bin?sig=SECRET")
+    with pytest.raises(zm.LocationNotAllowedError) as raised:
+        read(root)
+    assert "SECRET" not in _everything_said(raised.value)
+    assert suggested(raised.value) == ["https://host/"]
+
+
+# ---------------------------------------------------------------- credentials
+
+
+@pytest.fixture
+def s3_file(root: Path, s3_server: S3Server, s3_bucket: str) -> str:
+    """The prefix of a private object, which the array refers to."""
+    s3_server.put(s3_bucket, "d/f.bin", RAW)
+    s3_server.clear()
+    declare(root, f"s3://{s3_bucket}/d/f.bin")
+    return f"s3://{s3_bucket}/d/"
+
+
+@pytest.fixture
+def credentials_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "secret-session-token")
+
+
+@pytest.mark.usefixtures("credentials_in_environment")
+@pytest.mark.parametrize("how", ["options", "anonymous"])
+def test_environment_credentials_are_not_used_unasked(
+    root: Path, s3_server: S3Server, s3_file: str, how: str
+) -> None:
+    options = s3_server.location_options
+    access = options if how == "options" else zm.anonymous(**options)
+    refused(root, zm.SourceAccessDeniedError, allow={s3_file: access})
+    assert s3_server.requests
+    assert not any(r.signed for r in s3_server.requests)
+
+
+@pytest.mark.usefixtures("credentials_in_environment")
+def test_environment_credentials_are_used_when_asked_for(
+    root: Path, s3_server: S3Server, s3_file: str
+) -> None:
+    allow = {s3_file: zm.environment(**s3_server.location_options)}
+    assert read(root, allow=allow) == VALUES
+    assert all(r.signed for r in s3_server.requests)
+
+
+@pytest.mark.usefixtures("credentials_in_environment")
+def test_environment_credentials_do_not_spread_to_other_prefixes(
+    root: Path, s3_server: S3Server, s3_bucket: str, public_s3_bucket: str
+) -> None:
+    s3_server.put(s3_bucket, "d/f.bin", RAW)
+    s3_server.put(public_s3_bucket, "f.bin", RAW)
+    s3_server.clear()
+    declare(root, f"s3://{s3_bucket}/d/f.bin", f"s3://{public_s3_bucket}/f.bin")
+    allow = {
+        f"s3://{s3_bucket}/d": zm.environment(**s3_server.location_options),
+        f"s3://{public_s3_bucket}": zm.anonymous(**s3_server.location_options),
+    }
+    assert read(root, allow=allow) == VALUES * 2
+    assert s3_server.requests
+    for request in s3_server.requests:
+        assert request.signed == request.path.startswith(f"/{s3_bucket}/")
+
+
+def test_stated_credentials(root: Path, s3_server: S3Server, s3_file: str) -> None:
+    assert read(root, allow={s3_file: s3_server.options}) == VALUES
+    assert all(r.signed for r in s3_server.requests)
+
+
+def test_stated_credentials_are_not_mixed_with_a_session_token(
+    root: Path, http_server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain server, to see the headers."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "secret-session-token")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "other-key")
+    http_server.put("bucket/f.bin", RAW)
+    declare(root, "s3://bucket/f.bin")
+    options = {
+        "endpoint": http_server.url,
+        "region": "us-east-1",
+        "virtual_hosted_style_request": False,
+        "client_options": {"allow_http": True},
+        "access_key_id": "stated-key",
+        "secret_access_key": "stated",
+    }
+    assert read(root, allow={"s3://bucket": options}) == VALUES
+    assert http_server.requests
+    for request in http_server.requests:
+        assert "x-amz-security-token" not in request.headers
+        assert "Credential=stated-key/" in request.headers["authorization"]
+
+
+@pytest.mark.usefixtures("credentials_in_environment")
+def test_the_hierarchy_itself_is_opened_without_environment_credentials(
+    s3_server: S3Server, s3_bucket: str
+) -> None:
+    url = f"s3://{s3_bucket}/data.zarr"
+    store = zm.ManifestStore(url, allow={url: s3_server.location_options}, read_only=True)
+    with pytest.raises(Exception, match=r"."):
+        zarr.open(store, mode="r")
+    assert s3_server.requests
+    assert not any(r.signed for r in s3_server.requests)
+
+
+def test_errors_and_representations_show_no_credentials(
+    root: Path, s3_server: S3Server, s3_file: str
+) -> None:
+    options = {**s3_server.options, "secret_access_key": "SECRET", "token": "SECRET"}
+    s3_server.delete(s3_file.split("/")[2], "d/f.bin")
+    store = zm.ManifestStore(root, allow={s3_file: options})
+    with pytest.raises(zm.SourceNotFoundError) as raised:
+        zarr.open_array(store, path="a", mode="r")[...]
+    assert "SECRET" not in _everything_said(raised.value)
+    assert "SECRET" not in f"{store} {store!r}"
+
+
+def test_a_store_of_the_bucket(root: Path, s3_server: S3Server, s3_file: str) -> None:
+    store = obstore.store.S3Store(s3_file.split("/")[2], **s3_server.options)
+    assert read(root, allow={s3_file: store}) == VALUES
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_store_with_a_prefix(root: Path, s3_server: S3Server, s3_file: str, depth: int) -> None:
+    bucket = s3_file.split("/")[2]
+    store = obstore.store.S3Store(bucket, prefix="d", **s3_server.options)
+    assert read(root, allow={[f"s3://{bucket}", s3_file][depth]: store}) == VALUES
+    assert {r.path for r in s3_server.requests} == {f"/{bucket}/d/f.bin"}

@@ -1,0 +1,279 @@
+"""Never a silent fill value: object stores, local files and the hierarchy's own store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import obstore as obs
+import obstore.store
+import pytest
+from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
+
+import zarr_manifest as zm
+from tests.failing_sources import (
+    DATA,
+    ENTRY,
+    RAW,
+    THEN,
+    Bucket,
+    Disk,
+    declare,
+    has_location,
+    has_remedy,
+    read,
+    refused,
+)
+from tests.servers.s3 import S3Server
+
+pytestmark = pytest.mark.usefixtures("pipeline")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "data.zarr"
+
+
+# ---------------------------------------------------------------- S3
+
+
+@pytest.fixture
+def bucket(root: Path, s3_server: S3Server, s3_bucket: str) -> Bucket:
+    return Bucket(root, s3_server, s3_bucket)
+
+
+def test_s3_reads(bucket: Bucket) -> None:
+    bucket.declare()
+    assert bucket.read().tolist() == DATA.tolist()
+
+
+def test_s3_no_such_key(bucket: Bucket) -> None:
+    bucket.declare()
+    bucket.server.delete(bucket.name, "d/f.bin")
+    has_remedy(bucket.refused(zm.SourceNotFoundError))
+
+
+def test_s3_no_such_bucket(bucket: Bucket) -> None:
+    declare(bucket.root, {"0": {"path": "s3://no-such-bucket-here/f.bin", **ENTRY}})
+    allow = {"s3://no-such-bucket-here": bucket.server.options}
+    error = refused(zm.SourceNotFoundError, bucket.root, allow=allow)
+    has_location(error, "s3://no-such-bucket-here/f.bin")
+
+
+def test_s3_denied(bucket: Bucket) -> None:
+    bucket.declare()
+    anonymous = zm.anonymous(**bucket.server.location_options)
+    error = bucket.refused(zm.SourceAccessDeniedError, allow={f"s3://{bucket.name}/d/": anonymous})
+    has_remedy(error)
+
+
+@pytest.mark.parametrize("offset", [20, 24, 1000])
+def test_s3_range_past_the_end(bucket: Bucket, offset: int) -> None:
+    bucket.declare(offset=offset)
+    has_remedy(bucket.refused(zm.RangeOutOfBoundsError))
+
+
+def test_s3_etag(bucket: Bucket) -> None:
+    bucket.declare(etag=bucket.etag())
+    assert bucket.read().tolist() == DATA.tolist()
+    bucket.server.put(bucket.name, "d/f.bin", RAW[::-1])
+    bucket.refused(zm.SourceChangedError)
+
+
+def test_s3_last_modified(bucket: Bucket) -> None:
+    bucket.declare(last_modified="2001-01-01T00:00:00Z")
+    bucket.refused(zm.SourceChangedError)
+
+
+def test_s3_version(bucket: Bucket) -> None:
+    bucket.server.enable_versioning(bucket.name)
+    version = bucket.server.put(bucket.name, "d/f.bin", RAW)
+    bucket.server.put(bucket.name, "d/f.bin", RAW[::-1])
+    bucket.declare(version=version)
+    assert bucket.read().tolist() == DATA.tolist()
+
+
+def test_s3_version_is_gone(bucket: Bucket) -> None:
+    bucket.server.enable_versioning(bucket.name)
+    version = bucket.server.put(bucket.name, "d/f.bin", RAW)
+    bucket.declare(version=version)
+    bucket.server.delete(bucket.name, "d/f.bin", version)
+    error = bucket.refused(zm.SourceChangedError)
+    assert str(version) in error.problem
+
+
+def test_s3_version_of_a_bucket_without_versions(bucket: Bucket) -> None:
+    bucket.declare(version="no-such-version")
+    with pytest.raises((zm.SourceChangedError, zm.SourceError)):
+        bucket.read()
+
+
+# ---------------------------------------------------------------- local files
+
+
+@pytest.fixture
+def disk(root: Path, tmp_path: Path) -> Disk:
+    return Disk(root, tmp_path / "outside")
+
+
+def test_file_reads(disk: Disk) -> None:
+    disk.declare()
+    assert disk.read()[:8].tolist() == DATA[:8].tolist()
+
+
+def test_file_is_gone(disk: Disk) -> None:
+    disk.declare()
+    disk.file.unlink()
+    has_remedy(disk.refused(zm.SourceNotFoundError))
+
+
+def test_file_and_directory_are_gone(disk: Disk) -> None:
+    disk.declare()
+    shutil.rmtree(disk.file.parent)
+    disk.refused(zm.SourceNotFoundError)
+
+
+def test_file_is_a_directory(disk: Disk) -> None:
+    disk.declare()
+    disk.file.unlink()
+    disk.file.mkdir()
+    with pytest.raises((zm.SourceNotFoundError, zm.SourceError)):
+        disk.read()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_file_is_forbidden(disk: Disk) -> None:
+    disk.declare()
+    disk.file.chmod(0)
+    disk.refused(zm.SourceAccessDeniedError)
+
+
+@pytest.mark.parametrize("offset", [20, 24, 1000])
+def test_file_range_past_the_end(disk: Disk, offset: int) -> None:
+    disk.declare(offset=offset)
+    error = disk.refused(zm.RangeOutOfBoundsError)
+    assert "24" in error.problem
+
+
+def test_file_was_truncated_to_nothing(disk: Disk) -> None:
+    disk.declare()
+    disk.file.write_bytes(b"")
+    disk.refused(zm.RangeOutOfBoundsError)
+
+
+def test_file_etag(disk: Disk) -> None:
+    etag = obs.head(obstore.store.LocalStore(disk.file.parent), "f.bin")["e_tag"]
+    disk.declare(etag=etag)
+    assert disk.read()[:8].tolist() == DATA[:8].tolist()
+    disk.file.write_bytes(RAW + b"more")
+    disk.refused(zm.SourceChangedError)
+
+
+def test_file_last_modified(disk: Disk) -> None:
+    disk.declare(last_modified="2024-01-31T12:00:00Z")
+    os.utime(disk.file, (THEN.timestamp(), THEN.timestamp() + 0.5))
+    assert disk.read()[:8].tolist() == DATA[:8].tolist()
+    os.utime(disk.file, (THEN.timestamp(), THEN.timestamp() + 1))
+    disk.refused(zm.SourceChangedError)
+
+
+# ---------------------------------------------------------------- the hierarchy's own store
+
+
+def _local(root: Path) -> Any:
+    return root
+
+
+def _zarr_local(root: Path) -> Any:
+    return LocalStore(root, read_only=True)
+
+
+def _memory(root: Path) -> Any:
+    from zarr.core.buffer import default_buffer_prototype
+
+    from_bytes = default_buffer_prototype().buffer.from_bytes
+    files = (p for p in sorted(root.rglob("*")) if p.is_file())
+    return MemoryStore({str(p.relative_to(root)): from_bytes(p.read_bytes()) for p in files})
+
+
+def _zip(root: Path) -> Any:
+    target = root.with_suffix(".zip")
+    with zipfile.ZipFile(target, "w") as archive:
+        for file in sorted(root.rglob("*")):
+            if file.is_file():
+                archive.write(file, file.relative_to(root).as_posix())
+    return ZipStore(target, mode="r")
+
+
+def _obstore(root: Path) -> Any:
+    return obstore.store.LocalStore(root)
+
+
+def _zarr_obstore(root: Path) -> Any:
+    return ObjectStore(obstore.store.LocalStore(root), read_only=True)
+
+
+HIERARCHIES = [_local, _zarr_local, _memory, _zip, _obstore, _zarr_obstore]
+
+
+@pytest.fixture(params=HIERARCHIES, ids=lambda f: f.__name__.strip("_"))
+def opened(request: pytest.FixtureRequest, root: Path) -> Iterator[Callable[[], Any]]:
+    """Open the hierarchy after it has been written, and close it again."""
+    opened: list[Any] = []
+
+    def open_it() -> Any:
+        location = request.param(root)
+        opened.append(location)
+        return location
+
+    yield open_it
+    for location in opened:
+        if isinstance(location, ZipStore) and location._is_open:
+            location.close()
+
+
+def _relative(root: Path, **members: Any) -> None:
+    declare(root, {"0": {"path": "../d/f.bin", **ENTRY, **members}, "1": {}})
+    (root / "d").mkdir()
+    (root / "d" / "f.bin").write_bytes(RAW)
+
+
+def test_relative_reads(root: Path, opened: Callable[[], Any]) -> None:
+    _relative(root)
+    assert read(opened())[:8].tolist() == DATA[:8].tolist()
+
+
+def test_relative_is_gone(root: Path, opened: Callable[[], Any]) -> None:
+    _relative(root)
+    (root / "d" / "f.bin").unlink()
+    error = refused(zm.SourceNotFoundError, opened())
+    has_location(error, "d/f.bin")
+    has_remedy(error)
+
+
+@pytest.mark.parametrize("offset", [20, 24, 1000])
+def test_relative_range_past_the_end(root: Path, opened: Callable[[], Any], offset: int) -> None:
+    _relative(root, offset=offset)
+    error = refused(zm.RangeOutOfBoundsError, opened())
+    has_location(error, "d/f.bin")
+    has_remedy(error)
+
+
+def test_relative_changed(root: Path, opened: Callable[[], Any]) -> None:
+    _relative(root, etag='"x"')
+    location = opened()
+    plain = isinstance(location, MemoryStore | ZipStore)
+    error = refused(zm.SourceError if plain else zm.SourceChangedError, location)
+    has_remedy(error)
+
+
+def test_manifest_is_gone(root: Path, opened: Callable[[], Any]) -> None:
+    _relative(root)
+    (root / "a" / "manifest.json").unlink()
+    error = refused(zm.ManifestNotFoundError, opened(), chunk=None)
+    has_location(error, "a/manifest.json")
+    has_remedy(error)
