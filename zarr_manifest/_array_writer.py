@@ -167,6 +167,11 @@ class ArrayWriter:
 
     # Second: zarr.json ----------------------------------------------------------
 
+    @property
+    def changes_metadata(self) -> bool:
+        """Whether the ``zarr.json`` is to be another one than before."""
+        return dump_node(self._metadata) != self._before.body
+
     def declare(self) -> None:
         """Put the declaration into the array's metadata, in the store.
 
@@ -175,17 +180,18 @@ class ArrayWriter:
         WriteConflictError
             Somebody else has written the metadata; the documents are removed again.
         """
-        body = dump_node(self._metadata)
-        if body != self._before.body:
+        if self.changes_metadata:
             try:
+                body = dump_node(self._metadata)
                 self._store.replace(join(self._path, "zarr.json"), self._before, body)
             except WriteConflictError as error:
                 self.discard()
                 raise error.in_context(array=self._path) from error.__cause__
+        self._written = []
         update_consolidated(self._store, self._path, self._metadata)
 
     def discard(self) -> None:
-        """Remove the documents again, which nothing names yet."""
+        """Remove the documents again that were written, and that nothing names yet."""
         for key in reversed(self._written):
             self._store.delete(key)
         self._written = []

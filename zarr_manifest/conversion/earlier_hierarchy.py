@@ -33,8 +33,10 @@ class EarlierHierarchy:
         self._store = store
         self._may_replace = may_replace
         self._nodes: dict[str, Stored] = {}
+        self._first_read: dict[str, Stored] = {}
         if may_replace:
             self._look()
+            self._first_read |= self._nodes
 
     def _look(self) -> None:
         """Find all nodes, and drop consolidated metadata.
@@ -58,16 +60,15 @@ class EarlierHierarchy:
                 below += [join(path, name) for name in self._store.names_in(path)]
 
     def read(self, path: str) -> Stored:
-        """Return the ``zarr.json`` of a node as it is.
+        """Return the ``zarr.json`` of a node as it was when it was first asked for.
 
         Raises
         ------
         WriteConflictError
             There is one, and must be none.
         """
-        known = self._nodes.get(path)
-        if known is not None:
-            return known
+        if path in self._first_read:
+            return self._first_read[path]
         key = join(path, "zarr.json")
         found = self._store.read(key)
         if found.body is not None and not self._may_replace:
@@ -78,16 +79,60 @@ class EarlierHierarchy:
                 location=key,
                 remedy="Pass overwrite=True to replace it, or choose another place.",
             )
+        self._first_read[path] = found
         return found
 
+    def differs(self, path: str, document: bytes) -> bool:
+        """Whether the ``zarr.json`` of a node is not this document."""
+        return self.read(path).body != document
+
+    def require_unchanged(self, changed: Collection[str], kept: Collection[str]) -> None:
+        """Refuse to replace what somebody else has written in the meantime.
+
+        Parameters
+        ----------
+        changed : collection of str
+            Paths of the new hierarchy's nodes whose ``zarr.json`` is to be replaced.
+        kept : collection of str
+            Paths of all its nodes; others are to be removed.
+        """
+        if not self._nodes:
+            return  # each new node is created on the condition that it is not there
+        for path in sorted(self._concerned(changed, kept)):
+            key = join(path, "zarr.json")
+            if self._store.read(key).body != self.read(path).body:
+                raise WriteConflictError(
+                    "somebody else has written the node in the meantime",
+                    array=path,
+                    location=key,
+                    remedy="Nothing was replaced. Look at what is there, and try again.",
+                )
+
+    def close(self, changed: Collection[str], kept: Collection[str]) -> None:
+        """Take away the metadata of a group at the root, if several nodes are to change.
+
+        Until it is there again, nobody who opens the root finds some nodes as they were
+        and others as they are to be. The parameters are those of `require_unchanged`.
+        """
+        root = self._nodes.get("")
+        if root is None or len(self._concerned(changed, kept)) < 2:
+            return
+        if _is_group(None if root.body is None else parse_node(root.body)):
+            self._store.delete("zarr.json")
+            self._first_read[""] = Stored(None)
+
     def replace(self, path: str, document: bytes) -> None:
-        """Write the ``zarr.json`` of a group, and remove the documents of an earlier array."""
+        """Write the ``zarr.json`` of a group."""
         before = self.read(path)
-        key = join(path, "zarr.json")
         if before.body != document:
-            self._store.replace(key, before, document)
-            self._nodes[path] = self._store.read(key)
-        self._remove_documents(path, before)
+            self._store.replace(join(path, "zarr.json"), before, document)
+
+    def remove_documents(self, path: str) -> None:
+        """Remove the documents of an array in whose place there is a group now."""
+        self._remove_documents(path, self.read(path))
+
+    def _concerned(self, changed: Collection[str], kept: Collection[str]) -> set[str]:
+        return {*changed, *(self._nodes.keys() - set(kept))}
 
     def remove_except(self, kept: Collection[str]) -> list[str]:
         """Remove the nodes that are not among those that are kept, and return their paths.

@@ -1,4 +1,4 @@
-"""Nodes -> a hierarchy of manifest arrays, node by node, the root's metadata last.
+"""Nodes -> a hierarchy of manifest arrays: documents node by node, then metadata, the root's last.
 
 Knows nothing of where the nodes come from.
 """
@@ -18,6 +18,7 @@ from zarr_manifest._conditional_put import GuardedStore, guarded_store
 from zarr_manifest._declarations import dump_node
 from zarr_manifest._opening import open_hierarchy
 from zarr_manifest._partitions import Partitions
+from zarr_manifest._store_source import store_name
 from zarr_manifest.conversion.array_metadata import require_valid_array, require_valid_group
 from zarr_manifest.conversion.earlier_hierarchy import EarlierHierarchy
 from zarr_manifest.conversion.node_paths import ancestors, require_node_path
@@ -63,13 +64,13 @@ def write_hierarchy(
 ) -> ConversionReport:
     """Write a hierarchy of manifest arrays.
 
-    Nodes are written as they come: of an array its documents, then its ``zarr.json``;
-    those of a streamed manifest one at a time. The root's ``zarr.json`` is written
-    after everything else, so that a new hierarchy cannot be opened before it is
-    complete, and one that was interrupted is not mistaken for a complete one. Over an
-    earlier hierarchy, each array is replaced at once, and at the end its nodes that
-    are not among the new ones are removed; chunks of native arrays stay, because they
-    may be what the new hierarchy refers to.
+    The manifest documents of nodes are written as they come, those of a streamed
+    manifest one at a time, under names that nothing refers to yet; if the nodes fail to
+    come, they are removed again. Then the metadata is written, of the root last. An
+    earlier hierarchy stays as it is until then, and cannot be opened from its root
+    while its metadata is replaced: whoever opens it, also after a crash, finds the old
+    one, the new one, or none, and no mixture. Nodes that are not among the new ones are
+    removed; chunks of native arrays stay, because the new hierarchy may refer to them.
 
     A node that cannot be written is reported, and the others are written all the same.
 
@@ -133,7 +134,7 @@ def write_hierarchy(
     if not overwrite and store.exists("zarr.json"):
         raise WriteConflictError(
             "there is a hierarchy already",
-            location=str(location),
+            location=store_name(own),
             remedy="Pass overwrite=True to replace it, or choose another place.",
         )
     earlier = EarlierHierarchy(store, may_replace=overwrite)
@@ -144,9 +145,13 @@ def write_hierarchy(
         _Settings(codecs, partition_shape, inline_below),
         progress or _no_progress,
     )
-    for node in nodes:
-        writer.add(node)
-    writer.finish()
+    try:
+        for node in nodes:
+            writer.add(node)
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
     return writer.report
 
 
@@ -198,8 +203,8 @@ class _HierarchyWriter:
         self._progress = progress
         # What is written so far, by path; "implied" is a group that may still get attributes.
         self._kinds: dict[str, Literal["group", "array", "implied"]] = {"": "implied"}
-        self._root: ArrayWriter | None = None
-        self._root_group = _group({})
+        self._arrays: dict[str, ArrayWriter] = {}
+        self._groups: dict[str, bytes] = {"": dump_node(_group({}))}
 
     def add(self, node: Node) -> None:
         """Write a node, or say in the report why not."""
@@ -233,11 +238,8 @@ class _HierarchyWriter:
     def _add_group(self, path: str, node: GroupNode) -> None:
         metadata = _group(node.attributes)
         require_valid_group(metadata)
-        if path:
-            self._add_parents(path)
-            self._put_group(path, metadata)
-        else:
-            self._root_group = metadata
+        self._add_parents(path)
+        self._stage_group(path, metadata)
         self._kinds[path] = "group"
 
     def _add_array(self, path: str, node: ArrayNode) -> None:
@@ -252,10 +254,8 @@ class _HierarchyWriter:
         self._kinds[path] = "array"
         self.report.arrays += 1
         self.report.notes += [(path, note) for note in node.notes]
-        if path:
-            self._declare(writer)
-        else:
-            self._root = writer
+        self._groups.pop(path, None)
+        self._arrays[path] = writer
 
     def _write_whole(
         self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: Manifest
@@ -301,31 +301,50 @@ class _HierarchyWriter:
         self.report.stated_bytes += manifest.known_bytes
         self._progress(path, len(manifest))
 
-    def _declare(self, writer: ArrayWriter) -> None:
-        writer.declare()
-        writer.remove_earlier()
-
     def _add_parents(self, path: str) -> None:
         """Make groups of the parents that did not come yet, so that no node is out of reach."""
         for parent in ancestors(path):
             if parent not in self._kinds:
-                self._put_group(parent, _group({}))
+                self._stage_group(parent, _group({}))
                 self._kinds[parent] = "implied"
 
-    def _put_group(self, path: str, metadata: dict[str, Any]) -> None:
-        self._earlier.replace(path, dump_node(metadata))
+    def _stage_group(self, path: str, metadata: dict[str, Any]) -> None:
+        self._earlier.read(path)
+        self._groups[path] = dump_node(metadata)
+
+    def abandon(self) -> None:
+        """Remove the documents that nothing names."""
+        for writer in self._arrays.values():
+            writer.discard()
 
     def finish(self) -> None:
-        """Write the root's metadata, and remove what the new hierarchy does not have."""
-        if self._root is not None:
-            self._declare(self._root)
+        """Write all metadata, the root's last, and remove what the new hierarchy does not have."""
+        changed = {path for path, writer in self._arrays.items() if writer.changes_metadata}
+        changed |= {p for p, document in self._groups.items() if self._earlier.differs(p, document)}
+        self._earlier.require_unchanged(changed, kept=self._kinds)
+        if "" in self._arrays:  # one put replaces all that was there
+            self._arrays[""].declare()
+            removed = self._earlier.remove_except(self._kinds)
         else:
-            self._put_group("", self._root_group)
-        self.report.groups = sum(kind != "array" for kind in self._kinds.values())
-        for path in self._earlier.remove_except(self._kinds):
-            self.report.notes.append(
-                (path, "was removed: it is not in the new hierarchy; chunks of its own were left")
-            )
+            self._earlier.close(changed, kept=self._kinds)
+            removed = self._earlier.remove_except(self._kinds)
+            self._put_metadata()
+        for writer in self._arrays.values():
+            writer.remove_earlier()
+        for path in self._groups:
+            self._earlier.remove_documents(path)
+        self.report.groups = len(self._groups)
+        self.report.notes += [
+            (path, "was removed: it is not in the new hierarchy; chunks of its own were left")
+            for path in removed
+        ]
+
+    def _put_metadata(self) -> None:
+        for path in [*sorted(self._kinds.keys() - {""}), ""]:
+            if path in self._groups:
+                self._earlier.replace(path, self._groups[path])
+            else:
+                self._arrays[path].declare()
 
 
 def _group(attributes: dict[str, Any]) -> dict[str, Any]:
