@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
@@ -116,12 +117,17 @@ def _check_codec(codec: Any) -> None:
             f"nothing installed can decode the codec {name!r}",
             remedy="Install the package that provides it, where this is read as well.",
         ) from error
-    announced = {point.name for point in entry_points(group="zarr.codecs")}
-    if not found.__module__.startswith(_BUILT_IN) and name not in announced:
+    if not found.__module__.startswith(_BUILT_IN) and name not in _announced_codecs():
         raise NotConvertibleError(
             f"zarr finds the codec {name!r} only after {found.__module__} was imported, "
             "so that other readers could not decode the array"
         )
+
+
+@functools.cache
+def _announced_codecs() -> frozenset[str]:
+    """Names of the codecs that installed packages announce; finding them takes a while."""
+    return frozenset(point.name for point in entry_points(group="zarr.codecs"))
 
 
 def _plain(value: Any) -> Any:
