@@ -277,3 +277,18 @@ def test_manifest_is_gone(root: Path, opened: Callable[[], Any]) -> None:
     error = refused(zm.ManifestNotFoundError, opened(), chunk=None)
     has_location(error, "a/manifest.json")
     has_remedy(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "access", "problem"),
+    [
+        ("az://container/", zm.anonymous(), "Account must be specified"),
+        ("s3://bucket/", {"nonsense": "1"}, "'nonsense' is not valid"),
+    ],
+)
+def test_options_that_open_nothing(root: Path, url: str, access: Any, problem: str) -> None:
+    declare(root, {"0": {"path": f"{url}f.bin", **ENTRY}, "1": {}})
+    error = refused(zm.SourceError, root, allow={url: access})
+    assert problem in str(error)
+    has_location(error, f"{url}f.bin")
+    has_remedy(error)

@@ -12,9 +12,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
+import obstore.exceptions
 import obstore.store
 
 from zarr_manifest._locations import UrlLocation
+from zarr_manifest.errors import SourceError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
@@ -135,7 +137,9 @@ def open_object_store(
     Raises
     ------
     ValueError
-        The options do not fit the scheme, or a ``memory`` prefix has no store.
+        A ``memory`` prefix has no store.
+    SourceError
+        The options do not fit the scheme, or some are missing.
     """
     if access is not None and not isinstance(access, Anonymous | Environment | Mapping):
         return access
@@ -162,7 +166,14 @@ def open_object_store(
 def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
     # Overloaded by scheme, which only the URL tells.
     from_url: Any = obstore.store.from_url
-    store: ObjectStore = from_url(url, **options)
+    try:
+        store: ObjectStore = from_url(url, **options)
+    except obstore.exceptions.BaseError as error:
+        raise SourceError(
+            # What follows shows how obstore holds the options.
+            f"obstore cannot open the place: {str(error).partition(chr(10))[0]}",
+            remedy="Correct the options that `allow` has for it; obstore.store lists them.",
+        ) from None
     return store
 
 
