@@ -15,20 +15,36 @@ from astropy.io import fits
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
+import zarr_manifest as zm
+from zarr_manifest.conversion import UpgradeReport
+
 __all__ = [
     "DATA",
     "RELEASES",
     "SOURCES",
+    "check",
     "documents_of",
+    "doubted_in",
     "files_in",
     "metadata_of",
+    "refused_in",
     "source_values",
     "unpack",
 ]
 
 DATA = Path(__file__).parent / "data" / "older_writers"
 RELEASES = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
-SOURCES = ("types.h5", "classic.nc", "field.fits", "references.json")
+SOURCES = ("types.h5", "classic.nc", "field.fits", "references.json", "joined.h5")
+_JOINED = ("joined.1.h5", "joined.2.h5")
+_FILES = (*SOURCES[:3], "chunks.bin", *_JOINED)
+
+# Their compressor was not written down by 1.0.0: no more than this can be known.
+_COMPRESSED = {"blosc", "delta", "fortran_zlib", "gzip", "lz4", "shuffle", "zstd"}
+# Sources that may end before a chunk does, or before their last chunk.
+_JOINED_BADLY = {"second_short", "first_short", "both_short", "last_missing"}
+# 1.0.0 did not write down the order of elements. None of its own readers made another one than
+# C, but what these tests made it write did.
+_ORDER_LOST = {"fortran"}
 
 
 def documents_of(release: str, source: str, writer: Path | None = None) -> dict[str, str]:
@@ -44,7 +60,7 @@ def documents_of(release: str, source: str, writer: Path | None = None) -> dict[
 def unpack(release: str, source: str, writer: Path, root: Path | None = None) -> Path:
     """Make the directory in which a release ran, and the store that it wrote there."""
     writer.mkdir(parents=True, exist_ok=True)
-    for name in (*SOURCES[:3], "chunks.bin"):
+    for name in _FILES:
         shutil.copy(DATA / name, writer)
     root = writer / f"{source}.zarr" if root is None else root
     for key, text in documents_of(release, source, writer).items():
@@ -67,6 +83,22 @@ def metadata_of(release: str, source: str) -> dict[str, tuple[dict[str, Any], li
     return found
 
 
+def refused_in(release: str, source: str) -> set[str]:
+    """Return the paths of the arrays of a store that cannot be repaired."""
+    if source != "joined.h5":
+        return _COMPRESSED if (release, source) == ("1.0.0", "references.json") else set()
+    swapped = {"packed_gaps"} if release in ("1.2.0", "1.3.0") else set[str]()
+    return (_JOINED_BADLY | swapped) - doubted_in(release, source)
+
+
+def doubted_in(release: str, source: str) -> set[str]:
+    """Return the paths of the arrays that were valid, but may have wrong values."""
+    if source != "joined.h5":
+        return set()
+    valid = {"1.1.0": {"nan_attribute"}, "1.2.0": _JOINED_BADLY - {"both_short"}}
+    return valid.get(release, set())
+
+
 def files_in(root: Path) -> dict[str, bytes]:
     """Return the bytes of all files below a directory."""
     return {
@@ -74,6 +106,28 @@ def files_in(root: Path) -> dict[str, bytes]:
         for file in sorted(root.rglob("*"))
         if file.is_file()
     }
+
+
+def _is_unpacked(release: str, source: str) -> bool:
+    return source in ("types.h5", "joined.h5") and release in ("1.2.0", "1.3.0")
+
+
+def check(root: Any, writer: Path, release: str, source: str, report: UpgradeReport) -> None:
+    """Every array equals the source, or was refused."""
+    expected = source_values(source, unpacked=_is_unpacked(release, source))
+    refused = {node.path for node in report.refused}
+    assert refused == refused_in(release, source)
+    doubted = {path for path, note in report.notes if "compare it with the sources" in note}
+    assert doubted == doubted_in(release, source)
+    for path in set(report.arrays) - doubted:
+        store = zm.ManifestStore(root, allow=[writer.as_uri()])
+        found = np.asarray(zarr.open_array(store, path=path, mode="r")[...])
+        if release == "1.0.0" and path in _ORDER_LOST:
+            assert not np.array_equal(found, expected[path])
+            assert "elements are taken to be in order 'C'" in str(report)
+            continue
+        assert found.dtype.newbyteorder("=") == expected[path].dtype.newbyteorder("=")
+        np.testing.assert_array_equal(found, expected[path], err_msg=path)
 
 
 def source_values(source: str, *, unpacked: bool) -> dict[str, np.ndarray[Any, Any]]:
@@ -87,7 +141,10 @@ def source_values(source: str, *, unpacked: bool) -> dict[str, np.ndarray[Any, A
         Whether scale and offset are applied, as VirtualiZarr's own HDF5 reader did.
     """
     if source == "types.h5":
-        return _hdf5_values(unpacked=unpacked)
+        return _hdf5_values(source, unpacked=unpacked)
+    if source == "joined.h5":
+        first, second = (_hdf5_values(name, unpacked=unpacked) for name in _JOINED)
+        return {name: np.concatenate([first[name], second[name]]) for name in first}
     if source == "classic.nc":
         with netCDF4.Dataset(DATA / source) as file:
             file.set_auto_maskandscale(False)
@@ -99,9 +156,9 @@ def source_values(source: str, *, unpacked: bool) -> dict[str, np.ndarray[Any, A
     return _zarr2_values()
 
 
-def _hdf5_values(*, unpacked: bool) -> dict[str, np.ndarray[Any, Any]]:
+def _hdf5_values(source: str, *, unpacked: bool) -> dict[str, np.ndarray[Any, Any]]:
     found: dict[str, np.ndarray[Any, Any]] = {}
-    with h5py.File(DATA / "types.h5") as file:
+    with h5py.File(DATA / source) as file:
         for name, dataset in file.items():
             found[name] = np.asarray(dataset[()])
             if unpacked and "scale_factor" in dataset.attrs:

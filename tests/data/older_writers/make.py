@@ -3,17 +3,18 @@
     python make.py            # with the project's environment; needs a package registry
 
 writes the sources (``types.h5``, ``classic.nc``, ``field.fits``, ``chunks.bin`` with
-``references.json``), makes an environment for every release below in a temporary
-directory, and runs ``python make.py store RELEASE`` in it. That opens every source with
-the release's own readers and writes it with its own ``to_zarr``. A store becomes one file,
-``RELEASE/SOURCE.json``: the text of every document by its key, byte for byte, except that
-the directory in which the release ran is written as ``/writer``. What a release cannot
-open or write is left out, and printed.
+``references.json``, ``joined.1.h5`` and ``joined.2.h5``), makes an environment for every
+release below in a temporary directory, and runs ``python make.py store RELEASE`` in it. That
+opens every source with the release's own readers, joins the last two with xarray, and writes
+it with its own ``to_zarr``. A store becomes one file, ``RELEASE/SOURCE.json``: the text of
+every document by its key, byte for byte, except that the directory in which the release ran
+is written as ``/writer``. What a release cannot open or write is left out, and printed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import shutil
@@ -24,7 +25,8 @@ import warnings
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("types.h5", "classic.nc", "field.fits", "references.json")
+SOURCES = ("types.h5", "classic.nc", "field.fits", "references.json", "joined.h5")
+JOINED = ("joined.1.h5", "joined.2.h5")
 
 # What pip would have installed in the month of each release, as far as it runs on Python 3.12.
 COMMON = ["h5py==3.12.1", "netCDF4==1.7.2", "scipy==1.14.1", "astropy==6.1.7", "numpy==2.1.3"]
@@ -55,6 +57,8 @@ def write_sources() -> None:
     write_classic(HERE / "classic.nc")
     write_fits(HERE / "field.fits")
     write_references(HERE / "chunks.bin", HERE / "references.json")
+    for number, name in enumerate(JOINED):
+        write_part(HERE / name, number)
 
 
 def write_hdf5(path: Path) -> None:
@@ -88,6 +92,35 @@ def write_hdf5(path: Path) -> None:
             packed = add(name, numbers.astype(dtype), **both)
             packed.attrs["scale_factor"] = 0.5
             packed.attrs["add_offset"] = 10.0
+
+
+def write_part(path: Path, number: int) -> None:
+    """Write one of two files, whose datasets end with a chunk, or within one."""
+    import h5py
+    import numpy as np
+
+    # Rows of the first file and of the second; a chunk has two.
+    rows = {"even": (4, 4), "second_short": (4, 3), "first_short": (3, 4), "both_short": (3, 3)}
+    with h5py.File(path, "w", libver=("v110", "v110")) as file:
+        file.attrs["limit"] = np.nan
+        for name, lengths in rows.items():
+            start, stop = sum(lengths[:number]), sum(lengths[: number + 1])
+            data = np.arange(2 * start, 2 * stop, dtype="<i4").reshape(-1, 2)
+            file.create_dataset(name, data=data, chunks=(2, 2), track_times=False)
+        for name, fill in (("packed_gaps", 99), ("packed_zeros", 0)):
+            gaps = file.create_dataset(
+                name, (4, 2), dtype=">i2", chunks=(2, 2), fillvalue=fill, track_times=False
+            )
+            gaps[2:] = 7 + number  # the first chunk is missing
+            gaps.attrs["scale_factor"] = 0.5
+            gaps.attrs["add_offset"] = 10.0
+        gaps = file.create_dataset(
+            "last_missing", (4, 2), dtype="<i4", chunks=(2, 2), fillvalue=0, track_times=False
+        )
+        gaps[:2] = 7 + number
+        data = np.arange(8, dtype="<i4").reshape(4, 2)
+        whole = file.create_dataset("nan_attribute", data=data, chunks=(2, 2), track_times=False)
+        whole.attrs["missing_value"] = np.nan
 
 
 def write_classic(path: Path) -> None:
@@ -181,7 +214,7 @@ def write_references(chunks: Path, references: Path) -> None:
 def write_stores(release: str) -> None:
     """Write every source with the release that is installed, in a directory of its own."""
     with tempfile.TemporaryDirectory() as directory:
-        for name in (*SOURCES, "chunks.bin"):
+        for name in (*SOURCES[:-1], "chunks.bin", *JOINED):
             shutil.copy(HERE / name, directory)
         os.chdir(directory)
         (HERE / release).mkdir(exist_ok=True)
@@ -226,10 +259,10 @@ def names_in(source: str) -> list[str]:
         return sorted({key.partition("/")[0] for key in refs if "/" in key})
     if source == "field.fits":
         return ["PRIMARY"]
-    if source == "types.h5":
+    if source.endswith(".h5"):
         import h5py
 
-        with h5py.File(source) as file:
+        with h5py.File(JOINED[0] if source == "joined.h5" else source) as file:
             return list(file)
     import netCDF4
 
@@ -246,10 +279,15 @@ def open_virtual(source: str, release: str, others: list[str]):
         for key in [key for key in refs["refs"] if key.partition("/")[0] in others]:
             del refs["refs"][key]
         return open_references(refs, release)
-    if source == "types.h5" and release > "1.1.0":
+    if source.endswith(".h5") and release > "1.1.0":
         from virtualizarr.readers.hdf import HDFVirtualBackend
 
         options["backend"] = HDFVirtualBackend
+    if source == "joined.h5":
+        import xarray as xr
+
+        parts = [open_virtual_dataset(name, **options) for name in JOINED]
+        return xr.concat(parts, dim="phony_dim_0", coords="minimal", compat="override")
     return open_virtual_dataset(source, **options)
 
 
@@ -273,6 +311,7 @@ def open_references(refs: dict, release: str):
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["store"]:
         warnings.simplefilter("ignore")
+        gc.disable()  # h5py's objects, collected by zarr's thread, wait for kerchunk for ever
         write_stores(arguments[1])
         return
     write_sources()

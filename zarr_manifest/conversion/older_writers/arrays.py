@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from zarr_manifest._chunk_keys import parse_canonical
 from zarr_manifest._conditional_put import GuardedStore, Stored
 from zarr_manifest._configuration import Configuration, is_ours, parse_declaration
 from zarr_manifest._declarations import ArrayDocument, dump_node
@@ -20,14 +21,17 @@ from zarr_manifest._locations import Base, StoreLocation
 from zarr_manifest._manifest_documents import interpret_document_of
 from zarr_manifest._nodes import join
 from zarr_manifest.conversion.json_values import as_object
+from zarr_manifest.conversion.older_writers.evidence import ANEW, doubt
 from zarr_manifest.conversion.older_writers.metadata import is_theirs, repair_array
 from zarr_manifest.conversion.older_writers.paths import base_of, is_relative, respelled
 from zarr_manifest.errors import (
+    InvalidChunkKeyError,
     InvalidConfigurationError,
     InvalidJSONError,
     InvalidManifestError,
     ManifestError,
     ManifestNotFoundError,
+    NotConvertibleError,
 )
 
 __all__ = ["OlderArray"]
@@ -57,9 +61,11 @@ class OlderArray:
     refusal: ManifestError | None = None
     replaced: str | None = None
     """Key of the manifest document that nothing refers to any more."""
+    is_theirs: bool = False
+    """Whether it declared what these releases declared."""
     _document: bytes | None = None
     _new_document: tuple[str, bytes] | None = None
-    _paths: list[str] = field(default_factory=list[str])
+    _entries: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     def attempt(self, step: Callable[[], None]) -> None:
         """Do something, unless the array was refused, which a failure does as well."""
@@ -84,11 +90,12 @@ class OlderArray:
         configuration = parse_declaration(ArrayDocument("", self.metadata).declared)
         if configuration is None:
             raise InvalidConfigurationError("it declares no manifest")
+        self.is_theirs = is_theirs(self.metadata)
         lengths = None
         key = self._document_key(configuration)
         if isinstance(configuration.manifest, bytes) or key is not None:
-            entries = self._read_entries(store, configuration, key)
-            lengths = {_length(entry) for entry in entries.values() if entry}
+            self._entries = self._read_entries(store, configuration, key)
+            lengths = {_length(entry) for entry in self._entries.values() if entry}
         repaired = repair_array(self.metadata, chunk_lengths=lengths, path=self.path)
         self.metadata = repaired.metadata
         self.repairs += repaired.repairs
@@ -119,8 +126,6 @@ class OlderArray:
         self._document = body
         if key is not None:
             self._respell(entries, configuration, key)
-        paths = (entry.get("path") for entry in entries.values())
-        self._paths = [path for path in dict.fromkeys(paths) if isinstance(path, str)]
         return entries
 
     def _respell(
@@ -162,7 +167,8 @@ class OlderArray:
     @property
     def relative_paths(self) -> list[str]:
         """Paths of the manifest that resolve against the base."""
-        return [path for path in self._paths if is_relative(path)]
+        paths = dict.fromkeys(entry.get("path") for entry in self._entries.values())
+        return [path for path in paths if isinstance(path, str) and is_relative(path)]
 
     @property
     def lacks_base(self) -> bool:
@@ -187,8 +193,33 @@ class OlderArray:
         configuration = parse_declaration(declared)
         assert configuration is not None  # `repair` has seen it
         array = strict(interpret_array(self.path, self.metadata, configuration))
-        if array is not None and self._document is not None:
-            strict(interpret_document_of(array, None, self._document, _UNLIMITED))
+        if array is None or self._document is None:
+            return
+        try:
+            # A chunk outside the array may be there after it was made smaller. They never did that.
+            found = interpret_document_of(
+                array, None, self._document, _UNLIMITED, validating=self.is_theirs
+            )
+            strict(found)
+        except InvalidChunkKeyError as error:
+            raise error.in_context(remedy=ANEW) from error.__cause__
+        if self.is_theirs:
+            self._examine()
+
+    def _examine(self) -> None:
+        """Refuse to repair an array whose values may be wrong all the same."""
+        shape: list[int] = self.metadata["shape"]
+        grid = self.metadata["chunk_grid"]
+        if grid["name"] != "regular":
+            return  # they wrote no other
+        chunk_shape: list[int] = grid["configuration"]["chunk_shape"]
+        named = ((parse_canonical(key, len(shape)), e) for key, e in self._entries.items())
+        paths = {index: str(entry.get("path")) for index, entry in named if index is not None}
+        reason = doubt(self.metadata, paths, chunk_shape)
+        if reason is not None and self.repairs:
+            raise NotConvertibleError(reason, remedy=ANEW)
+        if reason is not None:
+            self.notes.append(f"{reason}; compare it with the sources")
 
 
 def _length(entry: dict[str, Any]) -> int | None:

@@ -18,15 +18,16 @@ import numpy as np
 
 from zarr_manifest._configuration import TRANSFORMER_NAME
 from zarr_manifest.conversion.array_metadata import require_valid_array
-from zarr_manifest.conversion.attribute_values import json_attributes
 from zarr_manifest.conversion.decisions import Decisions
 from zarr_manifest.conversion.json_values import as_array, as_object, shown
+from zarr_manifest.conversion.older_writers.attributes import repair_attributes
 from zarr_manifest.conversion.older_writers.codecs import (
     OlderCodecs,
     encoded_size,
     read_codecs,
     spelled,
 )
+from zarr_manifest.conversion.older_writers.evidence import ANEW
 from zarr_manifest.conversion.zarr2.codecs import object_codec_of, read_pipeline
 from zarr_manifest.conversion.zarr2.data_types import DataType, convert_data_type
 from zarr_manifest.conversion.zarr2.fill_values import convert_fill_value
@@ -42,7 +43,6 @@ _NATIVE = re.compile(
 )
 # ... and in another one, or where it has no name.
 _TYPE_STRING = re.compile(r"[<>|][a-zA-Z]\d+(\[\w+\])?", re.ASCII)
-_ANEW = "Make the references anew, from the sources."
 
 
 @dataclass(frozen=True)
@@ -201,15 +201,10 @@ class _Array:
 
     def repair_attributes(self, type_string: str | None) -> None:
         """Numbers that JSON lacks become what other importers make of them."""
-        attributes = as_object(self.metadata.get("attributes")) or {}
-        broken = {name: value for name, value in attributes.items() if not _is_json(value)}
-        if broken:
-            dtype = None if type_string is None else np.dtype(type_string)
-            repaired, notes = json_attributes(broken, dtype)
-            kept = {name: value for name, value in attributes.items() if name not in broken}
-            self.metadata["attributes"] = kept | repaired
-            if "_FillValue" in repaired:
-                notes.append("the attribute '_FillValue', which JSON lacks, was encoded for xarray")
+        dtype = None if type_string is None else np.dtype(type_string)
+        attributes, notes = repair_attributes(self.metadata, dtype)
+        if notes:
+            self.metadata["attributes"] = attributes
             for note in notes:
                 self.decisions.note(note)
 
@@ -271,14 +266,14 @@ class _Array:
             raise self.decisions.refusal(
                 f"{codecs.faults[0]}, and the manifest does not say how many bytes the chunks "
                 "have, which would show whether they are compressed",
-                remedy=_ANEW,
+                remedy=ANEW,
             )
         other = next((length for length in lengths if length != size), None)
         if other is not None:
             reason = "the compressor was not written down" if codecs.lost else "something is lost"
             raise self.decisions.refusal(
                 f"a chunk has {other} bytes, but {size} with the codecs that are stated: {reason}",
-                remedy=_ANEW,
+                remedy=ANEW,
             )
         if codecs.lost is None:
             return ""
@@ -360,11 +355,3 @@ def _is_finite(value: object) -> bool:
         and not isinstance(value, bool)
         and (isinstance(value, int) or math.isfinite(value))
     )
-
-
-def _is_json(value: object) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except ValueError:
-        return False
-    return True

@@ -8,7 +8,7 @@ reads meanwhile, or after a crash, finds each array as it was or as it is to be.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from zarr_manifest._opening import open_hierarchy
 from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.older_writers.arrays import OlderArray
+from zarr_manifest.conversion.older_writers.groups import OlderGroup, groups_to_repair
 from zarr_manifest.conversion.older_writers.paths import directories_with, has_files
 from zarr_manifest.conversion.store_url import store_urls
 from zarr_manifest.errors import WriteConflictError
@@ -47,7 +48,7 @@ class UpgradeReport:
     refused : list of RefusedNode
         Arrays that stay as they are, each with the reason.
     notes : list of (str, str)
-        Path of an array, and what has to be known of it.
+        Path of an array or group, and what has to be known of it.
     written : list of str
         Keys of the objects that were written, or would be in a dry run.
     dry_run : bool
@@ -144,14 +145,22 @@ def upgrade(
     if keys is None:
         raise ValueError(f"{own} cannot be listed")
     arrays = _arrays(store, keys)
+    theirs = (path for path, array in arrays.items() if array.is_theirs and path)
+    groups = list(groups_to_repair(store, (path.rpartition("/")[0] for path in theirs)))
     _set_bases(arrays, own, base)
     report = _report(arrays)
+    report.notes += [(group.path, note) for group in groups for note in group.notes]
     report.dry_run = dry_run
     changed = {path: array for path, array in arrays.items() if array.repairs}
     if copying:
         place = _target(own, target, sole_writer=sole_writer, dry_run=dry_run)
-        _copy(store, keys, changed, place, report)
+        _copy(store, keys, [*groups, *changed.values()], place, report)
         return report
+    for group in groups:
+        report.written += group.bodies
+        if not dry_run:
+            group.write(store)
+            _notice(opened, group.path)
     for path, array in changed.items():
         report.written += array.bodies
         if not dry_run:
@@ -275,13 +284,13 @@ def _target(
 def _copy(
     store: GuardedStore,
     keys: list[str],
-    changed: Mapping[str, OlderArray],
+    changed: Sequence[OlderGroup | OlderArray],
     target: GuardedStore | None,
     report: UpgradeReport,
 ) -> None:
-    """Copy all objects, of changed arrays what they have become; metadata last, the root's very."""
-    bodies = {key: body for array in changed.values() for key, body in array.bodies.items()}
-    left_out = {array.replaced for array in changed.values()}
+    """Copy all objects, of changed nodes what they have become; metadata last, the root's very."""
+    bodies = {key: body for node in changed for key, body in node.bodies.items()}
+    left_out = {node.replaced for node in changed if isinstance(node, OlderArray)}
     nodes = {key for key in keys if parent_of_document(key) is not None}
     order = sorted(
         (set(keys) | set(bodies)) - left_out,
@@ -295,9 +304,9 @@ def _copy(
         report.written.append(key)
         if target is not None and not report.dry_run:
             _create(target, key, body)
-    for array in changed.values():
+    for node in changed:
         if target is not None and not report.dry_run:
-            update_consolidated(target, array.path, array.metadata)
+            update_consolidated(target, node.path, node.metadata)
 
 
 def _notice(opened: Store, path: str) -> None:

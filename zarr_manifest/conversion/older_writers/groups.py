@@ -1,0 +1,59 @@
+"""Groups of an older writer: attributes that are not JSON, made valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from zarr_manifest._conditional_put import GuardedStore, Stored
+from zarr_manifest._consolidated import update_consolidated
+from zarr_manifest._declarations import dump_node, parse_node
+from zarr_manifest._nodes import join
+from zarr_manifest.conversion.older_writers.attributes import repair_attributes
+
+__all__ = ["OlderGroup", "groups_to_repair"]
+
+
+@dataclass(frozen=True, slots=True)
+class OlderGroup:
+    """A group whose attributes were repaired in memory.
+
+    Parameters
+    ----------
+    path : str
+        Path of the group in its hierarchy.
+    metadata : dict
+        What becomes of its ``zarr.json``.
+    before : Stored
+        Its ``zarr.json`` as it is.
+    notes : list of str
+        What was wrong, in sentences.
+    """
+
+    path: str
+    metadata: dict[str, Any]
+    before: Stored
+    notes: list[str]
+
+    @property
+    def bodies(self) -> dict[str, bytes]:
+        """What is to be written, by key."""
+        return {join(self.path, "zarr.json"): dump_node(self.metadata)}
+
+    def write(self, store: GuardedStore) -> None:
+        """Replace its ``zarr.json``, by one put."""
+        for key, body in self.bodies.items():
+            store.replace(key, self.before, body)
+        update_consolidated(store, self.path, self.metadata)
+
+
+def groups_to_repair(store: GuardedStore, paths: Iterable[str]) -> Iterator[OlderGroup]:
+    """Yield the groups among the nodes that have attributes which JSON lacks."""
+    for path in sorted(set(paths)):
+        before = store.read(join(path, "zarr.json"))
+        node = None if before.body is None else parse_node(before.body)
+        if node is not None and node.get("node_type") == "group":
+            attributes, notes = repair_attributes(node)
+            if notes:
+                yield OlderGroup(path, node | {"attributes": attributes}, before, notes)
