@@ -4,8 +4,8 @@ Usage: python -m demo [OUTPUT_DIR]
 
 Makes OUTPUT_DIR/data.zarr (default ./demo-output) with the command zarr-manifest,
 reads it back with zarr and xarray, and compares every element with what netCDF4
-reads. The exit status is not zero if anything differs, or if a command fails.
-Needs no network.
+reads; then the same with every file that there is. The exit status is not zero if
+anything differs, or if a command fails. Needs no network.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from zarr.errors import UnstableSpecificationWarning
 from demo import report
 from demo.commands import run
 from demo.compare import EQUAL, compare_file, decoded_alike
+from demo.every_file import every_file
 from demo.source_files import DATA_DIRECTORY, FILES, SourceFile, source_files
 from zarr_manifest import ManifestError, ManifestStore
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HIERARCHY = "data.zarr"
+EVERY_FILE = "every-file.zarr"
 DATASET = "ostia_monthly"
 NATIVE_ARRAY = f"{DATASET}/mean_temperature"
 
@@ -57,7 +59,14 @@ def main(arguments: list[str]) -> int:
     if files is None or prefixes is None:
         print("  a command failed")
         return 1
-    return show(directory / HIERARCHY, prefixes, files)
+    shown = show(directory / HIERARCHY, prefixes, files)
+    clear(directory / EVERY_FILE)
+    print(
+        report.heading("7. Every real file of iris-sample-data: a line for each, and each variable")
+    )
+    every = every_file(directory, EVERY_FILE, MARK)
+    print_next_steps(directory / HIERARCHY, prefixes)
+    return 0 if shown and every else 1
 
 
 def clear(location: Path) -> None:
@@ -129,7 +138,7 @@ def look(directory: Path) -> list[str] | None:
     return locations.stdout.splitlines()
 
 
-def show(location: Path, prefixes: list[str], files: list[SourceFile]) -> int:
+def show(location: Path, prefixes: list[str], files: list[SourceFile]) -> bool:
     """Read the hierarchy back, compare it with the files, and print what there is to see."""
 
     def open_hierarchy() -> zarr.Group:
@@ -146,8 +155,7 @@ def show(location: Path, prefixes: list[str], files: list[SourceFile]) -> int:
     print_sizes(location, opening_seconds, comparing_seconds)
     print_dataset(root)
     safe = print_safety(location)
-    print_next_steps(location, prefixes)
-    return 0 if complete and safe else 1
+    return complete and safe
 
 
 def print_verdict(

@@ -21,7 +21,9 @@ class Finished:
     status: int
 
 
-def run(directory: Path, *arguments: str, shown: Sequence[str] | None = None) -> Finished:
+def run(
+    directory: Path, *arguments: str, shown: Sequence[str] | None = None, quiet: bool = False
+) -> Finished:
     """Run ``zarr-manifest`` in a directory, and print the call and its output.
 
     Parameters
@@ -32,12 +34,15 @@ def run(directory: Path, *arguments: str, shown: Sequence[str] | None = None) ->
         What follows ``zarr-manifest``.
     shown : sequence of str, optional
         What is printed in place of the arguments where they are long.
+    quiet : bool
+        Do not print the output.
     """
     print(f"  $ zarr-manifest {shlex.join(arguments) if shown is None else ' '.join(shown)}")
     command = [sys.executable, "-m", "zarr_manifest.command_line", *arguments]
     done = subprocess.run(
         command, cwd=directory, capture_output=True, encoding="utf-8", errors="replace"
     )
-    for line in (done.stdout + done.stderr).splitlines():
-        print(f"    {line}")
+    if not quiet:
+        for line in (done.stdout + done.stderr).splitlines():
+            print(f"    {line}")
     return Finished(done.stdout, done.stderr, done.returncode)

@@ -34,6 +34,11 @@ class SourceFile:
         return self.path.stem
 
     @property
+    def name(self) -> str:
+        """Path in the package."""
+        return self.path.relative_to(DATA_DIRECTORY).as_posix()
+
+    @property
     def format_name(self) -> str:
         """Name of the file format, such as ``"netCDF-3"``."""
         return "HDF5/netCDF-4" if h5py.is_hdf5(self.path) else "netCDF-3"
@@ -42,6 +47,12 @@ class SourceFile:
         """Return the names of the variables that netCDF4 sees in the file."""
         with netCDF4.Dataset(self.path) as file:
             return set(file.variables)
+
+
+def every_source_file() -> list[SourceFile]:
+    """Return all files of the package iris-sample-data, of whatever format."""
+    paths = sorted(path for path in DATA_DIRECTORY.rglob("*") if path.is_file())
+    return [SourceFile(path) for path in paths]
 
 
 def source_files() -> list[SourceFile]:

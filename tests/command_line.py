@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,10 @@ from zarr_manifest import conversion
 from zarr_manifest.command_line.application import application
 from zarr_manifest.command_line.tasks import Task
 
-__all__ = ["Finished", "commands", "make_inputs", "run"]
+__all__ = ["MODULE", "Finished", "commands", "make_inputs", "run", "words"]
+
+# The command line as a process of its own.
+MODULE = [sys.executable, "-m", "zarr_manifest.command_line"]
 
 
 @dataclass(frozen=True)

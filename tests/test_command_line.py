@@ -17,10 +17,11 @@ from zarr.storage import FsspecStore
 
 import zarr_manifest as zm
 from tests.command_line import commands, make_inputs, run, words
+from zarr_manifest.command_line.application import application
 
 EXAMPLES = [
     pytest.param(example.call, id=example.call.removeprefix("zarr-manifest "))
-    for task in commands().values()
+    for task in (application, *commands().values())
     for example in task.examples
 ]
 
@@ -57,12 +58,27 @@ def test_help_lists_the_commands() -> None:
 
 
 @pytest.mark.parametrize("call", EXAMPLES)
-def test_the_examples_do_what_they_say(inputs: Path, call: str) -> None:
+def test_the_examples_do_what_they_say(
+    inputs: Path, call: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if " s3://" in call:
+        serve_bucket(inputs, request.getfixturevalue("s3_server"), monkeypatch)
     for more in ([], ["--json"]):
         remove_target(words(call))
         done = run(*words(call), *more)
         assert done.status == 0, done.stderr
     assert isinstance(done.document, dict)
+
+
+def serve_bucket(inputs: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the environment say where the bucket of the examples is."""
+    server.create_bucket("bucket")
+    server.put("bucket", "2023.nc", (inputs / "2023.nc").read_bytes())
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing-secret")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
 
 
 def remove_target(arguments: list[str]) -> None:
@@ -161,6 +177,17 @@ def test_each_file_becomes_a_group(inputs: Path) -> None:
             np.testing.assert_array_equal(root[f"{year}/sst"][...], dataset["sst"].values)
 
 
+def test_a_file_that_cannot_be_a_group_is_refused(inputs: Path) -> None:
+    (inputs / "table.csv").write_text("a,b")
+    done = run("create", "2023.nc", "table.csv", "2024.nc", "new.zarr", "--group-per-file")
+    assert done.status == 1
+    assert done.stdout.startswith("new.zarr: 3 groups, 4 arrays, ")
+    assert "refused: /table: not_convertible: " in done.stderr
+    assert "table.csv" in done.stderr
+    missing = run("create", "2023.nc", "missing.nc", "other.zarr", "--group-per-file")
+    assert (missing.status, missing.stdout) == (3, "")
+
+
 def test_how_it_is_laid_out(inputs: Path) -> None:
     options = ["--codec", "zstd", "--codec", "crc32c", "--partition-shape", "sst=2,1,1"]
     options += ["--checksum", "sha256", "--base", here(inputs)[0]]
@@ -180,6 +207,15 @@ def test_how_it_is_laid_out(inputs: Path) -> None:
     document = json.loads((inputs / "inline.zarr/sst/zarr.json").read_text())
     manifest = document["storage_transformers"][0]["configuration"]["manifest"]
     assert manifest["0.0.0"].keys() == {"path", "offset", "length"}
+
+
+def test_a_partition_shape_of_nothing_is_noted(inputs: Path) -> None:
+    shapes = ["--partition-shape", "stt=2,1,1", "--partition-shape", "/time/=2"]
+    done = run("create", "2023.nc", "new.zarr", *shapes)
+    assert done.status == 0
+    assert done.stderr == (
+        "note: /stt: there is no such array, so that its partition shape is of no use\n"
+    )
 
 
 # kerchunk ----------------------------------------------------------------------------
@@ -321,6 +357,15 @@ def test_validating_reports_everything(inputs: Path) -> None:
     assert last == "3 problems"
     assert len(run("validate", "data.zarr", "--array", "time").stdout.splitlines()) == 2
     assert run("validate", "data.zarr", "--array", "ice").status == 0
+    assert run("validate", "data.zarr", "--array", "/ice/").status == 0
+    assert "an array 'missing'" in run("validate", "data.zarr", "--array", "missing").stderr
+
+
+def test_references_are_no_hierarchy(inputs: Path) -> None:
+    for name in ("info", "validate", "locations"):
+        done = run(name, "references.parq")
+        assert (done.status, done.stdout) == (3, "")
+        assert "there is no Zarr hierarchy" in done.stderr
 
 
 def test_a_bucket(
@@ -339,6 +384,13 @@ def test_a_bucket(
         done = run(name, f"{url}/h.zarr", *with_credentials)
         assert done.status == 0, done.stderr
     assert done.stdout == f"{url}/f/\n"
+    s3_server.put(s3_bucket, "a b/refs.json", (inputs / "references.json").read_bytes())
+    references = f"{url}/a%20b/refs.json"
+    done = run("import", "kerchunk", references, "new.zarr", *with_credentials)
+    assert (done.status, done.stderr) == (0, "")
+    missing = run("import", "kerchunk", f"{url}/missing.json", "other.zarr", *with_credentials)
+    assert missing.status == 3
+    assert missing.stderr.startswith("error: source_not_found: there is no such file\n")
     denied = run("create", f"{url}/f/2023.nc", "local.zarr", "--allow", f"{url}/", *endpoint)
     assert denied.status == 3
     assert "error: source_access_denied: " in denied.stderr

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import pytest
 
-from tests.command_line import commands, make_inputs, run
-
-MODULE = [sys.executable, "-m", "zarr_manifest.command_line"]
+from tests.command_line import MODULE, commands, make_inputs, run
+from zarr_manifest.command_line.creating import executor
 
 
 @pytest.fixture
@@ -91,12 +91,44 @@ def test_wrong_calls(inputs: Path, call: str, problem: str) -> None:
     assert done.stdout == ""
     assert problem in " ".join(done.stderr.split())
     assert {path for path in inputs.rglob("*") if path.is_file()} == before
+    as_json = run(*call.split(), "--json")
+    assert problem in as_json.document["error"]["problem"]
+    assert as_json.stderr == done.stderr
+
+
+def test_no_space(inputs: Path) -> None:
+    """As a file system that is full fails: without the name of a file."""
+    program = """
+import errno, sys, zarr_manifest._conditional_put as put
+from zarr_manifest.command_line import main
+def create(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+put._Directory.create = create
+sys.argv[1:] = ["create", "2023.nc", "new.zarr"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "error: No space left on device\n"
+    assert not (inputs / "new.zarr").exists()
 
 
 def test_a_bug_is_not_hidden(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zarr_manifest.contents.summarize", None)
     with pytest.raises(TypeError):
         run("info", "data.zarr")
+
+
+def test_a_bug_is_no_problem_found(inputs: Path) -> None:
+    """Scripts take the status 1, which is Python's own, for problems that were found."""
+    program = (
+        "import sys, zarr_manifest.contents as c; c.summarize = None;"
+        "sys.argv[1:] = ['info', 'data.zarr'];"
+        "from zarr_manifest.command_line import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "TypeError" in done.stderr
 
 
 # What is not installed ---------------------------------------------------------------
@@ -149,6 +181,28 @@ def test_a_broken_pipe_is_quiet(inputs: Path) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_output_that_cannot_be_written(inputs: Path, options: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*MODULE, "locations", "data.zarr", *options],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (3, "error: No space left on device\n")
+
+
+def test_no_output_at_all(inputs: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *MODULE, "locations", "data.zarr"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def opened_for_writing(pipe: Path) -> int:
     """Wait until somebody reads a named pipe, and open it for writing."""
     deadline = time.monotonic() + 60
@@ -161,11 +215,12 @@ def opened_for_writing(pipe: Path) -> int:
             time.sleep(0.05)
 
 
-def test_control_c_is_quiet(inputs: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_control_c_is_quiet(inputs: Path, options: list[str]) -> None:
     # A pipe that nobody writes into: the command waits until it is interrupted.
     os.mkfifo(inputs / "waiting.json")
     process = subprocess.Popen(
-        [*MODULE, "import", "kerchunk", "waiting.json", "new.zarr"],
+        [*MODULE, "import", "kerchunk", "waiting.json", "new.zarr", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -175,7 +230,28 @@ def test_control_c_is_quiet(inputs: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     os.close(writer)
-    assert (process.returncode, out, err) == (130, "", "")
+    assert (process.returncode, err) == (130, "")
+    if options:
+        found = json.loads(out)
+        assert (found["status"], found["error"]["problem"]) == (130, "it was interrupted")
+    else:
+        assert out == ""
+    assert not (inputs / "new.zarr").exists()
+
+
+@pytest.mark.parametrize("how", ["threads", "processes"])
+def test_an_interrupt_does_not_wait_for_all_files(how: str) -> None:
+    waiting: list[Future[None]] = []
+
+    def work() -> None:
+        with executor(how) as workers:
+            assert isinstance(workers, Executor)
+            waiting.extend(workers.submit(time.sleep, 1) for _ in range(100))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert sum(future.cancelled() for future in waiting) > 50
 
 
 def chunks_of(terminal: int) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zarr
 from obstore.store import MemoryStore as ObstoreMemoryStore
@@ -165,6 +166,35 @@ def test_an_interruption_while_nothing_but_one_array_changes() -> None:
         store.left = 10**9
         assert (read(store, "a"), read(store, "b")) in (([1], [2]), ([3], [2]))
         zarr.open_group(zm.ManifestStore(store), mode="r")
+
+
+def test_what_is_no_part_of_a_hierarchy_is_left_alone(tmp_path: Path) -> None:
+    zarr.create_array(tmp_path / "others.zarr", name="native", data=np.arange(3))
+    before = files_below(tmp_path)
+    report = write_hierarchy(tmp_path, [vector("a", [1]), vector("b", [2])], overwrite=True)
+    assert report.notes == []
+    after = files_below(tmp_path)
+    assert before.items() <= after.items()
+    assert {key for key in after if "/" not in key} == {"zarr.json"}
+
+
+def test_a_failure_leaves_consolidated_metadata() -> None:
+    store = MemoryStore()
+    write_hierarchy(store, [vector("a", [1])])
+    with pytest.warns(UserWarning, match="onsolidated"):
+        zarr.consolidate_metadata(zm.ManifestStore(store))
+    before = dict(store._store_dict)
+
+    def nodes() -> Iterator[Node]:
+        yield vector("a", [2])
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_hierarchy(store, nodes(), overwrite=True)
+    assert store._store_dict == before
+    report = write_hierarchy(store, [vector("a", [1])], overwrite=True)
+    assert report.notes == []
+    assert zarr.open_group(zm.ManifestStore(store)).metadata.consolidated_metadata is None
 
 
 def test_a_root_of_another_kind() -> None:

@@ -91,3 +91,37 @@ def test_arguments_that_make_no_sense(name: str) -> None:
     options: dict[str, Any] = {**CREATION, name: None}
     with pytest.raises(TypeError, match=name):
         zm.create_array(MemoryStore(), "a", {}, **options)
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+@pytest.mark.parametrize("path", ["g/a", "g/new/a"])
+@pytest.mark.parametrize("through_ours", [False, True])
+def test_consolidated_metadata_gets_the_new_array(path: str, through_ours: bool) -> None:
+    """Else whoever opens the group, which zarr does by its consolidated metadata, misses it."""
+    store = MemoryStore()
+    zarr.create_group(store, path="g", attributes={"x": 1})
+    zarr.consolidate_metadata(store, path="g")
+    zarr.consolidate_metadata(store)
+    location = zm.ManifestStore(store) if through_ours else store
+    zm.create_array(location, path, ENTRIES, **CREATION)
+    for opened in (zm.ManifestStore(store), location if through_ours else zm.ManifestStore(store)):
+        for group in ("", "g"):
+            root = zarr.open_group(opened, path=group, mode="r", use_consolidated=True)
+            array = root[path.removeprefix(group).strip("/")]
+            assert isinstance(array, zarr.Array)
+            np.testing.assert_array_equal(array[...], [[1, 2], [3, 4]])
+        again = zarr.open_group(opened, mode="r", use_consolidated=False)
+        consolidated = zarr.open_group(opened, mode="r", use_consolidated=True)
+        names = [dict(each.members(max_depth=None)).keys() for each in (again, consolidated)]
+        assert names[0] == names[1]
+    assert dict(zarr.open_group(store, path="g", mode="r").attrs) == {"x": 1}
+    assert zm.validate(store) == []
+
+
+@pytest.mark.parametrize("above", ["", "g", "g/a"])
+def test_an_array_has_no_nodes_below_it(tmp_path: Path, above: str) -> None:
+    zarr.create_array(tmp_path, name=above or None, **CREATION)
+    before = files_below(tmp_path)
+    with pytest.raises(zm.WriteConflictError, match="an array, which has no nodes below it"):
+        zm.create_array(tmp_path, "g/a/new", ENTRIES, **CREATION)
+    assert files_below(tmp_path) == before

@@ -14,10 +14,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import operator
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, SupportsIndex, cast
 
 from zarr_manifest._conditional_put import GuardedStore, Stored
 from zarr_manifest._configuration import (
@@ -76,12 +77,21 @@ class Form:
         if self.base is not None:
             configuration["base"] = self.base
         if self.codecs:
-            configuration["codecs"] = [
-                dict(codec) if isinstance(codec, Mapping) else codec for codec in self.codecs
-            ]
+            # A string is a sequence, too, of its letters.
+            configuration["codecs"] = (
+                self.codecs
+                if isinstance(self.codecs, str)
+                else [dict(codec) if isinstance(codec, Mapping) else codec for codec in self.codecs]
+            )
         if self.partition_shape is not None:
-            configuration["partition_shape"] = [int(n) for n in self.partition_shape]
+            configuration["partition_shape"] = [_plain(n) for n in self.partition_shape]
         return configuration
+
+
+def _plain(number: Any) -> Any:
+    """Return an integer of numpy as one of Python, and what is none as it is: it is refused."""
+    is_numpy = isinstance(number, SupportsIndex) and not isinstance(number, bool)
+    return operator.index(number) if is_numpy else number
 
 
 class ArrayWriter:
@@ -121,6 +131,10 @@ class ArrayWriter:
         self._form = form
         self._earlier, self._declares = earlier_array(path, before)
         self._written: list[str] = []
+        if form.inline and form.manifest is not None:
+            raise InvalidConfigurationError(
+                f"an inline manifest has no document that could be called {form.manifest!r}"
+            )
         self.array = self._declared({} if form.inline else form.reference)
         if not form.inline:
             document_key(self.array, self._first)

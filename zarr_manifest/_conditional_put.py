@@ -27,7 +27,7 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
-from zarr_manifest._store_source import can_list
+from zarr_manifest._store_source import can_list, store_name
 from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.errors import WriteConflictError
 
@@ -299,9 +299,16 @@ def guarded_store(store: Store, *, sole_writer: bool = False) -> GuardedStore:
     Raises
     ------
     WriteConflictError
-        There is no such promise, and no way to find out.
+        There is no such promise, and no way to find out; or there is a file at its place.
     """
-    sync(ensure_open(store))
+    try:
+        sync(ensure_open(store))
+    except (FileExistsError, NotADirectoryError) as error:
+        raise WriteConflictError(
+            "a hierarchy is a directory, and there is a file at its place",
+            location=store_name(store),
+            remedy="Choose another place.",
+        ) from error
     if sole_writer:
         return _Unguarded(store)
     if isinstance(store, MemoryStore):

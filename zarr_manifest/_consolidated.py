@@ -1,4 +1,4 @@
-"""Consolidated metadata above an array: kept equal to the array's own.
+"""Consolidated metadata above an array: kept equal to the array's own, and complete.
 
 A declaration in consolidated metadata counts as that in ``zarr.json``, and the documents
 that it names are removed after it was replaced there as well.
@@ -6,7 +6,7 @@ that it names are removed after it was replaced there as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from zarr_manifest._conditional_put import GuardedStore
@@ -14,7 +14,7 @@ from zarr_manifest._declarations import dump_node, parse_node
 from zarr_manifest._nodes import join
 from zarr_manifest.errors import WriteConflictError
 
-__all__ = ["consolidated_members", "update_consolidated"]
+__all__ = ["add_to_consolidated", "ancestors", "consolidated_members", "update_consolidated"]
 
 # Others may write the same group at the same time, about other arrays.
 _MOST_ATTEMPTS = 20
@@ -39,32 +39,73 @@ def update_consolidated(store: GuardedStore, path: str, metadata: dict[str, Any]
     WriteConflictError
         Others write the group all the time.
     """
-    for group in _ancestors(path):
-        key = join(group, "zarr.json")
-        member = path[len(group) :].lstrip("/")
-        for _ in range(_MOST_ATTEMPTS):
-            before = store.read(key)
-            node = None if before.body is None else parse_node(before.body)
-            members = consolidated_members(node)
-            if node is None or member not in members or members[member] == metadata:
-                break
-            members[member] = metadata
-            try:
-                store.replace(key, before, dump_node(node))
-            except WriteConflictError:
-                continue
-            break
-        else:
-            raise WriteConflictError(
-                "the array was written, but not its copy in the consolidated metadata of a group, "
-                "which others keep writing",
-                array=path,
-                location=key,
-                remedy="Consolidate the metadata of the group again.",
-            )
+    for group in ancestors(path):
+
+        def update(members: dict[str, Any], member: str = _member(group, path)) -> None:
+            if member in members:
+                members[member] = metadata
+
+        _change(store, group, path, update)
 
 
-def _ancestors(path: str) -> Iterator[str]:
+def add_to_consolidated(store: GuardedStore, path: str, metadata: dict[str, Any]) -> None:
+    """Add a new array, and the groups that lead to it, wherever groups above it have copies.
+
+    Whoever opens such a group by its consolidated metadata would not see the array.
+
+    Raises
+    ------
+    WriteConflictError
+        Others write the group all the time.
+    """
+    new = {path: metadata}
+    for group in ancestors(path):
+
+        def add(members: dict[str, Any], group: str = group) -> None:
+            for node, document in new.items():
+                members.setdefault(_member(group, node), document)
+
+        _change(store, group, path, add)
+        document = store.read(join(group, "zarr.json")).body
+        new[group] = {} if document is None else parse_node(document) or {}
+        new[group].pop("consolidated_metadata", None)
+
+
+def _change(
+    store: GuardedStore, group: str, path: str, change: Callable[[dict[str, Any]], None]
+) -> None:
+    """Change the consolidated metadata of a group, if it has some."""
+    key = join(group, "zarr.json")
+    for _ in range(_MOST_ATTEMPTS):
+        before = store.read(key)
+        node = None if before.body is None else parse_node(before.body)
+        if node is None or not isinstance(node.get("consolidated_metadata"), dict):
+            return
+        members = consolidated_members(node)
+        unchanged = dict(members)
+        change(members)
+        if members == unchanged:
+            return
+        try:
+            store.replace(key, before, dump_node(node))
+        except WriteConflictError:
+            continue
+        return
+    raise WriteConflictError(
+        "the array was written, but not its copy in the consolidated metadata of a group, "
+        "which others keep writing",
+        array=path,
+        location=key,
+        remedy="Consolidate the metadata of the group again.",
+    )
+
+
+def _member(group: str, path: str) -> str:
+    return path[len(group) :].lstrip("/")
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """Yield the paths of the groups above a node, the nearest first."""
     while path:
         path = path.rpartition("/")[0]
         yield path

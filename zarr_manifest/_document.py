@@ -174,13 +174,13 @@ def interpret_document(
             yield problem
             return {}
         wrong = error
-    if report_duplicates:
-        yield from members.duplicates()
+    duplicates = list(members.duplicates()) if report_duplicates else []
+    yield from duplicates
     # Both loops below are for one kind of document each: millions of entries are looked at once.
     if wrong is None:
         problems = _contradictions_of(entries, members)
     else:
-        problems = _wrong_entries(entries, members, wrong)
+        problems = _wrong_entries(entries, members, wrong, known=bool(duplicates))
     for problem in problems:
         if problem.chunk is not None:
             entries.pop(problem.chunk, None)
@@ -201,9 +201,12 @@ def _contradictions_of(entries: Mapping[str, Entry], members: Members) -> Iterat
 
 
 def _wrong_entries(
-    entries: dict[str, Entry], members: Members, wrong: Exception
+    entries: dict[str, Entry], members: Members, wrong: Exception, *, known: bool
 ) -> Iterator[ManifestError]:
-    """Decode one by one the entries of a document that does not decode at once."""
+    """Decode one by one the entries of a document that does not decode at once.
+
+    `known`: members that have the same name were reported already.
+    """
     found = False
     for key, raw in members.raw.items():
         try:
@@ -219,7 +222,7 @@ def _wrong_entries(
         if problem is not None:
             found = True
             yield InvalidEntryError(problem, chunk=key)
-    if not found:
+    if not found and not known:
         # The value that is wrong is not the last one of its name.
         yield InvalidManifestError(f"the manifest names a member twice: {wrong}")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import operator
-from collections.abc import Mapping
-from typing import Any, SupportsIndex
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, SupportsIndex, cast
 
 from zarr_manifest._chunk_keys import format_canonical
 from zarr_manifest._configuration import Configuration
@@ -28,8 +28,13 @@ from zarr_manifest.manifest import Manifest
 
 __all__ = ["Entries", "encode_manifest", "encode_parts", "interpret_entries"]
 
+type Chunk = str | tuple[int, ...]
+
 type Entries = (
-    Manifest | Mapping[str, Mapping[str, Any]] | Mapping[tuple[int, ...], Mapping[str, Any]]
+    Manifest
+    | Mapping[str, Mapping[str, Any]]
+    | Mapping[tuple[int, ...], Mapping[str, Any]]
+    | Iterable[tuple[Chunk, Mapping[str, Any]]]
 )
 
 _UNLIMITED = Limits(manifest_bytes=2**62, entries=2**62, inline_bytes=2**62)
@@ -76,21 +81,51 @@ def _require_paths(array: DeclaredArray, manifest: Manifest) -> None:
             raise error.in_context(chunk=format_canonical(index)) from None
 
 
-def _by_key(entries: Mapping[Any, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _by_key(entries: Any) -> dict[str, dict[str, Any]]:
     by_key: dict[str, dict[str, Any]] = {}
-    for chunk, entry in entries.items():
-        key = chunk if isinstance(chunk, str) else format_canonical([int(i) for i in chunk])
+    for chunk, entry in _pairs(entries):
+        key = _key(chunk)
         if key in by_key:
             raise InvalidChunkKeyError("the entries name this chunk twice", chunk=key)
-        unknown = sorted(set(entry) - _MEMBERS)
+        if not isinstance(entry, Mapping):
+            raise InvalidEntryError(
+                f"an entry is a mapping, such as {{'path': 'f.nc'}}, not {entry!r}", chunk=key
+            )
+        members = cast("Mapping[str, Any]", entry)
+        unknown = sorted(str(name) for name in set(members) - _MEMBERS)
         if unknown:
             raise InvalidEntryError(
                 f"the entry has an unknown member {unknown[0]!r}",
                 chunk=key,
                 remedy=f"Known are: {', '.join(sorted(_MEMBERS))}.",
             )
-        by_key[key] = dict(entry)
+        by_key[key] = dict(members)
     return by_key
+
+
+def _pairs(entries: Any) -> Iterator[tuple[object, object]]:
+    """Yield chunks and entries, of a mapping or one by one."""
+    if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
+        raise TypeError(f"entries are a Manifest, a mapping, or pairs, not {entries!r:.80}")
+    if isinstance(entries, Mapping):
+        yield from cast("Mapping[object, object]", entries).items()
+        return
+    for pair in cast("Iterable[object]", entries):
+        if not isinstance(pair, tuple) or len(cast("tuple[object, ...]", pair)) != 2:
+            raise TypeError(f"entries come as pairs of chunk and entry, not {pair!r:.80}")
+        yield cast("tuple[object, object]", pair)
+
+
+def _key(chunk: Any) -> str:
+    if isinstance(chunk, str):
+        return chunk
+    try:
+        return format_canonical([operator.index(i) for i in chunk])
+    except TypeError:
+        raise InvalidChunkKeyError(
+            "a chunk is named by its key, such as '0.0', or by its index in the chunk grid, such "
+            f"as (0, 0), not by {chunk!r}"
+        ) from None
 
 
 def _as_json(value: object) -> Any:

@@ -27,9 +27,12 @@ from zarr_manifest._steps import Call, Steps
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.transformer import ChunkManifestTransformer
 
-__all__ = ["METADATA_NAMES", "Native", "Nodes", "join", "parent_of_document"]
+__all__ = ["METADATA_NAMES", "NODE_DOCUMENTS", "Native", "Nodes", "join", "parent_of_document"]
 
-METADATA_NAMES = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"})
+# Every node has one of these.
+NODE_DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zgroup"})
+
+METADATA_NAMES = NODE_DOCUMENTS | {".zattrs", ".zmetadata"}
 
 
 class Native:

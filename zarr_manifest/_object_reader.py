@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from obstore import GetResult
     from obstore.store import ObjectStore
 
-__all__ = ["ObjectReader", "ObstoreReader"]
+__all__ = ["ObjectReader", "ObstoreReader", "without_secrets"]
 
 
 class ObjectReader(Protocol):
@@ -175,8 +175,8 @@ def _may_be_out_of_bounds(error: Exception, span: SourceRange) -> bool:
     )
 
 
-def _without_secrets(text: str) -> str:
-    """First line of a message of obstore's, without query strings and user information."""
+def without_secrets(text: str) -> str:
+    """Return the first line of what obstore says, without queries and user information."""
     line = text.strip().splitlines()[0] if text.strip() else "no message"
     line = re.sub(r"\?[^\s\"']+", "?…", line)
     return re.sub(r"//[^/\s@]+@", "//…@", line)
@@ -189,7 +189,7 @@ def _raise_translated(
 
     Never from the error itself, whose text holds whole URLs with signatures.
     """
-    text = _without_secrets(str(error))
+    text = without_secrets(str(error))
     changed = "the object is not the one that the manifest was written for"
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
         if conditions.version is not None:

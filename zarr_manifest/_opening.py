@@ -38,13 +38,14 @@ def open_hierarchy(
 
     Examples
     --------
-    >>> open_hierarchy("data.zarr", {})
-    LocalStore('file://data.zarr')
+    >>> open_hierarchy("/data/h.zarr", {})
+    LocalStore('file:///data/h.zarr')
     """
     if isinstance(location, Store):
         return location.with_read_only(True) if read_only and not location.read_only else location
     if isinstance(location, Path):
-        return LocalStore(location, read_only=read_only)
+        # The working directory may be another one later, or in another process.
+        return LocalStore(location.absolute(), read_only=read_only)
     if not isinstance(location, str):
         if type(location).__module__.startswith("obstore"):
             return ObjectStore(location, read_only=read_only)
@@ -53,7 +54,7 @@ def open_hierarchy(
             f"not {type(location).__name__}"
         )
     if "://" not in location:
-        return LocalStore(location, read_only=read_only)
+        return LocalStore(Path(location).absolute(), read_only=read_only)
     parts = urlsplit(location)
     if parts.scheme == "file":
         return LocalStore(unquote(parts.path), read_only=read_only)

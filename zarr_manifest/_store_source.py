@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from obstore.store import HTTPStore
+from obstore import exceptions as obstore_errors
+from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
 from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
@@ -23,10 +24,12 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 from zarr_manifest._byte_ranges import SourceRange
 from zarr_manifest._byte_requests import zarr_request
 from zarr_manifest._conditions import Conditions
-from zarr_manifest._object_reader import ObjectReader, ObstoreReader
+from zarr_manifest._locations import redact
+from zarr_manifest._object_reader import ObjectReader, ObstoreReader, without_secrets
 from zarr_manifest._steps import Call, Steps, run_async, run_sync
 from zarr_manifest.errors import (
     LocationNotAllowedError,
+    ManifestError,
     RangeOutOfBoundsError,
     ShortReadError,
     SourceAccessDeniedError,
@@ -34,7 +37,16 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 
-__all__ = ["can_list", "hierarchy_reader"]
+__all__ = ["STORE_ERRORS", "can_list", "hierarchy_reader", "store_failure", "store_name"]
+
+STORE_ERRORS: tuple[type[Exception], ...] = (obstore_errors.BaseError,)
+"""What a hierarchy's own store raises besides built-in errors, where zarr asks it."""
+
+_BUCKETS: tuple[tuple[type[Any], str, str], ...] = (
+    (S3Store, "bucket", "s3"),
+    (GCSStore, "bucket", "gs"),
+    (AzureStore, "container_name", "az"),
+)
 
 
 def hierarchy_reader(store: Store) -> ObjectReader:
@@ -52,6 +64,42 @@ def can_list(store: Store) -> bool:
     if isinstance(store, ObjectStore):
         return not isinstance(cast(Any, store).store, HTTPStore)
     return store.supports_listing
+
+
+def store_name(store: Store) -> str:
+    """Return what a hierarchy's own store is called in messages: its URL, if it has one.
+
+    Examples
+    --------
+    >>> store_name(LocalStore("/data/my h.zarr"))
+    'file:///data/my%20h.zarr'
+    """
+    if isinstance(store, LocalStore):
+        return store.root.absolute().as_uri()
+    any_store: Any = store
+    inner: Any = any_store.store if isinstance(store, ObjectStore) else None
+    for kind, member, scheme in _BUCKETS:
+        if isinstance(inner, kind):
+            prefix = str(inner.prefix or "").strip("/")
+            return f"{scheme}://{inner.config[member]}/{prefix}".rstrip("/")
+    if isinstance(inner, HTTPStore):
+        return redact(inner.url)
+    if isinstance(inner, ObstoreLocalStore) and inner.prefix is not None:
+        return Path(inner.prefix).absolute().as_uri()
+    return redact(str(any_store))
+
+
+def store_failure(error: Exception) -> ManifestError:
+    """Return what an error of a hierarchy's own store means, of :data:`STORE_ERRORS`."""
+    text = without_secrets(str(error))
+    if isinstance(
+        error, obstore_errors.PermissionDeniedError | obstore_errors.UnauthenticatedError
+    ):
+        return SourceAccessDeniedError(
+            f"access is refused: {text}",
+            remedy="State credentials for the prefix: allow={prefix: environment()}, or options.",
+        )
+    return SourceError(f"the store failed: {text}")
 
 
 @dataclass(frozen=True, slots=True)

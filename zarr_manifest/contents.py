@@ -25,9 +25,10 @@ from zarr_manifest._document import Limits
 from zarr_manifest._findings import strict
 from zarr_manifest._locations import Location, StoreLocation, UrlLocation, suggest_prefixes
 from zarr_manifest._manifest_documents import CONCURRENCY, ManifestDocuments
+from zarr_manifest._nodes import NODE_DOCUMENTS, join
 from zarr_manifest._opening import base_directory, open_hierarchy
 from zarr_manifest._reference import INLINE
-from zarr_manifest._store_source import can_list, hierarchy_reader
+from zarr_manifest._store_source import can_list, hierarchy_reader, store_name
 from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.access import Allow, access_by_prefix
 from zarr_manifest.errors import InvalidConfigurationError, ManifestError
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Contents", "NodeContents", "contents"]
 
 type Kind = Literal["group", "native array", "manifest array", "invalid"]
-
-# The documents that every node has one of.
-_NODE_DOCUMENTS = {"zarr.json", ".zgroup", ".zarray"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +196,7 @@ class _Reader:
         ]
         found = [node async for node in in_order(calls, CONCURRENCY)]
         if not found:
-            raise FileNotFoundError(f"there is no Zarr hierarchy in {self.store}")
+            raise FileNotFoundError(f"there is no Zarr hierarchy in {store_name(self.store)}")
         nodes = sorted(
             (node for node, _ in found), key=lambda node: node.path.split("/") if node.path else []
         )
@@ -215,10 +213,14 @@ class _Reader:
         keys = [
             key
             async for key in self.store.list_prefix("")
-            if key.rpartition("/")[2] in _NODE_DOCUMENTS
+            if key.rpartition("/")[2] in NODE_DOCUMENTS
         ]
+        present = set(keys)
         for key in sorted(keys):
-            yield key.rpartition("/")[0], await self._document(key)
+            path = key.rpartition("/")[0]
+            # Where there are both, zarr reads the newer one.
+            if key == join(path, "zarr.json") or join(path, "zarr.json") not in present:
+                yield path, await self._document(key)
 
     async def _consolidated(self) -> AsyncIterator[tuple[str, Any]]:
         root = await self._document("zarr.json")
@@ -228,7 +230,10 @@ class _Reader:
         if root.get("node_type") == "array":
             return
         if not root.get("consolidated_metadata"):
-            raise ValueError(f"{self.store} cannot be listed, and has no consolidated metadata")
+            raise ValueError(
+                f"{store_name(self.store)} cannot be listed, and has no consolidated metadata: "
+                "whoever writes it can add that, with zarr.consolidate_metadata"
+            )
         members: dict[str, Any] = root["consolidated_metadata"].get("metadata") or {}
         for path, metadata in members.items():
             yield path, metadata

@@ -29,10 +29,10 @@ from zarr_manifest._manifest_documents import (
     fetch_document,
     interpret_document_of,
 )
-from zarr_manifest._nodes import METADATA_NAMES, join, parent_of_document
+from zarr_manifest._nodes import NODE_DOCUMENTS, join, parent_of_document
 from zarr_manifest._opening import base_directory, open_hierarchy
 from zarr_manifest._steps import run_async
-from zarr_manifest._store_source import can_list, hierarchy_reader
+from zarr_manifest._store_source import can_list, hierarchy_reader, store_name
 from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.access import Allow, access_by_prefix
 from zarr_manifest.errors import InvalidConfigurationError, ManifestError
@@ -149,9 +149,11 @@ class _Validator:
         if arrays is None:
             documents = await self._every_document()
         else:
-            documents = await self._documents([path.strip("/") for path in arrays])
-            for path in set(arrays) - set(documents):
-                raise FileNotFoundError(f"there is no 'zarr.json' of an array {path!r}")
+            paths = [path.strip("/") for path in arrays]
+            documents = await self._documents(paths)
+            for path in paths:
+                if path not in documents:
+                    raise FileNotFoundError(f"there is no 'zarr.json' of an array {path!r}")
         problems = [p for path in sorted(documents) async for p in self._node(path, documents)]
         return sorted(problems, key=lambda problem: problem.array)
 
@@ -163,19 +165,19 @@ class _Validator:
             keys = [
                 key
                 async for key in self.store.list_prefix("")
-                if key.rpartition("/")[2] in METADATA_NAMES
+                if key.rpartition("/")[2] in NODE_DOCUMENTS
             ]
             paths = [path for key in keys if (path := parent_of_document(key)) is not None]
             if not keys:
-                raise FileNotFoundError(f"there is no Zarr hierarchy in {self.store}")
+                raise FileNotFoundError(f"there is no Zarr hierarchy in {store_name(self.store)}")
             return await self._documents(paths)
         documents = await self._documents([""])
         if not documents:
-            raise FileNotFoundError(f"there is no Zarr hierarchy in {self.store}")
+            raise FileNotFoundError(f"there is no Zarr hierarchy in {store_name(self.store)}")
         node = parse_node(documents[""]) or {}
         if node.get("node_type") == "group" and not node.get("consolidated_metadata"):
             raise ValueError(
-                f"{self.store} cannot be listed, and has no consolidated metadata: "
+                f"{store_name(self.store)} cannot be listed, and has no consolidated metadata: "
                 "name the arrays, validate(..., arrays=[...])"
             )
         return documents | await self._documents([array.path for array in arrays_in(node)])

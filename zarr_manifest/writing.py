@@ -16,6 +16,7 @@ from zarr.storage import MemoryStore
 
 from zarr_manifest._array_writer import ArrayWriter, Form
 from zarr_manifest._conditional_put import GuardedStore, Stored, guarded_store
+from zarr_manifest._consolidated import add_to_consolidated, ancestors
 from zarr_manifest._declarations import dump_node, parse_node
 from zarr_manifest._entries import Entries, interpret_entries
 from zarr_manifest._nodes import join
@@ -61,11 +62,12 @@ def write_manifest(
         The hierarchy: a path, a URL, or a store.
     array_path : str
         Path of the array in the hierarchy; ``""`` when it is its root.
-    entries : Manifest or mapping
+    entries : Manifest, mapping, or iterable of pairs
         What the manifest says of each chunk: by chunk key or grid index, a
         mapping with the members of an entry (specification, "Entries"). `data`
-        may be bytes. Chunks that are absent are missing chunks.
-        :meth:`Manifest.from_columns` makes one from arrays of numbers.
+        may be bytes. Chunks that are absent are missing chunks. Pairs of chunk and
+        entry may come one by one, from a generator.
+        :meth:`Manifest.from_columns` makes a manifest from arrays of numbers.
     manifest : str, optional
         URL reference of the document, relative to the array, in the hierarchy's
         own store; with `partition_shape`, it contains ``{partition}``. By default
@@ -146,7 +148,7 @@ def create_array(
 
     As :func:`write_manifest`; the array's ``zarr.json`` is written once, complete, so
     that nobody sees an array without its manifest. Groups above it that are missing
-    are made after it.
+    are made after it, and consolidated metadata above it gets a copy.
 
     Parameters
     ----------
@@ -158,12 +160,13 @@ def create_array(
         As for :func:`write_manifest`.
     **array_options
         More of ``zarr.create_array``: `compressors`, `filters`, `serializer`,
-        `shards`, `fill_value`, `attributes`, `dimension_names`, ...
+        `shards`, `fill_value`, `attributes`, `dimension_names`, ... Other than there,
+        `compressors` are none by default: the chunks are as somebody else wrote them.
 
     Raises
     ------
     WriteConflictError
-        There is a node at the path.
+        There is a node at the path, or an array above it.
     ManifestError
         What a validator would report of the result, and nothing is written.
 
@@ -174,7 +177,7 @@ def create_array(
     >>> _ = (root / "raw.bin").write_bytes(bytes(range(8)))
     >>> create_array(
     ...     root, "group/a", {"0": {"path": "raw.bin", "offset": 2}}, base="../../",
-    ...     shape=6, chunks=6, dtype="u1", compressors=None,
+    ...     shape=6, chunks=6, dtype="u1",
     ... )
     >>> zarr.open_group(ManifestStore(root), mode="r")["group/a"][:]
     array([2, 3, 4, 5, 6, 7], dtype=uint8)
@@ -184,7 +187,8 @@ def create_array(
     wrong = {"store", "name", "data", "overwrite", "zarr_format"} & set(array_options)
     if wrong:
         raise TypeError(f"create_array() got an unexpected argument {sorted(wrong)[0]!r}")
-    metadata = _metadata(shape=shape, chunks=chunks, dtype=dtype, **array_options)
+    options = {"compressors": None, **array_options}
+    metadata = _metadata(shape=shape, chunks=chunks, dtype=dtype, **options)
     opened = open_hierarchy(location, {})
     store = guarded_store(store_underneath(opened), sole_writer=sole_writer)
     before = store.read(join(path, "zarr.json"))
@@ -195,8 +199,10 @@ def create_array(
             remedy="Delete it first; or give an array that is there another manifest, with "
             "write_manifest.",
         )
+    _require_no_array_above(store, path)
     _write(store, path, metadata, before, entries, form)
     _make_parents(store, path)
+    add_to_consolidated(store, path, metadata)
     _notice(opened, path)
 
 
@@ -227,11 +233,22 @@ def _write(
         raise error.in_context(array=path) from error.__cause__
 
 
+def _require_no_array_above(store: GuardedStore, path: str) -> None:
+    for parent in ancestors(path):
+        document = store.read(join(parent, "zarr.json")).body
+        node = None if document is None else parse_node(document)
+        if node is not None and node.get("node_type") == "array":
+            raise WriteConflictError(
+                f"{parent or '/'!r} is an array, which has no nodes below it",
+                array=path,
+                remedy="Choose another path.",
+            )
+
+
 def _make_parents(store: GuardedStore, path: str) -> None:
     group: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-    while path:
-        path = path.rpartition("/")[0]
-        store.create(join(path, "zarr.json"), dump_node(group))
+    for parent in ancestors(path):
+        store.create(join(parent, "zarr.json"), dump_node(group))
 
 
 def _notice(opened: Store, path: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 
 __all__ = ["main"]
 
@@ -32,3 +33,7 @@ def main() -> None:
     except KeyboardInterrupt:
         # As shells state the signal.
         sys.exit(130)
+    except Exception:
+        # Python's own status for this is 1, which scripts take for problems that were found.
+        traceback.print_exc()
+        sys.exit(3)

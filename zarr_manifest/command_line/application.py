@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -16,17 +17,28 @@ from zarr_manifest.command_line.tasks import TaskGroup
 from zarr_manifest.command_line.upgrading import upgrade
 from zarr_manifest.command_line.validating import validate
 
+if TYPE_CHECKING:
+    import io
+
 __all__ = ["application", "run"]
 
 
-@click.group(cls=TaskGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=TaskGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=[
+        ("create 2023.nc 2024.nc data.zarr", "a hierarchy over files; nothing is copied"),
+        ("info data.zarr", "what it holds"),
+        ("locations data.zarr", "what its readers have to allow"),
+    ],
+)
 @click.version_option(zarr_manifest.__version__, prog_name="zarr-manifest")
 def application() -> None:
     """Make the bytes that you already have one Zarr hierarchy.
 
     Chunks stay where they are, in netCDF, HDF5, TIFF, GRIB, FITS or older Zarr files;
     the hierarchy only says where, in chunk manifests. Read it with zarr or xarray
-    through zarr_manifest.ManifestStore.
+    through zarr_manifest.ManifestStore. The help of each command has examples.
     """
 
 
@@ -37,6 +49,9 @@ for command in (create, import_, export, upgrade, info, locations, validate):
 def run() -> None:
     """Run the command line on the arguments of the process, and end it."""
     warnings.formatwarning = _one_line
+    if hasattr(sys.stdout, "reconfigure"):
+        # Not every terminal can show every name, nor the lines of a tree.
+        cast("io.TextIOWrapper[Any]", sys.stdout).reconfigure(errors="backslashreplace")
     application.main(prog_name="zarr-manifest")
 
 

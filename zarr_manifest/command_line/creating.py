@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import signal
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -22,16 +23,22 @@ from zarr_manifest.command_line.progress import Bars, bars
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 from zarr_manifest.conversion.files.formats import FORMATS
 from zarr_manifest.conversion.files.reading import Parallel
-from zarr_manifest.conversion.nodes import GroupNode, Node
+from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode
+from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["create"]
 
 
 @click.command(
     cls=Task,
+    short_help="Make a hierarchy out of files, without copying them.",
     examples=[
         ("create 2023.nc 2024.nc data.zarr --concat-dim time", "one array out of many files"),
         ("create 2023.nc 2024.nc apart.zarr --group-per-file", "each file as a group of its own"),
+        (
+            "create s3://bucket/2023.nc data.zarr --environment s3://bucket/",
+            "from a bucket, with the credentials of the environment; without any: --allow",
+        ),
         (
             "create 2023.nc small.zarr --checksum crc32c --codec zstd",
             "with checksums of all chunks, which are read for it, and a compressed manifest",
@@ -95,13 +102,18 @@ def create(
 
     SOURCES are paths or URLs of netCDF, HDF5, FITS, TIFF, GRIB, DMR++ or Zarr. What
     cannot be expressed as references is refused, by name and with the reason, and the
-    rest is converted; the exit status is then 1.
+    rest is converted; the exit status is then 1. A file that is of no such format at all
+    is an error, or, with --group-per-file, refused as well.
 
     Sources below the directory of HIERARCHY are referred to by relative paths, so that
     both can be moved together.
     """
     if group_per_file and (concat_dim or loadable or parallel):
         raise click.UsageError("--group-per-file does not combine files: leave out how")
+    if Path(hierarchy).is_file():
+        raise click.UsageError(
+            f"the last argument is the hierarchy that is to be made, and {hierarchy} is a file"
+        )
     how = Layout.of(layout)
     options: dict[str, Any] = {
         "format": format_,
@@ -132,8 +144,12 @@ def _named_apart(
 ) -> Iterator[Node]:
     yield GroupNode("", {})
     for number, (name, source) in enumerate(zip(names, sources, strict=True), start=1):
-        for node in conversion.read_files([source], **options):
-            yield dataclasses.replace(node, path=f"{name}/{node.path}".rstrip("/"))
+        try:
+            for node in conversion.read_files([source], **options):
+                yield dataclasses.replace(node, path=f"{name}/{node.path}".rstrip("/"))
+        except NotConvertibleError as error:
+            # The other files have nothing to do with it.
+            yield RefusedNode(name, error.code, str(error).removeprefix(f"{error.code}: "))
         shown.found(number, len(sources), source)
 
 
@@ -150,11 +166,17 @@ def executor(how: str | None) -> Generator[Parallel]:
         case None:
             yield False
         case "threads":
-            with ThreadPoolExecutor() as threads:
+            with ThreadPoolExecutor() as threads, _leaving_no_work(threads):
                 yield threads
         case "processes":
             # Not forked: the threads of obstore would be missing in the copies.
-            with ProcessPoolExecutor(mp_context=get_context("spawn")) as processes:
+            processes = ProcessPoolExecutor(
+                mp_context=get_context("spawn"),
+                # An interrupt is for this process, which ends the others.
+                initializer=signal.signal,
+                initargs=(signal.SIGINT, signal.SIG_IGN),
+            )
+            with processes, _leaving_no_work(processes):
                 yield processes
         case "dask" | "lithops":
             yield how
@@ -165,6 +187,16 @@ def executor(how: str | None) -> Generator[Parallel]:
             raise click.UsageError(
                 f"--parallel takes threads, processes, dask, lithops or an address, not {how!r}"
             )
+
+
+@contextmanager
+def _leaving_no_work(workers: Executor) -> Generator[None]:
+    """Drop what nobody has begun with when something fails, or the user interrupts."""
+    try:
+        yield
+    except BaseException:
+        workers.shutdown(cancel_futures=True)
+        raise
 
 
 def _dask_client(address: str) -> Any:

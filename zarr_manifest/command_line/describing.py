@@ -12,13 +12,13 @@ from zarr_manifest.command_line.outcomes import counted, size
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.contents import NodeContents, contents
 from zarr_manifest.locations import ReferencedLocation
-from zarr_manifest.store import ManifestStore
 
 __all__ = ["info", "locations"]
 
 
 @click.command(
     cls=Task,
+    short_help="Show the tree, its references, and where the bytes live.",
     examples=[
         ("info data.zarr", "the tree, and where the bytes live"),
         ("info data.zarr --json", "the same for programs"),
@@ -54,6 +54,7 @@ def info(
 
 @click.command(
     cls=Task,
+    short_help="Print what readers have to allow.",
     examples=[
         ("locations data.zarr", "one URL prefix per line, as ManifestStore(allow=[…]) takes them"),
         ("locations data.zarr --json", "with the number of objects, references and bytes below"),
@@ -74,8 +75,11 @@ def locations(
     """
     with stating_usage(ValueError):
         allow = allowed(anonymously, with_credentials, settings)
-        store = ManifestStore(hierarchy, allow=allow, read_only=True)
-    places = store.locations()
+        found = contents(hierarchy, allow=allow)
+    for node in found.nodes:
+        if node.problem is not None:
+            raise node.problem
+    places = found.locations
     document = {
         "hierarchy": hierarchy,
         "locations": [_location_document(place) for place in places],

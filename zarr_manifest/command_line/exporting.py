@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,16 +20,19 @@ from zarr_manifest.conversion.report import ConversionReport
 
 __all__ = ["export"]
 
+_JSON_EXAMPLE = ("export kerchunk data.zarr references.json", "for fsspec, in JSON")
 
-@click.group(cls=TaskGroup)
+
+@click.group(cls=TaskGroup, examples=[_JSON_EXAMPLE])
 def export() -> None:
-    """Write what a hierarchy refers to in another format."""
+    """Write kerchunk references out of a hierarchy."""
 
 
 @export.command(
     cls=Task,
+    short_help="Write references for fsspec, in JSON or Parquet.",
     examples=[
-        ("export kerchunk data.zarr references.json", "for fsspec, in JSON"),
+        _JSON_EXAMPLE,
         ("export kerchunk data.zarr references.parq --parquet", "for large sets, in Parquet"),
     ],
 )
@@ -77,7 +79,8 @@ def kerchunk(
         else:
             report = _export_json(hierarchy, made, allow)
         if target.is_dir():
-            shutil.rmtree(target)
+            # Only files are replaced by a rename; it is removed with what it is moved to.
+            target.rename(Path(directory) / "earlier")
         made.rename(target)
     return export_outcome(str(target), report, allow_refused=allow_refused)
 
@@ -94,6 +97,10 @@ def _export_json(hierarchy: str, target: Path, allow: Mapping[str, Access]) -> C
 
 def _require_replaceable(target: Path, *, parquet: bool, overwrite: bool) -> None:
     """Refuse a target that is there, unless it is a reference set that may be replaced."""
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"there is no directory {target.parent} on this machine: name one that there is"
+        )
     if not target.exists():
         return
     if not overwrite:

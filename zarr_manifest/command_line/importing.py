@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import click
 
 from zarr_manifest import conversion
+from zarr_manifest._conditional_put import guarded_store
+from zarr_manifest._locations import AllowList, Base, UrlLocation
 from zarr_manifest._opening import open_hierarchy
+from zarr_manifest.access import Access
 from zarr_manifest.command_line.layout import Layout
 from zarr_manifest.command_line.options import access_options, pairs, writing_options
 from zarr_manifest.command_line.outcomes import hierarchy_outcome
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
+from zarr_manifest.errors import SourceNotFoundError
 
 __all__ = ["import_"]
 
+_KERCHUNK_EXAMPLE = ("import kerchunk references.json data.zarr", "references in JSON")
+_ZARR2_EXAMPLE = ("import zarr2 old.zarr new.zarr", "a v3 hierarchy over the chunks of old.zarr")
 
-@click.group(name="import", cls=TaskGroup)
+
+@click.group(name="import", cls=TaskGroup, examples=[_KERCHUNK_EXAMPLE, _ZARR2_EXAMPLE])
 def import_() -> None:
-    """Make a hierarchy out of references, or out of Zarr v2."""
+    """Make a hierarchy out of kerchunk or Zarr v2."""
 
 
 @import_.command(
     cls=Task,
+    short_help="Make a hierarchy out of kerchunk references, JSON or Parquet.",
     examples=[
-        ("import kerchunk references.json data.zarr", "references in JSON"),
+        _KERCHUNK_EXAMPLE,
         ("import kerchunk references.parq large.zarr --codec zstd", "references in Parquet"),
         (
             "import kerchunk theirs.json ours.zarr --rewrite /home/them/=s3://bucket/",
@@ -52,15 +62,43 @@ def kerchunk(references: str, hierarchy: str, rewrites: tuple[str, ...], **layou
     """
     how = Layout.of(layout)
     with bars("nodes") as shown:
-        nodes = conversion.read_kerchunk(references, rewrite=pairs(rewrites, "--rewrite"))
+        rewrite = pairs(rewrites, "--rewrite")
+        with stating_usage(ValueError):
+            document = _document(references, how.allow)
+        if document is None:
+            nodes = conversion.read_kerchunk(references, rewrite=rewrite)
+        else:
+            nodes = conversion.read_kerchunk_json(document, rewrite=rewrite)
         report = how.write(hierarchy, nodes, shown)
     return hierarchy_outcome(hierarchy, report, allow_refused=layout["allow_refused"])
 
 
+def _document(references: str, allow: Mapping[str, Access]) -> bytes | None:
+    """Return references in JSON that are accessed as the options say; None for others.
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is no such object.
+    """
+    if "://" not in references or references.rstrip("/").endswith((".parq", ".parquet")):
+        return None
+    location = Base.parse("./").resolve(references)
+    if not isinstance(location, UrlLocation) or AllowList(allow).match(location) is None:
+        return None
+    directory, _, name = references.rpartition("/")
+    store = guarded_store(open_hierarchy(directory, allow, read_only=True), sole_writer=True)
+    body = store.read(unquote(name)).body
+    if body is None:
+        raise SourceNotFoundError("there is no such file", location=str(location))
+    return body
+
+
 @import_.command(
     cls=Task,
+    short_help="Make a v3 hierarchy over the chunks of a v2 one.",
     examples=[
-        ("import zarr2 old.zarr new.zarr", "a v3 hierarchy over the chunks of old.zarr"),
+        _ZARR2_EXAMPLE,
         (
             "import zarr2 old.zarr published.zarr --url https://data.example.org/old.zarr/",
             "for readers who find old.zarr there",

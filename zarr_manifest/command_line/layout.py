@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import click
 
@@ -16,10 +18,6 @@ from zarr_manifest.command_line.progress import Bars
 from zarr_manifest.command_line.tasks import stating_usage
 from zarr_manifest.conversion.nodes import Node
 from zarr_manifest.conversion.report import ConversionReport
-from zarr_manifest.errors import WriteConflictError
-
-if TYPE_CHECKING:
-    from zarr.abc.store import Store
 
 __all__ = ["Layout", "partition_shape"]
 
@@ -59,30 +57,45 @@ class Layout:
         """Write a hierarchy."""
         with stating_usage(ValueError):
             store = open_hierarchy(hierarchy, self.allow)
-        try:
-            return self._write(store, nodes, shown)
-        except WriteConflictError as error:
-            if self.overwrite:
-                raise
-            raise WriteConflictError(
-                error.problem,
-                array=error.array,
-                location=error.location,
-                remedy="Pass --overwrite to replace it, or choose another place.",
-            ) from error
+        stated = self.partition_shape if isinstance(self.partition_shape, dict) else {}
+        unused = dict.fromkeys(stated)
+        with _no_empty_directory(hierarchy):
+            report = conversion.write_hierarchy(
+                store,
+                _striking_out(nodes, unused),
+                base=self.base,
+                codecs=self.codecs,
+                partition_shape=self.partition_shape,
+                inline_below=self.inline_below,
+                overwrite=self.overwrite,
+                progress=shown.wrote,
+                sole_writer=self.sole_writer,
+            )
+        report.notes += [
+            (path, "there is no such array, so that its partition shape is of no use")
+            for path in unused
+        ]
+        return report
 
-    def _write(self, store: Store, nodes: Iterable[Node], shown: Bars) -> ConversionReport:
-        return conversion.write_hierarchy(
-            store,
-            nodes,
-            base=self.base,
-            codecs=self.codecs,
-            partition_shape=self.partition_shape,
-            inline_below=self.inline_below,
-            overwrite=self.overwrite,
-            progress=shown.wrote,
-            sole_writer=self.sole_writer,
-        )
+
+def _striking_out(nodes: Iterable[Node], paths: dict[str, None]) -> Iterator[Node]:
+    """Pass nodes on, and strike their paths out of others."""
+    for node in nodes:
+        paths.pop(node.path.strip("/"), None)
+        yield node
+
+
+@contextmanager
+def _no_empty_directory(hierarchy: str) -> Generator[None]:
+    """Remove the directory again that was made for a hierarchy, if nothing came into it."""
+    directory = None if "://" in hierarchy else Path(hierarchy)
+    made = directory is not None and not directory.exists()
+    try:
+        yield
+    except BaseException:
+        if directory is not None and made and directory.is_dir() and not any(directory.iterdir()):
+            directory.rmdir()
+        raise
 
 
 def partition_shape(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from zarr_manifest._opening import open_hierarchy
+from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.access import Access, anonymous, environment
 
-__all__ = ["access_options", "allowed", "pairs", "writing_options"]
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
+__all__ = ["access_options", "allowed", "open_existing", "pairs", "writing_options"]
 
 type _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -113,10 +118,22 @@ def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
     return found
 
 
+def open_existing(hierarchy: str, allow: Mapping[str, Access], *, read_only: bool) -> Store:
+    """Return the store of a hierarchy; a directory that is not there is not made."""
+    there = open_hierarchy(hierarchy, allow, read_only=True)
+    sync(ensure_open(there))
+    return there if read_only else open_hierarchy(hierarchy, allow)
+
+
 def allowed(
     anonymously: tuple[str, ...], with_credentials: tuple[str, ...], settings: tuple[str, ...]
 ) -> Mapping[str, Access]:
     """Return what :func:`access_options` say, as `allow` of the library.
+
+    Raises
+    ------
+    UsageError
+        There are settings of no access.
 
     Examples
     --------
@@ -124,6 +141,11 @@ def allowed(
     {'s3://b/': Anonymous(options={'region': 'us-east-1'})}
     """
     options: dict[str, Any] = dict(pairs(settings, "--option"))
+    if options and not anonymously and not with_credentials:
+        raise click.UsageError(
+            "--option says how URLs are accessed: name them by --allow PREFIX, "
+            "or --environment PREFIX"
+        )
     if options.get("endpoint", "").startswith("http://"):
         # Whoever names such a server wants it to be asked.
         options["client_options"] = {"allow_http": True}

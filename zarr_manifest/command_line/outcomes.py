@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome
+from zarr_manifest.command_line.wording import in_options
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.report import ConversionReport
 
@@ -51,12 +53,15 @@ def counted(number: int, noun: str) -> str:
 
 def refusals(refused: Iterable[RefusedNode]) -> list[dict[str, Any]]:
     """Return what was refused, as JSON values."""
-    return [{"path": node.path, "code": node.code, "reason": node.reason} for node in refused]
+    return [
+        {"path": node.path, "code": node.code, "reason": in_options(node.reason)}
+        for node in refused
+    ]
 
 
 def noted(notes: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     """Return what was decided, as JSON values."""
-    return [{"path": path, "note": note} for path, note in notes]
+    return [{"path": path, "note": in_options(note)} for path, note in notes]
 
 
 def hierarchy_outcome(hierarchy: str, report: ConversionReport, *, allow_refused: bool) -> Outcome:
@@ -64,7 +69,9 @@ def hierarchy_outcome(hierarchy: str, report: ConversionReport, *, allow_refused
     document = {"hierarchy": hierarchy, **_document(report)}
     lines = [f"{hierarchy}: {_summary(report)}"]
     if report.references:
-        lines.append(f"What readers have to allow: zarr-manifest locations {hierarchy}")
+        lines.append(
+            f"What readers have to allow: zarr-manifest locations {shlex.quote(hierarchy)}"
+        )
     return _outcome(document, lines, report, allow_refused=allow_refused)
 
 
@@ -103,10 +110,11 @@ def _summary(report: ConversionReport) -> str:
 def note_lines(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Return a line for each decision."""
     for path, note in notes:
-        yield f"note: {note}" if repr(path) in note else f"note: /{path}: {note}"
+        said = in_options(note)
+        yield f"note: {said}" if repr(path) in note else f"note: /{path}: {said}"
 
 
 def refusal_lines(refused: Iterable[RefusedNode]) -> Iterator[str]:
     """Return a line for each refusal."""
     for node in refused:
-        yield f"refused: /{node.path}: {node.code}: {node.reason}"
+        yield f"refused: /{node.path}: {node.code}: {in_options(node.reason)}"

@@ -14,6 +14,9 @@ from typing import Any
 import click
 from zarr.errors import UnstableSpecificationWarning
 
+from zarr_manifest._object_reader import without_secrets
+from zarr_manifest._store_source import STORE_ERRORS, store_failure
+from zarr_manifest.command_line.wording import in_options
 from zarr_manifest.errors import ManifestError
 
 __all__ = [
@@ -32,6 +35,8 @@ FAILED = 3
 # As shells state the signals INT and PIPE.
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+
+_JSON = "--json"
 
 # How the library says that an extra is missing.
 _INSTALL = "pip install 'zarr-manifest["
@@ -72,7 +77,33 @@ class _Example:
     comment: str
 
 
-class Task(click.Command):
+class _Spoken(click.Command):
+    """A command whose wrong calls are stated on stdout as well, where JSON is wanted there."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **more: Any,
+    ) -> click.Context:
+        """Parse the arguments."""
+        above = [] if parent is None else [parent.command_path]
+        with _wrong_calls_in_json(" ".join([*above, info_name or ""]), as_json=_JSON in args):
+            return super().make_context(info_name, args, parent, **more)
+
+
+@contextmanager
+def _wrong_calls_in_json(command: str, *, as_json: bool) -> Generator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        if as_json:
+            _print_document(command, error.exit_code, _error(error.format_message()))
+        raise
+
+
+class Task(_Spoken):
     """A command that returns an :class:`Outcome`.
 
     Parameters
@@ -86,26 +117,39 @@ class Task(click.Command):
         self.examples = [_Example(f"zarr-manifest {call}", text) for call, text in examples]
         self.params.append(
             click.Option(
-                ["--json", "as_json"],
+                [_JSON, "as_json"],
                 is_flag=True,
                 help="Print one JSON object on stdout, and nothing else there.",
             )
         )
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, none of which may be empty: that would be the working directory."""
+        rest = super().parse_args(ctx, args)
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name or "")
+            if "" in (value if isinstance(value, tuple) else (value,)):
+                raise click.BadParameter("it is empty", ctx, parameter)
+        return rest
+
     def invoke(self, ctx: click.Context) -> None:
         """Run the command, print what it returns, and leave with its status."""
         as_json: bool = ctx.params.pop("as_json")
         try:
-            outcome = self._outcome(ctx)
+            with _wrong_calls_in_json(ctx.command_path, as_json=as_json):
+                outcome = self._outcome(ctx)
         except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
-        document = {"command": ctx.command_path, "status": outcome.status, **outcome.document}
+            outcome = Outcome(_error("it was interrupted"), status=INTERRUPTED)
         try:
-            _print(document, outcome, as_json=as_json)
-        except BrokenPipeError:
+            _print(ctx.command_path, outcome, as_json=as_json)
+        except OSError as error:
             # What is left in the buffer has nowhere to go, and Python would complain at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(BROKEN_PIPE)
+            if isinstance(error, BrokenPipeError):
+                ctx.exit(BROKEN_PIPE)
+            for line in _failure(error).remarks:
+                click.echo(line, err=True)
+            ctx.exit(FAILED)
         ctx.exit(outcome.status)
 
     def _outcome(self, ctx: click.Context) -> Outcome:
@@ -117,6 +161,8 @@ class Task(click.Command):
                 return outcome
         except (ManifestError, OSError) as error:
             return _failure(error)
+        except STORE_ERRORS as error:
+            return _failure(store_failure(error))
         except ImportError as error:
             if _INSTALL not in str(error):
                 raise
@@ -124,23 +170,48 @@ class Task(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples and the exit statuses."""
-        with formatter.section("Examples"):
-            for number, example in enumerate(self.examples):
-                if number:
-                    formatter.write_paragraph()
-                indent = " " * formatter.current_indent
-                # Not wrapped, so that it can be pasted.
-                formatter.write(f"{indent}# {example.comment}\n{indent}$ {example.call}\n")
+        _write_examples(self.examples, formatter)
         with formatter.section("Exit status"):
             formatter.write_dl(_STATUSES)
 
 
-class TaskGroup(click.Group):
-    """A group of commands, listed in the order in which they are needed."""
+class TaskGroup(_Spoken, click.Group):
+    """A group of commands, listed in the order in which they are needed.
+
+    Parameters
+    ----------
+    examples : sequence of (str, str)
+        As of :class:`Task`.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.examples = [_Example(f"zarr-manifest {call}", text) for call, text in examples]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        _write_examples(self.examples, formatter)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order in which the commands were added."""
         return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name."""
+        with _wrong_calls_in_json(ctx.command_path, as_json=_JSON in args):
+            return super().resolve_command(ctx, args)
+
+
+def _write_examples(examples: Iterable[_Example], formatter: click.HelpFormatter) -> None:
+    with formatter.section("Examples"):
+        for number, example in enumerate(examples):
+            if number:
+                formatter.write_paragraph()
+            indent = " " * formatter.current_indent
+            # Not wrapped, so that it can be pasted.
+            formatter.write(f"{indent}# {example.comment}\n{indent}$ {example.call}\n")
 
 
 @contextmanager
@@ -149,38 +220,51 @@ def stating_usage(*kinds: type[Exception]) -> Generator[None]:
     try:
         yield
     except kinds as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(in_options(str(error))) from error
 
 
-def _print(document: dict[str, Any], outcome: Outcome, *, as_json: bool) -> None:
+def _print(command: str, outcome: Outcome, *, as_json: bool) -> None:
     for line in outcome.remarks:
         click.echo(line, err=True)
     if as_json:
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        _print_document(command, outcome.status, outcome.document)
     else:
         for line in outcome.lines:
             click.echo(line)
-    sys.stdout.flush()
+    if sys.stdout is not None:  # it may be closed
+        sys.stdout.flush()
+
+
+def _print_document(command: str, status: int, document: dict[str, Any]) -> None:
+    # In ASCII: names of files need not be valid in any encoding.
+    click.echo(json.dumps({"command": command, "status": status, **document}, indent=2))
 
 
 def _failure(error: ManifestError | OSError) -> Outcome:
     if isinstance(error, ManifestError):
-        members = {
-            "code": error.code,
-            "problem": error.problem,
-            "array": error.array,
-            "chunk": error.chunk,
-            "location": error.location,
-            "remedy": error.remedy,
-        }
+        document = _error(
+            error.problem,
+            code=error.code,
+            array=error.array,
+            chunk=error.chunk,
+            location=error.location,
+            remedy=error.remedy,
+        )
     else:
-        members = {"code": None, "problem": _problem(error)}
-    return Outcome({"error": members}, remarks=list(_error_lines(members)), status=FAILED)
+        document = _error(_problem(error))
+    return Outcome(document, remarks=list(_error_lines(document["error"])), status=FAILED)
+
+
+def _error(problem: str, *, remedy: str | None = None, **members: str | None) -> dict[str, Any]:
+    """Return what ``--json`` prints of an error; all have the same members."""
+    known = dict.fromkeys(("code", "problem", "array", "chunk", "location", "remedy"))
+    said = {"problem": in_options(problem), "remedy": remedy and in_options(remedy)}
+    return {"error": known | members | said}
 
 
 def _problem(error: OSError) -> str:
     if error.strerror is None:
-        return str(error)
+        return without_secrets(str(error))  # it may be obstore's
     return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
 
 

@@ -8,7 +8,7 @@ import click
 
 from zarr_manifest import conversion
 from zarr_manifest._opening import open_hierarchy
-from zarr_manifest.command_line.options import access_options, allowed
+from zarr_manifest.command_line.options import access_options, allowed, open_existing
 from zarr_manifest.command_line.outcomes import note_lines, noted, refusal_lines, refusals
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.conversion.older_writers.upgrading import UpgradeReport
@@ -18,6 +18,7 @@ __all__ = ["upgrade"]
 
 @click.command(
     cls=Task,
+    short_help="Make valid what VirtualiZarr 1.0 to 1.3 wrote.",
     examples=[
         ("upgrade theirs.zarr --dry-run", "what would be repaired"),
         ("upgrade theirs.zarr --to valid.zarr", "in a copy, and theirs.zarr stays as it is"),
@@ -61,7 +62,7 @@ def upgrade(
     with stating_usage(ValueError):
         read_only = dry_run or target is not None
         report = conversion.upgrade(
-            open_hierarchy(hierarchy, allow, read_only=read_only),
+            open_existing(hierarchy, allow, read_only=read_only),
             target=None if target is None else open_hierarchy(target, allow, read_only=dry_run),
             base=base,
             dry_run=dry_run,

@@ -15,6 +15,7 @@ __all__ = ["validate"]
 
 @click.command(
     cls=Task,
+    short_help="Print everything that is wrong with a hierarchy.",
     examples=[
         ("validate data.zarr", "every problem, a line for each"),
         ("validate data.zarr --array sst --array ice", "only these arrays"),

@@ -2,20 +2,25 @@
 
 Nodes are what can be reached from the root through groups. Metadata and manifest
 documents are removed, and never chunks: the new hierarchy may refer to them.
+
+While metadata is written, the root has none, and a mark beside it says why. Without
+either, what lies below is no part of a hierarchy of ours, and is left alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from zarr_manifest._array_writer import earlier_array, remove_documents
 from zarr_manifest._conditional_put import GuardedStore, Stored
-from zarr_manifest._declarations import dump_node, parse_node
+from zarr_manifest._declarations import parse_node
 from zarr_manifest._nodes import join
 from zarr_manifest.errors import WriteConflictError
 
 __all__ = ["EarlierHierarchy"]
+
+_MARK = "zarr.json.unfinished"
+_SAYS = b"This hierarchy is being written, or that was interrupted. Write it again (overwrite).\n"
 
 
 class EarlierHierarchy:
@@ -26,7 +31,7 @@ class EarlierHierarchy:
     store : GuardedStore
         The hierarchy's own store.
     may_replace : bool
-        Whether there may be any. Then all are found, and consolidated metadata is dropped.
+        Whether there may be any. Then all are found.
     """
 
     def __init__(self, store: GuardedStore, *, may_replace: bool) -> None:
@@ -39,24 +44,15 @@ class EarlierHierarchy:
             self._first_read |= self._nodes
 
     def _look(self) -> None:
-        """Find all nodes, and drop consolidated metadata.
-
-        A copy of the metadata of an array would otherwise still declare documents
-        that are removed when the array is replaced.
-        """
+        """Find all nodes."""
         below = [""]
         while below:
             path = below.pop()
-            key = join(path, "zarr.json")
-            found = self._store.read(key)
-            node = None if found.body is None else parse_node(found.body)
+            found = self._store.read(join(path, "zarr.json"))
             if found.body is not None:
                 self._nodes[path] = found
-            if node is not None and node.pop("consolidated_metadata", None) is not None:
-                self._store.replace(key, found, dump_node(node))
-                self._nodes[path] = self._store.read(key)
-            # A conversion that was interrupted has no metadata of the root yet.
-            if not path or _is_group(node):
+            unfinished = not path and found.body is None and self._store.exists(_MARK)
+            if unfinished or _is_group(found):
                 below += [join(path, name) for name in self._store.names_in(path)]
 
     def read(self, path: str) -> Stored:
@@ -114,12 +110,20 @@ class EarlierHierarchy:
         Until it is there again, nobody who opens the root finds some nodes as they were
         and others as they are to be. The parameters are those of `require_unchanged`.
         """
-        root = self._nodes.get("")
-        if root is None or len(self._concerned(changed, kept)) < 2:
+        root = self.read("")
+        # A copy of all metadata, which changes with any of it.
+        has_copy = root.body is not None and b'"consolidated_metadata"' in root.body
+        if len(self._concerned(changed, kept)) < 2 and not has_copy:
             return
-        if _is_group(None if root.body is None else parse_node(root.body)):
+        self._store.put({_MARK: _SAYS})
+        if _is_group(root):
             self._store.delete("zarr.json")
             self._first_read[""] = Stored(None)
+
+    def finish(self) -> None:
+        """Remove the mark, after the metadata of the root was written."""
+        if self._store.exists(_MARK):
+            self._store.delete(_MARK)
 
     def replace(self, path: str, document: bytes) -> None:
         """Write the ``zarr.json`` of a group."""
@@ -161,5 +165,6 @@ class EarlierHierarchy:
             remove_documents(self._store, array)
 
 
-def _is_group(node: dict[str, Any] | None) -> bool:
+def _is_group(found: Stored) -> bool:
+    node = None if found.body is None else parse_node(found.body)
     return node is not None and node.get("node_type") == "group"

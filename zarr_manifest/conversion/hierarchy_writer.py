@@ -329,6 +329,7 @@ class _HierarchyWriter:
             self._earlier.close(changed, kept=self._kinds)
             removed = self._earlier.remove_except(self._kinds)
             self._put_metadata()
+        self._earlier.finish()
         for writer in self._arrays.values():
             writer.remove_earlier()
         for path in self._groups:
