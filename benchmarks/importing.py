@@ -1,8 +1,9 @@
-"""Importing kerchunk references: time, memory, size, beside fsspec's and VirtualiZarr's loading.
+"""kerchunk references in and out: time, memory, size, beside fsspec's and VirtualiZarr's loading.
 
 All load the same reference set, each in a process of its own that has loaded a small one
 before. What they end up with differs: we write a hierarchy and fsspec and VirtualiZarr hold
 objects in memory; fsspec reads Parquet only when a chunk is asked for, so it is asked for all.
+Then what was written is exported again; opening it is for `manifest_size` to show.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from benchmarks.manifest_size import high_water_mark, resident
 from benchmarks.tables import Table, mebibytes, ratio
 
@@ -28,11 +31,13 @@ RECORD_SIZE = 100_000
 def run(quick: bool) -> Iterator[Table]:
     count = COUNTS[1] if quick else COUNTS[2]
     with TemporaryDirectory() as directory:
-        for name, references in (("small", COUNTS[0]), ("large", count)):
-            write_json(Path(directory, f"{name}.json"), references)
-            write_parquet(Path(directory, f"{name}.parquet"), references)
+        for name, size in (("small", COUNTS[0]), ("large", count)):
+            write_json(Path(directory, f"{name}.json"), size)
+            write_parquet(Path(directory, f"{name}.parquet"), size)
+            write_hierarchy_of(Path(directory, f"{name}.json"))
         for kind in ("json", "parquet"):
             yield compare(Path(directory), kind, count)
+        yield export(Path(directory), count)
 
 
 def compare(directory: Path, kind: str, count: int) -> Table:
@@ -54,6 +59,18 @@ def compare(directory: Path, kind: str, count: int) -> Table:
     return table
 
 
+def export(directory: Path, count: int) -> Table:
+    table = Table(
+        f"{count:,} references of a hierarchy to kerchunk, a process each",
+        ("exported to", "time", "peak memory", "written"),
+    )
+    for name in EXPORTERS:
+        result = run_probe(name, directory, "zarr")
+        seconds = f"{result['seconds']:.2f} s"
+        table.add(name, seconds, mebibytes(result["peak"]), mebibytes(result["written"]))
+    return table
+
+
 # The reference sets -----------------------------------------------------------------
 
 
@@ -65,7 +82,7 @@ def metadata(count: int) -> dict[str, Any]:
             "shape": [count * CHUNK_BYTES],
             "chunks": [CHUNK_BYTES],
             "dtype": "|u1",
-            "compressor": None,
+            "compressor": {"id": "zlib", "level": 1},
             "filters": None,
             "fill_value": 0,
             "order": "C",
@@ -74,15 +91,23 @@ def metadata(count: int) -> dict[str, Any]:
     }
 
 
-def reference(number: int) -> list[Any]:
-    source = f"s3://archive/2024/source-{number // REFERENCES_PER_SOURCE:04}.nc"
-    return [source, number % REFERENCES_PER_SOURCE * CHUNK_BYTES, CHUNK_BYTES]
+def references(count: int) -> list[list[Any]]:
+    """Return chunks of irregular lengths, as compression leaves them, one after the other."""
+    lengths = np.random.default_rng(0).integers(CHUNK_BYTES // 2, CHUNK_BYTES, count)
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    offsets = starts - starts[np.arange(count) // REFERENCES_PER_SOURCE * REFERENCES_PER_SOURCE]
+    ranges = zip(offsets.tolist(), lengths.tolist(), strict=True)
+    return [
+        [f"s3://archive/2024/source-{number // REFERENCES_PER_SOURCE:04}.nc", offset, length]
+        for number, (offset, length) in enumerate(ranges)
+    ]
 
 
 def write_json(path: Path, count: int) -> None:
-    references: dict[str, Any] = {k: json.dumps(v) for k, v in metadata(count).items()}
-    references |= {f"data/{number}": reference(number) for number in range(count)}
-    path.write_text(json.dumps({"version": 1, "refs": references}))
+    refs: dict[str, Any] = {k: json.dumps(v) for k, v in metadata(count).items()}
+    refs |= {f"data/{number}": reference for number, reference in enumerate(references(count))}
+    path.write_text(json.dumps({"version": 1, "refs": refs}))
 
 
 def write_parquet(path: Path, count: int) -> None:
@@ -96,9 +121,15 @@ def write_parquet(path: Path, count: int) -> None:
     )
     for key, value in metadata(count).items():
         mapper[key] = json.dumps(value).encode()
-    for number in range(count):
-        mapper[f"data/{number}"] = reference(number)
+    for number, reference in enumerate(references(count)):
+        mapper[f"data/{number}"] = reference
     mapper.flush()
+
+
+def write_hierarchy_of(path: Path) -> None:
+    from zarr_manifest.conversion import read_kerchunk, write_hierarchy
+
+    write_hierarchy(path.with_suffix(".zarr"), read_kerchunk(path))
 
 
 # The loaders ------------------------------------------------------------------------
@@ -122,7 +153,7 @@ def load_with_fsspec(path: Path) -> int:
         chunks = json.loads(files.references["data/.zarray"])["shape"][0] // CHUNK_BYTES
         for number in range(0, chunks, RECORD_SIZE):
             assert len(files.references[f"data/{number}"]) == 3
-    assert files.references["data/7"][2] == CHUNK_BYTES
+    assert len(files.references["data/7"]) == 3
     return 0
 
 
@@ -147,6 +178,34 @@ LOADERS: dict[str, Callable[[Path], int]] = {
 }
 
 
+# The exporters ----------------------------------------------------------------------
+
+
+def export_json(hierarchy: Path) -> int:
+    from zarr_manifest.conversion import export_kerchunk_json
+
+    with TemporaryDirectory() as directory:
+        target = Path(directory, "references.json")
+        with target.open("w") as file:
+            json.dump(export_kerchunk_json(hierarchy), file)
+        return stored_bytes(target)
+
+
+def export_parquet(hierarchy: Path) -> int:
+    from zarr_manifest.conversion import export_kerchunk_parquet
+
+    with TemporaryDirectory() as directory:
+        target = Path(directory, "references.parquet")
+        export_kerchunk_parquet(hierarchy, target, record_size=RECORD_SIZE)
+        return stored_bytes(target)
+
+
+EXPORTERS: dict[str, Callable[[Path], int]] = {
+    "JSON": export_json,
+    "Parquet": export_parquet,
+}
+
+
 def run_probe(name: str, directory: Path, kind: str) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.importing", name, str(directory), kind]
     result: dict[str, float] = json.loads(subprocess.check_output(command))
@@ -154,7 +213,7 @@ def run_probe(name: str, directory: Path, kind: str) -> dict[str, float]:
 
 
 def probe(name: str, directory: Path, kind: str) -> dict[str, float]:
-    load = LOADERS[name]
+    load = {**LOADERS, **EXPORTERS}[name]
     load(directory / f"small.{kind}")
     before = resident()
     start = time.perf_counter()

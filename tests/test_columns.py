@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarr_manifest import Manifest, ManifestError
+from zarr_manifest._chunk_grid import grid_index
 from zarr_manifest._chunk_keys import format_canonical
+from zarr_manifest._columns import NumberedPaths
 from zarr_manifest._document import encode_document
+from zarr_manifest._reference import NOTHING_ASIDE
 
 INDEX = st.tuples(st.integers(0, 2), st.integers(0, 3))
 PATH_ENTRY = st.fixed_dictionaries(
@@ -116,9 +120,24 @@ def test_what_readers_refuse_is_refused(columns: dict[str, Any], code: str) -> N
     assert refused.value.code == code
 
 
-def test_a_grid_that_cannot_be_numbered() -> None:
+@pytest.mark.parametrize("grid_shape", [(2**31, 2**31), (10**30, 0)])
+def test_a_grid_that_cannot_be_numbered(grid_shape: tuple[int, int]) -> None:
     with pytest.raises(ManifestError, match="more than can be numbered"):
-        Manifest.from_columns((2**31, 2**31), paths="f", chunks=[[0, 0]])
+        Manifest.from_columns(grid_shape, paths="f", chunks=[[0, 0]])
+    with pytest.raises(ManifestError, match="more than can be numbered"):
+        Manifest.loads(b'{"0.0": {}}', grid_shape=grid_shape)
+
+
+@given(st.lists(st.integers(-2, 4), max_size=9), st.permutations(["a", "b", "c", "d", "e"]))
+def test_paths_by_number(numbers: list[int], names: list[str]) -> None:
+    grid_shape = (len(numbers),)
+    paths = NumberedPaths(np.array(numbers, np.int32), names)
+    columns = {"offsets": np.arange(len(numbers)), "lengths": 5}
+    numbered = Manifest.from_columns(grid_shape, paths=paths, **columns)
+    named = [names[number] if number >= 0 else "" for number in numbers]
+    plain = Manifest.from_columns(grid_shape, paths=np.array(named, object), **columns)
+    assert numbered.paths == plain.paths
+    assert list(numbered.items()) == list(plain.items())
 
 
 # Documents and parts of them --------------------------------------------------------------
@@ -165,6 +184,43 @@ def test_other_paths(entries: dict[tuple[int, int], dict[str, Any]], data: st.Da
     assert renamed.dumps() == from_entries(expected).dumps()
     with pytest.raises(ValueError, match="paths are given"):
         manifest.with_paths([*manifest.paths, "z"])
+
+
+@pytest.mark.parametrize("grid_shape", [(40_000,), (4, 100, 100)])
+def test_a_document_of_many_entries(grid_shape: tuple[int, ...]) -> None:
+    count = math.prod(grid_shape)
+    numbers = np.arange(count)
+    manifest = Manifest.from_columns(
+        grid_shape,
+        paths=NumberedPaths((numbers % 3 - 1).astype(np.int32), ["a%20b", "ü"]),
+        offsets=numbers // 2,
+        lengths=np.where(numbers % 5, numbers + 1, -1),
+        data={grid_index(grid_shape, number): b"x" for number in range(0, count, 999)},
+        checksums={grid_index(grid_shape, 1): f"md5:{'0' * 32}"},
+        conditions={"ü": {"etag": '"e"'}},
+    )
+    one_by_one = encode_document(
+        (format_canonical(index), reference.entry()) for index, reference in manifest.items()
+    )
+    assert manifest.dumps() == one_by_one
+    again = Manifest.loads(one_by_one, grid_shape=grid_shape)
+    assert list(again.items()) == list(manifest.items())
+
+
+@given(st.dictionaries(INDEX, PATH_ENTRY | OTHER_ENTRY))
+def test_columns_and_what_is_kept_aside(entries: dict[tuple[int, int], dict[str, Any]]) -> None:
+    manifest = from_entries(entries, conditions={"a.nc": {"etag": '"e"'}})
+    columns = manifest.columns()
+    references = [manifest[i, j] for i, j in (divmod(n, 4) for n in columns.numbers.tolist())]
+    assert len(references) == len(entries)
+    assert columns.path_numbers.tolist() == [r.path_number for r in references]
+    assert columns.offsets.tolist() == [r.offset for r in references]
+    with_path = [-1 if r.length is None else r.length for r in references if r.path is not None]
+    assert columns.lengths[columns.path_numbers >= 0].tolist() == with_path
+    aside = {row: extra for extra, rows in manifest.asides() for row in rows}
+    for row, reference in enumerate(references):
+        extra = aside.get(row, NOTHING_ASIDE)
+        assert (extra.data, extra.conditions) == (reference.data, reference.conditions)
 
 
 def test_parts_of_no_dimensions() -> None:

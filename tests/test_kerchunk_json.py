@@ -36,7 +36,7 @@ from zarr_manifest.conversion.kerchunk.json_sets import read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.reading import read_kerchunk
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.errors import InvalidJSONError
+from zarr_manifest.errors import InvalidJSONError, LimitExceededError
 
 # Any set ---------------------------------------------------------------------------
 
@@ -155,6 +155,20 @@ def test_a_set_that_lies_in_a_file(tmp_path: Path) -> None:
         read_kerchunk_json(gzip.compress(text)[:30])
 
 
+def test_how_far_a_compressed_set_is_decompressed() -> None:
+    text = json.dumps({"version": 1, "refs": one("text" * 1000)}).encode()
+    compress = zstandard.ZstdCompressor().compress
+    several = compress(text[:99]) + compress(text[99:])
+    for compressed in (gzip.compress(text), compress(text), several):
+        assert entries(compressed, max_bytes=len(text)) == {(0, 0): b"text" * 1000}
+        with pytest.raises(LimitExceededError, match="max_bytes") as caught:
+            read_kerchunk_json(compressed, max_bytes=len(text) - 1)
+        assert "more than" in caught.value.problem
+        with pytest.raises(NotConvertibleError, match="the encoded reference set is truncated"):
+            read_kerchunk_json(compressed[:-3])
+    assert len(entries(text, max_bytes=1)) == 1
+
+
 def test_a_set_on_a_web_server(tmp_path: Path) -> None:
     (tmp_path / "a b.json").write_text(json.dumps({"version": 1, "refs": one(URL)}))
     handler = functools.partial(_QuietHandler, directory=str(tmp_path))
@@ -205,7 +219,12 @@ def test_documents_that_are_no_reference_set(document: Any, problem: str) -> Non
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b'{"a": }', b"\xff\xfe", pytest.param(b"[" * 100_000, id="deep")],
+    [
+        *(b"", b"{", b'{"a": }', b"\xff\xfe"),
+        pytest.param(b"[" * 100_000, id="deep"),
+        pytest.param(b'{"a/0": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", id="deep reference"),
+        pytest.param(b'{"version": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", id="deep version"),
+    ],
 )
 def test_documents_that_are_no_json(content: bytes) -> None:
     with pytest.raises(InvalidJSONError, match="the reference set is not JSON"):
@@ -266,6 +285,30 @@ def test_templates_in_urls_alone() -> None:
 
 
 # Chunks ----------------------------------------------------------------------------
+
+
+def test_many_references_of_several_kinds() -> None:
+    """More than are taken at once, of arrays that take turns."""
+    count = 20_000
+    refs: dict[str, Any] = {
+        "g/x/y/.zarray": zarray(shape=[count, 3]),
+        "b/.zarray": zarray(shape=[count, 3], dimension_separator="/"),
+    }
+    expected: dict[str, dict[tuple[int, ...], Any]] = {"g/x/y": {}, "b": {}}
+    for number in range(count // 2):
+        url = f"s3://b/{number // 7}.nc"
+        value: Any = [url, number, number + 1] if number % 999 else "text"
+        refs[f"b/{number}/0"] = [url]
+        refs[f"g/x/y/{number}.0"] = value
+        refs[f"stray/{number}"] = value
+        entry = (url, number, number + 1) if number % 999 else b"text"
+        expected["g/x/y"][number, 0] = entry
+        expected["b"][number, 0] = (url, 0, None)
+    for given_set in (refs, json.dumps({"version": 1, "refs": refs}).encode()):
+        for path, wanted in expected.items():
+            assert entries(given_set, path) == wanted
+        found = refusal(given_set, "stray").reason
+        assert found.startswith("10000 references ('stray/0', 'stray/1', 'stray/2', …)")
 
 
 def test_keys_of_no_chunk_are_named() -> None:
@@ -426,9 +469,10 @@ def test_text_that_is_none() -> None:
     assert len(entries(document, "b")) == 1
 
 
-def test_a_grid_that_is_too_large() -> None:
-    huge = zarray(shape=[2**40, 2**40], chunks=[1, 1])
-    found = refusal({"a/.zarray": huge, "a/0.0": URL})
+@pytest.mark.parametrize("shape", [[2**40, 2**40], [10**30, 1], [10**30, 0]])
+def test_a_grid_that_is_too_large(shape: list[int]) -> None:
+    huge = zarray(shape=shape, chunks=[1, 1])
+    found = refusal({"a/.zarray": huge, "a/0.0": URL, "b/.zarray": zarray()})
     assert found.code == "limit_exceeded"
 
 

@@ -356,7 +356,7 @@ def test_nested_groups_and_an_array_at_the_root(tmp_path: Path) -> None:
     array = found["a/b/x"]
     assert isinstance(array, ArrayNode)
     assert array.metadata["dimension_names"] == ["t"]
-    assert array.metadata["attributes"] == {"units": "K"}
+    assert array.metadata["attributes"]["units"] == "K"
     assert entries(whole(tmp_path, "a/with space")) == {(): b"ab"}
 
     root = tmp_path / "root"

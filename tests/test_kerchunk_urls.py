@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -41,6 +42,8 @@ from zarr_manifest import Manifest
         ("https://user:secret@h/f", "credentials"),
         ("https://h/f#g", "fragment"),
         ("https://h/a%2Fb", "encoded slash"),
+        ("s3://b/\ud800", "unpaired surrogate"),
+        ("https://h/?q=\udfff", "unpaired surrogate"),
     ],
 )
 def test_urls_that_a_manifest_cannot_name(url: Any, problem: str) -> None:
@@ -93,6 +96,19 @@ def test_relative_paths_start_from_the_working_directory(
             "working directory, as fsspec does",
         )
     ]
+
+
+def test_home_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    references = {**one(["~/f", 0, 5]), "a/0.1": ["~nobody-has-this-name/f", 0, 5]}
+    local = fsspec.filesystem("file")
+    for index, name in (((0, 0), "~/f"), ((0, 1), "~nobody-has-this-name/f")):
+        path = local._strip_protocol(name)
+        assert entries(references)[index] == (
+            Path(path).absolute().as_uri().replace("%7E", "~"),
+            0,
+            5,
+        )
 
 
 def test_a_version_of_an_object_is_a_condition() -> None:

@@ -19,16 +19,51 @@ from zarr_manifest.errors import InvalidChunkKeyError, InvalidEntryError, LimitE
 
 __all__ = [
     "TO_THE_END",
+    "Columns",
+    "NumberedPaths",
     "PathRows",
-    "chunk_numbers",
     "path_rows",
-    "require_distinct",
+    "with_rows_without_path",
 ]
 
 # Value of the length column for entries that run to the end of their object.
 TO_THE_END = -1
 
 _LARGEST_INTEGER = 2**53 - 1
+
+
+class NumberedPaths(NamedTuple):
+    """A column of paths by number: what is the same for many rows is looked at once.
+
+    Attributes
+    ----------
+    numbers : ndarray of int32
+        Index of each row's path; negative where there is none.
+    paths : sequence of str
+        What the numbers count: all different, none of them empty.
+    """
+
+    numbers: npt.NDArray[np.int32]
+    paths: Sequence[str]
+
+
+class Columns(NamedTuple):
+    """The references of a manifest: one value per row, in C order of the chunks.
+
+    Attributes
+    ----------
+    numbers : ndarray of int64
+        C-order number of each row's chunk in the grid.
+    offsets, lengths : ndarray of int64
+        In bytes; a length of -1 is the rest of the object.
+    path_numbers : ndarray of int32
+        Index of each row's path; negative for a chunk that is inline or explicitly empty.
+    """
+
+    numbers: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    path_numbers: npt.NDArray[np.int32]
 
 
 class PathRows(NamedTuple):
@@ -55,7 +90,7 @@ class PathRows(NamedTuple):
 
 def path_rows(
     grid_shape: tuple[int, ...],
-    paths: str | npt.ArrayLike,
+    paths: str | npt.ArrayLike | NumberedPaths,
     offsets: npt.ArrayLike | None,
     lengths: npt.ArrayLike | None,
     chunks: npt.ArrayLike | None,
@@ -64,29 +99,47 @@ def path_rows(
     if chunks is None:
         numbers = np.arange(_count(grid_shape), dtype=np.int64)
     else:
-        numbers = chunk_numbers(grid_shape, np.asarray(chunks))
+        numbers = _chunk_numbers(grid_shape, np.asarray(chunks))
     count = len(numbers)
     path_numbers, names = _path_column(paths, count)
     first = _integers("offsets", offsets, count, 0)
     sizes = _integers("lengths", lengths, count, TO_THE_END)
     stated = path_numbers >= 0
-    if len(names) != 0 and not stated.all():
+    if not stated.all():
         numbers, path_numbers = numbers[stated], path_numbers[stated]
         first, sizes = first[stated], sizes[stated]
-    elif len(names) == 0:
-        numbers, path_numbers, first, sizes = (
-            column[:0] for column in (numbers, path_numbers, first, sizes)
-        )
     _require_valid(grid_shape, numbers, first, sizes)
     if chunks is not None:
         order = np.argsort(numbers, kind="stable")
         numbers, path_numbers = numbers[order], path_numbers[order]
         first, sizes = first[order], sizes[order]
-        require_distinct(grid_shape, numbers)
-    return PathRows(numbers, first, sizes, path_numbers.astype(np.int32), names)
+        _require_distinct(grid_shape, numbers)
+    return PathRows(numbers, first, sizes, path_numbers, names)
 
 
-def chunk_numbers(
+def with_rows_without_path(
+    grid_shape: tuple[int, ...],
+    rows: PathRows,
+    chunks: Sequence[tuple[int, ...]],
+    kinds: Sequence[int],
+    lengths: Sequence[int],
+) -> PathRows:
+    """Return rows with others among them, that have a kind in the place of a path's number."""
+    indices = np.array(chunks, np.int64).reshape(len(chunks), len(grid_shape))
+    numbers = np.concatenate([rows.numbers, _chunk_numbers(grid_shape, indices)])
+    order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
+    _require_distinct(grid_shape, numbers)
+    return PathRows(
+        numbers,
+        np.concatenate([rows.offsets, np.zeros(len(chunks), np.int64)])[order],
+        np.concatenate([rows.lengths, np.array(lengths, np.int64)])[order],
+        np.concatenate([rows.path_numbers, np.array(kinds, np.int32)])[order],
+        rows.paths,
+    )
+
+
+def _chunk_numbers(
     grid_shape: tuple[int, ...], chunks: npt.NDArray[np.generic]
 ) -> npt.NDArray[np.int64]:
     """Return the C-order numbers of chunks, given as an array of shape (chunks, dimensions).
@@ -112,7 +165,7 @@ def chunk_numbers(
     return number_chunks(indices, grid_shape)
 
 
-def require_distinct(grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]) -> None:
+def _require_distinct(grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]) -> None:
     """Refuse a chunk that is named twice, in sorted numbers."""
     twice = np.flatnonzero(numbers[1:] == numbers[:-1])
     if len(twice):
@@ -122,17 +175,21 @@ def require_distinct(grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]
 
 def _count(grid_shape: tuple[int, ...]) -> int:
     count = math.prod(grid_shape)
-    if count >= 2**62:
-        raise LimitExceededError(f"the chunk grid has {count} chunks, more than can be numbered")
+    if max(count, *grid_shape, 0) >= 2**62:
+        raise LimitExceededError(
+            f"the chunk grid has the shape {list(grid_shape)}: that is more than can be numbered"
+        )
     return count
 
 
 def _path_column(
-    paths: str | npt.ArrayLike, count: int
-) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    paths: str | npt.ArrayLike | NumberedPaths, count: int
+) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
     """Return the number of each row's path, -1 where there is none, and the distinct paths."""
     if isinstance(paths, str):
-        return np.full(count, 0 if paths else -1, np.int64), (paths,) if paths else ()
+        return np.full(count, 0 if paths else -1, np.int32), (paths,) if paths else ()
+    if isinstance(paths, NumberedPaths):
+        return _in_order_of_use(paths)
     column = np.asarray(paths).reshape(-1)
     if column.size and column.dtype.kind not in "UOT":
         raise InvalidEntryError(f"'paths' holds {column.dtype}, not strings")
@@ -142,12 +199,28 @@ def _path_column(
     # One look-up a row, as for a million keys of a dictionary: numpy's own way has to sort them.
     values = cast("Sequence[str]", column.tolist())
     numbers = np.fromiter(
-        (table.setdefault(path, len(table) - 1) for path in values), np.int64, count
+        (table.setdefault(path, len(table) - 1) for path in values), np.int32, count
     )
     del table[""]
     if not all(isinstance(path, str) for path in cast("Iterable[object]", table)):
         raise InvalidEntryError("'paths' holds something that is no string")
     return numbers, tuple(table)
+
+
+def _in_order_of_use(column: NumberedPaths) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """Return a column of the paths that rows have, in the order in which they do."""
+    count = len(column.numbers)
+    first_row = np.full(len(column.paths), count)
+    # Of a number that comes repeatedly, the last assignment counts: that of the first row.
+    with_path = np.flatnonzero(column.numbers >= 0)[::-1]
+    first_row[column.numbers[with_path]] = with_path
+    used: list[int] = np.argsort(first_row, kind="stable")[
+        : int((first_row < count).sum())
+    ].tolist()
+    renumbered = np.full(len(column.paths) + 1, -1, np.int32)  # the last is that of no path
+    renumbered[used] = np.arange(len(used))
+    numbers = renumbered[np.maximum(column.numbers, -1)]
+    return numbers, tuple(column.paths[number] for number in used)
 
 
 def _integers(

@@ -7,6 +7,7 @@ For manifests of millions of entries. What it writes is what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from io import SEEK_END, BytesIO
 
 import msgspec
 import numpy as np
@@ -14,7 +15,10 @@ import numpy.typing as npt
 
 from zarr_manifest._document import Entry
 
-__all__ = ["encode_rows"]
+__all__ = ["canonical_keys", "encode_rows"]
+
+# Rows whose text is held beside the document.
+_AT_ONCE = 2**14
 
 
 def encode_rows(
@@ -48,6 +52,8 @@ def encode_rows(
     }
     <BLANKLINE>
     """
+    if not len(offsets):
+        return b"{}\n"
     encode = msgspec.json.Encoder().encode
     # "...}" without the brace, so that a range can follow; of paths that are in use only.
     begun = {
@@ -55,27 +61,53 @@ def encode_rows(
         for number in np.unique(path_numbers).tolist()
         if number >= 0
     }
-    columns = (path_numbers.tolist(), offsets.tolist(), lengths.tolist())
-    entries = [
-        begun[number] + _range(offset, length) if number >= 0 else ""
-        for number, offset, length in zip(*columns, strict=True)
-    ]
-    for row, entry in special.items():
-        entries[row] = encode(entry).decode()
-    if not entries:
-        return b"{}\n"
-    lines = (f'"{key}":{entry}' for key, entry in zip(_keys(indices), entries, strict=True))
-    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+    document = BytesIO(b"{")
+    document.seek(0, SEEK_END)
+    separator = b"\n"
+    for start in range(0, len(offsets), _AT_ONCE):
+        rows = slice(start, start + _AT_ONCE)
+        columns = (path_numbers[rows], offsets[rows], lengths[rows])
+        lines = [
+            f'"{key}":{begun[number]},"offset":{offset},"length":{length}}}'
+            if number >= 0 and length >= 0
+            else f'"{key}":{_to_the_end(begun.get(number, ""), offset)}'
+            for key, number, offset, length in zip(
+                canonical_keys(indices[rows]), *(column.tolist() for column in columns), strict=True
+            )
+        ]
+        for row in special.keys() & range(start, start + len(lines)):
+            key = lines[row - start].partition(":")[0]
+            lines[row - start] = f"{key}:{encode(special[row]).decode()}"
+        document.write(separator + ",\n".join(lines).encode())
+        separator = b",\n"
+    document.write(b"\n}\n")
+    return document.getvalue()
 
 
-def _range(offset: int, length: int) -> str:
-    if length >= 0:
-        return f',"offset":{offset},"length":{length}}}'
-    return f',"offset":{offset}}}' if offset else "}"
+def _to_the_end(begun: str, offset: int) -> str:
+    return f'{begun},"offset":{offset}}}' if offset else f"{begun}}}"
 
 
-def _keys(indices: npt.NDArray[np.int64]) -> Iterable[str]:
+def canonical_keys(indices: npt.NDArray[np.int64]) -> Iterable[str]:
+    """Return the canonical chunk keys of grid indices of shape (chunks, dimensions).
+
+    Examples
+    --------
+    >>> list(canonical_keys(np.array([[0, 3], [1, 0]])))
+    ['0.3', '1.0']
+    """
     count, ndim = indices.shape
     if ndim == 0:
         return ["0"] * count
-    return map(".".join, zip(*(map(str, column) for column in indices.T.tolist()), strict=True))
+    if not count:
+        return []
+    columns = [_digits(column) for column in indices.T.tolist()]
+    return columns[0] if ndim == 1 else map(".".join, zip(*columns, strict=True))
+
+
+def _digits(numbers: list[int]) -> Iterable[str]:
+    most = max(numbers)
+    if most > len(numbers):
+        return map(str, numbers)
+    # Along the other dimensions of a grid the same few numbers come again and again.
+    return map([str(number) for number in range(most + 1)].__getitem__, numbers)

@@ -50,26 +50,26 @@ def interpret_rows(
     """
     unset = msgspec.UNSET
     path_index: dict[str, int] = {}
-    count = len(rows.members)
-    offsets = np.zeros(count, np.int64)
-    lengths = np.full(count, TO_THE_END, np.int64)
-    path_numbers = np.full(count, EMPTY, np.int32)
     aside: dict[int, Aside] = {}
     interned: dict[Aside, Aside] = {}
-    for row, member in enumerate(rows.members):
-        entry = entries[member]
-        if entry.path is not unset:
-            path_numbers[row] = path_index.setdefault(entry.path, len(path_index))
-            if entry.offset is not unset:
-                offsets[row] = entry.offset
-            if entry.length is not unset:
-                lengths[row] = entry.length
-        elif entry.data is not unset:
-            path_numbers[row] = INLINE
-            lengths[row] = len(entry.data)
-        if _has_aside(entry):
-            extra = yield from _interpret_aside(entry, keys[member])
-            aside[row] = interned.setdefault(extra, extra)
+    members: list[int] = rows.members.tolist()
+    ordered = [entries[member] for member in members]
+    # Column by column, and all at once: there may be millions.
+    path_numbers = np.array(
+        [
+            EMPTY if entry.path is unset else path_index.setdefault(entry.path, len(path_index))
+            for entry in ordered
+        ],
+        np.int32,
+    )
+    offsets = np.array([entry.offset or 0 for entry in ordered], np.int64)
+    lengths = np.array([entry.length or TO_THE_END for entry in ordered], np.int64)
+    for row in [row for row, entry in enumerate(ordered) if _has_aside(entry)]:
+        entry = ordered[row]
+        if entry.data is not unset:
+            path_numbers[row], lengths[row] = INLINE, len(entry.data)
+        extra = yield from _interpret_aside(entry, keys[members[row]])
+        aside[row] = interned.setdefault(extra, extra)
     return EntryColumns(
         rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, tuple(path_index), aside
     )

@@ -57,13 +57,13 @@ class Rows(NamedTuple):
         Number of chunks along every dimension.
     numbers : ndarray of int64, sorted
         C-order number of each row's chunk in the grid.
-    members : list of int
+    members : ndarray of int64
         Which member of the document each row is.
     """
 
     grid_shape: tuple[int, ...]
     numbers: _Indices
-    members: list[int]
+    members: _Indices
 
 
 def interpret_keys(keys: list[str], grid: Grid, *, report_outside: bool = False) -> Findings[Rows]:
@@ -75,6 +75,12 @@ def interpret_keys(keys: list[str], grid: Grid, *, report_outside: bool = False)
     shape = grid.shape
     if shape is None:
         shape = tuple(int(n) + 1 for n in indices.max(axis=0, initial=0))
+    if max(math.prod(shape), *shape, 0) >= 2**62:
+        yield LimitExceededError(
+            f"the chunk grid has the shape {list(shape)}: that is more than can be numbered"
+        )
+        nothing = np.empty(0, np.int64)
+        return Rows(shape, nothing, nothing)
     inside = named & (indices < np.array(shape, dtype=np.int64)).all(axis=1)
     if report_outside:
         for row in np.flatnonzero(named & ~inside).tolist():
@@ -87,11 +93,6 @@ def interpret_keys(keys: list[str], grid: Grid, *, report_outside: bool = False)
         for row in np.flatnonzero(inside & ~_within(indices, grid.region)).tolist():
             yield _misplaced(keys[row], grid.region)
         inside &= _within(indices, grid.region)
-    if math.prod(shape) >= 2**62:
-        yield LimitExceededError(
-            f"the chunk grid has {math.prod(shape)} chunks, more than can be numbered"
-        )
-        inside &= False
     members = np.flatnonzero(inside)
     numbers = number_chunks(indices[members], shape)
     order = np.argsort(numbers, kind="stable")
@@ -104,7 +105,7 @@ def interpret_keys(keys: list[str], grid: Grid, *, report_outside: bool = False)
             f"the members {first!r} and {second!r} of the manifest name the same chunk",
             chunk=second,
         )
-    return Rows(shape, numbers[distinct], members[distinct].tolist())
+    return Rows(shape, numbers[distinct], members[distinct])
 
 
 def _within(indices: _Indices, region: Sequence[range]) -> _Mask:
@@ -156,7 +157,7 @@ def _parse_canonical_keys(keys: list[str], ndim: int) -> _Indices | None:
     canonical = r"\.".join([number] * ndim) if ndim else "0"
     joined = ",".join(keys)
     if keys and ndim and re.fullmatch(f"(?:{canonical},)*+{canonical}", joined):
-        flat = np.array(joined.replace(".", ",").split(","), dtype=np.int64)
+        flat = np.fromstring(joined.replace(".", ","), np.int64, sep=",")
         if len(flat) == len(keys) * ndim:  # and no key has a comma
             return flat.reshape(len(keys), ndim)
     return None

@@ -17,9 +17,10 @@ from zarr_manifest._chunk_grid import grid_index, grid_indices, number_chunks
 from zarr_manifest._chunk_keys import format_canonical
 from zarr_manifest._columns import (
     TO_THE_END,
-    chunk_numbers,
+    Columns,
+    NumberedPaths,
     path_rows,
-    require_distinct,
+    with_rows_without_path,
 )
 from zarr_manifest._document import Limits, Members, interpret_document
 from zarr_manifest._document_rows import encode_rows
@@ -143,7 +144,7 @@ class Manifest:
         cls,
         grid_shape: tuple[int, ...],
         *,
-        paths: str | npt.ArrayLike,
+        paths: str | npt.ArrayLike | NumberedPaths,
         offsets: npt.ArrayLike | None = None,
         lengths: npt.ArrayLike | None = None,
         chunks: npt.ArrayLike | None = None,
@@ -196,22 +197,13 @@ class Manifest:
             if not encoded:
                 raise InvalidEntryError("'data' holds no bytes", chunk=format_canonical(index))
         without_path = [*inline, *empty]
-        more = np.array(without_path, np.int64).reshape(len(without_path), len(grid_shape))
-        numbers = np.concatenate([rows.numbers, chunk_numbers(grid_shape, more)])
-        kinds = [INLINE] * len(inline) + [EMPTY] * (len(without_path) - len(inline))
-        sizes = [len(encoded) for encoded in inline.values()]
-        sizes += [TO_THE_END] * (len(without_path) - len(inline))
-        order = np.argsort(numbers, kind="stable")
-        numbers = numbers[order]
-        require_distinct(grid_shape, numbers)
+        if without_path:
+            kinds = [INLINE] * len(inline) + [EMPTY] * (len(without_path) - len(inline))
+            sizes = [len(encoded) for encoded in inline.values()]
+            sizes += [TO_THE_END] * (len(without_path) - len(inline))
+            rows = with_rows_without_path(grid_shape, rows, without_path, kinds, sizes)
         manifest = cls(
-            grid_shape,
-            numbers,
-            np.concatenate([rows.offsets, np.zeros(len(kinds), np.int64)])[order],
-            np.concatenate([rows.lengths, np.array(sizes, np.int64)])[order],
-            np.concatenate([rows.path_numbers, np.array(kinds, np.int32)])[order],
-            rows.paths,
-            {},
+            grid_shape, rows.numbers, rows.offsets, rows.lengths, rows.path_numbers, rows.paths, {}
         )
         manifest._put_aside(inline, checksums or {}, conditions or {})
         return manifest
@@ -392,6 +384,27 @@ class Manifest:
             checksum=extra.checksum,
             conditions=extra.conditions,
         )
+
+    def columns(self) -> Columns:
+        """Return the references as columns of numbers, which are not to be changed.
+
+        Examples
+        --------
+        >>> manifest = Manifest.from_columns((3,), paths="f.nc", chunks=[[2]], offsets=9)
+        >>> numbers, offsets, lengths, path_numbers = manifest.columns()
+        >>> numbers, offsets, lengths
+        (array([2]), array([9]), array([-1]))
+        """
+        return Columns(self._numbers(), self._offsets, self._lengths, self._path_numbers)
+
+    def asides(self) -> Iterator[tuple[Aside, list[int]]]:
+        """Yield what only some rows of the columns have, with these rows."""
+        rows: dict[int, list[int]] = {}
+        # Many rows share one: by identity, for they may hold whole chunks.
+        for row, extra in self._aside.items():
+            rows.setdefault(id(extra), []).append(row)
+        for own in rows.values():
+            yield self._aside[own[0]], own
 
     def indices(self) -> Iterator[tuple[int, ...]]:
         """Yield the grid index of every chunk that the manifest names, in C order."""

@@ -228,7 +228,6 @@ class _Hierarchy:
         assert array is not None  # nothing is wrong with it
         fill_value = functools.partial(_encoded_fill_value, metadata, grid)
         exporter = Exporter(
-            grid.counts,
             store_urls(self.store),
             functools.cache(fill_value) if self.inline_empty else None,
         )

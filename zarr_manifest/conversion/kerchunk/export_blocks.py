@@ -10,12 +10,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest._chunk_grid import number_chunks
+from zarr_manifest._chunk_grid import grid_index
+from zarr_manifest._chunk_keys import format_canonical
+from zarr_manifest._columns import TO_THE_END, Columns
 from zarr_manifest._conditions import format_last_modified
 from zarr_manifest._locations import Location, StoreLocation, UrlLocation
+from zarr_manifest._reference import EMPTY, Aside
 from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.manifest import Manifest, Reference
+from zarr_manifest.manifest import Manifest
 
 __all__ = ["Block", "Exporter", "url_in_store"]
 
@@ -71,8 +74,6 @@ class Exporter:
 
     Parameters
     ----------
-    grid_shape : tuple of int
-        Number of chunks along every dimension.
     roots : sequence of UrlLocation
         What the root of the hierarchy's store is called.
     encoded_fill_value : callable
@@ -82,7 +83,6 @@ class Exporter:
         What kerchunk has no place for, counted.
     """
 
-    grid_shape: tuple[int, ...]
     roots: Sequence[UrlLocation]
     encoded_fill_value: Callable[[], bytes] | None = None
     dropped: Counter[str] = field(default_factory=Counter[str])
@@ -95,61 +95,54 @@ class Exporter:
         NotConvertibleError
             kerchunk cannot express an entry.
         """
-        urls: dict[tuple[int, str | None], int] = {}
-        names: list[str] = []
-        rows: list[tuple[int, int, int]] = []
-        indices: list[tuple[int, ...]] = []
-        data: dict[tuple[int, ...], bytes] = {}
-        for index, reference in manifest.items():
-            inline = self._inline(reference)
-            if inline is not None:
-                data[index] = inline
-                rows.append((-1, 0, 0))
-            elif reference.is_empty:
-                continue
-            else:
-                self._count_dropped(reference)
-                version = reference.conditions.version
-                url = (reference.path_number, version)
-                if url not in urls:
-                    urls[url] = len(names)
-                    names.append(self._url(locations[reference.path_number], version))
-                rows.append((urls[url], *_range(reference)))
-            indices.append(index)
-        columns = np.array(rows, np.int64).reshape(len(rows), 3)
-        numbers = self._numbers(indices)
-        return Block(
-            numbers,
-            columns[:, 0],
-            columns[:, 1],
-            columns[:, 2],
-            names,
-            dict(zip(self._numbers(list(data)).tolist(), data.values(), strict=True)),
+        columns = manifest.columns()
+        _require_lengths(manifest, columns)
+        versions: list[str | None] = [None]
+        version_numbers = np.zeros(len(manifest), np.int64)
+        data: dict[int, bytes] = {}
+        for aside, rows in manifest.asides():
+            self._count_dropped(aside, len(rows))
+            if aside.data is not None:
+                data.update(dict.fromkeys(columns.numbers[rows].tolist(), aside.data))
+            if aside.conditions.version is not None:
+                version_numbers[rows] = len(versions)
+                versions.append(aside.conditions.version)
+        data |= self._encoded_fill_values(columns)
+        # A path may come in several versions: each is a URL of its own.
+        with_path = columns.path_numbers >= 0
+        paths = columns.path_numbers[with_path].astype(np.int64)
+        used, which = np.unique(
+            paths * len(versions) + version_numbers[with_path], return_inverse=True
         )
+        numbers: list[int] = used.tolist()
+        urls = [
+            self._url(locations[number // len(versions)], versions[number % len(versions)])
+            for number in numbers
+        ]
+        url_numbers = np.full(len(manifest), -1, np.int64)
+        url_numbers[with_path] = which
+        sizes = np.where(with_path & (columns.lengths > 0), columns.lengths, 0)
+        block = Block(columns.numbers, url_numbers, columns.offsets, sizes, urls, data)
+        return block if self.encoded_fill_value else _without(columns.path_numbers == EMPTY, block)
 
-    def _numbers(self, indices: list[tuple[int, ...]]) -> _Integers:
-        shape = (len(indices), len(self.grid_shape))
-        return number_chunks(np.array(indices, np.int64).reshape(shape), self.grid_shape)
-
-    def _inline(self, reference: Reference) -> bytes | None:
-        if reference.data is not None:
-            self._count_dropped(reference)
-            return reference.data
-        if not reference.is_empty:
-            return None
+    def _encoded_fill_values(self, columns: Columns) -> dict[int, bytes]:
+        empty: list[int] = columns.numbers[columns.path_numbers == EMPTY].tolist()
+        if not empty:
+            return {}
         if self.encoded_fill_value is None:
-            self.dropped["explicitly empty chunks are missing now, which read as fill values"] += 1
-            return None
-        self.dropped["explicitly empty chunks are encoded fill values now"] += 1
-        return self.encoded_fill_value()
+            what = "explicitly empty chunks are missing now, which read as fill values"
+            self.dropped[what] += len(empty)
+            return {}
+        self.dropped["explicitly empty chunks are encoded fill values now"] += len(empty)
+        return dict.fromkeys(empty, self.encoded_fill_value())
 
-    def _count_dropped(self, reference: Reference) -> None:
-        if reference.checksum is not None:
-            self.dropped["checksums were left out"] += 1
-        if reference.conditions.etag is not None:
-            self.dropped["entity tags were left out"] += 1
-        if format_last_modified(reference.conditions) is not None:
-            self.dropped["times of modification were left out"] += 1
+    def _count_dropped(self, aside: Aside, rows: int) -> None:
+        if aside.checksum is not None:
+            self.dropped["checksums were left out"] += rows
+        if aside.conditions.etag is not None:
+            self.dropped["entity tags were left out"] += rows
+        if format_last_modified(aside.conditions) is not None:
+            self.dropped["times of modification were left out"] += rows
 
     def _url(self, location: Location, version: str | None) -> str:
         if isinstance(location, StoreLocation):
@@ -159,13 +152,26 @@ class Exporter:
         return kerchunk_url(location, version)
 
 
-def _range(reference: Reference) -> tuple[int, int]:
-    """Return offset and size; a size of 0 is the whole object."""
-    if reference.length is not None:
-        return reference.offset, reference.length
-    if reference.offset:
+def _require_lengths(manifest: Manifest, columns: Columns) -> None:
+    """Refuse what goes from an offset to the end of its object: kerchunk cannot say that."""
+    open_ended = (columns.lengths == TO_THE_END) & (columns.offsets > 0)
+    if open_ended.any():
+        row = int(open_ended.argmax())
         raise NotConvertibleError(
             "an entry goes from an offset to the end of its object: kerchunk needs a length",
-            location=reference.path,
+            chunk=format_canonical(grid_index(manifest.grid_shape, int(columns.numbers[row]))),
+            location=manifest.paths[int(columns.path_numbers[row])],
+            remedy="State the 'length' of such entries in the manifest.",
         )
-    return 0, 0
+
+
+def _without(rows: npt.NDArray[np.bool_], block: Block) -> Block:
+    if not rows.any():
+        return block
+    kept = ~rows
+    return block._replace(
+        numbers=block.numbers[kept],
+        url_numbers=block.url_numbers[kept],
+        offsets=block.offsets[kept],
+        sizes=block.sizes[kept],
+    )

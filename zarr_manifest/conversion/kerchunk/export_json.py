@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from zarr.abc.store import Store
 
 from zarr_manifest._chunk_grid import grid_indices
-from zarr_manifest._chunk_keys import format_canonical
+from zarr_manifest._document_rows import canonical_keys
 from zarr_manifest.access import Allow
 from zarr_manifest.conversion.kerchunk.export import ExportedArray, ExportedGroup, exported_nodes
 from zarr_manifest.conversion.kerchunk.export_blocks import Block
@@ -141,17 +140,16 @@ def _array(
 def _references(
     block: Block, below: str, grid_shape: tuple[int, ...]
 ) -> Iterator[tuple[str, str | list[Any]]]:
-    indices: list[list[int]] = grid_indices(grid_shape, block.numbers.astype(np.int64)).tolist()
+    keys = canonical_keys(grid_indices(grid_shape, block.numbers))
     columns = (block.numbers, block.url_numbers, block.offsets, block.sizes)
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    for index, (number, url, offset, size) in zip(indices, rows, strict=True):
-        key = below + format_canonical(index)
+    for key, (number, url, offset, size) in zip(keys, rows, strict=True):
         if url < 0:
-            yield key, _text(block.data[number])
+            yield below + key, _text(block.data[number])
         elif size:
-            yield key, [block.urls[url], offset, size]
+            yield below + key, [block.urls[url], offset, size]
         else:
-            yield key, [block.urls[url]]
+            yield below + key, [block.urls[url]]
 
 
 def _text(data: bytes) -> str:

@@ -5,38 +5,56 @@ What the document as a whole is; what the references mean is for ``kerchunk.refe
 
 from __future__ import annotations
 
-import gzip
+import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-import zstandard
 from zarr.buffer import default_buffer_prototype
 
+from zarr_manifest._document import Limits
+from zarr_manifest._document_codecs import DocumentCodec, decode_body
 from zarr_manifest._locations import redact
 from zarr_manifest._opening import open_hierarchy
 from zarr_manifest._zarr_internals import sync
 from zarr_manifest.conversion.json_values import as_object, shown
+from zarr_manifest.conversion.kerchunk.members import Batch, PlainReference
 from zarr_manifest.conversion.kerchunk.references import reference_nodes
 from zarr_manifest.conversion.kerchunk.templates import MAX_GENERATED, Templates, generate
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
 from zarr_manifest.conversion.nodes import Node, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
 from zarr_manifest.conversion.zarr2.documents import is_metadata_key
-from zarr_manifest.errors import InvalidJSONError, SourceError, SourceNotFoundError
+from zarr_manifest.errors import (
+    InvalidJSONError,
+    InvalidManifestError,
+    LimitExceededError,
+    SourceError,
+    SourceNotFoundError,
+)
 
 __all__ = ["read_kerchunk_json"]
 
 _MEMBERS = frozenset({"version", "templates", "gen", "refs"})
 _METADATA_ENDS = frozenset("ypsan")  # .zarray, .zgroup, .zattrs, .zmetadata, zarr.json
 
+# What a compressed set may expand to, unless its reader says otherwise: as much as a manifest.
+_MAX_BYTES = Limits().manifest_bytes
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+
 # A million values take less memory as they are written than as objects of Python.
 _UNPARSED_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE: msgspec.json.Decoder[object] = msgspec.json.Decoder()
+_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_PLAIN_OR_TEXT = msgspec.json.Decoder(list[PlainReference | str])
+
+# References that are parsed at once.
+_AT_ONCE = 2**14
+
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -45,6 +63,7 @@ def read_kerchunk_json(
     *,
     rewrite: Mapping[str, str] | None = None,
     max_generated: int = MAX_GENERATED,
+    max_bytes: int = _MAX_BYTES,
 ) -> Iterator[Node]:
     """Read a kerchunk reference set in JSON.
 
@@ -59,6 +78,8 @@ def read_kerchunk_json(
         are taken relative to the working directory, as fsspec does.
     max_generated : int
         Number of references that ``gen`` may stand for.
+    max_bytes : int
+        Number of bytes that a compressed document may have, before and after.
 
     Returns
     -------
@@ -91,7 +112,7 @@ def read_kerchunk_json(
     """
     document = as_object(references)
     if document is None:
-        document = _parse(_content(cast("str | Path | bytes", references)))
+        document = _parse(_content(cast("str | Path | bytes", references), max_bytes))
     if "version" not in document:
         return _version_0(document, rewrite)
     version = _value(document["version"])
@@ -106,16 +127,25 @@ def read_kerchunk_json(
 # ------------------------------------------------------------ the document
 
 
-def _content(references: str | Path | bytes) -> bytes:
+def _content(references: str | Path | bytes, max_bytes: int) -> bytes:
     content = references if isinstance(references, bytes) else _read(references)
-    try:
-        if content.startswith(b"\x1f\x8b"):
-            return gzip.decompress(content)
-        if content.startswith(b"\x28\xb5\x2f\xfd"):
-            return zstandard.ZstdDecompressor().decompressobj().decompress(content)
-    except (OSError, EOFError, zstandard.ZstdError) as error:
-        raise NotConvertibleError(f"the reference set cannot be decompressed: {error}") from error
+    for beginning, codec in _COMPRESSIONS.items():
+        if content.startswith(beginning):
+            return _decompressed(content, codec, max_bytes)
     return content
+
+
+def _decompressed(content: bytes, codec: str, max_bytes: int) -> bytes:
+    try:
+        return decode_body([DocumentCodec(codec)], content, max_bytes)
+    except LimitExceededError as error:
+        raise LimitExceededError(
+            f"the reference set is compressed, and has more than {max_bytes} bytes",
+            remedy="If you trust it, decompress it first, or pass max_bytes=... in Python.",
+        ) from error
+    except InvalidManifestError as error:
+        problem = error.problem.replace("manifest", "reference set")
+        raise NotConvertibleError(f"it cannot be decompressed: {problem}") from error
 
 
 def _read(location: str | Path) -> bytes:
@@ -157,14 +187,14 @@ def _fetch(url: str) -> bytes:
     return found.to_bytes()
 
 
-def _parse(content: bytes) -> Mapping[str, object]:
+def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:
     try:
         return _UNPARSED_MEMBERS.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except _UNDECODABLE:
         # No JSON object; or kerchunk's bare NaNs, which Python's own parser takes.
         pass
     try:
-        parsed: object = json.loads(content)
+        parsed: object = json.loads(bytes(content))
     except (ValueError, RecursionError) as error:
         raise InvalidJSONError(f"the reference set is not JSON: {error}") from error
     document = as_object(parsed)
@@ -186,13 +216,24 @@ def _value(value: object) -> object:
         return value
     try:
         return _VALUE.decode(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except _UNDECODABLE:
         pass
     try:
         parsed: object = json.loads(bytes(value))
     except (ValueError, RecursionError) as error:
         raise InvalidJSONError(f"the reference set is not JSON: {error}") from error
     return parsed
+
+
+def _values(values: list[object]) -> Sequence[object]:
+    """Return what references say, which may not be parsed yet: all at once, if they are plain."""
+    if set(map(type, values)) == {msgspec.Raw}:
+        document = b"[%b]" % b",".join(cast("list[msgspec.Raw]", values))
+        try:
+            return _PLAIN_OR_TEXT.decode(document)
+        except _UNDECODABLE:
+            pass  # some are not
+    return [_value(value) for value in values]
 
 
 # ------------------------------------------------------------ versions
@@ -218,8 +259,8 @@ def _version_1(
 
 
 def _references(refs: object) -> Mapping[str, object]:
-    if type(refs) is msgspec.Raw and bytes(refs)[:1] == b"{":
-        return _parse(bytes(refs))
+    if type(refs) is msgspec.Raw and bytes(memoryview(refs)[:1]) == b"{":
+        return _parse(refs)
     references = as_object(refs)
     if references is None:
         raise NotConvertibleError(f"'refs' is not a JSON object: {shown(_value(refs))}")
@@ -244,13 +285,14 @@ def _nodes(
     }
     documents |= {key: value for key, value in generated.items() if is_metadata_key(key)}
 
-    def chunks() -> Iterator[tuple[str, object]]:
-        for key, value in references.items():
-            # What is generated wins, as it does in fsspec.
-            if key not in documents and key not in generated:
-                yield key, _value(value)
-        for key, value in generated.items():
-            if key not in documents:
-                yield key, value
+    def batches() -> Iterator[Batch]:
+        # What is generated wins, as it does in fsspec.
+        taken = documents.keys() | generated.keys()
+        for batch in itertools.batched(references.items(), _AT_ONCE):
+            own = [item for item in batch if item[0] not in taken]
+            yield [key for key, _ in own], _values([value for _, value in own])
+        for batch in itertools.batched(generated.items(), _AT_ONCE):
+            own = [item for item in batch if item[0] not in documents]
+            yield [key for key, _ in own], [value for _, value in own]
 
-    return reference_nodes(chunks(), documents, urls=urls)
+    return reference_nodes(batches(), documents, urls=urls)

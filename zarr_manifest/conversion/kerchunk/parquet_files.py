@@ -52,8 +52,10 @@ class ReferenceRows(NamedTuple):
     ----------
     numbers : ndarray of int64, sorted
         C-order number of each row's chunk in the grid.
-    paths : ndarray of str objects
-        URL reference of each row, ready for a manifest; ``""`` where the chunk is inline.
+    path_numbers : ndarray of int32
+        Index of each row's path; negative where the chunk is inline.
+    paths : list of str
+        URL references, ready for a manifest.
     offsets, lengths : ndarray of int64
         In bytes; a length of -1 is the whole object.
     data : dict of int to bytes
@@ -65,7 +67,8 @@ class ReferenceRows(NamedTuple):
     """
 
     numbers: _Integers
-    paths: npt.NDArray[np.object_]
+    path_numbers: npt.NDArray[np.int32]
+    paths: list[str]
     offsets: _Integers
     lengths: _Integers
     data: dict[int, bytes]
@@ -76,7 +79,7 @@ class ReferenceRows(NamedTuple):
         """Return some of the rows, with all that is known of inline chunks and paths."""
         return self._replace(
             numbers=self.numbers[start:stop],
-            paths=self.paths[start:stop],
+            path_numbers=self.path_numbers[start:stop],
             offsets=self.offsets[start:stop],
             lengths=self.lengths[start:stop],
         )
@@ -200,52 +203,52 @@ class RefsFiles:
 
     def _interpreted(self, first: int, batch: Any) -> ReferenceRows:
         data = _inline(first, batch)
-        paths, has_path, sources = self._paths(batch)
-        numbers = first + np.arange(len(batch), dtype=np.int64)
+        path_numbers, sources = self._paths(batch)
+        # What is inline goes before a reference, as fsspec has it.
+        inline = np.fromiter(data, np.int64, len(data)) - first
+        path_numbers[inline] = -1
+        has_path = path_numbers >= 0
+        stated = has_path.copy()
+        stated[inline] = True
+        rows = np.flatnonzero(stated)
+        numbers = first + rows
         offsets = _integers(batch, "offset")
         sizes = _integers(batch, "size")
-        if data:  # what is inline goes before a reference, as fsspec has it
-            inline = np.fromiter(data, np.int64, len(data)) - first
-            has_path[inline] = False
-            paths[inline] = ""
-            rows = has_path.copy()
-            rows[inline] = True
-        else:
-            rows = has_path
-        _require_ranges(numbers, has_path, offsets, sizes)
-        lengths = np.where(sizes == 0, -1, sizes)
+        _require_ranges(first, has_path, offsets, sizes)
+        lengths = sizes[rows]
+        lengths[lengths == 0] = -1
         return ReferenceRows(
-            numbers[rows],
-            paths[rows],
+            numbers,
+            path_numbers[rows],
+            list(sources),
             offsets[rows],
-            lengths[rows],
+            lengths,
             data,
             {path: s.version for path, s in sources.items() if s.version is not None},
             any(source.was_relative for source in sources.values()),
         )
 
-    def _paths(
-        self, batch: Any
-    ) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.bool_], dict[str, SourceReference]]:
-        """Return the path of each row, which rows have one, and what is known of each path."""
-        paths = np.full(len(batch), "", np.object_)
+    def _paths(self, batch: Any) -> tuple[npt.NDArray[np.int32], dict[str, SourceReference]]:
+        """Return the number of each row's path, -1 where there is none, and the paths."""
         sources: dict[str, SourceReference] = {}
         if "path" not in batch.schema.names or batch.column("path").null_count == len(batch):
-            return paths, np.zeros(len(batch), np.bool_), sources
+            return np.full(len(batch), -1, np.int32), sources
         column = batch.column("path")
         if not hasattr(column, "dictionary"):
             column = column.dictionary_encode()
         codes = column.indices.fill_null(-1).to_numpy().astype(np.int64)
         # A dictionary may name more than the rows do: what was overwritten since.
         used = np.unique(codes[codes >= 0])
-        references = np.full(len(column.dictionary) + 1, "", np.object_)
         names = column.dictionary.take(arrow().array(used)).to_pylist()
+        numbers: dict[str, int] = {}
+        # Of each code, and at the end of no path.
+        by_code = np.full(len(column.dictionary) + 1, -1, np.int32)
         for code, name in zip(used.tolist(), names, strict=True):
             reference = self.to_reference(_text(name, column.dictionary.type))
             if sources.setdefault(reference.path, reference).version != reference.version:
                 raise two_versions(reference.path)
-            references[code] = reference.path
-        return references[codes], codes >= 0, sources
+            by_code[code] = numbers.setdefault(reference.path, len(numbers))
+        return by_code[codes], sources
 
 
 def two_versions(path: str) -> NotConvertibleError:
@@ -303,7 +306,7 @@ def _integers(batch: Any, name: str) -> _Integers:
 
 
 def _require_ranges(
-    numbers: _Integers, has_path: npt.NDArray[np.bool_], offsets: _Integers, sizes: _Integers
+    first: int, has_path: npt.NDArray[np.bool_], offsets: _Integers, sizes: _Integers
 ) -> None:
     for wrong, problem in (
         (offsets < 0, "a negative offset"),
@@ -313,9 +316,9 @@ def _require_ranges(
             "an offset and the size 0: neither a range of bytes nor a whole object",
         ),
     ):
-        found = numbers[has_path & wrong]
+        found = np.flatnonzero(has_path & wrong)
         if len(found):
             raise NotConvertibleError(
                 f"{len(found)} reference(s) have {problem}; the first is that of chunk "
-                f"{int(found[0])} in C order"
+                f"{first + int(found[0])} in C order"
             )

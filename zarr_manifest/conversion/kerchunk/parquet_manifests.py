@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest._chunk_grid import number_chunks
+from zarr_manifest._chunk_grid import grid_indices, number_chunks
+from zarr_manifest._columns import NumberedPaths
 from zarr_manifest.conversion.kerchunk.parquet_files import ReferenceRows, RefsFiles, two_versions
+from zarr_manifest.conversion.kerchunk.references import chunks_of
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.manifest import Manifest
 
@@ -105,7 +107,7 @@ class RefsPartitions:
         """Cut rows where the partition changes; yield its number with each piece."""
         shape = np.array(self.partition_shape, np.int64)
         counts = tuple(-(-n // p) for n, p in zip(self.grid_shape, shape.tolist(), strict=True))
-        blocks = _indices(self.grid_shape, rows.numbers) // shape
+        blocks = grid_indices(self.grid_shape, rows.numbers) // shape
         owners = number_chunks(blocks, counts)
         cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
         for start, stop in itertools.pairwise(cuts):
@@ -113,33 +115,30 @@ class RefsPartitions:
                 yield int(owners[start]), rows.part(start, stop)
 
 
-def _indices(grid_shape: Sequence[int], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the grid index of each chunk number, with the shape (chunks, dimensions)."""
-    if not grid_shape:
-        return np.empty((len(numbers), 0), np.int64)
-    return np.stack(np.unravel_index(numbers, grid_shape), axis=1).astype(np.int64)
-
-
 def _manifest(grid_shape: tuple[int, ...], parts: Sequence[ReferenceRows]) -> Manifest:
-    chunks = _indices(grid_shape, _numbers([part.numbers for part in parts]))
     data: dict[tuple[int, ...], bytes] = {}
+    table: dict[str, int] = {}
+    path_numbers = [np.empty(0, np.int32)]
     for part in parts:
-        inline = part.numbers[part.paths == ""]
-        indices: list[list[int]] = _indices(grid_shape, inline).tolist()
+        # A row that is inline has the last number, that of no path.
+        by_number = [table.setdefault(path, len(table)) for path in part.paths]
+        path_numbers.append(np.array([*by_number, -1], np.int32)[part.path_numbers])
+        inline = part.numbers[part.path_numbers < 0]
+        indices: list[list[int]] = grid_indices(grid_shape, inline).tolist()
         for number, index in zip(inline.tolist(), indices, strict=True):
             data[tuple(index)] = part.data[number]
     return Manifest.from_columns(
         grid_shape,
-        paths=np.concatenate([np.empty(0, np.object_), *(part.paths for part in parts)]),
-        offsets=_numbers([part.offsets for part in parts]),
-        lengths=_numbers([part.lengths for part in parts]),
-        chunks=chunks,
+        paths=NumberedPaths(np.concatenate(path_numbers), tuple(table)),
+        offsets=_joined([part.offsets for part in parts]),
+        lengths=_joined([part.lengths for part in parts]),
+        chunks=chunks_of(grid_shape, _joined([part.numbers for part in parts])),
         data=data,
         conditions=_conditions(parts),
     )
 
 
-def _numbers(columns: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+def _joined(columns: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     return np.concatenate([np.empty(0, np.int64), *columns])
 
 
@@ -149,8 +148,8 @@ def _conditions(parts: Sequence[ReferenceRows]) -> dict[str, dict[str, str]]:
     for part in parts:
         versions.update(part.versions)
     for part in parts if versions else ():
-        paths: set[str] = set(part.paths.tolist())
-        for path in paths & versions.keys():
+        used: list[int] = np.unique(part.path_numbers[part.path_numbers >= 0]).tolist()
+        for path in {part.paths[number] for number in used} & versions.keys():
             if part.versions.get(path) != versions[path]:
                 raise two_versions(path)
     return {path: {"version": version} for path, version in versions.items()}

@@ -10,8 +10,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import operator
-from array import array
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,15 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest._chunk_grid import grid_indices
+from zarr_manifest._columns import NumberedPaths
 from zarr_manifest._findings import collect
 from zarr_manifest._rows import Grid, Rows, interpret_keys
 from zarr_manifest.conversion.json_values import as_array, as_object, shown
+from zarr_manifest.conversion.kerchunk.members import TOO_LARGE, Batch, Members, distribute
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node
 from zarr_manifest.conversion.refusals import NotConvertibleError
 from zarr_manifest.conversion.zarr2.chunk_key_owners import (
     count_keys,
-    find_owner,
     refused_strays,
     unread_keys,
 )
@@ -37,29 +38,11 @@ from zarr_manifest.conversion.zarr2.documents import ArrayPlan, GroupPlan, plan_
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.manifest import Manifest
 
-__all__ = ["inline_bytes", "reference_nodes"]
-
-# No manifest can state it (specification, "Manifest document").
-_TOO_LARGE = 2**53
-
-
-@dataclass
-class _Members:
-    """The references below one array, in columns: there may be millions."""
-
-    names: list[str] = field(default_factory=list[str])
-    # Number of the URL; negative for what is not [url, offset, length], which is in `others`.
-    urls: array[int] = field(default_factory=lambda: array("q"))
-    offsets: array[int] = field(default_factory=lambda: array("q"))
-    lengths: array[int] = field(default_factory=lambda: array("q"))
-    others: dict[int, object] = field(default_factory=dict[int, object])
-
-
-type _Urls = dict[str, int]
+__all__ = ["chunks_of", "inline_bytes", "reference_nodes"]
 
 
 def reference_nodes(
-    references: Iterable[tuple[str, Any]],
+    references: Iterable[Batch],
     documents: Mapping[str, Any],
     *,
     urls: SourceUrls | None = None,
@@ -68,8 +51,8 @@ def reference_nodes(
 
     Parameters
     ----------
-    references : iterable of (str, value)
-        By key; metadata documents are not among them.
+    references : iterable of (keys, values)
+        Some at a time; metadata documents are not among them.
     documents : mapping
         Metadata documents by key, as :func:`~.zarr2.documents.plan_nodes` takes them.
     urls : SourceUrls, optional
@@ -81,10 +64,9 @@ def reference_nodes(
         Parents before their members; at the end, what belongs to no array.
     """
     plans = plan_nodes(documents)
-    arrays = {plan.path: _Members() for plan in plans if isinstance(plan, ArrayPlan)}
-    known: _Urls = {}
-    strays = _distribute(references, arrays, known)
-    sources = _Sources(list(known), SourceUrls() if urls is None else urls)
+    paths = [plan.path for plan in plans if isinstance(plan, ArrayPlan)]
+    arrays, known, strays = distribute(references, paths)
+    sources = _Sources(known, SourceUrls() if urls is None else urls)
     for plan in plans:
         if isinstance(plan, GroupPlan):
             yield GroupNode(plan.path, plan.attributes)
@@ -98,51 +80,11 @@ def reference_nodes(
 # ------------------------------------------------------------ keys
 
 
-def _distribute(
-    references: Iterable[tuple[str, Any]], arrays: Mapping[str, _Members], urls: _Urls
-) -> list[str]:
-    """Give every reference to its array, and return the keys of the rest."""
-    # There are millions of keys and few directories: each is looked up once.
-    owners: dict[str, tuple[int, _Members] | None] = {}
-    strays: list[str] = []
-    for key, value in references:
-        directory = key.rpartition("/")[0]
-        try:
-            owner = owners[directory]
-        except KeyError:
-            owner = owners[directory] = find_owner(directory, arrays)
-        if owner is None:
-            strays.append(key)
-        else:
-            start, members = owner
-            members.names.append(key[start:])
-            _append(members, value, urls)
-    return strays
-
-
-def _append(members: _Members, value: object, urls: _Urls) -> None:
-    parts: list[Any] = []
-    if type(value) is list:
-        parts = value  # pyright: ignore[reportUnknownVariableType]
-    if len(parts) == 3:
-        url, offset, length = parts
-        plain = type(url) is str and type(offset) is int and type(length) is int
-        if plain and 0 <= offset < _TOO_LARGE and 0 < length < _TOO_LARGE:
-            members.urls.append(urls.setdefault(url, len(urls)))
-            members.offsets.append(offset)
-            members.lengths.append(length)
-            return
-    members.others[len(members.urls)] = value
-    members.urls.append(-1)
-    members.offsets.append(0)
-    members.lengths.append(-1)
-
-
-def _rows(plan: ArrayPlan, members: _Members, notes: list[str]) -> Rows:
+def _rows(plan: ArrayPlan, members: Members, notes: list[str]) -> Rows:
     """Return which chunk each reference of an array is for; notes name those that are for none."""
-    names = members.names
+    names = members.names()
     if len(plan.grid_shape) > 1:
-        names = _with_dots(plan, members, notes)
+        names = _with_dots(plan, names, notes)
     rows, problems = collect(
         interpret_keys(names, Grid(len(plan.grid_shape), plan.grid_shape), report_outside=True)
     )
@@ -152,11 +94,10 @@ def _rows(plan: ArrayPlan, members: _Members, notes: list[str]) -> Rows:
     return rows
 
 
-def _with_dots(plan: ArrayPlan, members: _Members, notes: list[str]) -> list[str]:
+def _with_dots(plan: ArrayPlan, names: list[str], notes: list[str]) -> list[str]:
     """Return the keys with dots; of two spellings of a chunk, the array's own one is right."""
     stated = plan.key_separator
     other = "/" if stated == "." else "."
-    names = members.names
     foreign = [other in name for name in names]
     if any(foreign):
         notes.append(
@@ -191,15 +132,16 @@ class _Sources:
 class _Columns:
     """The references of one array, by row: in C order of its chunks."""
 
-    paths: npt.NDArray[np.object_]
+    path_numbers: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
+    paths: dict[str, int] = field(default_factory=dict[str, int])
     inline: dict[int, bytes] = field(default_factory=dict[int, bytes])
     versions: dict[str, str | None] = field(default_factory=dict[str, str | None])
     relative: set[str] = field(default_factory=set[str])
 
-    def path_of(self, url: str | None, sources: _Sources) -> str:
-        """Return the path of a URL, and take note of what else is said with it."""
+    def path_number(self, url: str | None, sources: _Sources) -> int:
+        """Return the number of a URL's path, and take note of what else is said with it."""
         source = sources.to_reference.reference(url)
         if self.versions.setdefault(source.path, source.version) != source.version:
             raise NotConvertibleError(
@@ -208,10 +150,10 @@ class _Columns:
             )
         if source.was_relative:
             self.relative.add(str(url))
-        return source.path
+        return self.paths.setdefault(source.path, len(self.paths))
 
 
-def _array_node(plan: ArrayPlan, members: _Members, sources: _Sources) -> Node:
+def _array_node(plan: ArrayPlan, members: Members, sources: _Sources) -> Node:
     notes: list[str] = []
     try:
         rows = _rows(plan, members, notes)
@@ -228,25 +170,22 @@ def _array_node(plan: ArrayPlan, members: _Members, sources: _Sources) -> Node:
     return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed))
 
 
-def _columns(rows: Rows, members: _Members, sources: _Sources) -> _Columns:
-    order = np.array(rows.members, np.int64)
-    urls = np.array(members.urls, np.int64)[order]
-    columns = _Columns(
-        np.full(len(order), "", object),
-        np.array(members.offsets, np.int64)[order],
-        np.array(members.lengths, np.int64)[order],
+def _columns(rows: Rows, members: Members, sources: _Sources) -> _Columns:
+    order = rows.members
+    numbers, first, which = np.unique(
+        np.array(members.urls)[order], return_index=True, return_inverse=True
     )
-    numbers, first, which = np.unique(urls, return_index=True, return_inverse=True)
-    paths = np.full(len(numbers), "", object)
-    for place, number in enumerate(cast("list[int]", numbers.tolist())):
-        row = int(first[place])
+    table = np.full(len(numbers), -1, np.int32)
+    columns = _Columns(table, np.array(members.offsets)[order], np.array(members.lengths)[order])
+    used: list[tuple[int, int]] = list(zip(numbers.tolist(), first.tolist(), strict=True))
+    for place, (number, row) in enumerate(used):
         if number >= 0:
-            with _naming(members.names[rows.members[row]]):
-                paths[place] = columns.path_of(sources.urls[number], sources)
-    columns.paths[:] = paths[which]
-    for row in np.flatnonzero(urls < 0).tolist():
-        member = rows.members[row]
-        with _naming(members.names[member]):
+            with _naming(members.name(int(order[row]))):
+                table[place] = columns.path_number(sources.urls[number], sources)
+    columns.path_numbers = table[which]
+    for row in np.flatnonzero(columns.path_numbers < 0).tolist():
+        member = int(order[row])
+        with _naming(members.name(member)):
             _take_other(columns, row, members.others[member], sources)
     return columns
 
@@ -265,7 +204,7 @@ def _take_other(columns: _Columns, row: int, value: object, sources: _Sources) -
         columns.inline[row] = inline_bytes(value)
         return
     url, columns.offsets[row], columns.lengths[row] = _byte_range(parts)
-    columns.paths[row] = columns.path_of(url, sources)
+    columns.path_numbers[row] = columns.path_number(url, sources)
 
 
 def _byte_range(parts: Sequence[object]) -> tuple[str | None, int, int]:
@@ -287,7 +226,7 @@ def _integer(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         return None
     number = operator.index(cast("Any", value))
-    return number if 0 <= number < _TOO_LARGE else None
+    return number if 0 <= number < TOO_LARGE else None
 
 
 def inline_bytes(value: object) -> bytes:
@@ -322,16 +261,24 @@ def inline_bytes(value: object) -> bytes:
 
 
 def _manifest(plan: ArrayPlan, rows: Rows, columns: _Columns) -> Manifest:
-    chunks = grid_indices(plan.grid_shape, rows.numbers)
+    inline = np.array(list(columns.inline), np.int64)
+    indices: list[list[int]] = grid_indices(plan.grid_shape, rows.numbers[inline]).tolist()
     conditions = {
         path: {"version": version} for path, version in columns.versions.items() if version
     }
     return Manifest.from_columns(
         plan.grid_shape,
-        paths=columns.paths,
+        paths=NumberedPaths(columns.path_numbers, tuple(columns.paths)),
         offsets=columns.offsets,
         lengths=columns.lengths,
-        chunks=chunks,
-        data={tuple(chunks[row].tolist()): data for row, data in columns.inline.items()},
+        chunks=chunks_of(plan.grid_shape, rows.numbers),
+        data=dict(zip(map(tuple, indices), columns.inline.values(), strict=True)),
         conditions=conditions,
     )
+
+
+def chunks_of(
+    grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64] | None:
+    """Return the grid index of each chunk in C order; None for all that there are."""
+    return None if len(numbers) == math.prod(grid_shape) else grid_indices(grid_shape, numbers)

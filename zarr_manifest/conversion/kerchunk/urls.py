@@ -111,6 +111,8 @@ def _reference(url: str) -> SourceReference:
             "a reference has no URL: it means whatever file its reader names",
             remedy="Name the file: rewrite the URL '' to it.",
         )
+    if not url.isascii():
+        _require_encodable(url)
     if "::" in url:
         chain = url[: url.rindex("::") + 2]
         raise NotConvertibleError(
@@ -135,9 +137,18 @@ def _reference(url: str) -> SourceReference:
     return _object(scheme, found[2], url)
 
 
+def _require_encodable(url: str) -> None:
+    try:
+        url.encode()
+    except UnicodeEncodeError as error:
+        raise NotConvertibleError(
+            f"a URL has an unpaired surrogate, which no name of an object has: {url!a}"
+        ) from error
+
+
 def _file(path: str) -> SourceReference:
     # As fsspec does, which also knows "~".
-    absolute = Path(path).expanduser() if path.startswith("~") else Path(path)
+    absolute = Path(posixpath.expanduser(path))
     was_relative = not absolute.is_absolute()
     whole = posixpath.normpath(str(Path.cwd() / absolute))
     return _checked(UrlLocation("file", "", whole.lstrip("/")), path, was_relative=was_relative)
