@@ -95,9 +95,15 @@ def read_by_fsspec(references: dict[str, Any], **options: Any) -> Values:
         **options,
     )
     store = FsspecStore(fs, path="", read_only=True)
+    # One by one: through fsspec, zarr 3.1 lists no members of groups within groups.
+    keys = [f"/{key}" for key in fs.references if f"/{key}".endswith("/.zarray")]
+    paths = [key[1:].removesuffix(".zarray").removesuffix("/") for key in keys]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return values_of(zarr.open(store, mode="r", zarr_format=2))
+        return {
+            path: np.asarray(zarr.open_array(store, path=path, mode="r", zarr_format=2)[...])
+            for path in paths
+        }
 
 
 def read_as_manifests(

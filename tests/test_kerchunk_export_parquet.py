@@ -227,7 +227,7 @@ def test_what_cannot_be_expressed_is_refused_by_name(tmp_path: Path) -> None:
     open_ended = {"0": {"path": "s3://b/f", "length": 1}, "3": {"path": "s3://b/f", "offset": 5}}
     write_manifest_array(root, "open_ended", np.empty(4, "u1"), 1, {})
     write_manifest(root, "open_ended", open_ended, partition_shape=[1])
-    zarr.create_array(root / "sharded", shape=8, chunks=2, shards=4, dtype="u1")
+    zarr.create_array(root / "sharded", shape=8, chunks=(2,), shards=(4,), dtype="u1")
     zarr.create_array(root / ".zhidden", shape=8, chunks=2, dtype="u1")
     zarr.create_group(root / "old", zarr_format=2)
     bad = write_manifest_array(root, "bad", np.empty(4, "u1"), 1, {})

@@ -12,14 +12,17 @@ import numcodecs
 import numpy as np
 import obstore.store
 import pytest
+import xarray as xr
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 
 from tests.kerchunk_sets import Values, assert_equal, read_hierarchy, values_of, zarray
+from tests.zarr2_arrays import IS_CURRENT_ZARR
 from zarr_manifest import Manifest, ManifestStore, SourceNotFoundError
 from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion.kerchunk.export_json import export_kerchunk_json
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
 from zarr_manifest.conversion.zarr2.hierarchy import read_zarr2
@@ -75,10 +78,10 @@ def filters_for(dtype: np.dtype[Any]) -> list[Any]:
     return [numcodecs.Shuffle(dtype.itemsize)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.one_of(*map(st.sampled_from, (NUMBERS, OTHERS, STRUCTURED))),
-    st.lists(st.tuples(st.integers(0, 7), st.integers(1, 4)), max_size=3),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(2, 4)), max_size=3),
     st.sampled_from("CF"),
     st.sampled_from("./"),
     st.sampled_from(COMPRESSORS),
@@ -127,15 +130,16 @@ def test_any_array(
             document = root / "old/g/a b%/.zarray"
             document.write_text(json.dumps(json.loads(document.read_text()) | {"fill_value": None}))
         (root / "old" / "g" / ".zgroup").write_text('{"zarr_format": 2}')
-        theirs = read_v2(root / "old" / "g")
+        # As it was opened: zarr 3.1 writes nested types as v2, but does not open them again.
+        theirs = np.asarray(array[...])
         report = write_hierarchy(root / "new", read_zarr2(root / "old"))
         assert report.refused == []
-        ours = read_hierarchy(root / "new")
+        ours = read_hierarchy(root / "new")["g/a b%"]
         if null_fill:  # what is not written is undefined
             written = np.zeros(shape, bool)
             written[part] = True
-            ours["g/a b%"][~written] = theirs["a b%"][~written] = np.zeros((), dtype)
-        assert_equal({"a b%": ours["g/a b%"]}, theirs)
+            ours[~written] = theirs[~written] = np.zeros((), dtype)
+        assert_equal({"a b%": ours}, {"a b%": theirs})
 
 
 def test_a_whole_hierarchy(tmp_path: Path) -> None:
@@ -155,8 +159,31 @@ def test_a_whole_hierarchy(tmp_path: Path) -> None:
     assert opened.attrs.asdict() == {"title": "t"}
     assert opened["g/deep"].attrs.asdict() == {"k": [1]}
     z = opened["g/deep/z z"]
-    assert z.attrs.asdict() == {"units": "K"}
+    assert z.attrs.asdict() == {"units": "K", "_FillValue": "AAAAAAAA+H8="}
     assert z.metadata.dimension_names == ("t", "x")  # type: ignore[union-attr]
+
+
+def test_xarray_finds_the_same_missing_values(tmp_path: Path) -> None:
+    values = np.array([1, np.nan, 3, np.nan])
+    dataset = xr.Dataset(dict.fromkeys(("packed", "code", "nan", "whole"), ("x", values)))
+    dataset["whole"] = ("x", np.array([0, 1, 2, 3], "i4"))
+    dataset["time"] = ("x", np.array(["2000-01-01", "NaT", "2000-01-03", "2000-01-04"], "M8[ns]"))
+    encoding = {
+        "packed": {"dtype": "i2", "scale_factor": 0.5, "add_offset": 1.0, "_FillValue": -9999},
+        "code": {"_FillValue": -1.0},
+    }
+    dataset.to_zarr(tmp_path / "old", zarr_format=2, consolidated=False, encoding=encoding)
+    write_hierarchy(tmp_path / "new", read_zarr2(tmp_path / "old"))
+    store = ManifestStore(tmp_path / "new", allow=[tmp_path.as_uri()])
+    theirs = xr.load_dataset(tmp_path / "old", engine="zarr", consolidated=False)
+    ours = xr.load_dataset(store, engine="zarr", consolidated=False)  # type: ignore[arg-type]
+    xr.testing.assert_identical(ours, theirs)
+    assert int(ours.packed.isnull().sum()) == 2
+    # And back: the attribute is not needed there.
+    again = export_kerchunk_json(tmp_path / "new")["refs"]
+    for name in dataset:
+        before = json.loads((tmp_path / "old" / str(name) / ".zattrs").read_text())
+        assert json.loads(again[f"{name}/.zattrs"]) == before
 
 
 @pytest.mark.parametrize(
@@ -187,6 +214,18 @@ def test_subarrays(tmp_path: Path) -> None:
     report = write_hierarchy(tmp_path / "new", read_zarr2(tmp_path / "old"))
     assert any("is a subarray" in note for _, note in report.notes)
     assert read_hierarchy(tmp_path / "new")["a"].tobytes() == data.tobytes()
+
+
+def test_big_endian_structures_are_read_or_refused(tmp_path: Path) -> None:
+    data = np.array([(1, 2.5), (3, 4.5)], [("x", ">i2"), ("y", ">f4")])
+    document = zarray(shape=[2], chunks=[2], dtype=[["x", ">i2"], ["y", ">f4"]], fill_value=None)
+    put(tmp_path, {"old/a/.zarray": document, "old/a/0": data.tobytes()})
+    report = write_hierarchy(tmp_path / "new", read_zarr2(tmp_path / "old"))
+    if report.refused:
+        assert not IS_CURRENT_ZARR
+        assert "zarr cannot open this metadata" in report.refused[0].reason
+    elif IS_CURRENT_ZARR:  # zarr 3.2 swaps the bytes
+        assert read_hierarchy(tmp_path / "new")["a"].tolist() == data.tolist()
 
 
 # Keys and nodes --------------------------------------------------------------------
@@ -271,6 +310,44 @@ def test_every_kind_of_store(tmp_path: Path) -> None:
         assert paths_of(nodes(location, url="s3://b/p")["x"]) == {(0, 0): "s3://b/p/x/0.0"}
     assert paths_of(nodes(root, url="raw")["x"]) == {(0, 0): "./raw/x/0.0"}
     assert paths_of(nodes(root, url="./")["x"]) == {(0, 0): "./x/0.0"}
+
+
+NAMES = ["a b", "50%", "a%20b", "ü:x", "#h", "q?x&y=[z]", "0", "..a"]
+
+
+def write_names(location: Any) -> None:
+    zarr.create_group(location, zarr_format=2)
+    for number, name in enumerate(NAMES):
+        array: Any = zarr.create_array(
+            location, name=name, shape=3, chunks=2, dtype="i2", zarr_format=2
+        )
+        array[...] = number
+
+
+def assert_names(root: Path, allow: Any) -> None:
+    found = values_of(zarr.open_group(ManifestStore(root, allow=allow), mode="r"))
+    assert {name: values.tolist() for name, values in found.items()} == {
+        name: [number] * 3 for number, name in enumerate(NAMES)
+    }
+
+
+def test_any_name_on_s3(tmp_path: Path, s3_server: Any, s3_bucket: str) -> None:
+    url = f"s3://{s3_bucket}"
+    bucket = obstore.store.S3Store.from_url(url, **s3_server.options)
+    old = obstore.store.S3Store.from_url(f"{url}/old data", **s3_server.options)
+    write_names(ObjectStore(old))
+    assert write_hierarchy(tmp_path, read_zarr2(old)).refused == []
+    assert_names(tmp_path, {url: bucket})
+
+
+def test_any_name_on_a_web_server(tmp_path: Path, http_server: Any) -> None:
+    write_names(tmp_path / "old")
+    for file in (tmp_path / "old").rglob("*"):
+        if file.is_file():
+            http_server.put(f"old data/{file.relative_to(tmp_path / 'old')}", file.read_bytes())
+    url = f"{http_server.url}/old%20data"
+    assert write_hierarchy(tmp_path / "new", read_zarr2(tmp_path / "old", url=url)).refused == []
+    assert_names(tmp_path / "new", [url])
 
 
 def test_a_store_in_memory_has_no_url() -> None:

@@ -35,7 +35,7 @@ def test_the_whole_document() -> None:
             {"name": "bytes", "configuration": {"endian": "little"}},
             {"name": "numcodecs.zlib", "configuration": {"level": 1}},
         ],
-        "attributes": {"units": "K"},
+        "attributes": {"units": "K", "_FillValue": "AAAAAAAAAAA="},
         "dimension_names": ["y", "x"],
     }
     assert converted.notes == ()
@@ -149,20 +149,69 @@ def test_dimension_names_that_are_none_stay_attributes(names: Any, dimensions: i
 
 
 def test_an_array_without_dimensions_has_no_names_of_them() -> None:
-    converted = convert_array(zarray(shape=[], chunks=[]), {"_ARRAY_DIMENSIONS": []})
+    document = zarray(shape=[], chunks=[], fill_value=None)
+    converted = convert_array(document, {"_ARRAY_DIMENSIONS": []})
     assert converted.metadata["dimension_names"] == []
     assert converted.metadata["attributes"] == {}
 
 
 def test_attributes_are_kept_as_they_are() -> None:
-    zattrs = {"a": [1, {"b": math.nan}], "c": {"d": None}, "e": (math.inf,), "f": 1.5}
+    zattrs = {"c": {"d": [None, {}, 1e300]}, "f": 1.5, "": "", "zarr_format": 2, "ü": [[0]]}
+    converted = convert_array(zarray(), zattrs, path="a")
+    assert converted.metadata["attributes"] == zattrs
+    assert converted.notes == ()
+
+
+def test_what_json_lacks_becomes_a_string_in_attributes() -> None:
+    zattrs = {"a": [1, {"b": math.nan}], "c": None, "e": (math.inf,), "missing_value": math.nan}
     before = repr(zattrs)
     converted = convert_array(zarray(), zattrs, path="a")
-    assert repr(converted.metadata["attributes"]) == before == repr(zattrs)
-    assert converted.notes == tuple(
-        f"array 'a': attribute '{name}' contains a NaN or an infinity, which JSON lacks"
-        for name in "ae"
+    assert converted.metadata["attributes"] == {
+        "a": [1, {"b": "NaN"}],
+        "c": None,
+        "e": ["Infinity"],
+    }
+    assert repr(zattrs) == before
+    assert converted.notes == (
+        "array 'a': in the attribute 'a', what JSON lacks became strings",
+        "array 'a': in the attribute 'e', an infinity became a string, as JSON has none",
+        "array 'a': the attribute 'missing_value' is NaN and was left out",
     )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill_value", "attributes", "expected"),
+    [
+        ("<i2", -9999, {}, -9999),
+        (">i2", 0, {"_FillValue": -9999}, 0),
+        ("<i2", None, {"_FillValue": -9999}, -9999),
+        ("<i2", None, {}, None),
+        ("|u1", 255.0, {}, 255),
+        ("|b1", False, {}, False),
+        ("<f4", "NaN", {}, "AAAAAAAA+H8="),
+        (">f8", 1.5, {}, "AAAAAAAA+D8="),
+        ("<f4", None, {"_FillValue": math.nan}, "AAAAAAAA+H8="),
+        ("<c8", [1.5, "NaN"], {}, ["AAAAAAAA+D8=", "AAAAAAAA+H8="]),
+        ("<M8[s]", "NaT", {}, None),
+        ("|S2", "YQ==", {}, None),
+    ],
+)
+def test_the_fill_value_is_what_xarray_takes_for_missing(
+    dtype: str, fill_value: Any, attributes: dict[str, Any], expected: Any
+) -> None:
+    document = zarray(dtype=dtype, fill_value=fill_value)
+    converted = convert_array(document, attributes | {"_ARRAY_DIMENSIONS": ["y", "x"]})
+    assert converted.metadata["attributes"].get("_FillValue") == expected
+    # xarray opens no others as Zarr v2, so that nobody took them for anything.
+    unnamed = convert_array(document, attributes).metadata["attributes"]
+    assert unnamed.keys() == attributes.keys()
+
+
+def test_what_xarray_cannot_read_from_zarr_v3_is_left_out() -> None:
+    zattrs = {"_ARRAY_DIMENSIONS": ["y", "x"], "_FillValue": "x"}
+    converted = convert_array(zarray(dtype="|S1", fill_value=None), zattrs)
+    assert converted.metadata["attributes"] == {}
+    assert "'_FillValue' was left out: xarray cannot read it" in converted.notes[-1]
 
 
 def test_the_input_stays_as_it_is() -> None:
@@ -177,7 +226,7 @@ def test_groups() -> None:
     nothing = {"zarr_format": 3, "node_type": "group", "attributes": {}}
     assert convert_group(None) == convert_group({}) == nothing
     zattrs = {"_ARRAY_DIMENSIONS": 1, "a": math.nan}
-    assert convert_group(zattrs)["attributes"] == zattrs
+    assert convert_group(zattrs)["attributes"] == {"_ARRAY_DIMENSIONS": 1, "a": "NaN"}
 
 
 def test_the_error_is_one_of_ours() -> None:
@@ -250,7 +299,6 @@ def test_any_document_is_converted_to_valid_metadata_or_refused(
         assert len(str(refused)) < 1000
         return
     assert all(note.startswith("array 'g/a': ") for note in converted.notes)
-    metadata = converted.metadata | {"attributes": {}}
-    document = json.dumps(metadata, allow_nan=False)
+    document = json.dumps(converted.metadata, allow_nan=False)
     if IS_CURRENT_ZARR or ('"struct"' not in document and "astype" not in document):
         ArrayV3Metadata.from_dict(json.loads(document))

@@ -44,7 +44,7 @@ BYTES_CODECS: list[Config] = [
 
 
 def counting(dtype: str) -> Array:
-    numbers = np.arange(35).reshape(5, 7)
+    numbers = np.arange(20).reshape(4, 5)
     return numbers % 3 == 0 if dtype == "|b1" else numbers.astype(dtype)
 
 
@@ -57,23 +57,27 @@ def codec_names(converted: Converted) -> list[str]:
 
 
 def check(**members: Any) -> None:
-    """Let zarr write as v2, and compare what it reads from that in both ways."""
-    written = write(zarray(**members), counting(members["dtype"]))
+    """Let zarr write as v2, and compare what it reads from that in both ways.
+
+    Four chunks, two of which overhang the edge: zarr takes a thread for every codec and
+    chunk, so that the number of chunks is what the tests cost.
+    """
+    document = zarray(**{"shape": [4, 5], "chunks": [2, 4]} | members)
+    written = write(document, counting(members["dtype"]))
     assert_same(written.read_v3(), written.read_v2())
 
 
 # ------------------------------------------------------------ bytes to bytes
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("codec", BYTES_CODECS, ids=str)
-def test_bytes_codecs_in_both_placements(codec: Config, order: str) -> None:
+def test_bytes_codecs_in_both_placements(codec: Config) -> None:
     if not has_codec(codec["id"]):
         pytest.skip("this numcodecs lacks it")
-    check(dtype=">i4", order=order, compressor=codec)
-    check(dtype="<f8", order=order, filters=[codec])
-    check(dtype="|u1", order=order, filters=[{"id": "shuffle"}, codec], chunks=[2, 4])
-    check(dtype="<i2", order=order, filters=[codec], compressor=ZLIB, chunks=[2, 4])
+    check(dtype=">i4", order="F", compressor=codec)
+    check(dtype="<f8", order="C", filters=[codec])
+    check(dtype="|u1", order="F", filters=[{"id": "shuffle"}, codec])
+    check(dtype="<i2", order="C", filters=[codec], compressor=ZLIB)
 
 
 @pytest.mark.parametrize(
@@ -194,15 +198,13 @@ PACKED: list[tuple[str, list[Config]]] = [
 ]
 
 
-@pytest.mark.parametrize("compressor", [None, ZLIB, BLOSC], ids=["none", "zlib", "blosc"])
-@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(
     ("dtype", "filters"), [*array_filters("<"), *array_filters(">"), *PACKED], ids=str
 )
-def test_array_filters(
-    dtype: str, filters: list[Config], order: str, compressor: Config | None
-) -> None:
-    check(dtype=dtype, filters=filters, order=order, compressor=compressor, chunks=[4, 4])
+def test_array_filters(dtype: str, filters: list[Config]) -> None:
+    # blosc asks what size the elements have that it is given, other compressors do not
+    check(dtype=dtype, filters=filters, order="C")
+    check(dtype=dtype, filters=filters, order="F", compressor=BLOSC)
 
 
 @pytest.mark.skipif(not IS_CURRENT_ZARR, reason="zarr 3.1 takes the byte order away")
@@ -217,10 +219,10 @@ def test_single_bytes_that_are_stored_wider(encoded: str) -> None:
 def test_array_to_bytes_codecs(dtype: str, order: str) -> None:
     if not has_codec("pcodec"):
         pytest.skip("pcodec is not installed")
-    check(dtype=dtype, order=order, filters=[{"id": "pcodec", "level": 8}], chunks=[4, 4])
+    check(dtype=dtype, order=order, filters=[{"id": "pcodec", "level": 8}])
     delta = {"id": "delta", "dtype": dtype}
-    check(dtype=dtype, order=order, filters=[delta], compressor={"id": "pcodec"}, chunks=[4, 4])
-    check(dtype=dtype, order=order, filters=[{"id": "pcodec"}], compressor=ZLIB, chunks=[4, 4])
+    check(dtype=dtype, order=order, filters=[delta], compressor={"id": "pcodec"})
+    check(dtype=dtype, order=order, filters=[{"id": "pcodec"}], compressor=ZLIB)
 
 
 ZFPY = {"id": "zfpy", "mode": 4, "tolerance": 1e-3, "rate": -1, "precision": -1}
@@ -229,7 +231,7 @@ ZFPY = {"id": "zfpy", "mode": 4, "tolerance": 1e-3, "rate": -1, "precision": -1}
 def test_zfpy() -> None:
     if not has_codec("zfpy"):
         pytest.skip("zfpy is not installed")
-    check(dtype="<f4", compressor=ZFPY | {"compression_kwargs": {"tolerance": 1e-3}}, chunks=[4, 4])
+    check(dtype="<f4", compressor=ZFPY | {"compression_kwargs": {"tolerance": 1e-3}})
 
 
 @pytest.mark.parametrize("config", [ZFPY, {"id": "pcodec", "level": 8, "mode_spec": "auto"}])
@@ -288,7 +290,7 @@ def pipelines(draw: st.DrawFn) -> tuple[str, list[Config]]:
     is_compressor_null=st.booleans(),
     order=st.sampled_from("CF"),
     separator=st.sampled_from("./"),
-    shape=st.lists(st.integers(0, 5), max_size=3),
+    shape=st.lists(st.integers(0, 4), max_size=3),
     data=st.data(),
 )
 @settings(max_examples=150)
@@ -303,7 +305,7 @@ def test_any_pipeline_over_any_grid(
     dtype, steps = pipeline
     compressor = steps[-1] if steps and not is_compressor_null else None
     filters = steps[:-1] if compressor else steps
-    chunks = [data.draw(st.integers(1, 6)) for _ in shape]
+    chunks = [data.draw(st.integers(min(n, 2) or 1, 5)) for n in shape]
     document = zarray(
         dtype=dtype,
         order=order,

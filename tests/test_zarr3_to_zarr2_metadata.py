@@ -10,7 +10,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.zarr2_arrays import assert_same, patterns, write, zarray
+from tests.zarr2_arrays import assert_same, has_codec, patterns, write, zarray
 from zarr_manifest.conversion.refusals import NotConvertibleError
 from zarr_manifest.conversion.zarr2.from_zarr3 import (
     convert_array_to_zarr2,
@@ -48,7 +48,7 @@ DTYPES = [
 SHUFFLE = {"id": "shuffle", "elementsize": 8}
 DELTA = {"id": "delta", "dtype": ">i4", "astype": "<i4"}
 SCALE = {"id": "fixedscaleoffset", "offset": 1, "scale": 10, "dtype": "<f8", "astype": "<i2"}
-PIPELINES: list[tuple[str, dict[str, Any]]] = [
+PIPELINES: list[Any] = [
     ("<f8", {"compressor": {"id": "zlib", "level": 4}}),
     ("<f8", {"compressor": {"id": "gzip", "level": 4}}),
     ("<f8", {"compressor": {"id": "zstd", "level": 3, "checksum": True}}),
@@ -56,7 +56,11 @@ PIPELINES: list[tuple[str, dict[str, Any]]] = [
     ("<f8", {"filters": [SHUFFLE], "compressor": {"id": "zlib", "level": 1}}),
     ("<f8", {"filters": [SHUFFLE, {"id": "zlib", "level": 1}]}),
     ("<f8", {"filters": [SHUFFLE, {"id": "zlib", "level": 1}, {"id": "fletcher32"}]}),
-    (">f4", {"filters": [{"id": "crc32c", "location": "end"}]}),
+    pytest.param(
+        ">f4",
+        {"filters": [{"id": "crc32c", "location": "end"}]},
+        marks=pytest.mark.skipif(not has_codec("crc32c"), reason="this numcodecs lacks crc32c"),
+    ),
     (">i4", {"filters": [DELTA], "compressor": {"id": "bz2", "level": 1}}),
     ("<f8", {"filters": [SCALE], "order": "F"}),
     ("<f8", {"filters": [{"id": "quantize", "digits": 2, "dtype": "<f8", "astype": "<f4"}]}),
@@ -197,6 +201,29 @@ def test_attributes_and_dimension_names() -> None:
     assert documents.attributes == {"_ARRAY_DIMENSIONS": ["y", "x"]}
     assert "replaced" in documents.notes[0]
     assert convert_group_to_zarr2({"attributes": {"t": 1}}) == ({"zarr_format": 2}, {"t": 1}, ())
+
+
+@pytest.mark.parametrize(
+    ("members", "attribute", "is_left_out"),
+    [
+        ({"fill_value": -1}, -1, True),
+        ({"fill_value": 0}, -1, False),
+        ({"data_type": "float32", "fill_value": "NaN"}, "AAAAAAAA+H8=", True),
+        ({"data_type": "float32", "fill_value": 0}, "AAAAAAAA+H8=", False),
+        ({"data_type": "complex64", "fill_value": [0, 1]}, ["AAAAAAAAAAA=", "AAAAAAAA8D8="], True),
+    ],
+)
+def test_what_xarray_takes_for_missing_is_the_fill_value(
+    members: dict[str, Any], attribute: Any, is_left_out: bool
+) -> None:
+    metadata = v3(**members, attributes={"_FillValue": attribute}, dimension_names=["y", "x"])
+    found = convert_array_to_zarr2(metadata)
+    assert ("_FillValue" not in found.attributes) is is_left_out
+    assert any("'_FillValue' differs from the fill value" in note for note in found.notes) is (
+        not is_left_out
+    )
+    unnamed = convert_array_to_zarr2(metadata | {"dimension_names": None})
+    assert unnamed.attributes == {"_FillValue": attribute}
 
 
 @pytest.mark.parametrize(

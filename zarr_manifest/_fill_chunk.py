@@ -48,7 +48,9 @@ def encode_fill_chunk(metadata: dict[str, Any], index: tuple[int, ...], key: str
         contents = {"zarr.json": cpu.Buffer.from_bytes(json.dumps(metadata).encode())}
         store = MemoryStore(contents)  # type: ignore[arg-type]
         asynchronous: Any = zarr.api.asynchronous
-        array = await asynchronous.open_array(store=store, config={"write_empty_chunks": True})
+        # zarr 3.1 ignores the configuration that it is given when it opens an array.
+        opened = await asynchronous.open_array(store=store)
+        array = opened.with_config({"write_empty_chunks": True})
         fill = array.metadata.fill_value
         await array.setitem(region, fill)
         decoded = np.asarray(await array.getitem(region))

@@ -136,6 +136,8 @@ def _encoded_fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "b":
         return bool(scalar)
     if dtype.kind in "iu" and isinstance(scalar, int | float):
+        if not math.isfinite(scalar) or int(scalar) != scalar:
+            raise ValueError(f"{scalar} is no integer")
         return int(scalar)
     if dtype.kind in "fcT" and isinstance(scalar, str | bytes):
         # Encoded already, or text.

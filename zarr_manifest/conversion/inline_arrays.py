@@ -33,6 +33,7 @@ def unwritten_array(
     dimension_names: Sequence[str | None],
     attributes: Mapping[str, Any],
     fill_value: Any,
+    chunks: tuple[int, ...] | None = None,
 ) -> dict[str, Any]:
     """Return the metadata of an array without chunks.
 
@@ -46,14 +47,17 @@ def unwritten_array(
     ('int16', [3], -1)
     """
     documents: dict[str, Any] = {}
-    row = max(1, math.prod(shape[1:]) * dtype.itemsize)
-    rows = max(1, _CHUNK_BYTES // row)
-    chunks = tuple(max(1, n) for n in (min(rows, shape[0]), *shape[1:])) if shape else ()
+    if chunks is None:
+        row = max(1, math.prod(shape[1:]) * dtype.itemsize)
+        rows = max(1, _CHUNK_BYTES // row)
+        chunks = tuple(max(1, n) for n in (min(rows, shape[0]), *shape[1:])) if shape else ()
     _untyped_zarr.create_array(
         MemoryStore(documents),
         shape=shape,
         dtype=dtype,
         chunks=chunks,
+        # As chunks of other files would be, with which it may be combined.
+        compressors=None,
         fill_value=fill_value,
         dimension_names=dimension_names,
         attributes=dict(attributes),

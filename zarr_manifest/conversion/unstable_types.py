@@ -10,9 +10,14 @@ import warnings
 from collections.abc import Callable
 from functools import wraps
 
+import zarr
 from zarr.errors import UnstableSpecificationWarning
 
-__all__ = ["unstable_types_accepted"]
+__all__ = ["HAS_ALL_BYTE_ORDERS", "unstable_types_accepted"]
+
+# Before 3.3, zarr takes compound types for little-endian, and so it loses the byte order of
+# theirs; and it gives codecs of arrays the bytes of big-endian elements as they are stored.
+HAS_ALL_BYTE_ORDERS = tuple(map(int, zarr.__version__.split(".")[:2])) >= (3, 3)
 
 
 def unstable_types_accepted[**P, T](function: Callable[P, T]) -> Callable[P, T]:

@@ -20,6 +20,7 @@ from zarr_manifest.conversion.json_values import as_array, as_object, shown
 from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS, ARRAY_TO_BYTES
 from zarr_manifest.conversion.zarr2.bytes_codecs import BYTES_CODECS
 from zarr_manifest.conversion.zarr2.data_types import OBJECT_CODECS
+from zarr_manifest.conversion.zarr2.missing_values import fill_value_without_attribute
 from zarr_manifest.conversion.zarr2.trial import require_same_values
 from zarr_manifest.errors import ManifestError
 
@@ -114,6 +115,8 @@ def convert_array_to_zarr2(metadata: Mapping[str, Any], *, path: str = "") -> Za
         raise error.in_context(array=path) from error.__cause__
     attributes = dict(as_object(metadata.get("attributes")) or {})
     _name_dimensions(attributes, metadata.get("dimension_names"), decisions)
+    if _DIMENSIONS in attributes and isinstance(dtype, str):
+        fill_value_without_attribute(attributes, fill_value, np.dtype(dtype), decisions)
     return Zarr2Documents(zarray, attributes, tuple(decisions.notes))
 
 

@@ -10,11 +10,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from zarr_manifest.conversion.attribute_values import json_attributes
 from zarr_manifest.conversion.decisions import Decisions
 from zarr_manifest.conversion.json_values import as_array, as_object, shown
 from zarr_manifest.conversion.zarr2.codecs import convert_codecs, object_codec_of, read_pipeline
 from zarr_manifest.conversion.zarr2.data_types import convert_data_type
 from zarr_manifest.conversion.zarr2.fill_values import convert_fill_value
+from zarr_manifest.conversion.zarr2.missing_values import fill_value_as_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,8 +56,10 @@ def convert_array(
     zarray : mapping
         The ``.zarray`` document. A bare NaN in it (kerchunk writes them) is a Python NaN.
     zattrs : mapping or None
-        The ``.zattrs`` document. ``_ARRAY_DIMENSIONS`` becomes ``dimension_names``;
-        everything else becomes the ``attributes`` as it is.
+        The ``.zattrs`` document. ``_ARRAY_DIMENSIONS`` becomes ``dimension_names``, and
+        the fill value of such an array the attribute ``_FillValue`` as well;
+        everything else becomes the ``attributes`` as it is, but for a NaN or an
+        infinity, which JSON lacks, and which becomes a string.
     path : str, default ""
         Path of the array, for messages.
 
@@ -100,6 +104,10 @@ def convert_array(
     )
     fill_value = convert_fill_value(document.get("fill_value"), data_type, decisions)
     names, attributes = _names_and_attributes(zattrs, len(shape), decisions)
+    if names is not None:
+        stated = None if document.get("fill_value") is None else fill_value
+        fill_value_as_attribute(attributes, stated, data_type.numpy, decisions)
+    attributes = _json_attributes(attributes, decisions)
     metadata: dict[str, Any] = {
         "zarr_format": 3,
         "node_type": "array",
@@ -133,7 +141,9 @@ def convert_group(zattrs: Mapping[str, Any] | None, *, path: str = "") -> dict[s
     """
     attributes: dict[str, object] = {}
     if zattrs is not None:
-        attributes.update(_object(zattrs, "the .zattrs document", Decisions(path)))
+        decisions = Decisions(path)
+        stated = _object(zattrs, "the .zattrs document", decisions)
+        attributes.update(_json_attributes(stated, decisions))
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
 
 
@@ -225,10 +235,21 @@ def _names_and_attributes(
     names = _dimension_names(attributes, dimensions, decisions)
     if names is not None:
         del attributes[_DIMENSIONS]
-    for name, value in attributes.items():
-        if _is_beyond_json(value):
-            decisions.note(f"attribute {name!r} contains a NaN or an infinity, which JSON lacks")
     return names, attributes
+
+
+def _json_attributes(attributes: Mapping[str, object], decisions: Decisions) -> dict[str, object]:
+    """Return attributes without the NaN and the infinities that Python's JSON has."""
+    valid: dict[str, object] = {}
+    for name, value in attributes.items():
+        if not _is_beyond_json(value):
+            valid[name] = value
+            continue
+        found, notes = json_attributes({name: value})
+        valid.update(found)
+        for note in notes or [f"in the attribute {name!r}, what JSON lacks became strings"]:
+            decisions.note(note)
+    return valid
 
 
 def _dimension_names(
