@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,6 +97,35 @@ def test_in_parallel_with_progress(months: list[Path], tmp_path: Path, kind: str
         )
     check(found, months)
     assert seen == [(n + 1, 3, path.as_uri()) for n, path in enumerate(months)]
+
+
+IN_PROCESSES = """
+import multiprocessing, sys
+from concurrent.futures import ProcessPoolExecutor
+from zarr_manifest.conversion import read_files
+if __name__ == "__main__":
+    method, *paths = sys.argv[1:]
+    # Starts the threads of obstore, which forks lack.
+    list(read_files(paths[0]))
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
+        nodes = read_files(paths, concat_dim="time", parallel=pool)
+        print(sorted(node.path for node in nodes))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_in_processes_unless_they_are_forks(
+    months: list[Path], tmp_path: Path, method: str
+) -> None:
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("this system has no forks")
+    (tmp_path / "main.py").write_text(IN_PROCESSES)
+    command = [sys.executable, str(tmp_path / "main.py"), method, *map(str, months)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if method == "spawn":
+        assert "'sst'" in done.stdout, done.stderr
+    else:
+        assert "ValueError: files cannot be read in forked processes" in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 
 from tests.converted_files import (
@@ -185,6 +186,23 @@ def test_fits_images_read_as_astropy_reads_them(tmp_path: Path) -> None:
     assert "virtualizarr.codecs was imported" in found.refused["ASCII"]
 
 
+def test_blank_pixels_of_fits_are_masked_or_refused(tmp_path: Path) -> None:
+    fits = pytest.importorskip("astropy.io.fits")
+    plain, scaled = (fits.ImageHDU(np.array([1, 2, -99], "i2"), name=n) for n in ("A", "SCALED"))
+    plain.header["BLANK"] = scaled.header["BLANK"] = -99
+    scaled.header["BSCALE"] = 0.5
+    fits.HDUList([fits.PrimaryHDU(), plain, scaled]).writeto(tmp_path / "f.fits")
+    found = convert(tmp_path / "f.fits", tmp_path / "h.zarr")
+    assert "its blank pixels would be scaled" in found.refused["SCALED"]
+    with (
+        fits.open(tmp_path / "f.fits") as file,
+        xr.open_dataset(
+            found.root, engine="zarr-manifest", allow=["/"], consolidated=False
+        ) as opened,
+    ):
+        assert same(opened["A"].values, file["A"].data)
+
+
 # ------------------------------------------------------------ TIFF
 
 TIFFS: dict[str, dict[str, Any]] = {
@@ -254,6 +272,19 @@ def test_a_short_last_strip_is_refused_and_other_images_are_not(tmp_path: Path) 
     assert same(found.arrays["1/1"][...], values[::2, ::2])
     if "2/2" in found.arrays:
         assert same(found.arrays["2/2"][...], np.zeros((3, 32, 32)))
+
+
+def test_reversed_bits_are_refused(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    path = tmp_path / "f.tif"
+    tifffile.imwrite(path, np.ones((32, 32), "u1"), tile=(16, 16), resolution=(1, 1))
+    # tifffile writes no FillOrder (266): put in place of ResolutionUnit (296), both of them 2.
+    resolution_unit = (296).to_bytes(2, "little") + bytes([3, 0, 1, 0, 0, 0, 2])
+    fill_order = (266).to_bytes(2, "little") + resolution_unit[2:]
+    path.write_bytes(path.read_bytes().replace(resolution_unit, fill_order))
+    assert (tifffile.imread(path) == 128).all()
+    found = convert(path, tmp_path / "h.zarr")
+    assert "reversed order" in found.refused["0"]
 
 
 # ------------------------------------------------------------ GRIB
@@ -330,13 +361,19 @@ def test_dmrpp_documents_refer_to_the_file_that_they_describe(tmp_path: Path) ->
     contiguous = (
         f'<dmrpp:chunks byteOrder="LE"><dmrpp:chunk offset="{offset}" nBytes="24"/></dmrpp:chunks>'
     )
+    piece = f'<dmrpp:chunk offset="{offset}" nBytes="12"/>'
     variables = {
         "plain": ("Int32", contiguous),
+        "pieces": ("Int32", f"<dmrpp:chunks>{piece}{piece}</dmrpp:chunks>"),
+        "shuffled last": (
+            "Float64",
+            f'<dmrpp:chunks compressionType="deflate shuffle">{sizes}{packed[0]}</dmrpp:chunks>',
+        ),
         "packed": ("Float64", f"<dmrpp:chunks {filters}>{sizes}{''.join(packed)}</dmrpp:chunks>"),
         "part": ("Float64", f"<dmrpp:chunks {filters}>{sizes}{''.join(packed[:2])}</dmrpp:chunks>"),
         "masked": (
             "Float64",
-            f"<dmrpp:chunks {filters}>{sizes}{chunk.format(1, 2, 0, 'fm="1"')}</dmrpp:chunks>",
+            f"<dmrpp:chunks {filters}>{sizes}{chunk.format(1, 2, 0, 'fm="0x1"')}</dmrpp:chunks>",
         ),
         "big": ("Int32", contiguous.replace("LE", "BE")),
         "checked": ("Int32", contiguous.replace("byte", 'compressionType="fletcher32" byte')),
@@ -347,11 +384,16 @@ def test_dmrpp_documents_refer_to_the_file_that_they_describe(tmp_path: Path) ->
         f'<{kind} name="{name}"><Dim name="/x"/>{inner}</{kind}>'
         for name, (kind, inner) in variables.items()
     )
+    one = f'<dmrpp:chunks><dmrpp:chunk offset="{offset + 4}" nBytes="4"/></dmrpp:chunks>'
+    body += f'<Int32 name="scalar">{one}</Int32>'
+    variables["scalar"] = ("Int32", "")
     document = DMRPP.format(variables=body, contiguous=contiguous)
     (tmp_path / "f.h5.dmrpp").write_text(document)
     found = convert(tmp_path / "f.h5.dmrpp", tmp_path / "h.zarr")
     assert found.arrays.keys() | found.refused.keys() == variables.keys() | {"inner/z"}
-    assert found.refused.keys() == {"masked", "big", "checked", "nowhere", "text"}
+    refused = {"masked", "big", "checked", "nowhere", "text", "pieces", "shuffled last"}
+    assert found.refused.keys() == refused
+    assert found.arrays["scalar"][...] == 1
     assert same(found.arrays["plain"][...], np.arange(6))
     assert same(found.arrays["packed"][...], np.arange(6.0))
     assert same(found.arrays["part"][...], [0, 1, 2, 3, 0, 0])

@@ -105,6 +105,31 @@ def object_references(file: h5py.File) -> None:
     file.create_dataset("x", (2,), h5py.ref_dtype)
 
 
+def complex_parts(file: h5py.File, *offsets: int) -> None:
+    # h5py takes them for complex numbers by the names of their parts.
+    kind = h5py.h5t.create(h5py.h5t.COMPOUND, max(offsets) + 8)
+    for name, offset in zip((b"r", b"i"), offsets, strict=True):
+        kind.insert(name, offset, h5py.h5t.IEEE_F64LE)
+    of_type(file, "x", kind)
+
+
+def swapped_complex(file: h5py.File) -> None:
+    complex_parts(file, 8, 0)
+
+
+def complex_with_a_gap(file: h5py.File) -> None:
+    complex_parts(file, 0, 16)
+
+
+def shuffled_last(file: h5py.File) -> None:
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((50,))
+    plist.set_deflate(4)
+    plist.set_shuffle()
+    h5py.h5d.create(file.id, b"x", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((100,)), plist)
+    file["x"][...] = np.arange(100)
+
+
 def null_dataspace(file: h5py.File) -> None:
     file["x"] = h5py.Empty("f4")
 
@@ -136,6 +161,9 @@ REFUSALS = {
     array_field: "field 'a': its elements are arrays",
     sequences: "its values are sequences of different lengths",
     object_references: "its values are references to other objects",
+    swapped_complex: "its complex numbers have gaps between their parts, or other than",
+    complex_with_a_gap: "its complex numbers have gaps",
+    shuffled_last: "its filter 'shuffle' follows one that leaves parts of elements",
     null_dataspace: "it has a null dataspace",
     many_strings: "too large to be held inline",
     not_utf8: "cannot express it",

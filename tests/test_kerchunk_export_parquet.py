@@ -87,6 +87,11 @@ def test_what_kerchunk_has_no_place_for_is_noted(tmp_path: Path) -> None:
         ("checked", "array 'checked': 1 checksums were left out"),
         ("checked", "array 'checked': 1 entity tags were left out"),
         ("checked", "array 'checked': 1 times of modification were left out"),
+        (
+            "deep/rows",
+            "array 'deep/rows': missing chunks need the fill value -7, which xarray takes for "
+            "missing elements in Zarr v2",
+        ),
         ("deep/rows", "array 'deep/rows': 1 explicitly empty chunks are encoded fill values now"),
     ]
     report = export_kerchunk_parquet(root, tmp_path / "other.parq", inline_empty=False)

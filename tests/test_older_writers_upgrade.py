@@ -443,8 +443,8 @@ def test_a_store_that_cannot_tell_of_other_writers(writer: Path) -> None:
 
 
 def test_there_is_no_hierarchy(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(zm.SourceNotFoundError, match="file:///"):
         upgrade(tmp_path / "nothing")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(FileNotFoundError, match="no Zarr hierarchy"):
+    with pytest.raises(zm.SourceNotFoundError, match="no Zarr hierarchy"):
         upgrade(LocalStore(tmp_path))

@@ -85,6 +85,31 @@ def test_nothing_virtual_is_read(path: Path) -> None:
     assert all(isinstance(node, GroupNode | ArrayNode) for node in nodes)
 
 
+@pytest.mark.parametrize(
+    ("values", "encoding"),
+    [
+        ([1.0, 2.0, 300.0], {"dtype": "i1", "scale_factor": 1.0, "_FillValue": -1}),
+        ([0.25, np.nan, 1.5], {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}),
+        (np.array([1, 2, 255], "u1"), {"dtype": "i1"}),
+        (
+            np.array(["2000-01-01", "2020-01-01", "2000-01-02"], "M8[ns]"),
+            {"dtype": "i2", "units": "seconds since 2000-01-01"},
+        ),
+    ],
+)
+def test_loaded_values_that_their_encoding_does_not_hold(
+    tmp_path: Path, values: Any, encoding: dict[str, Any]
+) -> None:
+    # As after a concatenation, which keeps the encoding of the first: xarray would wrap around.
+    dataset = xr.Dataset({"v": ("x", values)})
+    dataset["v"].encoding = encoding
+    found = write(read_virtual(dataset), tmp_path / "h.zarr")
+    assert found.refused == {}
+    with opened(found.root) as decoded:
+        xr.testing.assert_equal(decoded.load(), dataset)
+    assert "do not fit into their encoding" in found.report.notes[0][1]
+
+
 def test_a_tree_and_a_store(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file["a/x"] = np.arange(3)

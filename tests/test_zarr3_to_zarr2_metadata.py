@@ -219,11 +219,32 @@ def test_what_xarray_takes_for_missing_is_the_fill_value(
     metadata = v3(**members, attributes={"_FillValue": attribute}, dimension_names=["y", "x"])
     found = convert_array_to_zarr2(metadata)
     assert ("_FillValue" not in found.attributes) is is_left_out
-    assert any("'_FillValue' differs from the fill value" in note for note in found.notes) is (
+    assert any("not what the attribute '_FillValue' says" in note for note in found.notes) is (
         not is_left_out
     )
     unnamed = convert_array_to_zarr2(metadata | {"dimension_names": None})
     assert unnamed.attributes == {"_FillValue": attribute}
+
+
+@pytest.mark.parametrize(
+    ("members", "attribute", "expected"),
+    [
+        ({"fill_value": 0}, -1, -1),
+        ({"fill_value": 0}, None, None),
+        ({"data_type": "float32", "fill_value": 0}, "AAAAAAAA+H8=", "NaN"),
+        ({"data_type": "float32", "fill_value": 0}, "AAAAAAAA8P8=", "-Infinity"),
+        ({"data_type": "float32", "fill_value": 0}, "AAAAAAAA8D8=", 1.0),
+    ],
+)
+def test_without_missing_chunks_the_fill_value_is_what_xarray_is_to_mask(
+    members: dict[str, Any], attribute: Any, expected: Any
+) -> None:
+    attributes = {} if attribute is None else {"_FillValue": attribute}
+    metadata = v3(**members, attributes=attributes, dimension_names=["y", "x"])
+    found = convert_array_to_zarr2(metadata, is_complete=True)
+    assert found.node["fill_value"] == expected
+    assert "_FillValue" not in found.attributes
+    assert found.notes == ()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
@@ -63,6 +64,12 @@ class Environment:
 
 type Access = ObjectStore | Anonymous | Environment | Mapping[str, Any] | None
 
+_ACCESS = (
+    *(obstore.store.S3Store, obstore.store.GCSStore, obstore.store.AzureStore),
+    *(obstore.store.HTTPStore, obstore.store.LocalStore, obstore.store.MemoryStore),
+    *(Anonymous, Environment, Mapping, NoneType),
+)
+
 type Allow = Mapping[str, Access] | Iterable[str] | None
 
 
@@ -73,13 +80,22 @@ def access_by_prefix(allow: Allow) -> dict[str, Access]:
     ------
     ValueError
         It is one string.
+    TypeError
+        What is said of a prefix is no access.
     """
     if allow is None:
         return {}
     if isinstance(allow, str):
         raise ValueError(f"allow takes a list of prefixes, or a mapping: allow=[{allow!r}]")
     if isinstance(allow, Mapping):
-        return dict(cast("Mapping[str, Access]", allow))
+        accesses = cast("Mapping[str, Any]", allow)
+        for prefix, access in accesses.items():
+            if not isinstance(access, _ACCESS):
+                raise TypeError(
+                    f"the access to {prefix!r} is a {type(access).__name__}: it must be a store of "
+                    "obstore, a mapping of its options, anonymous(), environment() or None"
+                )
+        return dict(accesses)
     return dict.fromkeys(str(prefix) for prefix in allow)
 
 

@@ -11,6 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from zarr_manifest._locations import redact
+from zarr_manifest.conversion.files.meaning import (
+    is_virtual,
+    made_alike,
+    meanings,
+    other_meaning,
+)
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree
 from zarr_manifest.conversion.json_values import shown
 from zarr_manifest.conversion.refusals import NotConvertibleError
@@ -23,23 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Combination", "OpenedFile", "combine_files", "open_groups"]
 
 type Combine = Literal["nested", "by_coords"]
-
-# Attributes that decide what the stored numbers mean: one array has one of each.
-_MEANING = [
-    "_FillValue",
-    "missing_value",
-    "scale_factor",
-    "add_offset",
-    "units",
-    "calendar",
-    "_Unsigned",
-    "flag_values",
-    "flag_masks",
-    "flag_meanings",
-    "valid_min",
-    "valid_max",
-    "valid_range",
-]
 
 
 @dataclass
@@ -78,7 +67,7 @@ class Combination:
 
 
 def open_groups(
-    tree: FileTree, sources: Any, loadable: Iterable[str] | None
+    tree: FileTree, sources: Any, loadable: Iterable[str] | None, concat_dim: str | None
 ) -> dict[str, xr.Dataset]:
     """Return the groups of a file as datasets.
 
@@ -90,19 +79,27 @@ def open_groups(
         Reads what is loaded.
     loadable : iterable of str or None
         Names of variables to load; by default coordinates of one dimension that
-        have its name.
+        have its name, and the one value for a new dimension that a file has.
+    concat_dim : str or None
+        Dimension along which files are concatenated.
     """
-    return {group.path: _dataset(group, sources, loadable) for group in tree.groups}
+    return {group.path: _dataset(group, sources, loadable, concat_dim) for group in tree.groups}
 
 
-def _dataset(group: FileGroup, sources: Any, loadable: Iterable[str] | None) -> xr.Dataset:
+def _dataset(
+    group: FileGroup, sources: Any, loadable: Iterable[str] | None, concat_dim: str | None
+) -> xr.Dataset:
     manifests: Any = library("virtualizarr.manifests")
     wanted = set(loadable or ())
+
+    def is_coordinate(name: str, array: Any) -> bool:
+        dims = tuple(array.metadata.dimension_names or ())
+        return dims == (name,) or (name == concat_dim and not array.shape)
+
     loaded = {
         name: array
         for name, array in group.arrays.items()
-        if name in wanted
-        or (loadable is None and tuple(array.metadata.dimension_names or ()) == (name,))
+        if name in wanted or (loadable is None and is_coordinate(name, array))
     }
     virtual = {name: array for name, array in group.arrays.items() if name not in loaded}
     found = manifests.ManifestGroup(arrays=virtual, attributes=dict(group.attributes))
@@ -112,11 +109,8 @@ def _dataset(group: FileGroup, sources: Any, loadable: Iterable[str] | None) -> 
     store = manifests.ManifestStore(manifests.ManifestGroup(arrays=loaded), registry=sources)
     xarray: Any = library("xarray")
     options: dict[str, Any] = {"consolidated": False, "zarr_format": 3, "chunks": None}
-    try:
-        values = xarray.open_zarr(store, **options).load()
-    except (ValueError, OverflowError):
-        # Times in units that xarray does not know.
-        values = xarray.open_zarr(store, **options, decode_times=False).load()
+    # As they are stored: what they mean has to be compared with other files.
+    values = xarray.open_zarr(store, **options, decode_cf=False).load()
     variables = {**values.variables, **dataset.variables}
     coordinates = {*values.coords, *dataset.coords, *wanted & set(values.variables)}
     indexes = {name: values.indexes[name] for name in values.indexes}
@@ -169,9 +163,17 @@ def combine_files(
         concat_dim in dataset.dims for file in files for dataset in file.datasets.values()
     )
     paths = list(dict.fromkeys(path for file in files for path in file.datasets))
+    groups: list[_Group] = []
     for path in paths:
-        group = _Group(path, files, concat_dim, combine, is_new, tree)
+        above = [group for group in groups if not group.path or path.startswith(f"{group.path}/")]
+        group = _Group(path, files, concat_dim, combine, is_new, tree, above)
         combination.datasets[path] = group.combined(set(refused))
+        groups.append(group)
+    if combine == "by_coords" and len(files) > 1 and not any(group.varying for group in groups):
+        raise NotConvertibleError(
+            "nothing tells how the files belong together: no coordinate differs between them",
+            remedy="Name the dimension along which they follow one another: concat_dim.",
+        )
     return combination
 
 
@@ -183,6 +185,9 @@ class _Group:
     combine: Combine
     is_new: bool
     tree: FileTree
+    above: Sequence[_Group]
+    varying: set[Any] = field(default_factory=set[Any])
+    coordinates: dict[Any, list[Any]] = field(default_factory=dict[Any, Any])
 
     def at(self, name: Any) -> str:
         return f"{self.path}/{name}" if self.path else str(name)
@@ -191,24 +196,56 @@ class _Group:
         xarray: Any = library("xarray")
         nothing: xr.Dataset = xarray.Dataset()
         datasets = [file.datasets.get(self.path, nothing) for file in self.files]
-        varying = self._varying(datasets)
+        meant = [meanings(dataset) for dataset in datasets]
         names = list(dict.fromkeys(name for dataset in datasets for name in dataset.variables))
-        dropped: set[Any] = set()
-        for name in names:
-            if self.at(name) in refused:
-                dropped.add(name)
-                continue
-            reason = self._difference(name, datasets, varying)
-            if reason is not None:
-                self.tree.refuse(self.at(name), reason)
-                dropped.add(name)
-        kept = [dataset.drop_vars(list(dropped), errors="ignore") for dataset in datasets]
-        if not varying and not self.is_new:
-            self._note_first(kept[0], varying)
-            return kept[0]
-        found = self._isolated(kept)
-        self._note_first(found, varying)
-        return found
+        wanted = [name for name in names if self.at(name) not in refused]
+        problems: dict[Any, str | None] = {}
+        for name in wanted:
+            if (problem := self._difference_in_kind(name, datasets)) is None:
+                datasets, problem = self._alike(name, datasets, meant)
+            problems[name] = problem
+        inherited = self._inherited(datasets)
+        untyped: Any = zip(datasets, *inherited.values(), strict=True)
+        datasets = [
+            dataset.assign_coords(dict(zip(inherited, coordinates, strict=True)))
+            for dataset, *coordinates in untyped
+        ]
+        self.varying = self._varying(datasets)
+        for name in wanted:
+            problem = problems[name] or self._difference_in_numbers(name, datasets, meant)
+            if problem is not None:
+                self._refuse(name, problem)
+                datasets = [dataset.drop_vars([name], errors="ignore") for dataset in datasets]
+        dropped = [name for name in names if self.at(name) in refused]
+        datasets = [dataset.drop_vars(dropped, errors="ignore") for dataset in datasets]
+        varies = self.is_new or self.varying & set(datasets[0].dims)
+        found = self._isolated(datasets) if varies else datasets[0]
+        self._note_first(found)
+        return found.drop_vars(list(inherited))
+
+    def _inherited(self, datasets: Sequence[xr.Dataset]) -> dict[Any, list[Any]]:
+        """Return coordinates of the groups above by which this one is combined, by file."""
+        if self.combine == "nested":
+            return {}
+        first = datasets[0]
+        self.coordinates = {
+            name: [dataset.variables[name] for dataset in datasets]
+            for name in map(str, first.indexes)
+            if all(name in dataset.indexes for dataset in datasets)
+        }
+        return {
+            dim: group.coordinates[dim]
+            for group in self.above
+            for dim in first.dims
+            if dim in group.coordinates and dim not in first.variables
+        }
+
+    def _refuse(self, name: Any, problem: str) -> None:
+        among = any(group.varying for group in (self, *self.above))
+        orders = name in self.varying or (not among and name in self.coordinates)
+        if self.combine == "by_coords" and orders:
+            raise NotConvertibleError(f"the files cannot be combined by {name!r}: {problem}")
+        self.tree.refuse(self.at(name), problem)
 
     def _varying(self, datasets: Sequence[xr.Dataset]) -> set[Any]:
         """Return the dimensions along which the files are concatenated."""
@@ -222,10 +259,11 @@ class _Group:
             if any(dim not in other or not index.equals(other[dim]) for other in indexes[1:])
         }
 
-    def _difference(
-        self, name: Any, datasets: Sequence[xr.Dataset], varying: set[Any]
-    ) -> str | None:
-        """Return why a variable cannot be one array, or None."""
+    def _unlike(self, problem: str, number: int) -> str:
+        return f"{problem} in {redact(self.files[number].url)} are not those in the first file"
+
+    def _difference_in_kind(self, name: Any, datasets: Sequence[xr.Dataset]) -> str | None:
+        """Return why variables cannot be compared at all, or None."""
         without = [
             file.url
             for file, dataset in zip(self.files, datasets, strict=True)
@@ -234,12 +272,50 @@ class _Group:
         if without:
             return f"it is not in {redact(without[0])}, as in {len(without)} of the files"
         first = datasets[0].variables[name]
-        if not self.is_new and not varying & set(first.dims):
-            return None
-        for file, dataset in zip(self.files[1:], datasets[1:], strict=True):
-            problem = _difference(first, dataset.variables[name])
+        for number, dataset in enumerate(datasets):
+            other = dataset.variables[name]
+            if is_virtual(first) != is_virtual(other):
+                return self._unlike("its values, which were loaded for one file only,", number)
+            if first.dims != other.dims:
+                return self._unlike(f"its dimensions {shown(other.dims)}", number)
+        return None
+
+    def _alike(
+        self, name: Any, datasets: Sequence[xr.Dataset], meant: Sequence[Any]
+    ) -> tuple[list[xr.Dataset], str | None]:
+        """Make the numbers of a loaded variable mean the same in all files."""
+        variables: list[Any] = [dataset.variables[name] for dataset in datasets]
+        if is_virtual(variables[0]):
+            return list(datasets), None
+        alike, problems = made_alike(name, variables, [each[name] for each in meant])
+        for number, problem in enumerate(problems):
             if problem is not None:
-                return f"{problem} in {redact(file.url)} are not those in the first file"
+                return list(datasets), self._unlike(problem, number)
+        untyped: Any = datasets
+        changed: list[xr.Dataset] = [
+            dataset if new is old else dataset.assign_coords({name: new})
+            for dataset, old, new in zip(untyped, variables, alike, strict=True)
+        ]
+        return changed, None
+
+    def _difference_in_numbers(
+        self, name: Any, datasets: Sequence[xr.Dataset], meant: Sequence[Any]
+    ) -> str | None:
+        """Return why a variable cannot be one array, or None."""
+        first: Any = datasets[0].variables[name]
+        is_first_only = not self.is_new and not self.varying & set(first.dims)
+        for number, dataset in enumerate(datasets):
+            other: Any = dataset.variables[name]
+            problem: str | None = None
+            if not is_virtual(first):
+                # Those of coordinates of a dimension have to be equal, by xarray.
+                if is_first_only and name not in dataset.indexes and not first.equals(other):
+                    problem = "its values"
+            elif not is_first_only:
+                problem = _difference(first, other)
+                problem = problem or other_meaning(meant[0][name], meant[number][name])
+            if problem is not None:
+                return self._unlike(problem, number)
         return None
 
     def _isolated(self, datasets: Sequence[xr.Dataset]) -> xr.Dataset:
@@ -247,7 +323,7 @@ class _Group:
         try:
             return self._combine(datasets)
         except FOREIGN_ERRORS:
-            virtual = [name for name, item in datasets[0].variables.items() if _is_virtual(item)]
+            virtual = [name for name, item in datasets[0].variables.items() if is_virtual(item)]
         loaded = [dataset.drop_vars(virtual, errors="ignore") for dataset in datasets]
         try:
             self._combine(loaded)
@@ -270,7 +346,7 @@ class _Group:
             # Virtual variables cannot be compared: what is not concatenated is the first one's.
             "compat": "override",
             "data_vars": "all" if self.is_new else "minimal",
-            "coords": "minimal",
+            "coords": self._new_coordinates(datasets[0]) if self.is_new else "minimal",
             "join": "exact",
             "combine_attrs": "override",
         }
@@ -282,27 +358,22 @@ class _Group:
         by_coords: xr.Dataset = xarray.combine_by_coords(list(datasets), **options)
         return by_coords
 
-    def _note_first(self, dataset: xr.Dataset, varying: set[Any]) -> None:
+    def _new_coordinates(self, dataset: xr.Dataset) -> list[Any]:
+        """Return the coordinates that get the new dimension: not those of another."""
+        return [
+            name for name in dataset.coords if name not in dataset.dims and name != self.concat_dim
+        ]
+
+    def _note_first(self, dataset: xr.Dataset) -> None:
         for name, variable in dataset.variables.items():
-            if _is_virtual(variable) and not self.is_new and not varying & set(variable.dims):
+            if is_virtual(variable) and not self.is_new and not self.varying & set(variable.dims):
                 self.tree.note(
                     self.at(name), "it is that of the first file, and was not compared with others"
                 )
 
 
-def _is_virtual(variable: Any) -> bool:
-    return isinstance(variable._data, library("virtualizarr.manifests").ManifestArray)
-
-
 def _difference(first: Any, other: Any) -> str | None:
-    """Return what keeps two variables from being parts of one array, or None."""
-    if _is_virtual(first) != _is_virtual(other):
-        return "its values, which were loaded for one file only,"
-    if first.dims != other.dims:
-        return f"its dimensions {shown(other.dims)}"
-    if not _is_virtual(first):
-        # xarray decodes loaded variables, and encodes them alike.
-        return None
+    """Return what keeps two virtual variables from being parts of one array, or None."""
     ours, theirs = first._data.metadata.to_dict(), other._data.metadata.to_dict()
     for member, what in (("data_type", "its data type"), ("codecs", "its codecs")):
         if ours[member] != theirs[member]:
@@ -311,7 +382,4 @@ def _difference(first: Any, other: Any) -> str | None:
         return f"its chunks of {shown(other._data.metadata.chunk_grid.chunk_shape)}"
     if shown(ours["fill_value"]) != shown(theirs["fill_value"]):
         return f"its fill value {shown(theirs['fill_value'])}"
-    for name in _MEANING:
-        if shown(first.attrs.get(name)) != shown(other.attrs.get(name)):
-            return f"its {name} {shown(other.attrs.get(name))}"
     return None

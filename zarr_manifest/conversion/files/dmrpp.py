@@ -73,14 +73,14 @@ def _groups(element: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree) -> None:
     parsers: Any = library("virtualizarr.parsers")
-    variables: dict[str, str] = {}
+    variables: dict[str, Any] = {}
     wanted: list[str] = []
     for child in element:
         kind = child.tag.removeprefix(_DAP)
         if not child.tag.startswith(_DAP) or kind in _NO_VARIABLES:
             continue
         name = child.get("name")
-        variables[name] = kind
+        variables[name] = child
         reason = _reason_against(child, kind)
         if reason is None:
             wanted.append(name)
@@ -101,6 +101,9 @@ def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree
         arrays, refused = parse_one_by_one(wanted, parse) if wanted else (dict(parse([])), {})
     except FOREIGN_ERRORS as error:
         raise NotConvertibleError(f"VirtualiZarr cannot read the document: {error}") from error
+    for name, array in arrays.items():
+        if not array.shape:
+            arrays[name] = _scalar(url, variables[name], array)
     tree.groups.append(FileGroup(path, json_attributes(attributes)[0], arrays))
     for name in wanted:
         if name not in arrays:
@@ -121,10 +124,30 @@ def _reason_against(variable: Any, kind: str) -> str | None:
     unknown = set(chunks.get("compressionType", "").split()) - {"shuffle", "deflate"}
     if unknown:
         return f"VirtualiZarr's parser passes over its filters {sorted(unknown)}"
-    filters = len(chunks.get("compressionType", "").split())
-    for chunk in chunks.iterfind(f"{_DMRPP}chunk"):
-        if filters and int(chunk.get("fm", "0")):
+    filters = chunks.get("compressionType", "").split()
+    if "shuffle" in filters[1:]:
+        return f"its filters are listed as {filters}, though nothing shuffles what is compressed"
+    found = list(chunks.iterfind(f"{_DMRPP}chunk"))
+    if len({chunk.get("chunkPositionInArray") for chunk in found}) != len(found):
+        return "some of its chunks lie in several pieces"
+    for chunk in found:
+        if filters and chunk.get("fm", "0").strip("0x"):
             return "some of its chunks have a filter mask, and Zarr decodes all chunks alike"
         if chunk.get("href") is not None:
             return "its chunks lie in other files, which VirtualiZarr's parser passes over"
     return None
+
+
+def _scalar(url: str, variable: Any, array: Any) -> Any:
+    """Return a variable without dimensions with its reference, which VirtualiZarr leaves out."""
+    manifests: Any = library("virtualizarr.manifests")
+    chunk = variable.find(f"{_DMRPP}chunks/{_DMRPP}chunk")
+    if chunk is None:
+        return array
+    entry = {
+        "path": url.removesuffix(_SUFFIX),
+        "offset": int(chunk.get("offset")),
+        "length": int(chunk.get("nBytes")),
+    }
+    manifest = manifests.ChunkManifest({"c": entry}, shape=())
+    return manifests.ManifestArray(metadata=array.metadata, chunkmanifest=manifest)

@@ -6,10 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zarr_manifest.conversion.attribute_values import json_attributes
-from zarr_manifest.conversion.files.trees import FileGroup, FileTree, parse_one_by_one
+from zarr_manifest.conversion.files.trees import (
+    FileGroup,
+    FileTree,
+    parse_one_by_one,
+    with_metadata,
+)
 from zarr_manifest.conversion.virtual.library import library
 
 __all__ = ["read_fits"]
+
+# The header's word for the number of pixels without a value.
+_BLANK = "BLANK"
 
 
 def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
@@ -23,6 +31,7 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
         readers.BlockStoreReader(*registry.resolve(url)), do_not_scale_image_data=True
     ) as file:
         wanted: list[str] = []
+        blank: dict[str, int] = {}
         for number, unit in enumerate(file):
             # As VirtualiZarr names them.
             name = unit.name or str(number)
@@ -33,6 +42,8 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
             reason = _reason_against(fits, unit)
             if reason is None:
                 wanted.append(name)
+                if unit.header["BITPIX"] > 0 and unit.header.get(_BLANK) is not None:
+                    blank[name] = int(unit.header[_BLANK])
             else:
                 tree.refuse(name, reason)
 
@@ -41,12 +52,20 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
         return dict(parser(url, registry)._group.arrays)
 
     arrays, refused = parse_one_by_one(wanted, parse) if wanted else ({}, {})
-    primary = parsers.FITSParser(skip_variables=set(names[1:]) | set(wanted))(url, registry)
+    primary = parsers.FITSParser(skip_variables=set(names))(url, registry)
     attributes, _ = json_attributes(dict(primary._group.metadata.attributes))
     tree.groups.append(FileGroup("", attributes, arrays))
+    for name in arrays:
+        if name in blank and arrays[name].dtype.kind in "iu":
+            arrays[name] = _with_fill_value(arrays[name], blank[name])
+            tree.note(name, f"its blank pixels are {blank[name]}, the attribute '_FillValue'")
     for name, reason in refused.items():
         tree.refuse(name, f"VirtualiZarr cannot express it: {reason}")
     return tree
+
+
+def _with_fill_value(array: Any, value: int) -> Any:
+    return with_metadata(array, attributes={**array.metadata.attributes, "_FillValue": value})
 
 
 def _reason_against(fits: Any, unit: Any) -> str | None:
@@ -60,4 +79,8 @@ def _reason_against(fits: Any, unit: Any) -> str | None:
     scaled = header.get("BSCALE", 1) != 1 or header.get("BZERO", 0) != 0
     if unit.is_image and header["BITPIX"] == 64 and scaled:
         return "its scaled 64-bit integers do not fit into the floats that Zarr scales to"
+    scale = header.get("BSCALE", 1), header.get("BZERO", 0)
+    unsigned = scale == (1, 2 ** (header["BITPIX"] - 1))
+    if scaled and _BLANK in header and header["BITPIX"] > 0 and not unsigned:
+        return "its blank pixels would be scaled like the others, and no longer be known"
     return None

@@ -18,8 +18,10 @@ from zarr_manifest.conversion.files.hdf5_dimensions import (
     PhonyNames,
     dimension_identifiers,
     dimension_names,
+    dimension_paths,
     is_only_a_dimension,
 )
+from zarr_manifest.conversion.files.hdf5_unlimited import UnlimitedDimensions
 from zarr_manifest.conversion.files.trees import (
     FOREIGN_ERRORS,
     FileGroup,
@@ -37,6 +39,9 @@ __all__ = ["read_hdf5"]
 # The types of its functions are not all known.
 _untyped_zarr: Any = zarr
 
+# What netCDF-4 writes in the root of its files.
+_PROPERTIES = "_NCProperties"
+
 # Attributes by which HDF5's dimension scales and netCDF-4 keep their own books.
 _BOOKKEEPING = frozenset(
     [
@@ -47,7 +52,7 @@ _BOOKKEEPING = frozenset(
         "_Netcdf4Dimid",
         "_Netcdf4Coordinates",
         "_nc3_strict",
-        "_NCProperties",
+        _PROPERTIES,
     ]
 )
 
@@ -79,6 +84,8 @@ def read_hdf5(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     with h5.File(reader, mode="r") as file:
         walk = _Walk(url, registry, reader, inline_limit, FileTree())
         walk.group(file["/"], "", {}, ())
+        if walk.is_netcdf or _PROPERTIES in file.attrs:
+            walk.unlimited.fill_up()
     return walk.tree
 
 
@@ -90,6 +97,8 @@ class _Walk:
     inline_limit: int
     tree: FileTree
     phony: PhonyNames = field(default_factory=PhonyNames)
+    unlimited: UnlimitedDimensions = field(default_factory=UnlimitedDimensions)
+    is_netcdf: bool = False
 
     def group(
         self, group: Any, path: str, identifiers: Mapping[int, str], above: tuple[int, ...]
@@ -97,12 +106,15 @@ class _Walk:
         """Parse a group and all below it; `above` are the addresses of the groups around it."""
         h5: Any = library("h5py")
         identifiers = {**identifiers, **dimension_identifiers(group)}
+        self.is_netcdf |= bool(identifiers)
         found = FileGroup(path, _attributes(group))
         self.tree.groups.append(found)
         datasets: dict[str, Any] = {}
         groups: dict[str, Any] = {}
         for name in group:
             item = self._member(group, name, _join(path, name))
+            if isinstance(item, h5.Dataset):
+                self.unlimited.see(item, dimension_paths(item, identifiers) if item.shape else ())
             if isinstance(item, h5.Dataset) and not is_only_a_dimension(item):
                 datasets[name] = item
             elif isinstance(item, h5.Group):
@@ -151,13 +163,15 @@ class _Walk:
             if name in refused:
                 self.tree.refuse(path, f"VirtualiZarr cannot express it: {refused[name]}")
                 continue
-            names = dimension_names(dataset, identifiers, self.phony)
+            paths = dimension_paths(dataset, identifiers)
+            names = dimension_names(dataset.shape, paths, self.phony)
             try:
                 array = _array(dataset, treatment, arrays.get(name), names)
             except FOREIGN_ERRORS as error:
                 self.tree.refuse(path, f"zarr cannot express it: {error}")
                 continue
             found.arrays[_variable_name(name, group)] = array
+            self.unlimited.add(found.arrays, _variable_name(name, group), dataset, paths)
             self._notes(path, dataset, treatment, array)
 
     def _parse(self, group: Any, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -203,15 +217,21 @@ def _array(dataset: Any, treatment: Treatment, parsed: Any, names: tuple[str, ..
 
 
 def _without_chunks(dataset: Any, names: tuple[str, ...]) -> Any:
+    h5: Any = library("h5py")
     manifests: Any = library("virtualizarr.manifests")
-    dtype = np.dtype(dataset.dtype.str) if dataset.dtype.kind in "iuf" else dataset.dtype
+    dtype: Any = np.dtype(dataset.dtype.str) if dataset.dtype.kind in "iuf" else dataset.dtype
+    fill_value = dataset.fillvalue
+    if h5.check_string_dtype(dataset.dtype) and dtype.kind == "O":
+        dtype = np.dtypes.StringDType()
+        fill_value = fill_value.decode() if isinstance(fill_value, bytes) else ""
     attributes, _ = json_attributes(_raw_attributes(dataset), dtype)
     metadata = unwritten_array(
         dataset.shape,
         dtype,
         dimension_names=names,
         attributes=attributes,
-        fill_value=dataset.fillvalue,
+        fill_value=fill_value,
+        chunks=dataset.chunks,
     )
     shape = metadata["chunk_grid"]["configuration"]["chunk_shape"]
     counts = tuple(-(-n // c) for n, c in zip(dataset.shape, shape, strict=True))

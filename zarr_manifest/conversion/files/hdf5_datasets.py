@@ -17,14 +17,19 @@ import numpy as np
 
 from zarr_manifest.conversion.json_values import shown
 from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.unstable_types import HAS_ALL_BYTE_ORDERS
 from zarr_manifest.conversion.virtual.library import library
 
 __all__ = ["Treatment", "treatment_of"]
 
 # HDF5's own filters without a counterpart, by number.
 _SHUFFLE = 2
+_FLETCHER32 = 3  # adds four bytes
 _KNOWN = frozenset({1, 2, 3, 32000})  # gzip, shuffle, fletcher32, lzf
 _NO_CODEC = {4: "szip", 5: "nbit", 6: "scaleoffset"}
+
+# Bytes of strings that are looked at together.
+_READ_AT_ONCE = 2**22
 
 # Chunks that are read to find out whether they are filtered.
 _MOST_LOOKED_AT = 8
@@ -57,7 +62,10 @@ def treatment_of(dataset: Any, *, inline_limit: int) -> Treatment:
     _check_storage(dataset)
     h5 = library("h5py")
     layout = dataset.id.get_create_plist().get_layout()
-    by_value = _check_type(dataset.id.get_type(), dataset.dtype)
+    stored = dataset.id.get_type()
+    by_value = _check_type(stored, dataset.dtype)
+    if by_value is None and _is_terminated(stored) and _has_more_than_values(dataset, stored):
+        by_value = "bytes follow the ends of its strings"
     if by_value is not None:
         size = dataset.size * dataset.dtype.itemsize
         if size > inline_limit:
@@ -116,6 +124,8 @@ def _check_type(stored: Any, dtype: np.dtype[Any]) -> str | None:
         raise NotConvertibleError("its elements are arrays, which Zarr's data types are not")
     if kind == h5.h5t.COMPOUND and dtype.kind != "c":
         return _check_compound(stored, dtype)
+    if kind == h5.h5t.COMPOUND:
+        _check_complex(stored)
     if kind == h5.h5t.ENUM:
         stored = stored.get_super()
         kind = stored.get_class()
@@ -156,7 +166,24 @@ def _check_float(stored: Any) -> None:
         )
 
 
+def _check_complex(stored: Any) -> None:
+    # h5py goes by the names of the fields.
+    half = stored.get_size() // 2
+    if [stored.get_member_offset(number) for number in range(2)] != [0, half] or any(
+        stored.get_member_type(number).get_size() != half for number in range(2)
+    ):
+        raise NotConvertibleError(
+            "its complex numbers have gaps between their parts, or other than their order"
+        )
+
+
 def _check_compound(stored: Any, dtype: np.dtype[Any]) -> str | None:
+    is_big_endian = dtype == dtype.newbyteorder(">") != dtype.newbyteorder("<")
+    if is_big_endian and not HAS_ALL_BYTE_ORDERS:
+        raise NotConvertibleError(
+            "its compound type is big-endian, which zarr cannot have before 3.3",
+            remedy="Upgrade zarr.",
+        )
     position = 0
     by_value: str | None = None
     for number in range(stored.get_nmembers()):
@@ -176,12 +203,53 @@ def _check_compound(stored: Any, dtype: np.dtype[Any]) -> str | None:
     return by_value
 
 
+def _is_terminated(stored: Any) -> bool:
+    """Whether strings end at a zero byte, after which there may be anything."""
+    h5 = library("h5py")
+    if stored.get_class() == h5.h5t.COMPOUND:
+        members = (stored.get_member_type(n) for n in range(stored.get_nmembers()))
+        return any(map(_is_terminated, members))
+    if stored.get_class() != h5.h5t.STRING or stored.is_variable_str():
+        return False
+    return bool(stored.get_strpad() == h5.h5t.STR_NULLTERM and stored.get_size() > 1)
+
+
+def _has_more_than_values(dataset: Any, stored: Any) -> bool:
+    """Whether the bytes are other than those of the values. Reads all of them."""
+    h5 = library("h5py")
+    if not dataset.size or not dataset.id.get_storage_size():
+        return False
+    row = math.prod(dataset.shape[1:]) * stored.get_size()
+    step = max(1, _READ_AT_ONCE // row)
+    for start in range(0, dataset.shape[0] if dataset.shape else 1, step):
+        space = dataset.id.get_space()
+        region: Any = ()
+        if dataset.shape:
+            count = min(step, dataset.shape[0] - start)
+            region = slice(start, start + count)
+            zeros = (0,) * (len(dataset.shape) - 1)
+            space.select_hyperslab((start, *zeros), (count, *dataset.shape[1:]))
+        values: Any = np.asarray(dataset[region])
+        raw = np.empty(values.shape, dataset.dtype)
+        memory = h5.h5s.create_simple(values.shape) if values.shape else space
+        dataset.id.read(memory, space, raw, stored)
+        if raw.tobytes() != values.tobytes():
+            return True
+    return False
+
+
 # ------------------------------------------------------------ filters
 
 
 def _check_filters(dataset: Any) -> None:
     plist = dataset.id.get_create_plist()
     numbers = [int(plist.get_filter(i)[0]) for i in range(plist.get_nfilters())]
+    if numbers:
+        _check_pipeline(numbers, dataset.dtype.itemsize)
+        _check_chunks(dataset, numbers)
+
+
+def _check_pipeline(numbers: Sequence[int], itemsize: int) -> None:
     for number in numbers:
         if number in _NO_CODEC:
             raise NotConvertibleError(
@@ -192,10 +260,17 @@ def _check_filters(dataset: Any) -> None:
                 f"VirtualiZarr knows its filter {number} only with the package hdf5plugin",
                 remedy="Install hdf5plugin.",
             )
+    first = numbers.index(_SHUFFLE) if _SHUFFLE in numbers else 0
+    if itemsize > 1 and any(n != _FLETCHER32 or 4 % itemsize for n in numbers[:first]):
+        raise NotConvertibleError(
+            "its filter 'shuffle' follows one that leaves parts of elements: no codec shuffles them"
+        )
     if len(set(numbers)) != len(numbers):
         raise NotConvertibleError("its pipeline applies one filter twice")
-    if not numbers:
-        return
+
+
+def _check_chunks(dataset: Any, numbers: Sequence[int]) -> None:
+    """Refuse a dataset of which some chunks are not filtered like the others."""
     masked: list[tuple[int, ...]] = []
     partial: list[tuple[int, ...]] = []
     count = 0

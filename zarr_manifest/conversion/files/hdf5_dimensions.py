@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zarr_manifest.conversion.virtual.library import library
 
-__all__ = ["PhonyNames", "dimension_identifiers", "dimension_names", "is_only_a_dimension"]
+__all__ = [
+    "PhonyNames",
+    "dimension_identifiers",
+    "dimension_names",
+    "dimension_paths",
+    "is_only_a_dimension",
+]
 
 _IDENTIFIER = "_Netcdf4Dimid"
 _IDENTIFIERS = "_Netcdf4Coordinates"
@@ -41,7 +47,7 @@ def is_only_a_dimension(dataset: Any) -> bool:
 
 
 def dimension_identifiers(group: Any) -> dict[int, str]:
-    """Return the names of the dimensions that a netCDF-4 group defines, by identifier."""
+    """Return the paths of the dimensions that a netCDF-4 group defines, by identifier."""
     h5 = library("h5py")
     found: dict[int, str] = {}
     for name in group:
@@ -51,14 +57,12 @@ def dimension_identifiers(group: Any) -> dict[int, str]:
             if not isinstance(item, h5.Dataset) or not h5.h5ds.is_scale(item.id):
                 continue
             if _IDENTIFIER in item.attrs:
-                found.setdefault(int(item.attrs[_IDENTIFIER]), name)
+                found.setdefault(int(item.attrs[_IDENTIFIER]), item.name)
     return found
 
 
-def dimension_names(
-    dataset: Any, identifiers: Mapping[int, str], phony: PhonyNames
-) -> tuple[str, ...]:
-    """Return a name for every dimension of a dataset.
+def dimension_paths(dataset: Any, identifiers: Mapping[int, str]) -> tuple[str | None, ...]:
+    """Return the path of the scale of every dimension of a dataset, or None.
 
     Parameters
     ----------
@@ -66,23 +70,43 @@ def dimension_names(
         Of an open file.
     identifiers : mapping of int to str
         Dimensions of its group and of those above.
+    """
+    h5 = library("h5py")
+    # A coordinate variable of several dimensions cannot have scales, being one.
+    stated = dataset.attrs.get(_IDENTIFIERS)
+    count = len(dataset.shape)
+    if stated is not None and len(stated) == count and all(int(i) in identifiers for i in stated):
+        return tuple(identifiers[int(i)] for i in stated)
+    paths: list[str | None] = []
+    is_scale = h5.h5ds.is_scale(dataset.id)
+    for number in range(count):
+        if is_scale:
+            paths.append(dataset.name if number == 0 else None)
+        else:
+            scales = dataset.dims[number]
+            paths.append((scales[0].name or None) if len(scales) else None)
+    return tuple(paths)
+
+
+def dimension_names(
+    shape: Sequence[int], paths: Sequence[str | None], phony: PhonyNames
+) -> tuple[str, ...]:
+    """Return a name for every dimension of a dataset.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Of the dataset.
+    paths : sequence of (str or None)
+        Of the scales of its dimensions.
     phony : PhonyNames
         Of its file.
     """
-    h5 = library("h5py")
-    count = len(dataset.shape)
-    # A coordinate variable of several dimensions cannot have scales, being one.
-    stated = dataset.attrs.get(_IDENTIFIERS)
-    if stated is not None and len(stated) == count and all(int(i) in identifiers for i in stated):
-        return tuple(identifiers[int(i)] for i in stated)
     names: list[str] = []
     nameless: dict[int, int] = {}
-    is_scale = h5.h5ds.is_scale(dataset.id)
-    for number, length in enumerate(dataset.shape):
-        if is_scale and number == 0:
-            names.append(dataset.name.rpartition("/")[2])
-        elif not is_scale and len(dataset.dims[number]) and dataset.dims[number][0].name:
-            names.append(dataset.dims[number][0].name.rpartition("/")[2])
+    for length, path in zip(shape, paths, strict=True):
+        if path is not None:
+            names.append(path.rpartition("/")[2])
         else:
             occurrence = nameless.get(length, 0)
             nameless[length] = occurrence + 1

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from zarr.core.metadata.v3 import ArrayV3Metadata
@@ -29,6 +28,7 @@ from zarr_manifest.conversion.files.formats import (
 )
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree
+from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.files.zarr3 import read_zarr3
 from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
@@ -46,7 +46,6 @@ from zarr_manifest.manifest import Manifest
 
 __all__ = ["Parallel", "read_files"]
 
-type Parallel = Literal["dask", "lithops", False] | Executor
 type Progress = Callable[[int, int, str], None]
 
 _INLINE_LIMIT = 2**20
@@ -84,10 +83,12 @@ def read_files(
     parallel : {"dask", "lithops", False} or Executor
         Who parses many files: one of VirtualiZarr's executors, one of
         `concurrent.futures`, or that of a dask cluster (``client.get_executor()``).
-        A pool of processes has to spawn them, since forks lack the threads of obstore.
+        A pool of processes has to spawn them, since forks lack the threads of obstore:
+        ``ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))``.
     loadable_variables : iterable of str, optional
         Variables of many files that are read, combined and held inline; by default
-        coordinates of one dimension that have its name.
+        coordinates of one dimension that have its name, and the value that each file
+        has for a new dimension.
     inline_limit : int
         Bytes up to which a variable is held inline if its values are not in chunks
         as Zarr decodes them, such as strings of different lengths.
@@ -114,7 +115,7 @@ def read_files(
     ManifestError
         A file cannot be read.
     ValueError
-        No file, or an unknown format or way to combine.
+        No file, an unknown format or way to combine, or workers that are forks.
     ImportError
         What reads the format is not installed.
 
@@ -282,9 +283,11 @@ def _one_file(
 
 
 @unstable_types_accepted
-def _open(url: str, file_format: str | None, work: _Work) -> tuple[OpenedFile, _Parsed]:
+def _open(
+    url: str, file_format: str | None, work: _Work, concat_dim: str | None
+) -> tuple[OpenedFile, _Parsed]:
     parsed = _parse(url, file_format, work)
-    datasets = open_groups(parsed.tree, work.sources, work.loadable)
+    datasets = open_groups(parsed.tree, work.sources, work.loadable, concat_dim)
     for group in parsed.tree.groups:
         # They are in the datasets, and travel once.
         group.arrays.clear()
@@ -302,7 +305,8 @@ def _many_files(
 ) -> Iterator[Node]:
     opened: list[OpenedFile] = []
     conditions: dict[str, dict[str, str]] = {}
-    for file, parsed in _opened(urls, file_format, work, parallel):
+    open_one = partial(_open, file_format=file_format, work=work, concat_dim=concat_dim)
+    for file, parsed in in_parallel(open_one, urls, parallel):
         opened.append(file)
         conditions |= parsed.conditions
         if progress is not None:
@@ -318,17 +322,3 @@ def _many_files(
             checksums=work.checksums(),
         )
     yield from refused
-
-
-def _opened(
-    urls: Sequence[str], file_format: str | None, work: _Work, parallel: Parallel
-) -> Iterator[tuple[OpenedFile, _Parsed]]:
-    get_executor: Any = library("virtualizarr.parallel").get_executor
-    open_one = partial(_open, file_format=file_format, work=work)
-    executor = get_executor(parallel)
-    if isinstance(executor, Executor):
-        # The caller's, who also shuts it down.
-        yield from executor.map(open_one, urls)
-        return
-    with executor() as made:
-        yield from made.map(open_one, urls)

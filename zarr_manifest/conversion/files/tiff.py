@@ -9,9 +9,12 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree
 from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.unstable_types import HAS_ALL_BYTE_ORDERS
 from zarr_manifest.conversion.virtual.library import library
 
 __all__ = ["read_tiff"]
+
+_FILL_ORDER = 266
 
 
 def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
@@ -31,8 +34,11 @@ def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     # Its codecs warn that they are not in the specification of Zarr.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for number in range(_count(url, registry)):
+        for number, problem in enumerate(_images(url, registry)):
             name = str(number)
+            if problem is not None:
+                reasons[name] = problem
+                continue
             try:
                 store = virtual_tiff.VirtualTIFF(ifd=number)(url, registry)
                 images[name] = _with_announced_codecs(store._group.arrays[name])
@@ -57,21 +63,29 @@ def _tree(images: dict[str, Any], reasons: dict[str, str]) -> FileTree:
     return tree
 
 
-def _count(url: str, registry: Any) -> int:
+def _images(url: str, registry: Any) -> list[str | None]:
+    """Return, for each image, what virtual-tiff passes over, or None."""
     tiff: Any = library("async_tiff", "reading TIFF")
     sync: Any = library("zarr.core.sync").sync
     store, key = registry.resolve(url)
 
-    async def images() -> int:
-        return len((await tiff.TIFF.open(key, store=store)).ifds)
+    async def images() -> list[str | None]:
+        found = await tiff.TIFF.open(key, store=store)
+        return [
+            "the bits of its bytes are in reversed order (FillOrder 2)"
+            if image.other_tags.get(_FILL_ORDER, 1) != 1
+            else None
+            for image in found.ifds
+        ]
 
     try:
-        return int(sync(images()))
+        problems: list[str | None] = sync(images())
     except OSError:
         raise
     except Exception as error:
         # async-tiff does not export the class of its errors.
-        raise NotConvertibleError(f"the file is no TIFF file: {error}") from error
+        raise NotConvertibleError(f"async-tiff cannot read the file: {error}") from error
+    return problems
 
 
 def _with_announced_codecs(array: Any) -> Any:
@@ -86,6 +100,11 @@ def _with_announced_codecs(array: Any) -> Any:
         )
     if "HorizontalDeltaCodec" not in names:
         return array
+    if big_endian in document["codecs"] and not HAS_ALL_BYTE_ORDERS:
+        raise NotConvertibleError(
+            "its horizontal predictor of big-endian integers is not undone by zarr before 3.3",
+            remedy="Upgrade zarr.",
+        )
     if "bytes" not in names or array.dtype.kind not in "iu":
         raise NotConvertibleError(
             "its horizontal predictor is applied to interleaved samples or to floats, which no "

@@ -7,6 +7,7 @@ own store. Documents of partitioned manifests are loaded when their block is ask
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from zarr_manifest._nodes import join
 from zarr_manifest._opening import open_hierarchy
 from zarr_manifest._partitions import Partitions
 from zarr_manifest._steps import run_async
-from zarr_manifest._store_source import can_list, hierarchy_reader
+from zarr_manifest._store_source import can_list, hierarchy_reader, store_name
 from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.access import Allow, access_by_prefix
 from zarr_manifest.conversion.kerchunk.export_blocks import Block, Exporter, url_in_store
@@ -39,6 +40,7 @@ from zarr_manifest.conversion.refusals import NotConvertibleError
 from zarr_manifest.conversion.store_url import store_urls
 from zarr_manifest.conversion.zarr2.documents import refused
 from zarr_manifest.conversion.zarr2.from_zarr3 import (
+    Zarr2Documents,
     convert_array_to_zarr2,
     convert_group_to_zarr2,
 )
@@ -80,8 +82,8 @@ class ExportedArray:
     ----------
     path : str
         Without slashes at the ends; ``""`` for the root.
-    zarray, zattrs : dict
-        Its v2 documents. Chunk keys have dots.
+    metadata : dict
+        Its v3 metadata, which v2 can express.
     partitions : Partitions
         The blocks of the chunk grid in which the references come; one for all of
         it where the manifest is not partitioned.
@@ -89,30 +91,33 @@ class ExportedArray:
         Returns the references of the block with an index; may raise ManifestError.
     dropped : Counter
         What kerchunk has no place for, counted as blocks are loaded.
-    converted : tuple of str
-        Notes on the metadata.
     """
 
     path: str
-    zarray: dict[str, Any]
-    zattrs: dict[str, Any]
+    metadata: dict[str, Any]
     partitions: Partitions
     load: Callable[[tuple[int, ...]], Block]
     dropped: Counter[str] = field(default_factory=Counter[str])
-    converted: tuple[str, ...] = ()
 
     def blocks(self) -> Iterator[Block]:
         """Yield the references of all blocks, each when it is asked for."""
         for index in self.partitions:
             yield self.load(index)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What could not be kept, as far as blocks have been loaded."""
+    def documents(self, references: int) -> Zarr2Documents:
+        """Return the v2 documents of the array, after all blocks were loaded.
+
+        Parameters
+        ----------
+        references : int
+            How many of its chunks have one.
+        """
+        is_complete = references == math.prod(self.partitions.grid_shape)
+        documents = convert_array_to_zarr2(self.metadata, path=self.path, is_complete=is_complete)
         counted = (
             f"array {self.path!r}: {count} {what}" for what, count in sorted(self.dropped.items())
         )
-        return (*self.converted, *counted)
+        return documents._replace(notes=(*documents.notes, *counted))
 
 
 type Exported = ExportedGroup | ExportedArray | RefusedNode
@@ -163,7 +168,7 @@ class _Hierarchy:
         sync(ensure_open(self.store))
         if not can_list(self.store):
             raise NotConvertibleError(
-                "the hierarchy's store cannot be listed", location=str(self.store)
+                "the hierarchy's store cannot be listed", location=store_name(self.store)
             )
         paths = {
             key.rpartition("/")[0]
@@ -171,7 +176,7 @@ class _Hierarchy:
             if key.rpartition("/")[2] in (_DOCUMENT, *_OLDER)
         }
         if not paths:
-            raise SourceNotFoundError("there is no Zarr hierarchy", location=str(self.store))
+            raise SourceNotFoundError("there is no Zarr hierarchy", location=store_name(self.store))
         return sorted(paths, key=_names)
 
     def _keys(self, prefix: str) -> list[str]:
@@ -199,17 +204,8 @@ class _Hierarchy:
         if kind == "group":
             documents = convert_group_to_zarr2(metadata)
             return ExportedGroup(path, documents.node, documents.attributes)
-        documents = convert_array_to_zarr2(metadata, path=path)
-        partitions, load, dropped = self._references(path, metadata)
-        return ExportedArray(
-            path,
-            documents.node,
-            documents.attributes,
-            partitions,
-            load,
-            dropped,
-            documents.notes,
-        )
+        convert_array_to_zarr2(metadata, path=path)  # or this says why not
+        return ExportedArray(path, metadata, *self._references(path, metadata))
 
     # References ----------------------------------------------------------------
 

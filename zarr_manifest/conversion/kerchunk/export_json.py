@@ -122,7 +122,7 @@ def _array(
     node: ExportedArray, counts: ConversionReport, progress: Callable[[str, int], None] | None
 ) -> dict[str, Any]:
     below = f"{node.path}/" if node.path else ""
-    references: dict[str, Any] = dict(_documents(below, ".zarray", node.zarray, node.zattrs))
+    references: dict[str, Any] = {}
     stated_bytes, chunks = 0, 0
     for block in node.blocks():
         references.update(_references(block, below, node.partitions.grid_shape))
@@ -133,8 +133,9 @@ def _array(
     counts.arrays += 1
     counts.references += chunks
     counts.stated_bytes += stated_bytes
-    counts.notes += [(node.path, note) for note in node.notes]
-    return references
+    documents = node.documents(chunks)
+    counts.notes += [(node.path, note) for note in documents.notes]
+    return _documents(below, ".zarray", documents.node, documents.attributes) | references
 
 
 def _references(

@@ -137,12 +137,13 @@ class _Export:
             if array.path and directory.exists():
                 shutil.rmtree(directory)
             return
-        self._document(array.path, ".zarray", array.zarray)
-        self._document(array.path, ".zattrs", array.zattrs)
+        documents = array.documents(references)
+        self._document(array.path, ".zarray", documents.node)
+        self._document(array.path, ".zattrs", documents.attributes)
         self.report.arrays += 1
         self.report.references += references
         self.report.stated_bytes += stated
-        self.report.notes += [(array.path, note) for note in array.notes]
+        self.report.notes += [(array.path, note) for note in documents.notes]
 
 
 def _require_addressable(path: str) -> None:

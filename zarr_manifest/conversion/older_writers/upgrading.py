@@ -21,13 +21,14 @@ from zarr_manifest._consolidated import update_consolidated
 from zarr_manifest._declarations import ArrayDocument, parse_node
 from zarr_manifest._nodes import join, parent_of_document
 from zarr_manifest._opening import open_hierarchy
+from zarr_manifest._store_source import store_name
 from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.older_writers.arrays import OlderArray
 from zarr_manifest.conversion.older_writers.groups import OlderGroup, groups_to_repair
 from zarr_manifest.conversion.older_writers.paths import directories_with, has_files
 from zarr_manifest.conversion.store_url import store_urls
-from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.errors import NotConvertibleError, SourceNotFoundError, WriteConflictError
 from zarr_manifest.store import ManifestStore, store_underneath
 
 if TYPE_CHECKING:
@@ -127,23 +128,31 @@ def upgrade(
 
     Raises
     ------
-    FileNotFoundError
+    SourceNotFoundError
         There is no Zarr hierarchy.
+    NotConvertibleError
+        The hierarchy cannot be listed.
     ValueError
-        The hierarchy cannot be listed, or the target lies within it.
+        The target lies within the hierarchy.
     WriteConflictError
         Somebody else writes there at the same time, or something else is at the target.
     """
     copying = target is not None
     if not isinstance(location, Store):
         # zarr makes a directory that does not exist, unless it is told to read only.
-        sync(ensure_open(open_hierarchy(location, {}, read_only=True)))
+        readable = open_hierarchy(location, {}, read_only=True)
+        try:
+            sync(ensure_open(readable))
+        except FileNotFoundError as error:
+            raise _no_hierarchy(readable) from error
     opened = open_hierarchy(location, {}, read_only=dry_run or copying)
     own = store_underneath(opened)
     store = guarded_store(own, sole_writer=sole_writer or dry_run or copying)
     keys = store.keys_below("")
     if keys is None:
-        raise ValueError(f"{own} cannot be listed")
+        raise NotConvertibleError(
+            "the hierarchy's store cannot be listed", location=store_name(own)
+        )
     arrays = _arrays(store, keys)
     theirs = (path for path, array in arrays.items() if array.is_theirs and path)
     groups = list(groups_to_repair(store, (path.rpartition("/")[0] for path in theirs)))
@@ -169,11 +178,15 @@ def upgrade(
     return report
 
 
+def _no_hierarchy(store: Store) -> SourceNotFoundError:
+    return SourceNotFoundError("there is no Zarr hierarchy", location=store_name(store))
+
+
 def _arrays(store: GuardedStore, keys: list[str]) -> dict[str, OlderArray]:
     """Return the arrays that declare a manifest, by path, repaired as far as they can be."""
     paths = sorted(path for key in keys if (path := parent_of_document(key)) is not None)
     if not paths:
-        raise FileNotFoundError(f"there is no Zarr hierarchy in {store.store}")
+        raise _no_hierarchy(store.store)
     arrays: dict[str, OlderArray] = {}
     for path in paths:
         before = store.read(join(path, "zarr.json"))

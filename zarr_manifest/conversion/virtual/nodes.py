@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,9 @@ _CF_ENCODING = frozenset(
         "bounds",
     ]
 )
+
+# What of it packs values into numbers of few bytes, or masks them.
+_PACKING = frozenset(["_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned"])
 
 
 def read_virtual(virtual: Any) -> Iterator[Node]:
@@ -177,21 +181,22 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
             f"its {variable.nbytes} bytes are loaded, and a manifest holds {limit} at the most",
             remedy="Leave it virtual, or write it as a native array.",
         )
-    xarray: Any = library("xarray")
     name = path.rpartition("/")[2]
     kept = {key: value for key, value in variable.encoding.items() if key in _CF_ENCODING}
     if isinstance(kept.get("dtype"), np.dtype):
         kept["dtype"] = kept["dtype"].newbyteorder("=")
     # xarray would state NaN for floats that never had a fill value.
     kept.setdefault("_FillValue", variable.attrs.get("_FillValue"))
-    plain: Any = xarray.Variable(variable.dims, variable.data, variable.attrs, kept)
-    plain.attrs.pop("_FillValue", None)
-    documents: dict[str, Any] = {}
-    try:
-        dataset = xarray.Dataset({name: plain})
-        dataset.to_zarr(MemoryStore(documents), zarr_format=3, consolidated=False)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        raise NotConvertibleError(f"xarray cannot encode its values: {error}") from error
+    documents = _encoded(name, variable, kept)
+    if not _reads_back(name, variable, documents):
+        # Packed as they were in one file: numbers that were added need not fit.
+        packing = {*_PACKING, "dtype", "units"}
+        plain = {key: value for key, value in kept.items() if key not in packing}
+        documents = _encoded(name, variable, plain | {"_FillValue": None})
+        if not _reads_back(name, variable, documents):
+            raise NotConvertibleError("its values are not those that xarray reads back")
+        problem = "its values do not fit into their encoding, which was left out"
+        notes = (*notes, f"array {path!r}: {problem}")
     metadata, chunks = array_of_documents(documents, name)
     metadata = checked_metadata(metadata)
     grid = ChunkGrid.from_metadata(metadata)
@@ -199,3 +204,37 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
     none = np.zeros((0, len(grid.counts)), np.int64)
     manifest = Manifest.from_columns(grid.counts, paths="", chunks=none, data=chunks)
     return ArrayNode(path, metadata, manifest, tuple(notes))
+
+
+def _encoded(name: str, variable: Any, encoding: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the documents that ``Dataset.to_zarr`` writes."""
+    xarray: Any = library("xarray")
+    attributes = {key: value for key, value in variable.attrs.items() if key != "_FillValue"}
+    dataset = xarray.Dataset(
+        {name: xarray.Variable(variable.dims, variable.data, attributes, encoding)}
+    )
+    documents: dict[str, Any] = {}
+    try:
+        with warnings.catch_warnings():
+            # Of times that do not fit into their units: whether they read back is checked.
+            warnings.filterwarnings("ignore", "Times can't be serialized faithfully")
+            dataset.to_zarr(MemoryStore(documents), zarr_format=3, consolidated=False)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise NotConvertibleError(f"xarray cannot encode its values: {error}") from error
+    return documents
+
+
+def _reads_back(name: str, variable: Any, documents: dict[str, Any]) -> bool:
+    """Whether the values are in the documents, decoded as far as those given are."""
+    xarray: Any = library("xarray")
+    kind = variable.dtype.kind
+    with xarray.open_zarr(
+        MemoryStore(documents),
+        consolidated=False,
+        chunks=None,
+        mask_and_scale=not _PACKING & variable.attrs.keys(),
+        decode_times=kind in "MO",
+        decode_timedelta=kind == "m",
+        decode_coords=False,
+    ) as found:
+        return bool(found.variables[name].equals(variable))

@@ -33,7 +33,7 @@ from zarr_manifest._manifest_documents import (
 from zarr_manifest._nodes import join
 from zarr_manifest._opening import open_hierarchy
 from zarr_manifest._steps import run_async
-from zarr_manifest._store_source import can_list, hierarchy_reader
+from zarr_manifest._store_source import can_list, hierarchy_reader, store_name
 from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.access import Allow, access_by_prefix
 from zarr_manifest.conversion.refusals import NotConvertibleError
@@ -129,7 +129,9 @@ class _Hierarchy:
         store = store_underneath(open_hierarchy(location, access, read_only=read_only))
         sync(ensure_open(store))
         if not can_list(store):
-            raise NotConvertibleError("the hierarchy's store cannot be listed", location=str(store))
+            raise NotConvertibleError(
+                "the hierarchy's store cannot be listed", location=store_name(store)
+            )
         sources = Sources(access, hierarchy_reader(store))
         dropped = frozenset(name.strip("/") for name in drop_variables)
         return cls(store, sources, store_urls(store), dropped)
@@ -139,7 +141,7 @@ class _Hierarchy:
         """Return a ``ManifestGroup``."""
         if self._node(path) is None:
             raise SourceNotFoundError(
-                "there is no such group", location=f"{self.store}/{path}".rstrip("/")
+                "there is no such group", location=f"{store_name(self.store)}/{path}".rstrip("/")
             )
         found = self._group(path, "", deep)
         if self.refused:

@@ -20,7 +20,7 @@ from zarr_manifest.conversion.json_values import as_array, as_object, shown
 from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS, ARRAY_TO_BYTES
 from zarr_manifest.conversion.zarr2.bytes_codecs import BYTES_CODECS
 from zarr_manifest.conversion.zarr2.data_types import OBJECT_CODECS
-from zarr_manifest.conversion.zarr2.missing_values import fill_value_without_attribute
+from zarr_manifest.conversion.zarr2.missing_values import fill_value_for_masking
 from zarr_manifest.conversion.zarr2.trial import require_same_values
 from zarr_manifest.errors import ManifestError
 
@@ -63,7 +63,9 @@ def convert_group_to_zarr2(metadata: Mapping[str, Any]) -> Zarr2Documents:
     return Zarr2Documents({"zarr_format": 2}, dict(as_object(metadata.get("attributes")) or {}))
 
 
-def convert_array_to_zarr2(metadata: Mapping[str, Any], *, path: str = "") -> Zarr2Documents:
+def convert_array_to_zarr2(
+    metadata: Mapping[str, Any], *, path: str = "", is_complete: bool = False
+) -> Zarr2Documents:
     """Return the Zarr v2 documents of a Zarr v3 array.
 
     Parameters
@@ -72,6 +74,8 @@ def convert_array_to_zarr2(metadata: Mapping[str, Any], *, path: str = "") -> Za
         Valid Zarr v3 metadata; its storage transformers do not count.
     path : str
         Path of the array, for messages.
+    is_complete : bool
+        Whether no chunk is missing. Then the fill value is what xarray is to mask.
 
     Raises
     ------
@@ -116,7 +120,9 @@ def convert_array_to_zarr2(metadata: Mapping[str, Any], *, path: str = "") -> Za
     attributes = dict(as_object(metadata.get("attributes")) or {})
     _name_dimensions(attributes, metadata.get("dimension_names"), decisions)
     if _DIMENSIONS in attributes and isinstance(dtype, str):
-        fill_value_without_attribute(attributes, fill_value, np.dtype(dtype), decisions)
+        zarray["fill_value"] = fill_value_for_masking(
+            attributes, fill_value, np.dtype(dtype), decisions, is_complete=is_complete
+        )
     return Zarr2Documents(zarray, attributes, tuple(decisions.notes))
 
 

@@ -22,7 +22,7 @@ from zarr_manifest._findings import collect
 from zarr_manifest._locations import Base, UrlLocation
 from zarr_manifest._opening import open_hierarchy
 from zarr_manifest._rows import Grid, interpret_keys
-from zarr_manifest._store_source import can_list
+from zarr_manifest._store_source import can_list, store_name
 from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node
 from zarr_manifest.conversion.refusals import NotConvertibleError
@@ -99,7 +99,9 @@ def read_zarr2(
     try:
         sync(ensure_open(store))
     except FileNotFoundError as error:
-        raise SourceNotFoundError("there is no such directory", location=str(store)) from error
+        raise SourceNotFoundError(
+            "there is no such directory", location=store_name(store)
+        ) from error
     if not can_list(store):
         raise NotConvertibleError(
             "the keys of the store cannot be listed, so that nobody knows which chunks there are",

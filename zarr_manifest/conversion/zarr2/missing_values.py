@@ -5,6 +5,9 @@ Of Zarr v2 it opens only arrays that name their dimensions: nothing is said of o
 
 from __future__ import annotations
 
+import base64
+import binascii
+import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +18,12 @@ from zarr_manifest.conversion.json_values import as_array, shown
 if TYPE_CHECKING:
     from zarr_manifest.conversion.decisions import Decisions
 
-__all__ = ["fill_value_as_attribute", "fill_value_without_attribute"]
+__all__ = ["fill_value_as_attribute", "fill_value_for_masking"]
 
 _MISSING = "_FillValue"
+
+# Kinds of data types of which xarray can read a missing value from Zarr v3.
+_MASKED = "biufc"
 
 
 def fill_value_as_attribute(
@@ -48,26 +54,69 @@ def fill_value_as_attribute(
             decisions.note(note)
 
 
-def fill_value_without_attribute(
-    attributes: dict[str, Any], fill_value: object, dtype: np.dtype[Any], decisions: Decisions
-) -> None:
-    """Leave out of the attributes of Zarr v2 what its fill value says already."""
-    if _MISSING not in attributes:
-        return
-    missing = _number(fill_value, dtype)
-    encoded, _ = json_attributes({} if missing is None else {_MISSING: missing}, dtype)
-    if encoded.get(_MISSING) == attributes[_MISSING]:
+def fill_value_for_masking(
+    attributes: dict[str, Any],
+    fill_value: Any,
+    dtype: np.dtype[Any],
+    decisions: Decisions,
+    *,
+    is_complete: bool,
+) -> Any:
+    """Return the fill value of Zarr v2 by which xarray masks what is missing, and nothing else.
+
+    Parameters
+    ----------
+    attributes : dict
+        Those of Zarr v3; what the fill value says is taken out, in place.
+    fill_value : object
+        What missing chunks read as, as JSON of Zarr v2.
+    dtype : numpy.dtype
+        Data type of the array.
+    decisions : Decisions
+        Takes the notes.
+    is_complete : bool
+        Whether no chunk is missing, so that the fill value is free.
+    """
+    stated = attributes.get(_MISSING)
+    if dtype.kind not in _MASKED or (stated is None and _MISSING in attributes):
+        return fill_value
+    if stated is None and is_complete:
+        return None
+    number = _number(fill_value, dtype)
+    encoded, _ = json_attributes({} if number is None else {_MISSING: number}, dtype)
+    if stated is not None and encoded.get(_MISSING) == stated:
         del attributes[_MISSING]
-        return
-    decisions.note(
-        f"the attribute {_MISSING!r} differs from the fill value {shown(fill_value)}, which xarray "
-        "takes for missing elements in Zarr v2"
-    )
+        return fill_value
+    missing = _decoded(stated, dtype)
+    if missing is not None and is_complete:
+        del attributes[_MISSING]
+        return missing
+    if encoded and fill_value != "NaN":
+        decisions.note(
+            f"missing chunks need the fill value {shown(fill_value)}, which xarray takes for "
+            "missing elements in Zarr v2"
+            + ("" if stated is None else f", and not what the attribute {_MISSING!r} says")
+        )
+    return fill_value
+
+
+def _decoded(stated: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a missing value that xarray stated as JSON of Zarr v2; None if it is none."""
+    if dtype.kind in "biu" and isinstance(stated, int):
+        return stated
+    if dtype.kind != "f" or not isinstance(stated, str):
+        return None
+    try:
+        (number,) = struct.unpack("<d", base64.b64decode(stated, validate=True))
+    except (binascii.Error, struct.error):
+        return None
+    names = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    return names.get(str(number), number)
 
 
 def _number(fill_value: object, dtype: np.dtype[Any]) -> object:
     """Return a number; None where xarray can read none from Zarr v3."""
-    if fill_value is None or dtype.kind not in "biufc":
+    if fill_value is None or dtype.kind not in _MASKED:
         return None
     if dtype.kind == "c":
         return complex(*(float(str(part)) for part in as_array(fill_value) or []))
