@@ -282,6 +282,22 @@ def _one_file(
     yield from tree.refused
 
 
+def _require_variables(names: Iterable[str], opened: Sequence[OpenedFile]) -> None:
+    """Refuse the name of a variable that is to be loaded, and that no file has."""
+    there = {
+        str(name)
+        for file in opened
+        for dataset in file.datasets.values()
+        for name in dataset.variables
+    }
+    unknown = [name for name in names if name not in there]
+    if unknown:
+        raise NotConvertibleError(
+            f"no file has the variable(s) {', '.join(map(repr, unknown))}, to be loaded",
+            remedy=f"There are: {', '.join(map(repr, sorted(there)))}.",
+        )
+
+
 @unstable_types_accepted
 def _open(
     url: str, file_format: str | None, work: _Work, concat_dim: str | None
@@ -311,6 +327,7 @@ def _many_files(
         conditions |= parsed.conditions
         if progress is not None:
             progress(len(opened), len(urls), file.url)
+    _require_variables(work.loadable or (), opened)
     combination = combine_files(opened, concat_dim=concat_dim, combine=combine)
     refused: list[RefusedNode] = list(combination.tree.refused)
     for path, dataset in combination.datasets.items():
