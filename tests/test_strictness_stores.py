@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.failing_sources import (
     read,
     refused,
 )
+from tests.hierarchies import copy_into
 from tests.servers.s3 import S3Server
 
 pytestmark = pytest.mark.usefixtures("pipeline")
@@ -145,11 +147,35 @@ def test_file_is_a_directory(disk: Disk) -> None:
         disk.read()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
-def test_file_is_forbidden(disk: Disk) -> None:
-    disk.declare()
-    disk.file.chmod(0)
-    disk.refused(zm.SourceAccessDeniedError)
+@pytest.fixture
+def nobody() -> Iterator[None]:
+    """Somebody to whom files can be forbidden, which is not root."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(before)
+
+
+@pytest.fixture
+def forbidden(root: Path) -> Iterator[tuple[MemoryStore, Path]]:
+    """A hierarchy in memory that refers to a file; pytest's directories are private."""
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name, "f.bin")
+        file.write_bytes(RAW)
+        file.chmod(0)
+        Path(name).chmod(0o755)
+        declare(root, {"0": {"path": file.as_uri(), **ENTRY}, "1": {}})
+        memory = MemoryStore()
+        copy_into(memory, root)
+        yield memory, file
+
+
+def test_file_is_forbidden(forbidden: tuple[MemoryStore, Path], nobody: None) -> None:
+    store, file = forbidden
+    error = refused(zm.SourceAccessDeniedError, store, allow=[file.parent.as_uri()])
+    has_location(error, file.as_uri())
+    has_remedy(error)
 
 
 @pytest.mark.parametrize("offset", [20, 24, 1000])

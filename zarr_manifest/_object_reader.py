@@ -201,6 +201,10 @@ def _raise_translated(
             "there is no such object",
             remedy="It was moved or deleted; a 'base' that fits may find it.",
         ) from None
+    if _FORBIDDEN_FILE in text:
+        raise SourceAccessDeniedError(
+            f"reading is refused: {text}", remedy="The file is another user's; ask them."
+        ) from None
     if isinstance(error, _DENIED):
         raise SourceAccessDeniedError(
             f"reading is refused: {text}",
@@ -225,6 +229,9 @@ _DENIED = (
     obstore_errors.UnauthenticatedError,
     PermissionError,
 )
+
+# obstore has no class for EACCES.
+_FORBIDDEN_FILE = "(os error 13)"
 
 # obstore has one class for these and all that it has no class for.
 _SIGNS_OF_A_SHORT_BODY = ("request or response body error", "Requested ", "Out of range of file")
