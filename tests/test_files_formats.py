@@ -319,6 +319,15 @@ def test_reversed_bits_are_refused(tmp_path: Path) -> None:
 # ------------------------------------------------------------ GRIB
 
 
+@pytest.mark.parametrize("section", [bytes(16), (17).to_bytes(4, "big") + bytes(12)])
+def test_a_damaged_message_is_refused(tmp_path: Path, section: bytes) -> None:
+    pytest.importorskip("gribberish")
+    head = b"GRIB" + bytes([0, 0, 0, 2]) + (36).to_bytes(8, "big")
+    (tmp_path / "f.grib2").write_bytes(head + section + b"7777")
+    with pytest.raises(NotConvertibleError, match="message at byte 0 is damaged"):
+        convert(tmp_path / "f.grib2", tmp_path / "h.zarr")
+
+
 def test_messages_of_a_grib_file_that_are_left_out_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("gribberish")
     iris_sample_data = pytest.importorskip("iris_sample_data")

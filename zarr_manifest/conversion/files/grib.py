@@ -24,9 +24,16 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     """
     readers: Any = library("obspec_utils.readers")
     parsers: Any = library("gribberish.virtualizarr", "reading GRIB")
-    found = list(messages(readers.BlockStoreReader(*registry.resolve(url))))
+    reader = readers.BlockStoreReader(*registry.resolve(url))
+    found = list(messages(reader))
     if all(edition != 2 for _, _, edition in found):
         raise NotConvertibleError("the file has no message of GRIB edition 2, all that is read")
+    for start, length, edition in found:
+        # gribberish does not come to an end with some that are damaged.
+        if edition == 2 and not _is_whole(reader, start, length):
+            raise NotConvertibleError(
+                f"the message at byte {start} is damaged: no sections fill its {length} bytes"
+            )
     try:
         store = parsers.GribberishParser()(url, registry)
     except FOREIGN_ERRORS as error:
@@ -44,6 +51,19 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
             why = "" if edition == 2 else f": it is of edition {edition}, and only 2 is read"
             tree.refuse(f"message at byte {start}", f"gribberish left it out{why}")
     return tree
+
+
+def _is_whole(reader: Any, start: int, length: int) -> bool:
+    """Whether the sections of a message follow one another up to its end mark."""
+    position, end = start + 16, start + length - 4
+    while position < end:
+        reader.seek(position)
+        size = int.from_bytes(bytes(reader.read(4)), "big")
+        if size < 5:
+            return False
+        position += size
+    reader.seek(end)
+    return position == end and bytes(reader.read(4)) == b"7777"
 
 
 def messages(reader: Any) -> Iterator[tuple[int, int, int]]:
