@@ -7,7 +7,6 @@ import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +16,10 @@ from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import (
     MemoryStore,
-    WrapperStore,
 )
 
 import zarr_manifest as zm
+from tests.counting_store import Counting
 from tests.hierarchies import (
     Values,
     assert_same,
@@ -131,24 +130,6 @@ def test_several_event_loops(store: zm.ManifestStore, values: Values) -> None:
     with ThreadPoolExecutor(4) as pool:
         for future in [pool.submit(asyncio.run, read()) for _ in range(8)]:
             assert future.result() == chunk_of(values, "a/b/external")
-
-
-class Counting(WrapperStore[Store]):
-    """Counts how often each key is read."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.asked: list[str] = []
-
-    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        self.asked.append(key)
-        await asyncio.sleep(0.02)
-        return await self._store.get(key, prototype, byte_range)
-
-    def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
-        self.asked.append(key)
-        underneath: Any = self._store
-        return underneath.get_sync(key, prototype=prototype, byte_range=byte_range)
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
-from tests.hierarchies import split_into_source, write_manifest_array
+from tests.counting_store import Counting
+from tests.hierarchies import copy_into, split_into_source, write_manifest_array
 from tests.servers.http_files import FileServer, status
-from tests.test_hierarchy import Counting, copy_into
 from zarr_manifest import _manifest_documents
 from zarr_manifest._document_cache import DocumentCache
 from zarr_manifest._partitions import Partitions, document_reference
