@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 import zarr_manifest as zm
-from tests.hierarchies import write_hierarchy, write_manifest_array
+from tests.hierarchies import copy_into, write_hierarchy, write_manifest_array
 from tests.servers.http_files import FileServer, status
-from tests.test_hierarchy import copy_into
 
 DATA = np.zeros((4, 6), "u1")
 GOOD = {"path": "f.nc", "offset": 0, "length": 4}
