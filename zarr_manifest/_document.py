@@ -31,6 +31,7 @@ __all__ = [
     "Entry",
     "Limits",
     "Members",
+    "count_inline_bytes",
     "decode_document",
     "encode_document",
     "interpret_document",
@@ -241,14 +242,17 @@ def _exceeded(entries: Mapping[str, Entry], limits: Limits) -> Iterator[Manifest
             f"the manifest has {len(entries)} entries, the limit is {limits.entries}",
             remedy="Raise Limits(entries=...) if you trust it.",
         )
-    inline_bytes = sum(
-        len(entry.data) for entry in entries.values() if entry.data is not msgspec.UNSET
-    )
+    inline_bytes = count_inline_bytes(entries)
     if inline_bytes > limits.inline_bytes:
         yield LimitExceededError(
             f"the manifest holds {inline_bytes} inline bytes, the limit is {limits.inline_bytes}",
             remedy="Raise Limits(inline_bytes=...) if you trust it.",
         )
+
+
+def count_inline_bytes(entries: Mapping[str, Entry]) -> int:
+    """Return the sum of the decoded sizes of inline data."""
+    return sum(len(entry.data) for entry in entries.values() if entry.data is not msgspec.UNSET)
 
 
 def _value_position(document: bytes, value: msgspec.Raw) -> int:

@@ -21,23 +21,40 @@ from zarr_manifest._reference import EMPTY, INLINE, Aside
 from zarr_manifest._rows import Rows
 from zarr_manifest.errors import InvalidEntryError, ManifestError
 
-__all__ = ["EntryColumns", "interpret_conditions", "interpret_rows"]
+__all__ = ["EntryColumns", "Shared", "interpret_conditions", "interpret_rows"]
 
 
 class EntryColumns(NamedTuple):
-    """What a manifest is made of; see :class:`zarr_manifest.manifest.Manifest`."""
+    """What a manifest is made of, beside paths; see :class:`zarr_manifest.manifest.Manifest`."""
 
     grid_shape: tuple[int, ...]
     chunk_numbers: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
     path_numbers: npt.NDArray[np.int32]
-    paths: tuple[str, ...]
     aside: dict[int, Aside]
 
 
+class Shared(NamedTuple):
+    """What many rows have in common, and is held once.
+
+    Attributes
+    ----------
+    paths : dict of str to int
+        Every path, and its number.
+    asides : dict of Aside to Aside
+        Everything that is kept aside.
+    """
+
+    paths: dict[str, int]
+    asides: dict[Aside, Aside]
+
+
 def interpret_rows(
-    rows: Rows, keys: Sequence[str], entries: Sequence[Entry]
+    rows: Rows,
+    keys: Sequence[str],
+    entries: Sequence[Entry],
+    shared: Shared,
 ) -> Findings[EntryColumns]:
     """Yield what is wrong with entries by themselves, and return them as columns.
 
@@ -47,11 +64,12 @@ def interpret_rows(
         Which member of the document each row is, in C order of the chunks.
     keys, entries : sequence
         The members of the document.
+    shared : Shared
+        What is not yet in it is added.
     """
     unset = msgspec.UNSET
-    path_index: dict[str, int] = {}
+    path_index = shared.paths
     aside: dict[int, Aside] = {}
-    interned: dict[Aside, Aside] = {}
     members: list[int] = rows.members.tolist()
     ordered = [entries[member] for member in members]
     # Column by column, and all at once: there may be millions.
@@ -69,10 +87,8 @@ def interpret_rows(
         if entry.data is not unset:
             path_numbers[row], lengths[row] = INLINE, len(entry.data)
         extra = yield from _interpret_aside(entry, keys[members[row]])
-        aside[row] = interned.setdefault(extra, extra)
-    return EntryColumns(
-        rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, tuple(path_index), aside
-    )
+        aside[row] = shared.asides.setdefault(extra, extra)
+    return EntryColumns(rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, aside)
 
 
 def interpret_conditions(path: str, stated: Mapping[str, str]) -> Conditions:

@@ -22,13 +22,14 @@ from zarr_manifest._columns import (
     path_rows,
     with_rows_without_path,
 )
-from zarr_manifest._document import Limits, Members, interpret_document
+from zarr_manifest._document import Limits
 from zarr_manifest._document_rows import encode_rows
-from zarr_manifest._entry_columns import interpret_conditions, interpret_rows
+from zarr_manifest._entry_columns import interpret_conditions
 from zarr_manifest._findings import Findings, strict
+from zarr_manifest._manifest_columns import interpret_columns
 from zarr_manifest._partitions import Partitions
 from zarr_manifest._reference import EMPTY, INLINE, NOTHING_ASIDE, OBJECT_BYTES, Aside, Reference
-from zarr_manifest._rows import Grid, KeyParser, interpret_keys
+from zarr_manifest._rows import Grid, KeyParser
 from zarr_manifest.errors import InvalidEntryError
 
 __all__ = ["Manifest", "Reference", "interpret_manifest"]
@@ -478,20 +479,5 @@ def interpret_manifest(
     validating : bool
         Report duplicate members and keys outside the grid too, which readers ignore.
     """
-    entries = yield from interpret_document(document, limits, report_duplicates=validating)
-    members = Members(document)
-    keys = list(entries)
-    findings = interpret_keys(keys, grid, report_outside=validating)
-    rows = yield from _located(findings, members)
-    columns = yield from _located(interpret_rows(rows, keys, list(entries.values())), members)
-    return Manifest(*columns)
-
-
-def _located[T](findings: Findings[T], members: Members) -> Findings[T]:
-    while True:
-        try:
-            problem = next(findings)
-        except StopIteration as stop:
-            outcome: T = stop.value
-            return outcome
-        yield members.locate(problem)
+    columns, paths = yield from interpret_columns(document, grid, limits, validating=validating)
+    return Manifest(*columns[:5], paths, columns.aside)

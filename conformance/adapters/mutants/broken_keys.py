@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
-from zarr_manifest import _manifest_documents, _rows, manifest
+from zarr_manifest import _manifest_columns, _manifest_documents, _rows
 from zarr_manifest._partitions import Partitions
 from zarr_manifest.errors import InvalidManifestError, ManifestError, ManifestNotFoundError
 from zarr_manifest.manifest import Manifest
@@ -24,7 +24,7 @@ def _change_keys(change: Callable[[Any, Any], tuple[Any, bool]]) -> None:
 
         return changed
 
-    replace(manifest, "interpret_keys", make)
+    replace(_manifest_columns, "interpret_keys", make)
 
 
 def _overlook(words: str) -> None:
@@ -43,7 +43,7 @@ def _overlook(words: str) -> None:
 
         return changed
 
-    replace(manifest, "interpret_keys", make)
+    replace(_manifest_columns, "interpret_keys", make)
 
 
 @broken_in("chunk-keys")
