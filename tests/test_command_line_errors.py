@@ -227,9 +227,13 @@ def test_control_c_is_quiet(inputs: Path, options: list[str]) -> None:
         start_new_session=True,
     )
     writer = opened_for_writing(inputs / "waiting.json")
+    # Python notices a signal that comes after it opened the pipe, and before it waits, only later.
+    time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    os.close(writer)
+    try:
+        out, err = process.communicate(timeout=30)
+    finally:
+        os.close(writer)  # which ends the command in any case
     assert (process.returncode, err) == (130, "")
     if options:
         found = json.loads(out)

@@ -46,7 +46,7 @@ SCHEMAS = [SCHEMA, MANIFEST_SCHEMA]
 
 # The same documents in every run: a difference that is found tomorrow is not yesterday's mistake.
 bounded = settings(
-    max_examples=300,
+    max_examples=150,
     derandomize=True,
     database=None,
     deadline=None,
@@ -137,7 +137,7 @@ def test_references(path: str, base: str) -> None:
 
 
 @given(transformer_lists())
-@settings(bounded, max_examples=100)
+@settings(bounded, max_examples=60)
 def test_lists_of_transformers(transformers: Any) -> None:
     parts = transformers if isinstance(transformers, list) else []
     # A list disagrees where one of its declarations does.
@@ -155,7 +155,7 @@ def _disagreed(declaration: Any) -> bool:
 
 
 @given(st.text(max_size=6))
-@settings(bounded, max_examples=150)
+@settings(bounded, max_examples=100)
 def test_any_text_as_key_and_as_path(text: str) -> None:
     assert_agreement("manifest", {text: {}})
     assert_agreement("manifest", {"0.0": {"path": text}})
