@@ -20,6 +20,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from tests.garbage import no_garbage_collected
 from zarr_manifest import ManifestError
 from zarr_manifest.command_line.application import application
 
@@ -86,7 +87,8 @@ class Run:
         code = compile("\n" * (block.line - 1) + block.text, str(self.document), "exec")
         raised: str | None = None
         try:
-            with contextlib.redirect_stdout(printed):
+            # kerchunk is among what documents show.
+            with contextlib.redirect_stdout(printed), no_garbage_collected():
                 exec(code, self.namespace)
         except ManifestError as error:
             if promised is None:

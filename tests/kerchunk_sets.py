@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import kerchunk.hdf
 import numpy as np
 import zarr
 from zarr.storage import FsspecStore
 
+from tests.garbage import no_garbage_collected
 from zarr_manifest import Manifest, ManifestStore
 from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.kerchunk.json_sets import read_kerchunk_json
@@ -70,6 +72,13 @@ def refusal(references: Any, path: str = "a", **options: Any) -> RefusedNode:
 def one(value: Any, **members: Any) -> dict[str, Any]:
     """A set whose only reference is for the first chunk of an array ``a``."""
     return {"a/.zarray": zarray(**members), "a/0.0": value}
+
+
+def hdf5_references(file: Path, **options: Any) -> dict[str, Any]:
+    """Return the references that kerchunk makes of an HDF5 or netCDF-4 file."""
+    with no_garbage_collected():
+        references: dict[str, Any] = kerchunk.hdf.SingleHdf5ToZarr(str(file), **options).translate()
+    return references
 
 
 def values_of(node: Any, **open_options: Any) -> Values:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import kerchunk.hdf
 import numpy as np
 import pytest
 import zarr
@@ -22,6 +21,7 @@ from zarr.storage import MemoryStore
 from tests.kerchunk_sets import (
     ZGROUP,
     assert_equal,
+    hdf5_references,
     read_as_manifests,
     read_by_fsspec,
     read_hierarchy,
@@ -120,9 +120,7 @@ def test_a_real_set_and_back(tmp_path: Path) -> None:
                 )
         file.create_dataset("text", data=np.array([b"ab", b"c"], "S3"))
         file.create_dataset("lazy", shape=(4,), chunks=(2,), dtype="f4", fillvalue=np.nan)
-    references = kerchunk.hdf.SingleHdf5ToZarr(
-        str(tmp_path / "a b.h5"), inline_threshold=50
-    ).translate()
+    references = hdf5_references(tmp_path / "a b.h5", inline_threshold=50)
     theirs = read_by_fsspec(references)
     ours, _ = read_as_manifests(references, tmp_path / "h.zarr")
     exported = json.loads(json.dumps(export_kerchunk_json(tmp_path / "h.zarr")))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import h5py
 import kerchunk.combine
-import kerchunk.hdf
 import kerchunk.netCDF3
 import netCDF4
 import numpy as np
@@ -15,6 +14,7 @@ import pytest
 
 from tests.kerchunk_sets import (
     assert_equal,
+    hdf5_references,
     read_as_manifests,
     read_by_fsspec,
 )
@@ -47,8 +47,8 @@ def write_hdf5(path: Path) -> None:
 
 def test_hdf5(tmp_path: Path) -> None:
     write_hdf5(tmp_path / "a b%20.h5")
-    source = str(tmp_path / "a b%20.h5")
-    references = kerchunk.hdf.SingleHdf5ToZarr(source, inline_threshold=0).translate()
+    source = tmp_path / "a b%20.h5"
+    references = hdf5_references(source, inline_threshold=0)
     theirs = read_by_fsspec(references)
     ours, report = read_as_manifests(references, tmp_path / "h.zarr")
     assert report.refused == []
@@ -61,9 +61,7 @@ def test_hdf5(tmp_path: Path) -> None:
 
 def test_hdf5_with_inline_chunks(tmp_path: Path) -> None:
     write_hdf5(tmp_path / "a.h5")
-    references = kerchunk.hdf.SingleHdf5ToZarr(
-        str(tmp_path / "a.h5"), inline_threshold=100
-    ).translate()
+    references = hdf5_references(tmp_path / "a.h5", inline_threshold=100)
     written = tmp_path / "refs.json"
     written.write_text(json.dumps(references))
     assert any("base64:" in str(value) for value in references["refs"].values())
@@ -101,7 +99,7 @@ def test_combined_sets(tmp_path: Path) -> None:
             file.createDimension("x", 4)
             file.createVariable("t", "i4", ("t",))[:] = [number]
             file.createVariable("v", "f4", ("t", "x"))[:] = np.arange(4) + 10 * number
-        singles.append(kerchunk.hdf.SingleHdf5ToZarr(str(path)).translate())
+        singles.append(hdf5_references(path))
     references = kerchunk.combine.MultiZarrToZarr(
         singles, concat_dims=["t"], remote_protocol="file"
     ).translate()
