@@ -240,3 +240,22 @@ def test_arguments_that_make_no_sense(months: list[Path]) -> None:
         read_files(months, combine="nested")
     with pytest.raises(ValueError, match="leave out concat_dim"):
         read_files(months, combine="by_coords", concat_dim="time")
+
+
+def test_loaded_variables_are_what_they_were(tmp_path: Path) -> None:
+    """Bounds that count from each file's own day are made alike, and are no coordinates."""
+    files = [tmp_path / f"{day}.nc" for day in (1, 2)]
+    for day, file in enumerate(files, 1):
+        edges = np.array([f"2000-01-0{day}", f"2000-01-0{day + 1}"], "M8[ns]")
+        given = {"time_bnds": (("time", "n"), edges[None])}
+        days = xr.Dataset(given, {"time": ("time", edges[:1], {"bounds": "time_bnds"})})
+        units = {"time": {"units": f"days since 2000-01-0{day}"}}
+        days.to_netcdf(file, engine="h5netcdf", encoding=units)
+    found = convert(
+        files, tmp_path / "h.zarr", concat_dim="time", loadable_variables=["time", "time_bnds"]
+    )
+    with (
+        xr.open_mfdataset(files, combine="nested", concat_dim="time") as expected,
+        xr.open_zarr(found.store(), consolidated=False) as opened,
+    ):
+        assert opened.load().identical(expected.load())

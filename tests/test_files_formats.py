@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from tests.converted_files import (
     same,
 )
 from zarr_manifest.conversion.files.formats import FORMATS, detect_format, format_of
-from zarr_manifest.conversion.files.grib import messages
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.refusals import NotConvertibleError
@@ -100,7 +98,7 @@ def test_a_format_that_is_named_wrongly_is_an_error(tmp_path: Path) -> None:
     ("name", "module", "head"),
     [
         ("tiff", "virtual_tiff", b"II*\0"),
-        ("grib", "gribberish.virtualizarr", b"GRIB\0\0\0\x02"),
+        ("grib", "gribberish.virtualizarr.parser", b"GRIB\0\0\0\x02"),
         ("fits", "astropy.io.fits", b"SIMPLE  ="),
         ("hdf5", "h5py", b"\x89HDF\r\n\x1a\n"),
     ],
@@ -303,6 +301,48 @@ def test_a_short_last_strip_is_refused_and_other_images_are_not(tmp_path: Path) 
     assert same(found.arrays["2/2"][...], np.zeros((3, 32, 32), "u1"))
 
 
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ('<Item name="scale_factor">0.1</Item>', {"scale_factor": 0.1}),
+        (
+            '<Item name="scale_factor" sample="0">0.1</Item>',
+            {"scale_factor_by_band": ["0.1", None]},
+        ),
+        (
+            '<Item name="SCALE" sample="0">1</Item><Item name="SCALE" sample="1">2</Item>',
+            {"SCALE_by_band": ["1", "2"]},
+        ),
+        (
+            '<Item name="SCALE" sample="0">2</Item><Item name="SCALE" sample="1">2</Item>',
+            {"SCALE": "2"},
+        ),
+        ('<Item name="add_offset">n/a</Item>', {"add_offset_by_band": ["n/a", "n/a"]}),
+        ("<Item", None),
+    ],
+)
+def test_attributes_of_bands_are_not_those_of_all(
+    tmp_path: Path, items: str, expected: dict[str, Any] | None
+) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    metadata = f"<GDALMetadata>{items}</GDALMetadata>"
+    tifffile.imwrite(
+        tmp_path / "f.tif",
+        np.ones((2, 32, 32), "u1"),
+        tile=(16, 16),
+        photometric="minisblack",
+        planarconfig="separate",
+        extratags=[(42112, "s", 0, metadata, True)],
+    )
+    found = convert(tmp_path / "f.tif", tmp_path / "h.zarr")
+    if expected is None:
+        assert "not well-formed" in found.refused["0"]
+        return
+    names = ("scale_factor", "add_offset", "SCALE")
+    attributes = found.arrays["0"].attrs
+    assert {n: v for n, v in attributes.items() if n.startswith(names)} == expected
+
+
 def test_reversed_bits_are_refused(tmp_path: Path) -> None:
     tifffile = pytest.importorskip("tifffile")
     path = tmp_path / "f.tif"
@@ -316,47 +356,26 @@ def test_reversed_bits_are_refused(tmp_path: Path) -> None:
     assert "reversed order" in found.refused["0"]
 
 
-# ------------------------------------------------------------ GRIB
+def test_samples_of_some_bits_are_refused(tmp_path: Path) -> None:
+    """So are masks that GDAL keeps in the file, of one bit."""
+    tifffile = pytest.importorskip("tifffile")
+    path = tmp_path / "f.tif"
+    tifffile.imwrite(path, np.ones((32, 32), "u2"), bitspersample=12, tile=(16, 16))
+    found = convert(path, tmp_path / "h.zarr")
+    assert found.refused == {"0": "its samples have 12 bit(s), and Zarr has no such data type"}
 
 
-@pytest.mark.parametrize("section", [bytes(16), (17).to_bytes(4, "big") + bytes(12)])
-def test_a_damaged_message_is_refused(tmp_path: Path, section: bytes) -> None:
-    pytest.importorskip("gribberish")
-    head = b"GRIB" + bytes([0, 0, 0, 2]) + (36).to_bytes(8, "big")
-    (tmp_path / "f.grib2").write_bytes(head + section + b"7777")
-    with pytest.raises(NotConvertibleError, match="message at byte 0 is damaged"):
-        convert(tmp_path / "f.grib2", tmp_path / "h.zarr")
-
-
-def test_messages_of_a_grib_file_that_are_left_out_are_refused(tmp_path: Path) -> None:
-    pytest.importorskip("gribberish")
-    iris_sample_data = pytest.importorskip("iris_sample_data")
-    message = (Path(iris_sample_data.path) / "polar_stereo.grib2").read_bytes()
-    old = b"GRIB" + (28).to_bytes(3, "big") + b"\x01" + b"\0" * 16 + b"7777"
-    (tmp_path / "f.grib2").write_bytes(message + old)
-    found = convert(tmp_path / "f.grib2", tmp_path / "h.zarr")
-    assert "isobar/instant/tmp" in found.arrays
-    assert np.isfinite(found.arrays["isobar/instant/tmp"][...]).all()
-    (reason,) = found.refused.values()
-    assert f"message at byte {len(message)}" in found.refused
-    assert "edition 1" in reason
-
-
-def test_a_grib_file_of_the_first_edition_is_refused(tmp_path: Path) -> None:
-    old = b"GRIB" + (28).to_bytes(3, "big") + b"\x01" + b"\0" * 16 + b"7777"
-    (tmp_path / "f.grib").write_bytes(old)
-    with pytest.raises(NotConvertibleError, match="no message of GRIB edition 2"):
-        list(read_files(tmp_path / "f.grib"))
-
-
-@pytest.mark.parametrize("gap", [0, 1, 4090, 4095, 4096, 5000])
-def test_messages_are_found_whatever_lies_between(gap: int) -> None:
-    message = b"GRIB" + bytes([0, 0, 0, 2]) + (20).to_bytes(8, "big") + b"7777"
-    body = b"-" * gap + message + b"-" * gap + b"GRIB" + b"-" * gap + message
-    second = 2 * gap + 20 + 4 + gap
-    found = list(messages(io.BytesIO(body)))
-    assert found[0] == (gap, 20, 2)
-    assert found[-1] == (second, 20, 2) or gap < 16
+@pytest.mark.parametrize("code", ["i2", "f4"])
+def test_lerc_that_may_have_masks_is_refused(tmp_path: Path, code: str) -> None:
+    """GDAL leaves out what is not a number; the codec has 0 in its place, and no word of it."""
+    tifffile = pytest.importorskip("tifffile")
+    values = np.arange(32 * 32).reshape(32, 32).astype(code)
+    tifffile.imwrite(tmp_path / "f.tif", values, tile=(16, 16), compression="lerc")
+    found = convert(tmp_path / "f.tif", tmp_path / "h.zarr")
+    if code == "f4":
+        assert "LERC" in found.refused["0"]
+    else:
+        assert same(found.arrays["0"][...], values)
 
 
 # ------------------------------------------------------------ DMR++

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,8 +12,11 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.converted_files import IGNORED_WARNINGS, Converted, convert, same
+from zarr_manifest.conversion.files.meaning import other_meaning
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.refusals import NotConvertibleError
 
@@ -54,6 +58,31 @@ def opened(found: Converted) -> xr.Dataset:
 
 
 V: Variable = (("t",), [1, 2], {})
+
+_ATTRIBUTES = st.one_of(
+    st.text("ab 0", max_size=50), st.floats(), st.lists(st.integers(0, 1), max_size=20)
+)
+
+
+@given(_ATTRIBUTES, _ATTRIBUTES)
+def test_attributes_are_compared_as_a_whole(first: Any, second: Any) -> None:
+    def other(value: Any) -> str | None:
+        return other_meaning({"flag_values": first}, {"flag_values": value})
+
+    assert other(copy.deepcopy(first)) is None
+    assert (other(second) is None) == (repr(first) == repr(second))
+
+
+def test_long_values_may_differ_in_their_middle(write: Write, tmp_path: Path) -> None:
+    years = [f"days since {year}-01-01 00:00:00" for year in (2023, 2024)]
+    files = [write(t=of_time([0, 1], units), v=V) for units in years]
+    with xr.open_mfdataset(files, combine="nested", concat_dim="t") as expected:
+        for number, options in enumerate([{"concat_dim": "t"}, {}]):
+            found = opened(convert(files, tmp_path / f"{number}.zarr", **options))
+            assert found["t"].equals(expected["t"].load())
+    flags = [list(range(20)), [*range(9), 99, *range(10, 20)]]
+    files = [write(v=(("t",), [1, 2], {"flag_values": np.array(each)})) for each in flags]
+    assert "its flag_values" in convert(files, tmp_path / "f.zarr", concat_dim="t").refused["v"]
 
 
 @pytest.mark.parametrize(
@@ -235,3 +264,14 @@ def test_when_all_that_varies_is_refused_the_rest_is_converted(
     found = convert(files, tmp_path / "h.zarr", concat_dim="t")
     assert found.refused.keys() == {"v"}
     assert found.arrays["mask"][...].tolist() == [1]
+
+
+def test_images_of_different_places_are_not_stacked(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    files = [tmp_path / f"{number}.tif" for number in range(3)]
+    for file, east in zip(files, (0.0, 0.0, 300.0), strict=True):
+        tiepoint = (33922, "d", 6, (0.0, 0.0, 0.0, east, 60.0, 0.0), True)
+        tifffile.imwrite(file, np.ones((32, 32), "u1"), tile=(16, 16), extratags=[tiepoint])
+    assert convert(files[:2], tmp_path / "h.zarr", concat_dim="t").arrays["0"].shape == (2, 32, 32)
+    found = convert(files, tmp_path / "other.zarr", concat_dim="t")
+    assert "its model_tiepoint" in found.refused["0"]

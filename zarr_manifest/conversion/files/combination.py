@@ -10,15 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from zarr_manifest._locations import redact
+from zarr_manifest._redaction import redact
 from zarr_manifest.conversion.files.meaning import (
     is_virtual,
     made_alike,
     meanings,
     other_meaning,
+    same_value,
 )
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree
 from zarr_manifest.conversion.json_values import shown
+from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
 from zarr_manifest.conversion.unstable_types import unstable_types_accepted
 from zarr_manifest.conversion.virtual.library import library
@@ -112,7 +114,7 @@ def _dataset(
     # As they are stored: what they mean has to be compared with other files.
     values = xarray.open_zarr(store, **options, decode_cf=False).load()
     variables = {**values.variables, **dataset.variables}
-    coordinates = {*values.coords, *dataset.coords, *wanted & set(values.variables)}
+    coordinates = {*values.coords, *dataset.coords, *{concat_dim} & set(values.variables)}
     indexes = {name: values.indexes[name] for name in values.indexes}
     return _assembled(variables, coordinates, indexes, dataset.attrs)
 
@@ -154,7 +156,11 @@ def combine_files(
     """
     combination = Combination()
     tree = combination.tree
-    refused = {node.path: node for file in files for node in file.tree.refused}
+    refused: dict[str, RefusedNode] = {}
+    for file in files:
+        for node in file.tree.refused:
+            reason = f"{node.reason} (in {redact(file.url)})"
+            refused.setdefault(node.path, RefusedNode(node.path, node.code, reason))
     tree.refused.extend(refused.values())
     for path, notes in ((p, n) for file in files for p, n in file.tree.notes.items()):
         known = tree.notes.setdefault(path, [])
@@ -291,10 +297,9 @@ class _Group:
         for number, problem in enumerate(problems):
             if problem is not None:
                 return list(datasets), self._unlike(problem, number)
-        untyped: Any = datasets
-        changed: list[xr.Dataset] = [
-            dataset if new is old else dataset.assign_coords({name: new})
-            for dataset, old, new in zip(untyped, variables, alike, strict=True)
+        changed = [
+            dataset if new is old else _assigned(dataset, name, new)
+            for dataset, old, new in zip(datasets, variables, alike, strict=True)
         ]
         return changed, None
 
@@ -372,6 +377,14 @@ class _Group:
                 )
 
 
+def _assigned(dataset: xr.Dataset, name: Any, variable: Any) -> xr.Dataset:
+    """Return a dataset with another variable, a coordinate only if the old one was."""
+    untyped: Any = dataset
+    assign = untyped.assign_coords if name in dataset.coords else untyped.assign
+    assigned: xr.Dataset = assign({name: variable})
+    return assigned
+
+
 def _difference(first: Any, other: Any) -> str | None:
     """Return what keeps two virtual variables from being parts of one array, or None."""
     ours, theirs = first._data.metadata.to_dict(), other._data.metadata.to_dict()
@@ -380,6 +393,6 @@ def _difference(first: Any, other: Any) -> str | None:
             return f"{what} {shown(theirs[member])}"
     if ours["chunk_grid"] != theirs["chunk_grid"]:
         return f"its chunks of {shown(other._data.metadata.chunk_grid.chunk_shape)}"
-    if shown(ours["fill_value"]) != shown(theirs["fill_value"]):
+    if not same_value(ours["fill_value"], theirs["fill_value"]):
         return f"its fill value {shown(theirs['fill_value'])}"
     return None

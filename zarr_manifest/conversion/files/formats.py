@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zarr_manifest._locations import redact
+from zarr_manifest._redaction import redact
 from zarr_manifest.conversion.files.dmrpp import read_dmrpp
 from zarr_manifest.conversion.files.fits import read_fits
 from zarr_manifest.conversion.files.grib import read_grib

@@ -1,13 +1,16 @@
 """What the stored numbers of many files mean: whether it is the same, and loaded ones made alike.
 
-Attributes of CF decide it. One array has one of each, so that numbers that mean
+Attributes of CF, and of GDAL, decide it. One array has one of each, so that numbers that mean
 something else in another file cannot follow those of the first.
 """
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from zarr_manifest.conversion.json_values import shown
 from zarr_manifest.conversion.virtual.library import library
@@ -15,7 +18,7 @@ from zarr_manifest.conversion.virtual.library import library
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["is_virtual", "made_alike", "meanings", "other_meaning"]
+__all__ = ["is_virtual", "made_alike", "meanings", "other_meaning", "same_value"]
 
 _MEANING = [
     "_FillValue",
@@ -31,7 +34,16 @@ _MEANING = [
     "valid_min",
     "valid_max",
     "valid_range",
+    # Of GeoTIFF and GDAL: which place a pixel is, there being no coordinates, and its packing.
+    "model_tiepoint",
+    "model_pixel_scale",
+    "model_transformation",
+    "SCALE",
+    "OFFSET",
 ]
+
+# Units of time differ in their middle, which must not be left out.
+_SHOWN = reprlib.Repr(maxstring=100)
 
 # Variables named by these attributes have the units of the variable that has the attribute.
 _BOUNDS = ("bounds", "climatology")
@@ -70,6 +82,17 @@ def _stated(attributes: Mapping[Any, Any]) -> dict[str, Any]:
     return {name: attributes[name] for name in _MEANING if name in attributes}
 
 
+def same_value(ours: Any, theirs: Any) -> bool:
+    """Whether two values of an attribute are the same; NaN is NaN.
+
+    Examples
+    --------
+    >>> same_value([1.0, float("nan")], np.array([1, np.nan])), same_value(1, 2)
+    (True, False)
+    """
+    return repr(np.asarray(ours).tolist()) == repr(np.asarray(theirs).tolist())
+
+
 def other_meaning(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
     """Return which attribute gives numbers another meaning, or None.
 
@@ -79,8 +102,8 @@ def other_meaning(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | N
     "its units 'km'"
     """
     for name in _MEANING:
-        if shown(ours.get(name)) != shown(theirs.get(name)):
-            return f"its {name} {shown(theirs.get(name))}"
+        if not same_value(ours.get(name), theirs.get(name)):
+            return f"its {name} {_SHOWN.repr(theirs.get(name))}"
     return None
 
 

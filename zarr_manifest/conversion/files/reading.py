@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest._locations import redact
+from zarr_manifest._redaction import redact
 from zarr_manifest.access import Access
 from zarr_manifest.conversion.files.checksums import checksums_of, require_checksum
 from zarr_manifest.conversion.files.combination import (

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
+from xml.etree import ElementTree
 
 from zarr_manifest.conversion.files.tiff_codecs import interleaved_array, with_announced_codecs
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree
+from zarr_manifest.conversion.files.trees import (
+    FOREIGN_ERRORS,
+    FileGroup,
+    FileTree,
+    with_metadata,
+)
 from zarr_manifest.conversion.refusals import NotConvertibleError
 from zarr_manifest.conversion.virtual.library import library
 
 __all__ = ["read_tiff"]
 
 _FILL_ORDER = 266
+_LERC = 34887
+
+# Attributes that say how a band is packed; xarray applies the first two.
+_DECODED = {"scale_factor", "add_offset"}
+_PACKING = {*_DECODED, "SCALE", "OFFSET"}
 
 _INTERLEAVED = 1  # PlanarConfiguration: the samples of a pixel are beside each other
 
@@ -39,7 +51,7 @@ def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
             name = str(number)
             try:
                 arrays[name] = _array(tiff, number, url, registry)
-            except FOREIGN_ERRORS as error:
+            except (*FOREIGN_ERRORS, ElementTree.ParseError) as error:
                 reasons[name] = f"virtual-tiff cannot express it: {error}"
             except NotConvertibleError as error:
                 reasons[name] = error.problem
@@ -50,10 +62,53 @@ def _array(tiff: Any, number: int, url: str, registry: Any) -> Any:
     image = tiff.ifds[number]
     if image.other_tags.get(_FILL_ORDER, 1) != 1:
         raise NotConvertibleError("the bits of its bytes are in reversed order (FillOrder 2)")
-    if image.samples_per_pixel > 1 and image.planar_configuration == _INTERLEAVED:
-        return interleaved_array(image, url, tiff.endianness)
-    store: Any = library("virtual_tiff").VirtualTIFF(ifd=number)(url, registry)
-    return with_announced_codecs(store._group.arrays[str(number)])
+    is_by_pixel = image.samples_per_pixel > 1 and image.planar_configuration == _INTERLEAVED
+    if is_by_pixel:
+        array = interleaved_array(image, url, tiff.endianness)
+    else:
+        store: Any = library("virtual_tiff").VirtualTIFF(ifd=number)(url, registry)
+        array = with_announced_codecs(store._group.arrays[str(number)])
+    bits = int(image.bits_per_sample[0])
+    if bits != 8 * array.dtype.itemsize:
+        raise NotConvertibleError(f"its samples have {bits} bit(s), and Zarr has no such data type")
+    if image.compression == _LERC and (array.dtype.kind == "f" or _has_mask(image, is_by_pixel)):
+        raise NotConvertibleError(
+            "LERC marks pixels that are not a number, or transparent, in a way that its codec for "
+            "Zarr passes over: they would be 0"
+        )
+    return with_metadata(array, attributes=_unambiguous(array.metadata.attributes, image))
+
+
+def _unambiguous(attributes: Mapping[str, Any], image: Any) -> dict[str, Any]:
+    """Return attributes of which those that say how bands are packed hold for every band.
+
+    GDAL has them, as texts, for all bands or for each; virtual-tiff keeps those of the last.
+    """
+    found = dict(attributes)
+    for name in sorted(_PACKING & found.keys()):
+        items = ElementTree.fromstring(image.gdal_metadata).findall(f"Item[@name='{name}']")
+        stated = {item.get("sample"): (item.text or "").strip() for item in items}
+        texts = [stated.get(str(band), stated.get(None)) for band in range(image.samples_per_pixel)]
+        value = found.pop(name)
+        if name in _DECODED:
+            value = _number(value)
+        if len(set(texts)) > 1 or value is None:
+            found[f"{name}_by_band"] = texts
+        else:
+            found[name] = value
+    return found
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _has_mask(image: Any, is_by_pixel: bool) -> bool:
+    """Whether the opacity of pixels may be stored as the mask of LERC, in place of a sample."""
+    return bool(is_by_pixel and image.extra_samples)
 
 
 def _tree(images: dict[str, Any], reasons: dict[str, str]) -> FileTree:

@@ -10,7 +10,7 @@ import numpy as np
 
 from zarr_manifest._chunk_grid import ChunkGrid
 from zarr_manifest._key_encoding import ChunkKeyEncoding
-from zarr_manifest._locations import redact
+from zarr_manifest._redaction import redact
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Listed
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
