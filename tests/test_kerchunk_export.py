@@ -10,13 +10,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zarr.storage import MemoryStore
+from zarr.storage import FsspecStore, MemoryStore
 
 from tests.kerchunk_sets import (
     ZGROUP,
@@ -79,7 +81,7 @@ def test_references_to_manifests_and_back(
     for path, (grid, data) in arrays.items():
         document = zarray(shape=grid, chunks=[1] * len(grid), dimension_separator=".")
         wanted[f"{path}/.zarray"] = document
-        wanted[f"{path}/.zattrs"] = {"units": "K"}
+        wanted[f"{path}/.zattrs"] = {"units": "K"} | ({} if grid else {"_ARRAY_DIMENSIONS": []})
         if "/" in path:
             wanted["g/.zgroup"] = {"zarr_format": 2}
         count = math.prod(grid)
@@ -238,6 +240,23 @@ def test_codecs_and_data_types(tmp_path: Path, options: dict[str, Any], dtype: A
     assert_equal(found, theirs)
 
 
+@pytest.mark.parametrize("dtype", ["<i2", "S4", "<U3"])
+def test_xarray_opens_scalars(tmp_path: Path, dtype: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.create_group(tmp_path / "h")
+        array = zarr.create_array(tmp_path / "h" / "a", shape=(), dtype=dtype)
+        array[()] = np.array(7).astype(dtype)
+        references = export_kerchunk_json(tmp_path / "h")
+        fs = fsspec.filesystem(
+            "reference", fo=references, remote_protocol="file", asynchronous=True
+        )
+        store = FsspecStore(fs, path="", read_only=True)
+        with xr.open_dataset(store, engine="zarr", zarr_format=2, consolidated=False) as dataset:
+            assert dataset["a"].dims == ()
+            assert dataset["a"].values == np.array(7).astype(dtype)
+
+
 @pytest.mark.parametrize("inline_empty", [True, False])
 def test_explicitly_empty_chunks(tmp_path: Path, inline_empty: bool) -> None:
     zarr.create_group(tmp_path / "h")
@@ -257,7 +276,7 @@ def test_an_array_at_the_root(tmp_path: Path) -> None:
     zarr.create_array(tmp_path / "h", shape=(), dtype="i2", compressors=None)
     write_manifest(tmp_path / "h", "", {(): {"data": b"\5\0"}})
     references = export_kerchunk_json(tmp_path / "h", version=0)
-    assert sorted(references) == [".zarray", "0"]
+    assert sorted(references) == [".zarray", ".zattrs", "0"]
     assert read_by_fsspec(references)[""] == 5
 
 

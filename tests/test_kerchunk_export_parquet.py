@@ -65,6 +65,8 @@ def test_fsspec_reads_the_same_values(tmp_path: Path, record_size: int) -> None:
     report = export_kerchunk_parquet(root, tmp_path / "refs.parq", record_size=record_size)
     assert (report.groups, report.arrays, report.refused) == (2, 4, [])
     assert report.references == 5 + 1 + 4
+    # Two ranges of a row, two rows inline (one of them of fill values), and the scalar.
+    assert report.stated_bytes == 4 * 2 * FIELD.shape[1] + 8
     theirs = open_with_fsspec(tmp_path / "refs.parq")
     ours = zarr.open_group(ManifestStore(root, allow=["file:///"]), mode="r")
     assert theirs.attrs["title"] == "sea"

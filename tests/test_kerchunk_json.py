@@ -36,7 +36,7 @@ from zarr_manifest.conversion.kerchunk.json_sets import read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.reading import read_kerchunk
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.errors import InvalidJSONError, LimitExceededError
+from zarr_manifest.errors import InvalidJSONError, InvalidPathError, LimitExceededError
 
 # Any set ---------------------------------------------------------------------------
 
@@ -311,40 +311,6 @@ def test_many_references_of_several_kinds() -> None:
         assert found.startswith("10000 references ('stray/0', 'stray/1', 'stray/2', …)")
 
 
-def test_keys_of_no_chunk_are_named() -> None:
-    extra = {"a/0.7": URL, "a/2.0": URL, "a/x": URL, "a/0": URL, "a/00.1": "text"}
-    node = array_node(one(URL) | extra)
-    assert node.notes == (
-        "array 'a': 5 references ('x', '0', '00.1', …) are no chunk of the array, and left out",
-    )
-    assert len(entries(one(URL) | extra)) == 1
-
-
-def test_keys_of_no_array_are_refused() -> None:
-    found = nodes({".zgroup": ZGROUP, **one(URL), "b/0.0": URL, "b/0.1": URL, "g/c/0": "x"})
-    assert found["b"] == RefusedNode(
-        "b",
-        "not_convertible",
-        "2 references ('b/0.0', 'b/0.1') are no chunk of any array",
-    )
-    assert found["g/c"].reason == "the reference 'g/c/0' is no chunk of any array"  # type: ignore[union-attr]
-
-
-def test_chunk_keys_in_the_other_spelling() -> None:
-    references = {"a/.zarray": zarray(), "a/0/1": URL, "a/1/0": "text"}
-    assert entries(references) == {(0, 1): ("s3://b/f.nc", 100, 12), (1, 0): b"text"}
-    assert array_node(references).notes == (
-        "array 'a': 2 keys of chunks are written with '/', though the metadata says '.'; taken "
-        "for what they look like",
-    )
-    # The array's own spelling is the right one.
-    both = {**references, "a/0.1": "dots"}
-    assert entries(both)[0, 1] == b"dots"
-    assert "left out" in array_node(both).notes[-1]
-    slashes = {"a/.zarray": zarray(dimension_separator="/"), "a/0/1": "own", "a/0.1": "other"}
-    assert entries(slashes) == {(0, 1): b"own"}
-
-
 def test_arrays_without_chunks(tmp_path: Path) -> None:
     references = {
         ".zgroup": ZGROUP,
@@ -478,6 +444,14 @@ def test_a_grid_that_is_too_large(shape: list[int]) -> None:
 
 def test_consolidated_metadata_that_is_none() -> None:
     assert entries({**one(URL), ".zmetadata": "{"}) == {(0, 0): ("s3://b/f.nc", 100, 12)}
+
+
+@pytest.mark.parametrize("location", ["http://[x", "file://host/references.json"])
+def test_locations_that_are_none(location: str) -> None:
+    with pytest.raises(InvalidPathError):
+        read_kerchunk(location)
+    with pytest.raises(InvalidPathError):
+        read_kerchunk_json(location)
 
 
 def test_which_layout_a_location_has(tmp_path: Path) -> None:

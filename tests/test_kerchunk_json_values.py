@@ -11,6 +11,10 @@ import kerchunk.netCDF3
 import netCDF4
 import numpy as np
 import pytest
+import virtualizarr
+import virtualizarr.parsers
+from obspec_utils.registry import ObjectStoreRegistry
+from obstore.store import LocalStore
 
 from tests.kerchunk_sets import (
     assert_equal,
@@ -107,3 +111,22 @@ def test_combined_sets(tmp_path: Path) -> None:
     assert report.refused == []
     assert_equal(ours, read_by_fsspec(references))
     assert ours["v"].tolist() == [[10 * n + x for x in range(4)] for n in range(3)]
+
+
+def test_scalars_of_virtualizarr(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("scalar", data=2.5)
+        file.create_dataset("field", data=np.arange(6).reshape(2, 3), chunks=(1, 3))
+    registry = ObjectStoreRegistry({"file://": LocalStore()})
+    with virtualizarr.open_virtual_dataset(
+        (tmp_path / "a.h5").as_uri(),
+        registry=registry,
+        parser=virtualizarr.parsers.HDFParser(),
+        loadable_variables=[],
+    ) as dataset:
+        references = dataset.vz.to_kerchunk(format="dict")
+    ours, report = read_as_manifests(references, tmp_path / "h.zarr")
+    assert report.refused == []
+    # Where fsspec, as of VirtualiZarr 2.8, finds no chunk, and zarr reads the fill value.
+    assert ours["scalar"] == 2.5
+    assert ours["field"].tolist() == [[0, 1, 2], [3, 4, 5]]

@@ -285,6 +285,26 @@ def test_paths_are_rewritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stream_above", [0, 100])
+def test_what_is_to_be_rewritten_and_is_not_there_is_refused(
+    tmp_path: Path, stream_above: int
+) -> None:
+    one_array(tmp_path, [["/home/them/f.nc"]])
+    rewrite = {"/home/thme/": "s3://b/"}
+    found: list[Node] = []
+    for node in read_kerchunk_parquet(tmp_path, rewrite=rewrite, stream_above=stream_above):
+        if isinstance(node, ArrayNode) and isinstance(node.manifest, StreamedManifest):
+            list(node.manifest.parts)
+        found.append(node)
+    assert isinstance(found[-1], RefusedNode)
+    assert found[-1].path == ""
+    assert "no URL begins with '/home/thme/'" in found[-1].reason
+    # Before all URLs were read, nothing is said.
+    if stream_above == 0:
+        early = list(read_kerchunk_parquet(tmp_path, rewrite=rewrite, stream_above=0))
+        assert not any(isinstance(node, RefusedNode) for node in early)
+
+
+@pytest.mark.parametrize("stream_above", [0, 100])
 def test_relative_paths_are_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream_above: int
 ) -> None:
@@ -318,6 +338,32 @@ def test_files_with_too_many_rows_are_refused(tmp_path: Path) -> None:
     write_set(tmp_path, {"x/.zarray": zarray([9], [1])}, {}, record_size=2)
     write_rows(tmp_path / "x" / "refs.0.parq", [[URL]] * 3)
     assert "record_size of 2" in refusal(tmp_path).reason
+
+
+def test_a_directory_that_cannot_be_read_refuses_its_array(tmp_path: Path) -> None:
+    name = "n" * 5000
+    document = zarray([2], [1])
+    write_set(tmp_path, {f"{name}/.zarray": document, "x/.zarray": document}, {}, record_size=2)
+    assert "cannot be read: File name too long" in refusal(tmp_path, name).reason
+    assert len(whole(tmp_path)) == 0
+    with pytest.raises(ManifestError, match="File name too long"):
+        read_kerchunk_parquet(tmp_path / name)
+
+
+@pytest.mark.parametrize("length", [2**62, 10**30])
+@pytest.mark.parametrize("stream_above", [0, 100])
+def test_a_grid_that_is_too_large(tmp_path: Path, length: int, stream_above: int) -> None:
+    documents = {"x/.zarray": zarray([length], [1])}
+    write_set(tmp_path, documents, {}, record_size=2)
+    (tmp_path / "x").mkdir()
+    write_rows(tmp_path / "x" / "refs.0.parq", [[URL]])
+    assert "more than can be numbered" in refusal(tmp_path, stream_above=stream_above).reason
+
+
+@pytest.mark.skipif(not hasattr(pa, "string_view"), reason="pyarrow before 16")
+def test_a_column_that_pyarrow_cannot_look_into_refuses_its_array(tmp_path: Path) -> None:
+    node = nodes(one_array(tmp_path, [b"text", None], kinds={"raw": pa.string_view()}))["x"]
+    assert isinstance(node, ArrayNode) or "refs.0.parq" in node.reason  # type: ignore[union-attr]
 
 
 def test_a_file_that_is_no_parquet_refuses_its_array_only(tmp_path: Path) -> None:

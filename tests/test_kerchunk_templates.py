@@ -99,6 +99,19 @@ def test_dimensions_form_a_product(lists: list[list[int]]) -> None:
     assert keys == ["-".join(map(str, values)) for values in itertools.product(*lists)]
 
 
+def test_values_that_are_equal_are_not_the_same_text() -> None:
+    gen = {
+        "key": "{{i}}/{{j}}",
+        "url": "s3://b/{{i}}",
+        "dimensions": {"i": [1, 1.0, True], "j": [0]},
+    }
+    assert dict(generate([gen], Templates())) == {
+        "1/0": ["s3://b/1"],
+        "1.0/0": ["s3://b/1.0"],
+        "True/0": ["s3://b/True"],
+    }
+
+
 def test_the_limit_is_known_before_anything_is_made() -> None:
     big = {"stop": 10**9}
     gen = {"key": "{{i}}", "url": "u", "dimensions": {"i": big, "j": big}}

@@ -80,6 +80,20 @@ def test_rewriting() -> None:
     }
 
 
+def test_what_is_to_be_rewritten_and_is_not_there_is_refused() -> None:
+    references = {**one(["/home/them/f.nc", 0, 5]), "a/0.1": ["/home/them/g.nc"], "a/1.1": "text"}
+    rewrite = {"/home/them": "s3://b", "/home/": "s3://c/", "/home/thme/": "s3://d/"}
+    assert refusal(references, "", rewrite=rewrite).reason == (
+        "no URL begins with '/home/thme/', which was to be rewritten; they look like "
+        "'/home/them/f.nc'"
+    )
+    assert entries(references, rewrite=rewrite)[0, 1] == ("s3://b/g.nc", 0, None)
+    without = {"a/.zarray": zarray(), "a/1.1": "text"}
+    assert refusal(without, "", rewrite={"": "s3://b/"}).reason == (
+        "no URL begins with '', which was to be rewritten"
+    )
+
+
 def test_relative_paths_start_from_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,20 @@ def test_bytes_codecs_in_both_placements(codec: Config) -> None:
         ),
         ({"id": "zlib"}, {"name": "numcodecs.zlib", "configuration": {"level": 1}}),
         ({"id": "shuffle"}, {"name": "numcodecs.shuffle", "configuration": {"elementsize": 4}}),
+        (
+            # As VirtualiZarr writes it.
+            {"id": "blosc", "shuffle": "bitshuffle"},
+            {
+                "name": "blosc",
+                "configuration": {
+                    "typesize": 8,
+                    "cname": "lz4",
+                    "clevel": 5,
+                    "shuffle": "bitshuffle",
+                    "blocksize": 0,
+                },
+            },
+        ),
         ({"id": "bz2", "level": 9.0}, {"name": "numcodecs.bz2", "configuration": {"level": 9}}),
     ],
 )

@@ -26,6 +26,7 @@ from zarr_manifest._document import Limits
 from zarr_manifest._fill_chunk import encode_fill_chunk
 from zarr_manifest._findings import strict
 from zarr_manifest._key_encoding import ChunkKeyEncoding
+from zarr_manifest._key_listing import list_keys
 from zarr_manifest._manifest_documents import fetch_document, interpret_document_of
 from zarr_manifest._nodes import join
 from zarr_manifest._opening import open_hierarchy
@@ -180,10 +181,7 @@ class _Hierarchy:
         return sorted(paths, key=_names)
 
     def _keys(self, prefix: str) -> list[str]:
-        async def keys() -> list[str]:
-            return [key async for key in self.store.list_prefix(prefix)]
-
-        return sync(keys())
+        return sync(list_keys(self.store, prefix))
 
     def node(self, path: str) -> Exported:
         """Return a node, or why it cannot be expressed."""

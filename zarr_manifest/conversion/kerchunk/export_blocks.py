@@ -49,6 +49,12 @@ class Block(NamedTuple):
     urls: Sequence[str]
     data: dict[int, bytes]
 
+    @property
+    def stated_bytes(self) -> int:
+        """Sum of the sizes, and of the inline chunks."""
+        inline: list[int] = self.numbers[self.url_numbers < 0].tolist()
+        return int(self.sizes.sum()) + sum(len(self.data[number]) for number in inline)
+
 
 def url_in_store(roots: Sequence[UrlLocation], key: str) -> str:
     """Return the URL of an object of the hierarchy's own store.

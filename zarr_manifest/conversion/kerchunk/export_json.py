@@ -126,7 +126,7 @@ def _array(
     stated_bytes, chunks = 0, 0
     for block in node.blocks():
         references.update(_references(block, below, node.partitions.grid_shape))
-        stated_bytes += int(block.sizes.sum()) + sum(map(len, block.data.values()))
+        stated_bytes += block.stated_bytes
         chunks += len(block.numbers)
         if progress is not None:
             progress(node.path, len(block.numbers))

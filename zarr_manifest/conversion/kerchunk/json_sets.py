@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest._document import Limits
 from zarr_manifest._document_codecs import DocumentCodec, decode_body
-from zarr_manifest._locations import redact
 from zarr_manifest._opening import open_hierarchy
+from zarr_manifest._redaction import redact
 from zarr_manifest._zarr_internals import sync
 from zarr_manifest.conversion.json_values import as_object, shown
 from zarr_manifest.conversion.kerchunk.members import Batch, PlainReference
+from zarr_manifest.conversion.kerchunk.places import local_path
 from zarr_manifest.conversion.kerchunk.references import reference_nodes
 from zarr_manifest.conversion.kerchunk.templates import MAX_GENERATED, Templates, generate
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
@@ -55,8 +55,6 @@ _PLAIN_OR_TEXT = msgspec.json.Decoder(list[PlainReference | str])
 # References that are parsed at once.
 _AT_ONCE = 2**14
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
 
 def read_kerchunk_json(
     references: str | Path | bytes | Mapping[str, Any],
@@ -74,8 +72,9 @@ def read_kerchunk_json(
         bytes, perhaps compressed (gzip, zstd); or what is in it.
     rewrite : mapping of str to str, optional
         URL prefixes, and what to put in their place: beginnings of whole URLs, the
-        longest first, before anything is checked. Paths that are relative in the set
-        are taken relative to the working directory, as fsspec does.
+        longest first, before anything is checked. One that no URL has is reported as a
+        :class:`RefusedNode` of the root. Paths that are relative in the set are taken
+        relative to the working directory, as fsspec does.
     max_generated : int
         Number of references that ``gen`` may stand for.
     max_bytes : int
@@ -149,14 +148,12 @@ def _decompressed(content: bytes, codec: str, max_bytes: int) -> bytes:
 
 
 def _read(location: str | Path) -> bytes:
+    path = local_path(location)
+    if path is None:
+        return _fetch(str(location))
     shown_location = redact(str(location))
-    if isinstance(location, str) and _URL.match(location):
-        parts = urlsplit(location)
-        if parts.scheme != "file":
-            return _fetch(location)
-        location = unquote(parts.path)
     try:
-        return Path(location).read_bytes()
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise SourceNotFoundError("there is no such file", location=shown_location) from error
     except OSError as error:
@@ -188,15 +185,7 @@ def _fetch(url: str) -> bytes:
 
 
 def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:
-    try:
-        return _UNPARSED_MEMBERS.decode(content)
-    except _UNDECODABLE:
-        # No JSON object; or kerchunk's bare NaNs, which Python's own parser takes.
-        pass
-    try:
-        parsed: object = json.loads(bytes(content))
-    except (ValueError, RecursionError) as error:
-        raise InvalidJSONError(f"the reference set is not JSON: {error}") from error
+    parsed = _parsed(content, _UNPARSED_MEMBERS)
     document = as_object(parsed)
     if document is None:
         kind = "a list" if isinstance(parsed, list) else shown(parsed)
@@ -212,17 +201,19 @@ def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:
 
 def _value(value: object) -> object:
     """Return a member of the document, which may not be parsed yet."""
-    if type(value) is not msgspec.Raw:
-        return value
+    return _parsed(value, _VALUE) if type(value) is msgspec.Raw else value
+
+
+def _parsed(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> object:
     try:
-        return _VALUE.decode(value)
+        found: object = decoder.decode(content)
     except _UNDECODABLE:
-        pass
-    try:
-        parsed: object = json.loads(bytes(value))
-    except (ValueError, RecursionError) as error:
-        raise InvalidJSONError(f"the reference set is not JSON: {error}") from error
-    return parsed
+        # It has another type; or kerchunk's bare NaNs, which Python's own parser takes.
+        try:
+            found = json.loads(bytes(content))
+        except (ValueError, RecursionError) as error:
+            raise InvalidJSONError(f"the reference set is not JSON: {error}") from error
+    return found
 
 
 def _values(values: list[object]) -> Sequence[object]:
@@ -295,4 +286,6 @@ def _nodes(
             own = [item for item in batch if item[0] not in documents]
             yield [key for key, _ in own], [value for _, value in own]
 
-    return reference_nodes(batches(), documents, urls=urls)
+    nodes = reference_nodes(batches(), documents, urls=urls)
+    # Which rewrites were of use is known when all URLs were looked at.
+    return itertools.chain(nodes, urls.refused_rewrites())

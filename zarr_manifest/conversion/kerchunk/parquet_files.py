@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest._locations import redact
+from zarr_manifest._redaction import redact
 from zarr_manifest.conversion.kerchunk.parquet_library import arrow, parquet
 from zarr_manifest.conversion.kerchunk.references import inline_bytes
 from zarr_manifest.conversion.kerchunk.urls import SourceReference
@@ -107,10 +107,21 @@ class RefsFiles:
     to_reference: Callable[[str], SourceReference]
 
     def present(self) -> list[int]:
-        """Return the numbers of the files that are there; the chunks of others are missing."""
-        if not self.directory.is_dir():
+        """Return the numbers of the files that are there; the chunks of others are missing.
+
+        Raises
+        ------
+        SourceError
+            Nobody can tell.
+        """
+        try:
+            numbers = [refs_number(entry.name) for entry in self.directory.iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        numbers = (refs_number(entry.name) for entry in self.directory.iterdir())
+        except OSError as error:
+            raise SourceError(
+                f"the directory of its references cannot be read: {error.strerror}"
+            ) from error
         return sorted(number for number in numbers if number is not None)
 
     def rows(self) -> Iterator[ReferenceRows]:
@@ -126,7 +137,8 @@ class RefsFiles:
             if first >= self.chunk_count:
                 return
             for position, batch in self._batches(record, _COLUMNS):
-                within = batch.slice(0, max(0, self.chunk_count - first - position))
+                left = self.chunk_count - first - position
+                within = batch.slice(0, max(0, min(left, len(batch))))
                 if len(within):
                     yield self._interpret(record, first + position, within)
 
@@ -169,7 +181,7 @@ class RefsFiles:
                 for batch in opened.iter_batches(_BATCH, columns=names):
                     yield position, batch
                     position += len(batch)
-        except arrow().ArrowException as error:
+        except (arrow().ArrowException, UnicodeDecodeError) as error:
             raise NotConvertibleError(
                 f"{file.name} cannot be read as Parquet: {error}", location=str(file)
             ) from error
@@ -192,14 +204,17 @@ class RefsFiles:
     # Its rows ----------------------------------------------------------------
 
     def _interpret(self, record: int, first: int, batch: Any) -> ReferenceRows:
+        file = self.directory / f"refs.{record}.parq"
         try:
             return self._interpreted(first, batch)
         except ManifestError as error:
-            file = self.directory / f"refs.{record}.parq"
             raise error.in_context(location=str(file)) from error.__cause__
         except UnicodeDecodeError as error:
-            file = self.directory / f"refs.{record}.parq"
             raise NotConvertibleError("a text is not UTF-8", location=str(file)) from error
+        except arrow().ArrowException as error:
+            raise NotConvertibleError(
+                f"a column is of no use: {error}", location=str(file)
+            ) from error
 
     def _interpreted(self, first: int, batch: Any) -> ReferenceRows:
         data = _inline(first, batch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +61,7 @@ def whole_manifest(grid_shape: tuple[int, ...], files: RefsFiles) -> tuple[Manif
     return _manifest(grid_shape, parts), any(part.were_relative for part in parts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RefsPartitions:
     """The references of an array as one manifest a partition; can be gone through repeatedly.
 
@@ -75,12 +75,18 @@ class RefsPartitions:
         As :func:`contiguous_partition_shape` returns it.
     files : RefsFiles
         Where the references are.
+
+    Attributes
+    ----------
+    was_read : bool
+        Whether somebody has gone through all of it.
     """
 
     path: str
     grid_shape: tuple[int, ...]
     partition_shape: tuple[int, ...]
     files: RefsFiles
+    was_read: bool = field(default=False, init=False)
 
     def __iter__(self) -> Iterator[Manifest]:
         """Yield the partitions that have references, in C order."""
@@ -96,6 +102,7 @@ class RefsPartitions:
                     pending.append(piece)
             if pending:
                 yield _manifest(self.grid_shape, pending)
+            self.was_read = True
         except ManifestError as error:
             raise error.in_context(array=self.path) from error.__cause__
 

@@ -7,13 +7,14 @@ the Parquet files in its directory. Large arrays are read while they are written
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
+from zarr_manifest._redaction import redact
 from zarr_manifest.conversion.json_values import as_object, shown
 from zarr_manifest.conversion.kerchunk.parquet_files import RefsFiles, refs_number
 from zarr_manifest.conversion.kerchunk.parquet_library import parquet
@@ -22,7 +23,8 @@ from zarr_manifest.conversion.kerchunk.parquet_manifests import (
     contiguous_partition_shape,
     whole_manifest,
 )
-from zarr_manifest.conversion.kerchunk.urls import SourceReference, SourceUrls
+from zarr_manifest.conversion.kerchunk.places import local_path
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, StreamedManifest
 from zarr_manifest.conversion.refusals import NotConvertibleError
 from zarr_manifest.conversion.zarr2.documents import (
@@ -33,7 +35,13 @@ from zarr_manifest.conversion.zarr2.documents import (
     plan_nodes,
     refused,
 )
-from zarr_manifest.errors import InvalidJSONError, ManifestError, SourceError, SourceNotFoundError
+from zarr_manifest.errors import (
+    InvalidJSONError,
+    LimitExceededError,
+    ManifestError,
+    SourceError,
+    SourceNotFoundError,
+)
 
 __all__ = ["local_directory", "read_kerchunk_parquet"]
 
@@ -41,9 +49,6 @@ _METADATA = ".zmetadata"
 
 # References of a partition of a manifest that is streamed: a document of some ten megabytes.
 _PARTITION = 100_000
-
-# URLs whose references are remembered.
-_MOST_URLS = 100_000
 
 
 def read_kerchunk_parquet(
@@ -59,7 +64,8 @@ def read_kerchunk_parquet(
     location : str or Path
         The directory with ``.zmetadata``: a path, or a ``file:`` URL.
     rewrite : mapping of str to str, optional
-        URL prefixes, and what to put in their place.
+        URL prefixes, and what to put in their place. One that no URL has is reported
+        as a :class:`RefusedNode` of the root, once all references were read.
     stream_above : int
         Arrays that may have more references than this get a partitioned manifest,
         which is read while it is written.
@@ -81,7 +87,7 @@ def read_kerchunk_parquet(
     """
     parquet()
     found = _open(local_directory(location))
-    return _Importer(found, dict(rewrite or {}), stream_above).nodes()
+    return _Importer(found, SourceUrls(rewrite), stream_above).nodes()
 
 
 # The set as a whole ----------------------------------------------------------------
@@ -95,32 +101,28 @@ class _ReferenceSet(NamedTuple):
 
 def local_directory(location: str | Path) -> Path:
     """Return the directory that a path or a ``file:`` URL names."""
-    if isinstance(location, Path):
-        return location
-    parts = urlsplit(location)
-    if "://" not in location and parts.scheme != "file":
-        return Path(location)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+    path = local_path(location)
+    if path is None:
         raise NotConvertibleError(
             "reference sets in Parquet are read and written in the local file system only",
-            location=f"{parts.scheme}://{parts.hostname or ''}{parts.path}",
+            location=redact(str(location)),
             remedy="Copy the directory.",
         )
-    return Path(unquote(parts.path))
+    return path
 
 
 def _open(root: Path) -> _ReferenceSet:
     file = root / _METADATA
-    if not root.exists():
-        raise SourceNotFoundError("there is no such directory", location=str(root))
-    if not file.is_file():
+    try:
+        found: object = json.loads(file.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if not root.exists():
+            raise SourceNotFoundError("there is no such directory", location=str(root)) from error
         raise NotConvertibleError(
             f"this is no kerchunk reference set in Parquet: it has no file '{_METADATA}'",
             location=str(root),
             remedy="A reference set in JSON is a file; name that.",
-        )
-    try:
-        found: object = json.loads(file.read_bytes())
+        ) from error
     except (ValueError, RecursionError) as error:
         raise InvalidJSONError(f"'{_METADATA}' is not JSON: {error}", location=str(file)) from error
     except OSError as error:
@@ -155,25 +157,11 @@ def _record_size(document: Mapping[str, object], file: Path) -> int:
 
 
 @dataclass
-class _Urls:
-    """Turns URLs into references, and remembers a limited number of them."""
-
-    rewrite: Mapping[str, str]
-    _known: SourceUrls | None = None
-    _asked: int = 0
-
-    def reference(self, url: str) -> SourceReference:
-        if self._known is None or self._asked > _MOST_URLS:
-            self._known, self._asked = SourceUrls(self.rewrite), 0
-        self._asked += 1
-        return self._known.reference(url)
-
-
-@dataclass
 class _Importer:
     found: _ReferenceSet
-    rewrite: Mapping[str, str]
+    urls: SourceUrls
     stream_above: int
+    _streams: list[RefsPartitions] = field(default_factory=list[RefsPartitions])
     _owned: set[str] = field(default_factory=set[str])
 
     def nodes(self) -> Iterator[Node]:
@@ -189,6 +177,9 @@ class _Importer:
             if key.rpartition("/")[0] not in owned:
                 yield _refused(key, f"'{_METADATA}' has it, and it is no metadata document")
         yield from self._without_metadata()
+        # Whoever collects nodes before writing them has not seen all URLs.
+        if all(stream.was_read for stream in self._streams):
+            yield from self.urls.refused_rewrites()
 
     def _node(self, plan: Plan, strays: list[str]) -> Node:
         if isinstance(plan, RefusedNode):
@@ -207,14 +198,17 @@ class _Importer:
             return refused(plan.path, error)
 
     def _array(self, plan: ArrayPlan) -> ArrayNode:
-        chunk_count = 1
-        for n in plan.grid_shape:
-            chunk_count *= n
+        chunk_count = math.prod(plan.grid_shape)
+        if chunk_count >= 2**62:
+            raise LimitExceededError(
+                f"the chunk grid has the shape {list(plan.grid_shape)}: that is more than can be "
+                "numbered"
+            )
         files = RefsFiles(
             self.found.root / plan.path,
             self.found.record_size,
             chunk_count,
-            _Urls(self.rewrite).reference,
+            self.urls.reference,
         )
         notes = (*plan.notes, *_notes(plan.path, files))
         at_most = min(chunk_count, len(files.present()) * files.record_size)
@@ -224,6 +218,7 @@ class _Importer:
         shape = contiguous_partition_shape(plan.grid_shape, min(_PARTITION, self.stream_above))
         parts = RefsPartitions(plan.path, plan.grid_shape, shape, files)
         notes += tuple(_relative(plan, parts.first_is_relative()))
+        self._streams.append(parts)
         return ArrayNode(plan.path, plan.metadata, StreamedManifest(shape, parts), notes)
 
     def _without_metadata(self) -> Iterator[RefusedNode]:

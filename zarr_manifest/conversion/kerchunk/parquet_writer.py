@@ -71,7 +71,7 @@ class RefsWriter:
             if parts:
                 self._write_file(record, parts)
                 written += sum(len(part.numbers) for part in parts)
-                stated += sum(int(part.sizes.sum()) for part in parts)
+                stated += sum(part.stated_bytes for part in parts)
             for owner in [owner for owner in self._held if self._last_chunk(owner) < stop]:
                 del self._held[owner]
         return written, stated

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from zarr_manifest.conversion.kerchunk.json_sets import read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.parquet_sets import read_kerchunk_parquet
+from zarr_manifest.conversion.kerchunk.places import local_path
 from zarr_manifest.conversion.nodes import Node
 
 __all__ = ["read_kerchunk"]
@@ -24,7 +24,7 @@ def read_kerchunk(
     location : str or Path
         A path or a URL.
     rewrite : mapping of str to str, optional
-        URL prefixes, and what to put in their place.
+        URL prefixes, and what to put in their place. One that no URL has is reported.
 
     Returns
     -------
@@ -42,9 +42,7 @@ def read_kerchunk(
 
 
 def _is_directory(location: str | Path) -> bool:
-    if isinstance(location, str) and "://" in location:
-        parts = urlsplit(location)
-        if parts.scheme != "file":
-            return location.rstrip("/").endswith((".parq", ".parquet"))
-        location = unquote(parts.path)
-    return os.path.isdir(location)  # noqa: PTH112 (a path may also be too long to be one)
+    path = local_path(location)
+    if path is None:
+        return str(location).rstrip("/").endswith((".parq", ".parquet"))
+    return os.path.isdir(path)  # noqa: PTH112 (a path may also be too long to be one)

@@ -85,12 +85,20 @@ def _rows(plan: ArrayPlan, members: Members, notes: list[str]) -> Rows:
     names = members.names()
     if len(plan.grid_shape) > 1:
         names = _with_dots(plan, names, notes)
+    elif not plan.grid_shape and "" in names and "0" not in names:
+        # VirtualiZarr (seen in 2.8) writes no "0" after the slash.
+        notes.append(f"the reference {members.keys[names.index('')]!r} was taken for its chunk")
+        names = [name or "0" for name in names]
     rows, problems = collect(
         interpret_keys(names, Grid(len(plan.grid_shape), plan.grid_shape), report_outside=True)
     )
     unread = unread_keys(problems)
     if unread:
-        notes.append(f"{count_keys(unread, 'reference')} no chunk of the array, and left out")
+        what = f"{count_keys(unread, 'reference')} no chunk of the array"
+        if len(unread) == len(names) and 0 not in plan.grid_shape:
+            # kerchunk (seen in 0.2.10) inlines small GRIB messages of two dimensions as '0'.
+            raise NotConvertibleError(f"{what}, and there is no other: all would be fill values")
+        notes.append(f"{what}, and left out")
     return rows
 
 

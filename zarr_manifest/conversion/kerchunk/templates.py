@@ -5,10 +5,11 @@ A text may contain expressions, ``{{…}}``; statements are refused.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -27,8 +28,12 @@ __all__ = ["MAX_GENERATED", "Templates", "generate"]
 # References that one set may generate, unless its reader says otherwise.
 MAX_GENERATED = 10_000_000
 
+# Texts, or values of one, that are remembered: those of ``gen`` come again and again.
+_REMEMBERED = 2**14
+
 _STATEMENT = re.compile(r"\{%|\{#")
 _NAME = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_INTEGER = re.compile(r"\s*(-?[0-9]{1,20})\s*")
 
 
 class Templates:
@@ -96,9 +101,10 @@ class Templates:
 
     def _with_names(self, text: str, variables: Mapping[str, object]) -> str | None:
         """Return a text whose expressions are names of plain values, or None for another one."""
-        parts = _NAME.split(text)
-        if any("{{" in part or "}}" in part or _STATEMENT.search(part) for part in parts[::2]):
+        found = _split_at_names(text)
+        if found is None:
             return None
+        parts = list(found)
         for place in range(1, len(parts), 2):
             value = variables.get(parts[place], self._variables.get(parts[place]))
             if not isinstance(value, str | int | float):
@@ -133,6 +139,15 @@ class Templates:
             raise _bad(text, error) from error
         self._compiled[text] = compiled
         return compiled
+
+
+@functools.lru_cache(_REMEMBERED)
+def _split_at_names(text: str) -> Sequence[str] | None:
+    """Return a text in parts, of which every other one is a name, or None for another one."""
+    parts = _NAME.split(text)
+    if any("{{" in part or "}}" in part or _STATEMENT.search(part) for part in parts[::2]):
+        return None
+    return parts
 
 
 def _bad(text: str, error: Exception) -> NotConvertibleError:
@@ -219,22 +234,39 @@ class _Gen:
         return cls(number, texts, named)
 
     def references(self, templates: Templates) -> Iterator[tuple[str, list[Any]]]:
+        rendered = {name: self._rendered(text, templates) for name, text in self.texts.items()}
         for values in itertools.product(*self.dimensions.values()):
             variables = dict(zip(self.dimensions, values, strict=True))
-            texts = {name: templates.render(text, variables) for name, text in self.texts.items()}
+            texts = {name: render(variables) for name, render in rendered.items()}
             value: list[Any] = [texts["url"]]
             if "offset" in texts:
                 value += [self._integer("offset", texts), self._integer("length", texts)]
             yield texts["key"], value
 
+    def _rendered(self, text: str, templates: Templates) -> Callable[[Mapping[str, object]], str]:
+        """Return what renders a text, once for the same values of the dimensions that it names."""
+        named = [name for name in self.dimensions if re.search(rf"\b{re.escape(name)}\b", text)]
+
+        @functools.lru_cache(_REMEMBERED, typed=True)  # 1 and 1.0 are not the same text
+        def render(*values: object) -> str:
+            return templates.render(text, dict(zip(named, values, strict=True)))
+
+        return lambda variables: render(*map(variables.__getitem__, named))
+
     def _integer(self, name: str, texts: Mapping[str, str]) -> int:
-        text = texts[name].strip()
-        if not re.fullmatch(r"-?[0-9]{1,20}", text):
+        number = _parsed_integer(texts[name])
+        if number is None:
             raise NotConvertibleError(
-                f"{name!r} of item {self.number} of 'gen' is {shown(text)} for key "
+                f"{name!r} of item {self.number} of 'gen' is {shown(texts[name].strip())} for key "
                 f"{shown(texts['key'])}, not an integer"
             )
-        return int(text)
+        return number
+
+
+@functools.lru_cache(_REMEMBERED)
+def _parsed_integer(text: str) -> int | None:
+    found = _INTEGER.fullmatch(text)
+    return None if found is None else int(found[1])
 
 
 def _values(number: int, name: str, value: object) -> Sequence[object]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from zarr_manifest._locations import Base, UrlLocation, redact
+from zarr_manifest._locations import Base, UrlLocation
+from zarr_manifest._redaction import redact
+from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
 
 __all__ = ["SourceReference", "SourceUrls", "kerchunk_url"]
@@ -29,6 +31,8 @@ _BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # What may stand in the path and the query of a web URL, escapes included.
 _WEB_SAFE = "!$&'()*+,;=:@/%"
 _ROOT = Base.parse("./")
+# URLs whose references are remembered: bounds the memory where every chunk has its own.
+_MOST_KNOWN = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class SourceReference:
 
 
 class SourceUrls:
-    """Turns kerchunk's URLs into references; each distinct URL once.
+    """Turns kerchunk's URLs into references; each distinct URL once, of some hundred thousand.
 
     Parameters
     ----------
@@ -80,6 +84,8 @@ class SourceUrls:
     ) -> None:
         self._render = render
         self._rewrite = sorted((rewrite or {}).items(), key=lambda pair: -len(pair[0]))
+        self._unused = {old for old, _ in self._rewrite}
+        self._example = ""
         self._known: dict[str | None, SourceReference] = {}
 
     def reference(self, url: str | None) -> SourceReference:
@@ -95,10 +101,23 @@ class SourceUrls:
         if known is None:
             text = url or ""
             rendered = text if self._render is None else self._render(text)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
             known = self._known[url] = _reference(self._rewritten(rendered))
         return known
 
+    def refused_rewrites(self) -> Iterator[RefusedNode]:
+        """Yield a refusal for every prefix that no URL has, of those that were asked for."""
+        for old in sorted(self._unused):
+            reason = f"no URL begins with {old!r}, which was to be rewritten"
+            if self._example:
+                reason += f"; they look like {redact(self._example)!r}"
+            yield RefusedNode("", NotConvertibleError.code, reason)
+
     def _rewritten(self, url: str) -> str:
+        if self._unused:
+            self._unused = {old for old in self._unused if not url.startswith(old)}
+            self._example = self._example or url
         for old, new in self._rewrite:
             if url.startswith(old):
                 return new + url[len(old) :]

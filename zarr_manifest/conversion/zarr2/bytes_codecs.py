@@ -47,7 +47,7 @@ def _zstd(members: CodecMembers, _: int) -> Codec:
 
 def _blosc(members: CodecMembers, element_size: int) -> Codec:
     members.drop_all_but(("cname", "clevel", "shuffle", "blocksize", "typesize"))
-    shuffle = members.integer("shuffle", 1)
+    shuffle = _blosc_shuffle(members)
     stated = members.config.get("typesize")
     typesize = element_size if stated is None else members.level("typesize", 1, 1, 1 << 31)
     if typesize > _BLOSC_LARGEST_TYPE:
@@ -66,6 +66,14 @@ def _blosc(members: CodecMembers, element_size: int) -> Codec:
             "blocksize": members.level("blocksize", 0, 0, (1 << 31) - 1),
         },
     )
+
+
+def _blosc_shuffle(members: CodecMembers) -> int:
+    # VirtualiZarr (seen in 2.8) leaves the names of Zarr v3.
+    for number, name in _BLOSC_SHUFFLES.items():
+        if members.config.get("shuffle") == name:
+            return number
+    return members.integer("shuffle", 1)
 
 
 def _crc32c(members: CodecMembers, _: int) -> Codec:

@@ -118,7 +118,9 @@ def convert_array_to_zarr2(
     except ManifestError as error:
         raise error.in_context(array=path) from error.__cause__
     attributes = dict(as_object(metadata.get("attributes")) or {})
-    _name_dimensions(attributes, metadata.get("dimension_names"), decisions)
+    # Of Zarr v2, xarray opens an array without dimensions only if it says that it has none.
+    names: object = metadata.get("dimension_names") if grid.shape else ()
+    _name_dimensions(attributes, names, decisions)
     if _DIMENSIONS in attributes and isinstance(dtype, str):
         zarray["fill_value"] = fill_value_for_masking(
             attributes, fill_value, np.dtype(dtype), decisions, is_complete=is_complete
@@ -282,7 +284,7 @@ def _json(value: object) -> object:
 
 def _name_dimensions(attributes: dict[str, Any], names: object, decisions: Decisions) -> None:
     stated = as_array(names)
-    if stated is None or all(name is None for name in stated):
+    if stated is None or (stated and all(name is None for name in stated)):
         return
     if not all(isinstance(name, str) for name in stated):
         decisions.note(f"the dimension names {shown(stated)} were left out: one is null")

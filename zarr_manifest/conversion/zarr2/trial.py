@@ -75,7 +75,8 @@ def _written(metadata: dict[str, Any]) -> tuple[np.ndarray[Any, Any], bytes]:
         opened = library.open_array(MemoryStore(contents), mode="r+", zarr_format=3)
         array = opened.with_config({"write_empty_chunks": True})
         array[...] = _values(array.dtype, array.shape)
-        values = np.asarray(array[...])
+        # Stated, because a scalar of text is as long as its content.
+        values = np.asarray(array[...], array.dtype)
     del contents["zarr.json"]
     (chunk,) = contents.values()
     return values, chunk.to_bytes()

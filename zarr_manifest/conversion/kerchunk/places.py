@@ -1,0 +1,44 @@
+"""Where reference sets lie: paths of the local file system, or URLs of something else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from zarr_manifest._redaction import redact
+from zarr_manifest.errors import InvalidPathError
+
+__all__ = ["local_path"]
+
+_URL = re.compile(r"file:/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
+
+def local_path(location: str | Path) -> Path | None:
+    """Return the path that a path or a ``file:`` URL names, or None for another URL.
+
+    Raises
+    ------
+    InvalidPathError
+        The URL is none, or is that of a file elsewhere.
+
+    Examples
+    --------
+    >>> str(local_path("file:///data/a%20b.json")), local_path("https://example.com/refs.json")
+    ('/data/a b.json', None)
+    """
+    if isinstance(location, Path) or _URL.match(location) is None:
+        return Path(location)
+    try:
+        parts = urlsplit(location)
+    except ValueError as error:
+        raise InvalidPathError(f"this is no URL: {error}", location=redact(location)) from error
+    if parts.scheme != "file":
+        return None
+    if parts.netloc not in ("", "localhost"):
+        raise InvalidPathError(
+            "the file URL names another host",
+            location=redact(location),
+            remedy="Write file:///…",
+        )
+    return Path(unquote(parts.path))
