@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,8 @@ import zarr
 
 import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
-from tests.servers.http_files import (
-    Fault,
-    FileServer,
-)
+from tests.quick_retries import QUICK
+from tests.servers.http_files import Fault, FileServer
 from tests.servers.s3 import S3Server
 
 # Two chunks of 8 bytes at 4 and at 12, in an object of 24 bytes.
@@ -25,15 +23,6 @@ RAW = bytes(range(100, 124))
 DATA = np.frombuffer(RAW[4:20], "u1")
 ENTRY = {"offset": 4, "length": 8}
 THEN = datetime(2024, 1, 31, 12, 0, 0, tzinfo=UTC)
-QUICK = {
-    "max_retries": 3,
-    "retry_timeout": timedelta(seconds=5),
-    "backoff": {
-        "init_backoff": timedelta(milliseconds=1),
-        "max_backoff": timedelta(milliseconds=5),
-        "base": 2,
-    },
-}
 
 
 def declare(root: Path, manifest: dict[str, Any] | str, **options: Any) -> None:

@@ -9,9 +9,14 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
+from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer, ignore_range, redirect, reset, status
 from tests.servers.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
-from tests.untrusted_manifests import NO_RETRIES, RAW, VALUES, declare, read, refused, suggested
+from tests.untrusted_manifests import RAW, VALUES, declare, read, refused, suggested
+from zarr_manifest import sources
+from zarr_manifest._byte_ranges import SourceRange
+from zarr_manifest._locations import Base
+from zarr_manifest._object_reader import ObstoreReader
 
 pytestmark = pytest.mark.usefixtures("pipeline")
 
@@ -160,7 +165,56 @@ def test_redirect_to_a_signed_url_is_not_shown(
     assert error.location == f"{http_server.url}/d/f.bin"
 
 
+@pytest.mark.parametrize("below", ["/copy", "/copy?token=SECRET"])
+def test_where_a_store_of_the_readers_own_leads_is_asked(
+    root: Path, http_server: FileServer, second_http_server: FileServer, below: str
+) -> None:
+    """It may stand in for another host, which may not be there; what is asked is what is read."""
+    second_http_server.put("copy/f [1]+.bin", RAW)
+    declare(root, "https://no.such.host.invalid/d/f%20[1]+.bin")
+    store = obstore.store.HTTPStore(
+        second_http_server.url + below, client_options={"allow_http": True}
+    )
+    assert read(root, allow={"https://no.such.host.invalid/d/": store}) == VALUES
+    asked, *others = second_http_server.requests
+    assert asked.target.partition("?")[2] == below.partition("?")[2]
+    assert {(r.method, r.target) for r in others} == {("GET", asked.target)}
+    second_http_server.script("copy/f [1]+.bin", redirect(f"{http_server.url}/f"), sticky=True)
+    refused(root, allow={"https://no.such.host.invalid/d/": store})
+    assert http_server.requests == []
+
+
 # ---------------------------------------------------------------- signed URLs
+
+
+def test_few_signed_urls_are_remembered(
+    root: Path, http_server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a client of its own, which takes 100 KiB."""
+    http_server.put("f.bin", RAW)
+    monkeypatch.setattr(sources, "_MOST_READERS", 4)
+    hierarchy = ObstoreReader(obstore.store.MemoryStore())
+    reading = sources.Sources({http_server.url: None}, hierarchy)
+    base = Base.parse("./")
+    for number in range(10):
+        location = base.resolve(f"{http_server.url}/f.bin?signature={number}")
+        assert bytes(reading.fetch_sync(location, SourceRange(4, 12, True))) == RAW[4:12]
+        assert len(reading._readers) <= 4
+        assert len(reading._targets) <= 4
+
+
+def test_signed_urls_of_redirects_are_not_remembered(
+    root: Path, http_server: FileServer, second_http_server: FileServer
+) -> None:
+    second_http_server.put("f.bin", RAW)
+    hierarchy = ObstoreReader(obstore.store.MemoryStore())
+    reading = sources.Sources({http_server.url: None, second_http_server.url: None}, hierarchy)
+    location = Base.parse("./").resolve(f"{http_server.url}/f.bin")
+    for number in range(3):
+        target = f"{second_http_server.url}/f.bin?signature={number}"
+        http_server.script("f.bin", redirect(target), sticky=True)
+        assert bytes(reading.fetch_sync(location, SourceRange(4, 12, True))) == RAW[4:12]
+    assert len(reading._readers) == 1
 
 
 def _everything_said(error: BaseException) -> str:

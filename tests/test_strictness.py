@@ -32,11 +32,6 @@ pytestmark = pytest.mark.usefixtures("pipeline")
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "data.zarr"
-
-
-@pytest.fixture
 def web(root: Path, http_server: FileServer) -> Web:
     return Web(root, http_server)
 

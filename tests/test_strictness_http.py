@@ -12,7 +12,6 @@ import zarr_manifest as zm
 from tests.failing_sources import (
     DATA,
     ENTRY,
-    QUICK,
     RAW,
     THEN,
     Web,
@@ -21,6 +20,7 @@ from tests.failing_sources import (
     has_remedy,
     refused,
 )
+from tests.quick_retries import QUICK
 from tests.servers.http_files import (
     Fault,
     FileServer,
@@ -37,11 +37,6 @@ from tests.servers.http_files import (
 )
 
 pytestmark = pytest.mark.usefixtures("pipeline")
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "data.zarr"
 
 
 # ---------------------------------------------------------------- HTTP

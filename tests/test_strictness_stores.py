@@ -35,11 +35,6 @@ from tests.servers.s3 import S3Server
 pytestmark = pytest.mark.usefixtures("pipeline")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "data.zarr"
-
-
 # ---------------------------------------------------------------- S3
 
 

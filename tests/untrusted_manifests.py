@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,6 @@ from tests.hierarchies import write_manifest_array
 
 RAW = bytes(range(100, 124))
 VALUES = list(RAW[4:12])
-NO_RETRIES: Any = {
-    "max_retries": 0,
-    "retry_timeout": timedelta(seconds=5),
-    "backoff": {
-        "init_backoff": timedelta(milliseconds=1),
-        "max_backoff": timedelta(milliseconds=5),
-        "base": 2,
-    },
-}
 
 
 def declare(root: Path, *paths: str, name: str = "a", **options: Any) -> None:

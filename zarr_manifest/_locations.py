@@ -19,6 +19,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote, unquote_to_bytes
 
+from zarr_manifest._redaction import redact
 from zarr_manifest.errors import InvalidPathError
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ __all__ = [
     "Location",
     "StoreLocation",
     "UrlLocation",
-    "redact",
     "suggest_prefixes",
 ]
 
@@ -67,15 +67,6 @@ _HOST = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)(?::(?P<port>[0-9]{0,5}))?"
 )
 _BUCKET = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9._$-]*")
-
-# What redaction takes for an authority, in strings that may be no URL at all. The third
-# slash of file:///a@b begins the path; of other URLs, clients ignore surplus slashes.
-_LOOSE_URL = re.compile(
-    r"(file:[/\\]{0,2}|[^/\\?#:@]*:[/\\]*|[/\\]{2,})([^/\\?#]*)(.*)", re.DOTALL | re.IGNORECASE
-)
-_HOST_AND_PORT = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::[0-9]*)?")
-_USERINFO = re.compile(r".*(?:@|%40)", re.DOTALL)
-_QUERY_OR_FRAGMENT = re.compile(r"([?#]).*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +259,9 @@ class AllowList:
         self._normalized = {prefix: _parse_prefix(prefix) for prefix in prefixes}
         # Reversed, so that the first of those that mean the same stays.
         self._originals = {at: prefix for prefix, at in reversed(self._normalized.items())}
+        # Only these are looked up: a hostile path may have any number of segments.
+        depths = {at.path.count("/") + 1 if at.path else 0 for at in self._originals}
+        self._depths = sorted(depths, reverse=True)
 
     def match(self, location: UrlLocation) -> str | None:
         """Return the longest prefix that covers the location, as it was given, or None.
@@ -278,8 +272,8 @@ class AllowList:
         # Nothing that `Base.resolve` returns has these; a location made by hand might.
         if "." in segments or ".." in segments:
             return None
-        for count in range(len(segments), -1, -1):
-            above = UrlLocation(location.scheme, location.authority, "/".join(segments[:count]))
+        for depth in self._depths:
+            above = UrlLocation(location.scheme, location.authority, "/".join(segments[:depth]))
             if (prefix := self._originals.get(above)) is not None:
                 return prefix
         return None
@@ -323,28 +317,6 @@ def suggest_prefixes(locations: Iterable[UrlLocation]) -> list[str]:
         else:
             suggestions.add(_prefix_url(scheme, authority, common))
     return sorted(suggestions)
-
-
-def redact(url: str) -> str:
-    """Return a string, URL or not, without userinfo, query and fragment, for messages.
-
-    Examples
-    --------
-    >>> redact("https://user:secret@example.com/f.nc?signature=secret")
-    'https://example.com/f.nc?…'
-    >>> redact("abfs://container@account.dfs.core.windows.net/f.nc")
-    'abfs://container@account.dfs.core.windows.net/f.nc'
-    """
-    if (found := _LOOSE_URL.fullmatch(url)) is not None:
-        # Rather too much than too little: what is no valid URL may still hold a password.
-        lead, authority, rest = found.groups()
-        container = lead.lower().startswith(("abfs:", "abfss:")) and ":" not in authority
-        kept = authority if container else _USERINFO.sub("", authority)
-        if kept == authority and not _HOST_AND_PORT.fullmatch(authority):
-            # "user:pa/ss@host": a password that was not encoded ends the authority.
-            kept, rest = "", _USERINFO.sub("", authority + rest)
-        url = lead + kept + rest
-    return _QUERY_OR_FRAGMENT.sub(r"\1…", url)
 
 
 def _invalid(problem: str, reference: str, remedy: str | None = None) -> InvalidPathError:

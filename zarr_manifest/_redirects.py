@@ -8,11 +8,13 @@ read only from where the reader has authorised its target.
 from __future__ import annotations
 
 import http.client
+import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import cache
 from typing import IO, Any
 from urllib.parse import urljoin
 
@@ -40,7 +42,12 @@ class _NotFollowing(urllib.request.HTTPRedirectHandler):
 
 
 def redirect_target(
-    url: str, headers: Mapping[str, str], retries: Mapping[str, Any], *, timeout: float = 30
+    url: str,
+    headers: Mapping[str, str],
+    retries: Mapping[str, Any],
+    *,
+    tls: ssl.SSLContext | None = None,
+    timeout: float = 30,
 ) -> str | None:
     """Return the absolute URL that a location redirects to, or None.
 
@@ -57,6 +64,8 @@ def redirect_target(
         What else the request carries.
     retries : mapping
         obstore's ``retry_config``.
+    tls : ssl.SSLContext, optional
+        Which certificates are trusted, if not those that the system trusts.
     timeout : float
         In seconds.
 
@@ -74,7 +83,7 @@ def redirect_target(
             time.sleep(pause.total_seconds())
             pause = min(pause * backoff.get("base", 2), backoff.get("max_backoff", pause))
         try:
-            return _ask(request, timeout)
+            return _ask(request, tls, timeout)
         except urllib.error.HTTPError as answer:
             problem = f"HTTP status {answer.code}"
             answer.close()
@@ -85,8 +94,9 @@ def redirect_target(
     raise SourceError(f"reading failed: {problem}", remedy="Try again when the server answers.")
 
 
-def _ask(request: urllib.request.Request, timeout: float) -> str | None:
-    opener: Any = urllib.request.build_opener(_NotFollowing)
+def _ask(request: urllib.request.Request, tls: ssl.SSLContext | None, timeout: float) -> str | None:
+    handlers = (_NotFollowing, urllib.request.HTTPSHandler(context=tls or _trusted_by_the_system()))
+    opener: Any = urllib.request.build_opener(*handlers)
     try:
         # Closed without reading: a server may ignore the range and send everything.
         opener.open(request, timeout=timeout).close()
@@ -98,3 +108,9 @@ def _ask(request: urllib.request.Request, timeout: float) -> str | None:
             if answer.code in _REDIRECTS and target is not None:
                 return urljoin(request.full_url, target)
     return None
+
+
+@cache
+def _trusted_by_the_system() -> ssl.SSLContext:
+    # Reading all of its certificates takes longer than many a request.
+    return ssl.create_default_context()

@@ -24,8 +24,8 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 from zarr_manifest._byte_ranges import SourceRange
 from zarr_manifest._byte_requests import zarr_request
 from zarr_manifest._conditions import Conditions
-from zarr_manifest._locations import redact
 from zarr_manifest._object_reader import ObjectReader, ObstoreReader, without_secrets
+from zarr_manifest._redaction import redact
 from zarr_manifest._steps import Call, Steps, run_async, run_sync
 from zarr_manifest.errors import (
     LocationNotAllowedError,
@@ -36,6 +36,7 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
+from zarr_manifest.sources import require_possible_file
 
 __all__ = ["STORE_ERRORS", "can_list", "hierarchy_reader", "store_failure", "store_name"]
 
@@ -53,7 +54,10 @@ def hierarchy_reader(store: Store) -> ObjectReader:
     """Return the reader of the objects of a hierarchy's own store."""
     # Only the exact types: a subclass may do more than its base says.
     if type(store) is ObjectStore:
-        return ObstoreReader(cast(Any, store).store)
+        inner = cast(Any, store).store
+        if isinstance(inner, ObstoreLocalStore):
+            return _DirectoryReader(str(inner.prefix or "/"))
+        return ObstoreReader(inner)
     if type(store) is LocalStore:
         return _DirectoryReader(str(store.root.absolute()))
     return _ZarrStoreReader(store)
@@ -110,6 +114,7 @@ class _DirectoryReader:
     on_disk: bool = True
 
     def _file(self, key: str) -> tuple[ObstoreReader, str]:
+        require_possible_file(key)
         root = os.path.realpath(self.root)
         real = os.path.realpath(Path(root, key))
         if os.path.commonpath([root, real]) != root:

@@ -6,21 +6,26 @@ that lie in the environment are used only where the reader asked for them.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import obstore.exceptions
 import obstore.store
 
+from zarr_manifest._credentials import with_stated_credentials
 from zarr_manifest._locations import UrlLocation
+from zarr_manifest._redaction import redact
 from zarr_manifest.errors import SourceError
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore, RetryConfig
+    from obstore.store import HTTPStore, ObjectStore, RetryConfig
 
 __all__ = [
     "Access",
@@ -32,6 +37,7 @@ __all__ = [
     "environment",
     "key_within",
     "open_object_store",
+    "requested_url",
 ]
 
 # A few quick retries, then an error that a person still waits for.
@@ -45,7 +51,19 @@ DEFAULT_RETRIES: RetryConfig = {
     },
 }
 
-_SIGNED_SCHEMES = {"s3", "gs", "gcs", "az", "azure", "abfs", "abfss"}
+
+# obstore panics where these are beside its `client_options`, not in them.
+_CLIENT_OPTIONS = {
+    *("allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type"),
+    *("default_headers", "http1_only", "http2_only", "pool_idle_timeout", "proxy_url"),
+    *("pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes", "read_timeout"),
+    *("randomize_addresses", "root_certificate", "timeout", "user_agent"),
+}
+
+_ENDPOINT = re.compile(r"https?://[^\s/]+(?:/\S*)?\Z")
+
+# What obstore does not percent-encode in the path of an HTTP request.
+_BARE_IN_REQUESTS = "!$&'()*+,;=:@/[]^|"
 
 
 @dataclass(frozen=True)
@@ -70,7 +88,7 @@ _ACCESS = (
     *(Anonymous, Environment, Mapping, NoneType),
 )
 
-type Allow = Mapping[str, Access] | Iterable[str] | None
+type Allow = Mapping[str, Access] | Mapping[Path, Access] | Iterable[str | Path] | None
 
 
 def access_by_prefix(allow: Allow) -> dict[str, Access]:
@@ -82,20 +100,25 @@ def access_by_prefix(allow: Allow) -> dict[str, Access]:
         It is one string.
     TypeError
         What is said of a prefix is no access.
+
+    Examples
+    --------
+    >>> access_by_prefix(["s3://bucket/", Path("/data")])
+    {'s3://bucket/': None, '/data': None}
     """
     if allow is None:
         return {}
-    if isinstance(allow, str):
-        raise ValueError(f"allow takes a list of prefixes, or a mapping: allow=[{allow!r}]")
+    if isinstance(allow, str | Path):
+        raise ValueError(f"allow takes a list of prefixes, or a mapping: allow=[{str(allow)!r}]")
     if isinstance(allow, Mapping):
-        accesses = cast("Mapping[str, Any]", allow)
+        accesses = {str(prefix): access for prefix, access in cast("Any", allow).items()}
         for prefix, access in accesses.items():
             if not isinstance(access, _ACCESS):
                 raise TypeError(
                     f"the access to {prefix!r} is a {type(access).__name__}: it must be a store of "
                     "obstore, a mapping of its options, anonymous(), environment() or None"
                 )
-        return dict(accesses)
+        return accesses
     return dict.fromkeys(str(prefix) for prefix in allow)
 
 
@@ -152,15 +175,27 @@ def open_object_store(
 
     Raises
     ------
-    ValueError
-        A ``memory`` prefix has no store.
     SourceError
-        The options do not fit the scheme, or some are missing.
+        The options do not fit the scheme, or some are missing; a ``memory`` prefix has
+        no store; or a store that the reader passed would drop the query.
+
+    Examples
+    --------
+    >>> open_object_store(UrlLocation("https", "example.com", "d"), None).url
+    'https://example.com/'
     """
     if access is not None and not isinstance(access, Anonymous | Environment | Mapping):
+        if query:
+            raise SourceError(
+                f"the location has a query, which the store for {prefix} cannot send",
+                remedy="Allow the prefix with options, or None, instead of a store.",
+            )
         return access
     if prefix.scheme == "memory":
-        raise ValueError(f"{prefix} needs an obstore MemoryStore: allow={{{str(prefix)!r}: store}}")
+        raise SourceError(
+            f"{prefix} needs an obstore MemoryStore",
+            remedy=f"Pass it: allow={{{str(prefix)!r}: store}}.",
+        )
     if prefix.scheme == "file":
         return obstore.store.LocalStore("/")
     options: dict[str, Any] = {"retry_config": DEFAULT_RETRIES}
@@ -169,35 +204,56 @@ def open_object_store(
     elif access is not None:
         options |= access
     if prefix.scheme in ("http", "https"):
-        client = {"allow_http": prefix.scheme == "http", **options.pop("client_options", {})}
+        client: Any = options.pop("client_options", {})
+        if isinstance(client, Mapping):
+            client = {"allow_http": prefix.scheme == "http", **cast("Mapping[str, Any]", client)}
         # With a slash at its end, obstore would ask for `/directory//key`.
         root = prefix.url.rstrip("/") if at_prefix and prefix.path else f"{prefix.origin}/"
         url = root + (f"?{query}" if query else "")
         return _from_url(url, {"client_options": client, **options})
     if not isinstance(access, Environment):
-        options = _without_environment_credentials(options)
+        options = with_stated_credentials(prefix.scheme, options)
     return _from_url(prefix.url if at_prefix else prefix.origin, options)
 
 
 def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
+    misplaced = sorted(_CLIENT_OPTIONS & options.keys())
+    if misplaced:
+        raise SourceError(
+            f"{misplaced[0]!r} is a setting of the HTTP client",
+            remedy=f"State it as client_options={{{misplaced[0]!r}: …}}.",
+        )
     # Overloaded by scheme, which only the URL tells.
     from_url: Any = obstore.store.from_url
     try:
         store: ObjectStore = from_url(url, **options)
-    except obstore.exceptions.BaseError as error:
+    except (obstore.exceptions.BaseError, TypeError, ValueError) as error:
         raise SourceError(
             # What follows shows how obstore holds the options.
             f"obstore cannot open the place: {str(error).partition(chr(10))[0]}",
             remedy="Correct the options that `allow` has for it; obstore.store lists them.",
         ) from None
+    config: Mapping[str, Any] = getattr(store, "config", {})
+    endpoint = str(config.get("endpoint", config.get("base_url", "https://…")))
+    # obstore would panic when it reads.
+    if not _ENDPOINT.match(endpoint):
+        raise SourceError(
+            f"the endpoint {redact(endpoint)!r} is no URL of a server",
+            remedy="It begins with https:// or http://, as in http://localhost:9000.",
+        )
     return store
 
 
 def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -> str:
     """Key under which a store knows an authorised location.
 
-    A store that is rooted at a directory of the same bucket (or host, or disk)
-    takes keys below that directory; any other store stands in for the prefix.
+    A store of the same bucket (or host, or disk) that is rooted at the prefix or
+    above takes keys below its root; any other store stands in for the prefix.
+
+    Raises
+    ------
+    SourceError
+        The store is rooted below the prefix, and does not have the location.
 
     Examples
     --------
@@ -208,80 +264,45 @@ def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -
     >>> key_within(obstore.store.MemoryStore(), prefix, location)
     'f.nc'
     """
-    root = _root_path(store, location)
-    if root is None or not f"{location.path}/".startswith(root and f"{root}/"):
-        root = prefix.path.rstrip("/")
-    return location.path[len(root) :].removeprefix("/") if root else location.path
+    root = _root_path(store, prefix)
+    if root is None or not (_is_below(prefix.path, root) or _is_below(root, prefix.path)):
+        root = prefix.path
+    if not _is_below(location.path, root):
+        raise SourceError(
+            f"the store for {prefix} is rooted at {root!r}, and the location is not below it",
+            remedy="Allow the prefix that the store is rooted at, or pass a store of the bucket.",
+        )
+    return location.path[len(root) :].removeprefix("/")
 
 
-def _root_path(store: ObjectStore, location: UrlLocation) -> str | None:
-    """Path of a store's root in its bucket, host or file system; None when it cannot be told."""
+def requested_url(store: HTTPStore, key: str) -> str:
+    """URL that an HTTP store asks for. User information it does not send.
+
+    Examples
+    --------
+    >>> requested_url(obstore.store.HTTPStore("https://example.com/d?token=x"), "a b+c.nc")
+    'https://example.com/d/a%20b+c.nc?token=x'
+    """
+    parts = urlsplit(store.url)
+    path = f"{parts.path if parts.path != '/' else ''}/{quote(key, safe=_BARE_IN_REQUESTS)}"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path).geturl()
+
+
+def _is_below(path: str, root: str) -> bool:
+    return not root or f"{path}/".startswith(f"{root}/")
+
+
+def _root_path(store: ObjectStore, place: UrlLocation) -> str | None:
+    """Path of a store's root in its bucket, host or file system; None for another place's."""
     if isinstance(store, obstore.store.MemoryStore):
         return None
     if isinstance(store, obstore.store.HTTPStore):
         parts = urlsplit(store.url)
-        same_host = f"{parts.scheme}://{parts.netloc}" == location.origin
+        same_host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" == place.origin
         return unquote(parts.path).strip("/") if same_host else None
-    if isinstance(store, obstore.store.LocalStore) != (location.scheme == "file"):
-        return None
-    return str(store.prefix or "").strip("/")
-
-
-_KEY_ID = {"access_key_id", "aws_access_key_id"}
-_SECRET = {"secret_access_key", "aws_secret_access_key"}
-_TOKEN = {"token", "session_token", "aws_token", "aws_session_token"}
-_CREDENTIALS = {
-    "credential_provider",
-    "skip_signature",
-    "aws_skip_signature",
-    "google_skip_signature",
-    "azure_skip_signature",
-    "service_account",
-    "service_account_path",
-    "service_account_key",
-    "application_credentials",
-    "google_application_credentials",
-    "google_service_account",
-    "google_service_account_key",
-    "account_key",
-    "access_key",
-    "azure_storage_account_key",
-    "sas_key",
-    "sas_token",
-    "bearer_token",
-    "client_secret",
-    "config",
-}
-
-
-def _without_environment_credentials(options: dict[str, Any]) -> dict[str, Any]:
-    """Options under which obstore looks for no credentials but those that they name."""
-    lowered = {name.lower(): name for name in options}
-    key_id, secret, token = (
-        next((options.pop(lowered[n]) for n in sorted(names) if n in lowered), None)
-        for names in (_KEY_ID, _SECRET, _TOKEN)
-    )
-    if key_id is not None and secret is not None:
-        # As a provider: a session token of the environment would be mixed in otherwise.
-        provider = _StaticCredentials(key_id, secret, token)
-        return options | {"credential_provider": provider, "skip_signature": False}
-    if not _CREDENTIALS & set(lowered):
-        options["skip_signature"] = True
-    return options
-
-
-@dataclass(frozen=True)
-class _StaticCredentials:
-    """A credential provider (for S3) that only ever returns what the reader stated."""
-
-    access_key_id: str
-    secret_access_key: str = field(repr=False)
-    token: str | None = field(default=None, repr=False)
-
-    def __call__(self) -> dict[str, Any]:
-        return {
-            "access_key_id": self.access_key_id,
-            "secret_access_key": self.secret_access_key,
-            "token": self.token,
-            "expires_at": None,
-        }
+    if isinstance(store, obstore.store.LocalStore):
+        return os.path.realpath(store.prefix or "/").strip("/") if place.scheme == "file" else None
+    config: Mapping[str, Any] = dict(store.config)
+    bucket = config.get("bucket", config.get("container_name"))
+    same_bucket = bucket == place.authority.partition("@")[0]
+    return str(store.prefix or "").strip("/") if same_bucket else None

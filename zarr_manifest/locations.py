@@ -30,6 +30,15 @@ class ReferencedLocation:
         Number of chunks.
     nbytes : int
         Sum of the lengths that the entries state, in bytes.
+
+    Examples
+    --------
+    >>> found = [
+    ...     ReferencedLocation(None, True, objects=1, references=2, nbytes=200),
+    ...     ReferencedLocation("s3://bucket/2024/", False, objects=9, references=90, nbytes=900),
+    ... ]
+    >>> [location.prefix for location in found if not location.allowed]
+    ['s3://bucket/2024/']
     """
 
     prefix: str | None

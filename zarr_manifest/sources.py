@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from obstore.store import HTTPStore
 
@@ -28,16 +29,26 @@ from zarr_manifest._locations import (
 from zarr_manifest._object_reader import ObjectReader, ObstoreReader
 from zarr_manifest._plan import PlannedRequest, plan_requests
 from zarr_manifest._redirects import redirect_target
-from zarr_manifest.access import DEFAULT_RETRIES, Access, key_within, open_object_store
+from zarr_manifest.access import (
+    DEFAULT_RETRIES,
+    Access,
+    key_within,
+    open_object_store,
+    requested_url,
+)
 from zarr_manifest.errors import (
     InvalidPathError,
     LocationNotAllowedError,
     ManifestError,
     RangeOutOfBoundsError,
     SourceError,
+    SourceNotFoundError,
 )
 
-__all__ = ["DEFAULT_MAX_GAP", "DEFAULT_MAX_REQUEST", "Sources"]
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["DEFAULT_MAX_GAP", "DEFAULT_MAX_REQUEST", "Sources", "require_possible_file"]
 
 # `python -m benchmarks` shows what other values do.
 DEFAULT_MAX_GAP = 512 * 1024
@@ -49,8 +60,14 @@ _MAX_REQUEST_ON_DISK = 1024 * 1024
 
 _LONGEST_REDIRECT_CHAIN = 5
 
+# On Linux; elsewhere it is less.
+_LONGEST_FILE_PATH = 4096
+
 # Authorised locations that are remembered; beyond, all are looked at again.
 _MOST_TARGETS = 100_000
+
+# Likewise stores, of which every signed URL has its own; one takes about 100 KiB.
+_MOST_READERS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,11 +273,12 @@ class Sources:
             if prefix is None:
                 self.check([location])
             assert prefix is not None
-            reader = self._reader(prefix, location)
-            redirected = self._redirected(location, reader)
+            # Redirects often lead to signed URLs, which expire: only what was asked for is kept.
+            reader = self._reader(prefix, location, keep=location is asked)
+            key = self._key(prefix, reader, location)
+            redirected = self._redirected(reader.store, key)
             if redirected is None:
-                target = self._resolved(prefix, reader, location)
-                # Redirects often lead to signed URLs, which expire: only others are kept.
+                target = _Target(reader, key)
                 if location is asked:
                     if len(self._targets) >= _MOST_TARGETS:
                         self._targets.clear()
@@ -269,24 +287,30 @@ class Sources:
             location = redirected
         raise SourceError(f"the location redirects more than {_LONGEST_REDIRECT_CHAIN} times")
 
-    def _reader(self, prefix: str, location: UrlLocation) -> ObstoreReader:
+    def _reader(self, prefix: str, location: UrlLocation, *, keep: bool) -> ObstoreReader:
         reader_key = (prefix, location.query)
         reader = self._readers.get(reader_key)
         if reader is None:
             normalized = self._allow_list.normalized(prefix)
             store = open_object_store(normalized, self._allow[prefix], query=location.query)
-            reader = self._readers[reader_key] = ObstoreReader(store)
+            reader = ObstoreReader(store)
+            if keep or not location.query:
+                if len(self._readers) >= _MOST_READERS:
+                    self._readers.clear()
+                    self._targets.clear()
+                self._readers[reader_key] = reader
         return reader
 
-    def _redirected(self, location: UrlLocation, reader: ObstoreReader) -> UrlLocation | None:
-        if location.scheme not in ("http", "https") or not isinstance(reader.store, HTTPStore):
+    def _redirected(self, store: ObjectStore, key: str) -> UrlLocation | None:
+        if not isinstance(store, HTTPStore):
             return None
-        retries = reader.store.retry_config or DEFAULT_RETRIES
-        target = redirect_target(location.url, _default_headers(reader.store), retries)
+        asked = requested_url(store, key)
+        retries = store.retry_config or DEFAULT_RETRIES
+        target = redirect_target(asked, _headers(store), retries, tls=_tls(store))
         if target is None:
             return None
         try:
-            resolved = Base.parse(location.url).resolve(target)
+            resolved = Base.parse(asked).resolve(target)
             if not isinstance(resolved, UrlLocation) or resolved.scheme not in ("http", "https"):
                 # A web server must not choose among the reader's own files and buckets.
                 raise LocationNotAllowedError(f"{resolved} is not on the web")
@@ -298,15 +322,16 @@ class Sources:
             ) from error
         return resolved
 
-    def _resolved(self, prefix: str, reader: ObstoreReader, location: UrlLocation) -> _Target:
+    def _key(self, prefix: str, reader: ObstoreReader, location: UrlLocation) -> str:
         normalized = self._allow_list.normalized(prefix)
         if location.scheme == "file":
             location = _within_real_prefix(normalized, location)
             normalized = UrlLocation("file", "", os.path.realpath(f"/{normalized.path}")[1:], "")
-        return _Target(reader, key_within(reader.store, normalized, location))
+        return key_within(reader.store, normalized, location)
 
 
-def _default_headers(store: HTTPStore) -> dict[str, str]:
+def _headers(store: HTTPStore) -> dict[str, str]:
+    """Headers that every request of an HTTP store carries."""
     options: Any = store.client_options or {}
     return {
         name: value.decode("latin-1") if isinstance(value, bytes) else str(value)
@@ -314,8 +339,42 @@ def _default_headers(store: HTTPStore) -> dict[str, str]:
     }
 
 
+def _tls(store: HTTPStore) -> ssl.SSLContext | None:
+    """Trust in certificates as the options of an HTTP store state it; None: the system's."""
+    options: Any = store.client_options or {}
+    certificate: str | bytes | None = options.get("root_certificate")
+    invalid_too = str(options.get("allow_invalid_certificates", "")).lower() == "true"
+    if certificate is None and not invalid_too:
+        return None
+    context = ssl.create_default_context()
+    if certificate is not None:
+        text = certificate.decode() if isinstance(certificate, bytes) else certificate
+        context.load_verify_locations(cadata=text)
+    if invalid_too:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def require_possible_file(path: str) -> None:
+    """Refuse a path that no file can have, before a look at each of its directories.
+
+    Raises
+    ------
+    SourceNotFoundError
+        It is longer than operating systems allow.
+
+    Examples
+    --------
+    >>> require_possible_file("data/f.nc")
+    """
+    if len(path) > _LONGEST_FILE_PATH:
+        raise SourceNotFoundError("there is no such object: no file has a path of that length")
+
+
 def _within_real_prefix(prefix: UrlLocation, location: UrlLocation) -> UrlLocation:
     """Resolve symbolic links, and refuse those that lead out of the authorised directory."""
+    require_possible_file(location.path)
     root = os.path.realpath(f"/{prefix.path}")
     real = os.path.realpath(f"/{location.path}")
     if real != root and not real.startswith(root.rstrip("/") + "/"):

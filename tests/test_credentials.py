@@ -1,0 +1,165 @@
+"""Stated credentials are used, and those of the environment never instead of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zarr
+
+import zarr_manifest as zm
+from tests.quick_retries import NO_RETRIES
+from tests.servers.http_files import FileServer
+from tests.untrusted_manifests import RAW, VALUES, declare, read
+from zarr_manifest._credentials import with_stated_credentials
+from zarr_manifest._locations import UrlLocation
+from zarr_manifest.access import open_object_store
+
+KEY = base64.b64encode(b"k" * 32).decode()
+SERVICE_ACCOUNT = {
+    "type": "service_account",
+    "disable_oauth": True,
+    "client_email": "",
+    "private_key": "",
+    "private_key_id": "",
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    zarr.create_group(tmp_path / "data.zarr")
+    return tmp_path / "data.zarr"
+
+
+def sent(root: Path, server: FileServer, url: str, stated: dict[str, Any]) -> str:
+    """What a read of an object of a cloud, for which the server stands, says of the reader."""
+    server.put("b/f.bin", RAW)
+    declare(root, f"{url}/f.bin")
+    endpoint = "base_url" if url.startswith("gs") else "endpoint"
+    options = {endpoint: server.url, "client_options": {"allow_http": True}, **stated}
+    if url.startswith("az"):
+        options["account_name"] = "account"
+    assert read(root, allow={url: {**options, "retry_config": NO_RETRIES}}) == VALUES
+    (request,) = server.requests
+    return request.headers.get("authorization", "") + request.target.partition("?")[2]
+
+
+ENVIRONMENTS = {
+    "s3": {"AWS_ACCESS_KEY_ID": "ENV", "AWS_SECRET_ACCESS_KEY": "ENV", "AWS_SESSION_TOKEN": "ENV"},
+    "az": {"AZURE_STORAGE_TOKEN": "ENV", "AZURE_STORAGE_ACCOUNT_KEY": KEY},
+    "gs": {"GOOGLE_BEARER_TOKEN": "ENV"},
+}
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["empty environment", "full environment"])
+@pytest.mark.parametrize(
+    ("scheme", "stated", "expected"),
+    [
+        ("s3", {}, ""),
+        ("s3", {"access_key_id": "OWN", "secret_access_key": "x"}, "AWS4-HMAC-SHA256"),
+        ("s3", {"AWS_ACCESS_KEY_ID": "OWN", "aws_secret_access_key": "x"}, "AWS4-HMAC-SHA256"),
+        ("az", {}, ""),
+        ("az", {"sas_key": "sv=1&sig=OWN"}, "sv=1&sig=OWN"),
+        ("az", {"azure_storage_sas_token": "?sv=1&sig=OWN"}, "sv=1&sig=OWN"),
+        ("az", {"token": "OWN"}, "Bearer OWN"),
+        ("az", {"AZURE_STORAGE_TOKEN": "OWN"}, "Bearer OWN"),
+        ("az", {"config": {"bearer_token": "OWN"}}, "Bearer OWN"),
+        ("az", {"account_key": KEY}, "SharedKey account:"),
+        ("az", {"azure_storage_master_key": KEY}, "SharedKey account:"),
+        ("gs", {}, ""),
+        ("gs", {"bearer_token": "OWN"}, "Bearer OWN"),
+    ],
+)
+def test_only_what_is_stated_is_sent(
+    scheme: str,
+    stated: dict[str, Any],
+    expected: str,
+    full: bool,
+    root: Path,
+    http_server: FileServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in (ENVIRONMENTS[scheme] if full else {}).items():
+        monkeypatch.setenv(name, value)
+    found = sent(root, http_server, f"{scheme}://b", stated)
+    assert found.startswith(expected)
+    assert bool(found) == bool(expected)
+    assert "ENV" not in found
+    if scheme == "s3" and stated:
+        assert "Credential=OWN/" in found
+
+
+def refused(root: Path, url: str, options: dict[str, Any]) -> zm.SourceError:
+    declare(root, f"{url}/f.bin")
+    with pytest.raises(zm.SourceError) as raised:
+        read(root, allow={url: options})
+    assert "SECRET" not in str(raised.value)
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("url", "stated"),
+    [
+        ("az://b", {"client_id": "i", "client_secret": "SECRET", "tenant_id": "t"}),
+        ("gs://b", {"service_account_key": json.dumps({**SERVICE_ACCOUNT, "x": "SECRET"})}),
+        ("s3://b", {"web_identity_token_file": "SECRET", "role_arn": "r"}),
+    ],
+)
+def test_what_the_environment_would_replace_is_refused(
+    url: str, stated: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ENVIRONMENTS[url[:2]].items():
+        monkeypatch.setenv(name, value)
+    error = refused(root, url, stated)
+    assert "of the environment instead of the stated" in error.problem
+
+
+def test_a_service_account_is_used(root: Path, http_server: FileServer) -> None:
+    stated = {"service_account_key": json.dumps(SERVICE_ACCOUNT)}
+    assert sent(root, http_server, "gs://b", stated) == ""
+
+
+@pytest.mark.parametrize("stated", [{"access_key_id": "OWN"}, {"session_token": "SECRET"}])
+def test_a_part_of_s3_credentials_is_refused(root: Path, stated: dict[str, str]) -> None:
+    error = refused(root, "s3://b", stated)
+    assert "a part of S3's credentials" in error.problem
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"region": 1},
+        {"client_options": 1},
+        {"client_options": {"no_such": "1"}},
+        {"secret_acess_key": "SECRET"},
+        {"allow_http": True},
+        {"timeout": "1s"},
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("url", ["s3://b", "https://example.org"])
+def test_options_that_obstore_does_not_take(root: Path, url: str, options: dict[str, Any]) -> None:
+    assert refused(root, url, options).remedy
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:9000", "//localhost", "http://", "http://a b"])
+@pytest.mark.parametrize("url", ["s3://b", "gs://b", "az://b"])
+def test_an_endpoint_that_is_no_url(root: Path, url: str, endpoint: str) -> None:
+    name = "base_url" if url.startswith("gs") else "endpoint"
+    options = {name: endpoint, "client_options": {"allow_http": True}}
+    if url.startswith("az"):
+        options["account_name"] = "account"
+    assert refused(root, url, options).remedy
+
+
+def test_secrets_are_not_shown_and_travel_to_workers() -> None:
+    made = with_stated_credentials("az", {"account_key": "SECRET"})
+    assert "SECRET" not in repr(made)
+    again = pickle.loads(pickle.dumps(made))
+    assert again["credential_provider"]() == {"access_key": "SECRET", "expires_at": None}
+    store = open_object_store(UrlLocation("az", "c", ""), {"account_name": "a", "token": "SECRET"})
+    assert "SECRET" not in repr(store)

@@ -1,0 +1,90 @@
+"""HTTPS servers whose certificates only the reader's options trust: what is asked honours them."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+import zarr
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+import zarr_manifest as zm
+from tests.quick_retries import NO_RETRIES
+from tests.servers.http_files import FileServer, redirect
+from tests.untrusted_manifests import RAW, VALUES, declare, read, refused
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+
+
+def certificate(name: str, issuer: str) -> x509.Certificate:
+    """A certificate of the address 127.0.0.1, or of an authority if the names are equal."""
+    now = datetime.now(UTC)
+    addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, issuer)]))
+        .public_key(KEY.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=name == issuer, path_length=None), critical=True)
+        .add_extension(addresses, critical=False)
+        .sign(KEY, hashes.SHA256())
+    )
+
+
+def pem(made: x509.Certificate) -> str:
+    return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[FileServer]:
+    """A server whose certificate an authority signed that nobody knows."""
+    private = KEY.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    (tmp_path / "server.pem").write_bytes(private + pem(certificate("server", "us")).encode())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem")
+    files = FileServer()
+    files._server.socket = context.wrap_socket(files._server.socket, server_side=True)
+    with files:
+        yield files
+
+
+@pytest.mark.parametrize("option", [None, "root_certificate", "allow_invalid_certificates"])
+def test_options_of_the_client_count(
+    tmp_path: Path, server: FileServer, option: str | None
+) -> None:
+    root = tmp_path / "data.zarr"
+    zarr.create_group(root)
+    url = server.url.replace("http:", "https:")
+    server.put("f.bin", RAW)
+    declare(root, f"{url}/f.bin")
+    stated: dict[str, Any] = {
+        "root_certificate": pem(certificate("us", "us")),
+        "allow_invalid_certificates": True,
+    }
+    client = {} if option is None else {option: stated[option]}
+    try:
+        obstore.store.HTTPStore(url, client_options=client)
+    except ValueError as error:
+        pytest.skip(f"obstore {obstore.__version__} does not have it: {error}")
+    allow = {url: {"client_options": client, "retry_config": NO_RETRIES}}
+    if option is None:
+        assert "SSLCertVerificationError" in refused(root, zm.SourceError, allow=allow).problem
+        return
+    assert read(root, allow=allow) == VALUES
+    server.script("f.bin", redirect("https://no.such.host.invalid/f.bin"), sticky=True)
+    refused(root, allow=allow)
