@@ -304,9 +304,14 @@ def test_what_was_never_theirs_is_left_alone(tmp_path: Path) -> None:
     zarr.create_array(tmp_path, name="ours", shape=8, chunks=4, dtype="u1", compressors=None)
     entries = {(i,): {"path": "raw.bin", "offset": 4 * i, "length": 4} for i in range(2)}
     zm.write_manifest(tmp_path, "ours", entries, base="../")
+    # As what is imported from Zarr v2: objects of their own, of which no length is stated.
+    zm.create_array(
+        tmp_path, "whole", {"0": {"path": "a"}, "1": {"path": "b"}}, shape=7, chunks=4, dtype="u1"
+    )
     before = files_in(tmp_path)
     report = upgrade(tmp_path)
-    assert (report.arrays, report.refused, report.notes) == ({"ours": ()}, [], [])
+    assert (report.arrays, report.refused) == ({"ours": (), "whole": ()}, [])
+    assert "joined from several" not in str(report.notes)
     assert files_in(tmp_path) == before
 
 

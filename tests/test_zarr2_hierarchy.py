@@ -283,6 +283,23 @@ def test_objects_that_are_no_chunks_are_named(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("stated", "used"), [(None, "/"), (".", "/"), ("/", ".")])
+def test_names_of_chunks_with_another_separator(
+    stated: str | None, used: str, tmp_path: Path
+) -> None:
+    """As old releases of zarr wrote it, and all chunks would be missing."""
+    document = {name: value for name, value in Z.items() if name != "dimension_separator"}
+    if stated is not None:
+        document["dimension_separator"] = stated
+    put(tmp_path, {"a/.zarray": document, f"a/0{used}1": b"x", f"a/1{used}0": b"x", "a/f": b"x"})
+    node = nodes(tmp_path)["a"]
+    names = {(0, 1): f"0{used}1", (1, 0): f"1{used}0"}
+    assert paths_of(node) == {i: f"{tmp_path.as_uri()}/a/{name}" for i, name in names.items()}
+    assert isinstance(node, ArrayNode)
+    assert f"{used!r} separates the numbers in the names of its chunks" in node.notes[0]
+    assert "'f' is no chunk" in node.notes[1]
+
+
 def test_one_bad_array_does_not_hide_the_others(tmp_path: Path) -> None:
     put(tmp_path, {"bad/.zarray": zarray(dtype="|O"), "bad/0.0": b"x", "good/.zarray": Z})
     found = nodes(tmp_path)

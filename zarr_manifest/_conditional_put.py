@@ -27,6 +27,7 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
+from zarr_manifest._key_listing import list_inside
 from zarr_manifest._store_source import can_list, store_name
 from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.errors import WriteConflictError
@@ -105,11 +106,7 @@ class GuardedStore(ABC):
         """Return all keys that begin with a prefix; None where that cannot be told."""
         if not can_list(self.store):
             return None
-
-        async def keys() -> list[str]:
-            return [key async for key in self.store.list_prefix(prefix)]
-
-        return sync(keys())
+        return sync(list_inside(self.store, prefix))[0]
 
     def names_in(self, path: str) -> list[str]:
         """Return the names in a directory."""

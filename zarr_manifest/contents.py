@@ -23,6 +23,7 @@ from zarr_manifest._declarations import ArrayDocument, arrays_in, parse_node
 from zarr_manifest._declared_array import interpret_array
 from zarr_manifest._document import Limits
 from zarr_manifest._findings import strict
+from zarr_manifest._key_listing import link_outside, list_inside
 from zarr_manifest._locations import Location, StoreLocation, UrlLocation, suggest_prefixes
 from zarr_manifest._manifest_documents import CONCURRENCY, ManifestDocuments
 from zarr_manifest._nodes import NODE_DOCUMENTS, join
@@ -205,22 +206,21 @@ class _Reader:
         return Contents(nodes, summarize(statistics, suggest_prefixes(urls), allow))
 
     async def _documents(self) -> AsyncIterator[tuple[str, Any]]:
-        """Yield path and metadata document of every node; None for what is no document."""
+        """Yield path and metadata document of every node, None for what is none, and errors."""
         if not can_list(self.store):
             async for found in self._consolidated():
                 yield found
             return
-        keys = [
-            key
-            async for key in self.store.list_prefix("")
-            if key.rpartition("/")[2] in NODE_DOCUMENTS
-        ]
+        listed, links = await list_inside(self.store)
+        keys = [key for key in listed if key.rpartition("/")[2] in NODE_DOCUMENTS]
         present = set(keys)
         for key in sorted(keys):
             path = key.rpartition("/")[0]
             # Where there are both, zarr reads the newer one.
             if key == join(path, "zarr.json") or join(path, "zarr.json") not in present:
                 yield path, await self._document(key)
+        for path in links:
+            yield path, link_outside(path)
 
     async def _consolidated(self) -> AsyncIterator[tuple[str, Any]]:
         root = await self._document("zarr.json")
@@ -245,8 +245,10 @@ class _Reader:
         return node if node is None or key.endswith("zarr.json") else {**node, "v2": key}
 
     async def _node(
-        self, path: str, node: dict[str, Any] | None
+        self, path: str, node: dict[str, Any] | ManifestError | None
     ) -> tuple[NodeContents, list[tuple[Location, int, int]]]:
+        if isinstance(node, ManifestError):
+            return NodeContents(path, "invalid", problem=node), []
         if node is not None and "v2" in node:
             return _old_node(path, node), []
         if node is not None and node.get("node_type") == "group":

@@ -22,6 +22,7 @@ from zarr_manifest._declarations import ArrayDocument, arrays_in, parse_node
 from zarr_manifest._declared_array import DeclaredArray, interpret_array
 from zarr_manifest._document import Limits
 from zarr_manifest._findings import collect
+from zarr_manifest._key_listing import link_outside, list_inside
 from zarr_manifest._manifest_documents import (
     CONCURRENCY,
     Partition,
@@ -146,31 +147,30 @@ class _Validator:
 
     async def problems(self, arrays: list[str] | None) -> list[Problem]:
         await ensure_open(self.store)
+        problems: list[Problem] = []
         if arrays is None:
-            documents = await self._every_document()
+            documents, links = await self._every_document()
+            problems += [_problem(path, "declaration", link_outside(path)) for path in links]
         else:
             paths = [path.strip("/") for path in arrays]
             documents = await self._documents(paths)
             for path in paths:
                 if path not in documents:
                     raise FileNotFoundError(f"there is no 'zarr.json' of an array {path!r}")
-        problems = [p for path in sorted(documents) async for p in self._node(path, documents)]
+        problems += [p for path in sorted(documents) async for p in self._node(path, documents)]
         return sorted(problems, key=lambda problem: problem.array)
 
     # Finding the nodes ---------------------------------------------------------
 
-    async def _every_document(self) -> dict[str, bytes]:
-        """Return the metadata documents of all nodes, by path."""
+    async def _every_document(self) -> tuple[dict[str, bytes], list[str]]:
+        """Return the metadata documents of all nodes, by path, and links to nodes elsewhere."""
         if can_list(self.store):
-            keys = [
-                key
-                async for key in self.store.list_prefix("")
-                if key.rpartition("/")[2] in NODE_DOCUMENTS
-            ]
+            found, links = await list_inside(self.store)
+            keys = [key for key in found if key.rpartition("/")[2] in NODE_DOCUMENTS]
             paths = [path for key in keys if (path := parent_of_document(key)) is not None]
-            if not keys:
+            if not keys and not links:
                 raise FileNotFoundError(f"there is no Zarr hierarchy in {store_name(self.store)}")
-            return await self._documents(paths)
+            return await self._documents(paths), links
         documents = await self._documents([""])
         if not documents:
             raise FileNotFoundError(f"there is no Zarr hierarchy in {store_name(self.store)}")
@@ -180,7 +180,8 @@ class _Validator:
                 f"{store_name(self.store)} cannot be listed, and has no consolidated metadata: "
                 "name the arrays, validate(..., arrays=[...])"
             )
-        return documents | await self._documents([array.path for array in arrays_in(node)])
+        members = await self._documents([array.path for array in arrays_in(node)])
+        return documents | members, []
 
     async def _documents(self, paths: Iterable[str]) -> dict[str, bytes]:
         async def get(path: str) -> tuple[str, bytes | None]:

@@ -212,6 +212,8 @@ class OlderArray:
         grid = self.metadata["chunk_grid"]
         if grid["name"] != "regular":
             return  # they wrote no other
+        if any(entry and "length" not in entry for entry in self._entries.values()):
+            return  # they stated every length
         chunk_shape: list[int] = grid["configuration"]["chunk_shape"]
         named = ((parse_canonical(key, len(shape)), e) for key, e in self._entries.items())
         paths = {index: str(entry.get("path")) for index, entry in named if index is not None}

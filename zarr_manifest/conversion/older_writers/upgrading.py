@@ -8,7 +8,7 @@ reads meanwhile, or after a crash, finds each array as it was or as it is to be.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,16 +19,22 @@ from zarr.buffer import default_buffer_prototype
 from zarr_manifest._conditional_put import GuardedStore, Stored, guarded_store
 from zarr_manifest._consolidated import update_consolidated
 from zarr_manifest._declarations import ArrayDocument, parse_node
+from zarr_manifest._key_listing import link_outside, list_inside
 from zarr_manifest._nodes import join, parent_of_document
 from zarr_manifest._opening import open_hierarchy
-from zarr_manifest._store_source import store_name
+from zarr_manifest._store_source import can_list, store_name
 from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.older_writers.arrays import OlderArray
 from zarr_manifest.conversion.older_writers.groups import OlderGroup, groups_to_repair
 from zarr_manifest.conversion.older_writers.paths import directories_with, has_files
 from zarr_manifest.conversion.store_url import store_urls
-from zarr_manifest.errors import NotConvertibleError, SourceNotFoundError, WriteConflictError
+from zarr_manifest.errors import (
+    ManifestError,
+    NotConvertibleError,
+    SourceNotFoundError,
+    WriteConflictError,
+)
 from zarr_manifest.store import ManifestStore, store_underneath
 
 if TYPE_CHECKING:
@@ -138,26 +144,19 @@ def upgrade(
         Somebody else writes there at the same time, or something else is at the target.
     """
     copying = target is not None
-    if not isinstance(location, Store):
-        # zarr makes a directory that does not exist, unless it is told to read only.
-        readable = open_hierarchy(location, {}, read_only=True)
-        try:
-            sync(ensure_open(readable))
-        except FileNotFoundError as error:
-            raise _no_hierarchy(readable) from error
-    opened = open_hierarchy(location, {}, read_only=dry_run or copying)
+    opened = _opened(location, read_only=dry_run or copying)
     own = store_underneath(opened)
     store = guarded_store(own, sole_writer=sole_writer or dry_run or copying)
-    keys = store.keys_below("")
-    if keys is None:
+    if not can_list(own):
         raise NotConvertibleError(
             "the hierarchy's store cannot be listed", location=store_name(own)
         )
+    keys, links = sync(list_inside(own))
     arrays = _arrays(store, keys)
     theirs = (path for path, array in arrays.items() if array.is_theirs and path)
     groups = list(groups_to_repair(store, (path.rpartition("/")[0] for path in theirs)))
     _set_bases(arrays, own, base)
-    report = _report(arrays)
+    report = _report(arrays, links)
     report.notes += [(group.path, note) for group in groups for note in group.notes]
     report.dry_run = dry_run
     changed = {path: array for path, array in arrays.items() if array.repairs}
@@ -178,15 +177,32 @@ def upgrade(
     return report
 
 
-def _no_hierarchy(store: Store) -> SourceNotFoundError:
-    return SourceNotFoundError("there is no Zarr hierarchy", location=store_name(store))
+def _opened(location: str | Path | ObjectStore | Store, *, read_only: bool) -> Store:
+    """Return the store of a hierarchy; a directory that is not there is not made."""
+    if not isinstance(location, Store):
+        # zarr makes a directory that does not exist, unless it is told to read only.
+        there = open_hierarchy(location, {}, read_only=True)
+        try:
+            sync(ensure_open(there))
+        except FileNotFoundError as error:
+            raise _no_hierarchy(there, ()) from error
+    return open_hierarchy(location, {}, read_only=read_only)
+
+
+def _no_hierarchy(store: Store, keys: Iterable[str]) -> SourceNotFoundError:
+    is_v2 = any(key.rpartition("/")[2] in (".zarray", ".zgroup") for key in keys)
+    return SourceNotFoundError(
+        "there is no Zarr v3 hierarchy" if is_v2 else "there is no Zarr hierarchy",
+        location=store_name(store),
+        remedy="It is of Zarr v2, which is imported, and not upgraded." if is_v2 else None,
+    )
 
 
 def _arrays(store: GuardedStore, keys: list[str]) -> dict[str, OlderArray]:
     """Return the arrays that declare a manifest, by path, repaired as far as they can be."""
     paths = sorted(path for key in keys if (path := parent_of_document(key)) is not None)
     if not paths:
-        raise _no_hierarchy(store.store)
+        raise _no_hierarchy(store.store, keys)
     arrays: dict[str, OlderArray] = {}
     for path in paths:
         before = store.read(join(path, "zarr.json"))
@@ -199,15 +215,18 @@ def _arrays(store: GuardedStore, keys: list[str]) -> dict[str, OlderArray]:
     return arrays
 
 
-def _report(arrays: Mapping[str, OlderArray]) -> UpgradeReport:
+def _report(arrays: Mapping[str, OlderArray], links: Iterable[str]) -> UpgradeReport:
     report = UpgradeReport()
+    refusals: dict[str, ManifestError] = {path: link_outside(path) for path in links}
     for path, array in arrays.items():
-        if (error := array.refusal) is None:
+        if array.refusal is None:
             report.arrays[path] = tuple(array.repairs)
         else:
-            reason = error.problem if error.remedy is None else f"{error.problem}. {error.remedy}"
-            report.refused.append(RefusedNode(path, error.code, reason))
+            refusals[path] = array.refusal
         report.notes += [(path, note) for note in array.notes]
+    for path, error in sorted(refusals.items()):
+        reason = error.problem if error.remedy is None else f"{error.problem}. {error.remedy}"
+        report.refused.append(RefusedNode(path, error.code, reason))
     return report
 
 

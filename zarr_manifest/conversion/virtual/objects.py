@@ -23,6 +23,7 @@ from zarr_manifest._declared_array import DeclaredArray, interpret_array
 from zarr_manifest._document import Limits
 from zarr_manifest._findings import strict
 from zarr_manifest._key_encoding import ChunkKeyEncoding
+from zarr_manifest._key_listing import list_keys
 from zarr_manifest._locations import Location, StoreLocation, UrlLocation
 from zarr_manifest._manifest_documents import (
     LoadedManifest,
@@ -226,7 +227,7 @@ class _Hierarchy:
         below = f"{path}/" if path else ""
 
         async def sized() -> list[tuple[str, int]]:
-            keys = [key async for key in self.store.list_prefix(below)]
+            keys = await list_keys(self.store, below)
 
             async def size(key: str) -> tuple[str, int]:
                 return key, await self.store.getsize(key)

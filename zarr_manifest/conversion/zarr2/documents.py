@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zarr_manifest._chunk_grid import ChunkGrid
+from zarr_manifest._node_paths import impossible_name
 from zarr_manifest.conversion.json_values import as_array, as_object, shown
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
@@ -26,9 +27,6 @@ __all__ = ["ArrayPlan", "GroupPlan", "Plan", "is_metadata_key", "plan_nodes", "r
 _GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED = ".zgroup", ".zarray", ".zattrs", ".zmetadata"
 _V3 = "zarr.json"
 _NAMES = frozenset({_GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED, _V3})
-
-# Names that Zarr v3 keeps for itself, or for the files that we write beside the metadata.
-_RESERVED = frozenset({_V3, "manifest.json"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,7 @@ def plan_nodes(documents: Mapping[str, Any]) -> list[Plan]:
         try:
             plans[path] = _plan(path, by_path.get(path, {}))
         except NotConvertibleError as error:
-            if _ARRAY in by_path.get(path, {}) or _is_bad_name(path):
+            if _ARRAY in by_path.get(path, {}) or impossible_name(path) is not None:
                 plans[path] = refused(path, error)
             else:
                 plans[path] = GroupPlan(path, {})
@@ -176,11 +174,6 @@ def _consolidated(documents: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield below + inner, document
 
 
-def _is_bad_name(path: str) -> bool:
-    name = path.rpartition("/")[2]
-    return bool(path) and (not name.strip(".") or name in _RESERVED or "\0" in name)
-
-
 def _below_no_group(path: str, parent: Plan) -> RefusedNode:
     what = "a node that was refused" if isinstance(parent, RefusedNode) else "an array"
     return RefusedNode(
@@ -191,10 +184,9 @@ def _below_no_group(path: str, parent: Plan) -> RefusedNode:
 
 
 def _plan(path: str, documents: Mapping[str, Any]) -> Plan:
-    if _is_bad_name(path):
-        raise NotConvertibleError(
-            f"a node of Zarr v3 cannot have the name {path.rpartition('/')[2]!r}", array=path
-        )
+    name = impossible_name(path)
+    if name is not None:
+        raise NotConvertibleError(f"a node of Zarr v3 cannot have the name {name!r}", array=path)
     if _V3 in documents and not {_ARRAY, _GROUP} & documents.keys():
         raise NotConvertibleError(
             "its metadata is that of Zarr v3 ('zarr.json'), which reference sets of Zarr v2 do "

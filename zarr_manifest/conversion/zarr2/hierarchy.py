@@ -19,6 +19,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr_manifest._chunk_grid import grid_indices
 from zarr_manifest._concurrency import in_order
 from zarr_manifest._findings import collect
+from zarr_manifest._key_listing import list_keys
 from zarr_manifest._locations import Base, UrlLocation
 from zarr_manifest._opening import open_hierarchy
 from zarr_manifest._rows import Grid, interpret_keys
@@ -108,10 +109,12 @@ def read_zarr2(
             remedy="Open it by another protocol, such as s3, or copy it.",
         )
     prefix = _prefix(location, store, url)
-    keys = [key for key in sync(_listed(store)) if not key.endswith("/")]
+    keys = [key for key in sync(list_keys(store)) if not key.endswith("/")]
     documents = sync(_documents(store, keys))
     if not any(key.endswith((".zarray", ".zgroup")) for key in documents):
         remedy = "It is a Zarr v3 hierarchy already." if any(documents) else None
+        if ".zmetadata" in keys:
+            remedy = "It has nothing but '.zmetadata': a kerchunk reference set is imported as one."
         raise NotConvertibleError("there is no Zarr v2 hierarchy", location=prefix, remedy=remedy)
     return _nodes(plan_nodes(documents), keys, prefix)
 
@@ -137,10 +140,6 @@ def _prefix(location: object, store: Store, url: str | None) -> str:
     if root.scheme:
         return f"{root.url.rstrip('/')}/"
     return f"./{quote(root.path, safe=_SAFE)}/" if root.path else "./"
-
-
-async def _listed(store: Store) -> list[str]:
-    return [key async for key in store.list_prefix("")]
 
 
 async def _documents(store: Store, keys: Sequence[str]) -> dict[str, bytes]:
@@ -189,7 +188,17 @@ def _array_node(plan: ArrayPlan, names: list[str], prefix: str) -> Node:
     try:
         # What the names of directories may not be is the same for all chunks.
         Base.parse("./").resolve(f"{directory}0")
-        manifest, unread = _manifest(plan, names, directory)
+        manifest, unread = _manifest(plan, names, directory, plan.key_separator)
+        if unread and not manifest:
+            other = "." if plan.key_separator == "/" else "/"
+            found, rest = _manifest(plan, names, directory, other)
+            if found:
+                # As zarr before 2.8 wrote it.
+                manifest, unread = found, rest
+                notes.append(
+                    f"array {plan.path!r}: {other!r} separates the numbers in the names of its "
+                    f"chunks, and not {plan.key_separator!r}, as its metadata says or leaves open"
+                )
     except ManifestError as error:
         return refused(plan.path, error)
     if unread:
@@ -198,10 +207,12 @@ def _array_node(plan: ArrayPlan, names: list[str], prefix: str) -> Node:
     return ArrayNode(plan.path, plan.metadata, manifest, tuple(notes))
 
 
-def _manifest(plan: ArrayPlan, names: list[str], directory: str) -> tuple[Manifest, list[str]]:
+def _manifest(
+    plan: ArrayPlan, names: list[str], directory: str, separator: str
+) -> tuple[Manifest, list[str]]:
     """Return the manifest, and the names that are of no chunk."""
     ndim = len(plan.grid_shape)
-    is_swapped = ndim > 1 and plan.key_separator == "/"
+    is_swapped = ndim > 1 and separator == "/"
     canonical = [name.translate(_SWAPPED) for name in names] if is_swapped else names
     rows, problems = collect(
         interpret_keys(canonical, Grid(ndim, plan.grid_shape), report_outside=True)
