@@ -227,7 +227,10 @@ def test_a_node_that_cannot_be_written_is_reported_and_the_rest_is_written(name:
 
 @pytest.mark.parametrize(
     "path",
-    ["..", "../up", "a/../../b", "a//b", ".", "__secret", "zarr.json", "a\\b", "a\nb", "...", "\0"],
+    [
+        *("..", "../up", "a/../../b", "a//b", ".", "__secret", "zarr.json", "a\\b", "a\nb", "..."),
+        *("\0", "n" * 5000, "/".join(["n" * 200] * 25), "é" * 200),
+    ],
 )
 def test_names_that_are_none(tmp_path: Path, path: str) -> None:
     root = tmp_path / "inside" / "h"

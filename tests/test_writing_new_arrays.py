@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,37 @@ def test_nothing_is_written_of_what_is_wrong(
     with pytest.raises(zm.ManifestError) as raised:
         zm.create_array(tmp_path, "a", entries, **CREATION, **options)
     assert (raised.value.code, raised.value.array) == (code, "a")
+    assert files_below(tmp_path) == {}
+
+
+IMPOSSIBLE_NAMES = [
+    "zarr.json",
+    "__hidden",
+    ".",
+    "..",
+    "...",
+    "",
+    "a\0",
+    "a\\b",
+    "\x1b[2J",
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE_NAMES)
+@pytest.mark.parametrize("path", ["x/{}", "{}/x", "x/{}/x"])
+def test_names_that_no_node_has(tmp_path: Path, name: str, path: str) -> None:
+    """Reserved by Zarr, or a way out of the hierarchy."""
+    array = path.format(name) if name else "x//x"
+    root = tmp_path / "deep" / "root"
+    root.mkdir(parents=True)
+    writers: list[Callable[[], None]] = [
+        lambda: zm.create_array(root, array, ENTRIES, **CREATION),
+        lambda: zm.write_manifest(root, array, ENTRIES),
+    ]
+    for write in writers:
+        with pytest.raises(zm.InvalidPathError, match=r"cannot have the name .* A name is not"):
+            write()
     assert files_below(tmp_path) == {}
 
 

@@ -11,6 +11,7 @@ removed, so that nobody can claim a name that somebody else is still clearing.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -181,10 +182,15 @@ class ArrayWriter:
 
     # Second: zarr.json ----------------------------------------------------------
 
+    @functools.cached_property
+    def _document(self) -> bytes:
+        """The ``zarr.json`` that is to be; not to be asked for before the documents have names."""
+        return dump_node(self._metadata)
+
     @property
     def changes_metadata(self) -> bool:
         """Whether the ``zarr.json`` is to be another one than before."""
-        return dump_node(self._metadata) != self._before.body
+        return self._document != self._before.body
 
     def declare(self) -> None:
         """Put the declaration into the array's metadata, in the store.
@@ -196,8 +202,7 @@ class ArrayWriter:
         """
         if self.changes_metadata:
             try:
-                body = dump_node(self._metadata)
-                self._store.replace(join(self._path, "zarr.json"), self._before, body)
+                self._store.replace(join(self._path, "zarr.json"), self._before, self._document)
             except WriteConflictError as error:
                 self.discard()
                 raise error.in_context(array=self._path) from error.__cause__

@@ -6,15 +6,16 @@ that it names are removed after it was replaced there as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 from zarr_manifest._conditional_put import GuardedStore
 from zarr_manifest._declarations import dump_node, parse_node
+from zarr_manifest._node_paths import ancestors
 from zarr_manifest._nodes import join
 from zarr_manifest.errors import WriteConflictError
 
-__all__ = ["add_to_consolidated", "ancestors", "consolidated_members", "update_consolidated"]
+__all__ = ["add_to_consolidated", "consolidated_members", "update_consolidated"]
 
 # Others may write the same group at the same time, about other arrays.
 _MOST_ATTEMPTS = 20
@@ -102,10 +103,3 @@ def _change(
 
 def _member(group: str, path: str) -> str:
     return path[len(group) :].lstrip("/")
-
-
-def ancestors(path: str) -> Iterator[str]:
-    """Yield the paths of the groups above a node, the nearest first."""
-    while path:
-        path = path.rpartition("/")[0]
-        yield path

@@ -16,13 +16,19 @@ from zarr.storage import MemoryStore
 
 from zarr_manifest._array_writer import ArrayWriter, Form
 from zarr_manifest._conditional_put import GuardedStore, Stored, guarded_store
-from zarr_manifest._consolidated import add_to_consolidated, ancestors
+from zarr_manifest._consolidated import add_to_consolidated
 from zarr_manifest._declarations import dump_node, parse_node
 from zarr_manifest._entries import Entries, interpret_entries
+from zarr_manifest._node_paths import ancestors, impossible_name
 from zarr_manifest._nodes import join
 from zarr_manifest._opening import open_hierarchy
 from zarr_manifest._zarr_internals import ensure_open, sync
-from zarr_manifest.errors import InvalidConfigurationError, ManifestError, WriteConflictError
+from zarr_manifest.errors import (
+    InvalidConfigurationError,
+    InvalidPathError,
+    ManifestError,
+    WriteConflictError,
+)
 from zarr_manifest.store import ManifestStore, store_underneath
 
 if TYPE_CHECKING:
@@ -109,7 +115,7 @@ def write_manifest(
     }
     <BLANKLINE>
     """
-    path = array_path.strip("/")
+    path = _node_path(array_path)
     form = Form(manifest, inline, base, codecs, partition_shape)
     opened = open_hierarchy(location, {})
     # zarr makes a directory that does not exist, unless it is told to read only.
@@ -182,7 +188,7 @@ def create_array(
     >>> zarr.open_group(ManifestStore(root), mode="r")["group/a"][:]
     array([2, 3, 4, 5, 6, 7], dtype=uint8)
     """
-    path = array_path.strip("/")
+    path = _node_path(array_path)
     form = Form(manifest, inline, base, codecs, partition_shape)
     wrong = {"store", "name", "data", "overwrite", "zarr_format"} & set(array_options)
     if wrong:
@@ -204,6 +210,19 @@ def create_array(
     _make_parents(store, path)
     add_to_consolidated(store, path, metadata)
     _notice(opened, path)
+
+
+def _node_path(array_path: str) -> str:
+    path = array_path.strip("/")
+    name = impossible_name(path)
+    if name is not None:
+        raise InvalidPathError(
+            f"a node of Zarr v3 cannot have the name {name!r}",
+            array=path,
+            remedy="A name is not empty, nor only dots, nor 'zarr.json', does not begin with '__', "
+            "and has no backslash and no control character.",
+        )
+    return path
 
 
 def _metadata(**options: Any) -> dict[str, Any]:

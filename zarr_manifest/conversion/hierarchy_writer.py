@@ -5,6 +5,7 @@ Knows nothing of where the nodes come from.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,12 @@ from zarr_manifest._array_writer import ArrayWriter, Form
 from zarr_manifest._chunk_grid import ChunkGrid
 from zarr_manifest._conditional_put import GuardedStore, guarded_store
 from zarr_manifest._declarations import dump_node
+from zarr_manifest._node_paths import ancestors, impossible_name
 from zarr_manifest._opening import open_hierarchy
 from zarr_manifest._partitions import Partitions
 from zarr_manifest._store_source import store_name
 from zarr_manifest.conversion.array_metadata import require_valid_array, require_valid_group
 from zarr_manifest.conversion.earlier_hierarchy import EarlierHierarchy
-from zarr_manifest.conversion.node_paths import ancestors, require_node_path
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
     GroupNode,
@@ -213,7 +214,6 @@ class _HierarchyWriter:
             return
         path = node.path.strip("/")
         try:
-            require_node_path(path)
             self._require_place(path, is_array=isinstance(node, ArrayNode))
             if isinstance(node, GroupNode):
                 self._add_group(path, node)
@@ -224,8 +224,16 @@ class _HierarchyWriter:
         except ManifestError as error:
             reason = str(error).removeprefix(f"{error.code}: ")
             self.report.refused.append(RefusedNode(path, error.code, reason))
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            reason = "its path is too long for the place that it would be written to"
+            self.report.refused.append(RefusedNode(path, NotConvertibleError.code, reason))
 
     def _require_place(self, path: str, *, is_array: bool) -> None:
+        name = impossible_name(path)
+        if name is not None:
+            raise NotConvertibleError(f"a node of Zarr v3 cannot have the name {name!r}")
         kind = self._kinds.get(path)
         if kind in ("group", "array"):
             raise NotConvertibleError("there was a node of this path already")
