@@ -249,6 +249,10 @@ def test_what_is_there_is_not_replaced(inputs: Path) -> None:
     (inputs / "mine").mkdir()
     (inputs / "mine" / "f.txt").write_text("mine")
     for call in (
+        ["export", "kerchunk", "data.zarr", "2023.nc", "--overwrite"],
+        ["export", "kerchunk", "data.zarr", "mine/f.txt", "--overwrite"],
+        ["export", "kerchunk", "data.zarr", "data.zarr/zarr.json", "--overwrite"],
+        ["export", "kerchunk", "data.zarr", "old.zarr/.zgroup", "--overwrite"],
         ["export", "kerchunk", "data.zarr", "references.json"],
         ["export", "kerchunk", "data.zarr", "references.parq", "--parquet"],
         ["export", "kerchunk", "data.zarr", "references.parq", "--overwrite"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import pty
@@ -15,9 +16,15 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 
 from tests.command_line import MODULE, commands, make_inputs, run
+from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import executor
+from zarr_manifest.command_line.layout import Layout
+from zarr_manifest.command_line.progress import COLUMNS, Bars, bars
+from zarr_manifest.conversion.nodes import Node
 
 
 @pytest.fixture
@@ -243,6 +250,18 @@ def test_control_c_is_quiet(inputs: Path, options: list[str]) -> None:
     assert not (inputs / "new.zarr").exists()
 
 
+def test_an_interrupt_leaves_no_directories(inputs: Path) -> None:
+    def nodes() -> Iterator[Node]:
+        yield from conversion.read_kerchunk("references.json")
+        assert (inputs / "new.zarr" / "sst" / "manifest.json").exists()
+        raise KeyboardInterrupt
+
+    layout = Layout(None, (), None, 0, overwrite=False, sole_writer=False, allow={})
+    with bars("nodes") as shown, pytest.raises(KeyboardInterrupt):
+        layout.write("new.zarr", nodes(), shown)
+    assert not (inputs / "new.zarr").exists()
+
+
 @pytest.mark.parametrize("how", ["threads", "processes"])
 def test_an_interrupt_does_not_wait_for_all_files(how: str) -> None:
     waiting: list[Future[None]] = []
@@ -287,6 +306,18 @@ def test_progress_is_shown_on_a_terminal_only(inputs: Path) -> None:
     assert watched.communicate(timeout=30)[0] == quiet.stdout
     assert "files" in shown
     assert "2/2" in shown
+
+
+def test_progress_takes_no_name_for_markup() -> None:
+    """Or names of styles would be left out, and others would be errors."""
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with Progress(*COLUMNS, console=terminal, auto_refresh=False) as progress:
+        shown = Bars(progress, "files")
+        shown.found(1, 1, "file:///a/[bold]b.nc")
+        shown.wrote("a[/b]", 2)
+        progress.refresh()
+    assert isinstance(terminal.file, io.StringIO)
+    assert {"[bold]b.nc", "/a[/b]"} <= set(terminal.file.getvalue().split())
 
 
 def test_the_entry_point_is_installed() -> None:

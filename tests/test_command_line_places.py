@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -102,6 +103,8 @@ def test_a_directory_that_was_there_stays(inputs: Path) -> None:
         (["info", ""], "'HIERARCHY': it is empty"),
         (["upgrade", "theirs.zarr", "--to", ""], "'--to': it is empty"),
         (["create", "2023.nc", "2024.nc"], "2024.nc is a file"),
+        (["create", "-", "new.zarr"], "'SOURCES...': standard input and output are not used"),
+        (["export", "kerchunk", "data.zarr", "-"], "'TARGET': standard input and output"),
         (["info", "s3://b/h.zarr", "--option", "region=x"], "name them by --allow PREFIX"),
     ],
 )
@@ -140,6 +143,42 @@ def test_locations_of_what_is_no_hierarchy(inputs: Path) -> None:
         assert "there is no Zarr hierarchy in file:///" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "info {}",
+        "locations {}",
+        "validate {}",
+        "upgrade {}",
+        "upgrade {} --to new.zarr",
+        "export kerchunk {} new.json",
+        "import zarr2 {} new.zarr",
+    ],
+)
+@pytest.mark.parametrize("name", ["2023.nc", "references.json"])
+def test_a_file_is_no_hierarchy(inputs: Path, call: str, name: str) -> None:
+    before = set(inputs.rglob("*"))
+    done = run(*call.format(name).split())
+    assert (done.status, done.stdout) == (3, "")
+    assert f"no Zarr hierarchy in {inputs.as_uri()}/{name}, which is a file: " in done.stderr
+    assert "zarr-manifest import kerchunk" in done.stderr
+    assert set(inputs.rglob("*")) == before
+
+
+def test_what_is_meant_is_said(inputs: Path) -> None:
+    """Of inputs that another command takes."""
+    for call, remedy in {
+        "create references.json new.zarr": "read with zarr-manifest import kerchunk",
+        "create references.parq new.zarr": "a kerchunk reference set is imported as one",
+        "import zarr2 references.parq new.zarr": "a kerchunk reference set is imported as one",
+        "import zarr2 data.zarr new.zarr": "It is a Zarr v3 hierarchy already",
+        "upgrade old.zarr": "It is of Zarr v2, which is imported",
+    }.items():
+        done = run(*call.split())
+        assert done.status == 3
+        assert remedy in done.stderr
+
+
 def test_v3_beside_v2_is_shown_once(inputs: Path) -> None:
     assert run("import", "zarr2", "old.zarr", "old.zarr").status == 0
     done = run("info", "old.zarr")
@@ -156,6 +195,21 @@ def test_names_in_no_encoding(inputs: Path) -> None:
     shown = subprocess.run([*MODULE, "info", name], capture_output=True, text=True)
     assert (shown.returncode, shown.stdout) == (3, "")
     assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred\x1b[2J", "\x1b]0;title\x07", "l\n  x", "\u202etxt"])
+def test_names_cannot_steer_the_terminal(inputs: Path, name: str) -> None:
+    for path in ("data.zarr/ice", "old.zarr/sst"):
+        (inputs / path).rename((inputs / path).with_name(name))
+    document = inputs / "data.zarr/sst/zarr.json"
+    document.write_text(document.read_text().replace('"float32"', json.dumps(name)))
+    (inputs / "data.zarr/time/manifest.json").write_text(json.dumps({name: {"path": name}}))
+    for call in ("info data.zarr", "validate data.zarr", "import zarr2 old.zarr new.zarr"):
+        done = run(*call.split())
+        shown = done.stdout + done.stderr
+        assert repr(name)[1:-1] in shown or call.startswith("import")
+        assert not {*shown.replace("\n", "")}.intersection("\x1b\x07\u202e")
+        assert "\n  x" not in shown
 
 
 # Remedies ----------------------------------------------------------------------------

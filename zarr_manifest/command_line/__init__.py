@@ -19,14 +19,7 @@ def main() -> None:
     refused, 2 for a wrong call, and 3 if it could not be done.
     """
     try:
-        for name in ("click", "rich"):
-            importlib.import_module(name)
-    except ImportError as error:
-        sys.stderr.write(
-            f"zarr-manifest needs {error.name}: pip install 'zarr-manifest[cli]'\n",
-        )
-        sys.exit(2)
-    try:
+        _require_extra()
         from zarr_manifest.command_line.application import run
 
         run()
@@ -37,3 +30,14 @@ def main() -> None:
         # Python's own status for this is 1, which scripts take for problems that were found.
         traceback.print_exc()
         sys.exit(3)
+
+
+def _require_extra() -> None:
+    try:
+        for name in ("click", "rich"):
+            importlib.import_module(name)
+    except ImportError as error:
+        sys.stderr.write(
+            f"zarr-manifest needs {error.name}: pip install 'zarr-manifest[cli]'\n",
+        )
+        sys.exit(2)

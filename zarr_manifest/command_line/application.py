@@ -16,6 +16,7 @@ from zarr_manifest.command_line.importing import import_
 from zarr_manifest.command_line.tasks import TaskGroup
 from zarr_manifest.command_line.upgrading import upgrade
 from zarr_manifest.command_line.validating import validate
+from zarr_manifest.command_line.wording import visible
 
 if TYPE_CHECKING:
     import io
@@ -56,4 +57,4 @@ def run() -> None:
 
 
 def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
-    return f"warning: {message}\n"
+    return f"warning: {visible(str(message))}\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from zarr_manifest.command_line.options import access_options, allowed
+from zarr_manifest.command_line.options import access_options, allowed, require_no_file
 from zarr_manifest.command_line.outcomes import counted, size
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.contents import NodeContents, contents
@@ -37,6 +37,7 @@ def info(
     HIERARCHY is a path or a URL. Metadata and manifests are read, sources are not.
     The exit status is 1 if an array cannot be read.
     """
+    require_no_file(hierarchy)
     with stating_usage(ValueError):
         allow = allowed(anonymously, with_credentials, settings)
         found = contents(hierarchy, allow=allow)
@@ -73,6 +74,7 @@ def locations(
     Look at them before you trust them. Nothing is printed for what lies in the
     hierarchy itself, which needs no permission.
     """
+    require_no_file(hierarchy)
     with stating_usage(ValueError):
         allow = allowed(anonymously, with_credentials, settings)
         found = contents(hierarchy, allow=allow)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from zarr_manifest import conversion
 from zarr_manifest.access import Access
-from zarr_manifest.command_line.options import access_options, allowed
+from zarr_manifest.command_line.options import access_options, allowed, require_no_file
 from zarr_manifest.command_line.outcomes import export_outcome
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
@@ -68,6 +69,7 @@ def kerchunk(
     """
     with stating_usage(ValueError):
         allow = allowed(anonymously, with_credentials, settings)
+    require_no_file(hierarchy)
     _require_replaceable(target, parquet=parquet, overwrite=overwrite)
     # Beside the target, so that it can be moved to its place at once.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as directory:
@@ -105,5 +107,16 @@ def _require_replaceable(target: Path, *, parquet: bool, overwrite: bool) -> Non
         return
     if not overwrite:
         raise FileExistsError(f"{target} exists; --overwrite replaces it")
-    if parquet != target.is_dir() or (parquet and not (target / ".zmetadata").exists()):
+    if parquet != target.is_dir() or not (
+        (target / ".zmetadata").exists() if parquet else _is_json_set(target)
+    ):
         raise FileExistsError(f"{target} exists, and is no reference set of this kind")
+
+
+def _is_json_set(file: Path) -> bool:
+    try:
+        members = msgspec.json.decode(file.read_bytes(), type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return False
+    # Version 0 has nothing but the references themselves.
+    return "refs" in members or any(key.endswith((".zarray", ".zgroup")) for key in members)

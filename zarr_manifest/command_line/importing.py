@@ -14,7 +14,12 @@ from zarr_manifest._locations import AllowList, Base, UrlLocation
 from zarr_manifest._opening import open_hierarchy
 from zarr_manifest.access import Access
 from zarr_manifest.command_line.layout import Layout
-from zarr_manifest.command_line.options import access_options, pairs, writing_options
+from zarr_manifest.command_line.options import (
+    access_options,
+    pairs,
+    require_no_file,
+    writing_options,
+)
 from zarr_manifest.command_line.outcomes import hierarchy_outcome
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
@@ -116,6 +121,7 @@ def zarr2(store: str, hierarchy: str, url: str | None, **layout: Any) -> Outcome
     The chunks of STORE stay where they are, and are not changed.
     """
     how = Layout.of(layout)
+    require_no_file(store)
     with bars("nodes") as shown:
         with stating_usage(ValueError):
             nodes = conversion.read_zarr2(open_hierarchy(store, how.allow, read_only=True), url=url)

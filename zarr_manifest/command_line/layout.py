@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -59,7 +60,7 @@ class Layout:
             store = open_hierarchy(hierarchy, self.allow)
         stated = self.partition_shape if isinstance(self.partition_shape, dict) else {}
         unused = dict.fromkeys(stated)
-        with _no_empty_directory(hierarchy):
+        with _no_empty_directories(hierarchy):
             report = conversion.write_hierarchy(
                 store,
                 _striking_out(nodes, unused),
@@ -86,15 +87,15 @@ def _striking_out(nodes: Iterable[Node], paths: dict[str, None]) -> Iterator[Nod
 
 
 @contextmanager
-def _no_empty_directory(hierarchy: str) -> Generator[None]:
-    """Remove the directory again that was made for a hierarchy, if nothing came into it."""
-    directory = None if "://" in hierarchy else Path(hierarchy)
-    made = directory is not None and not directory.exists()
+def _no_empty_directories(hierarchy: str) -> Generator[None]:
+    """Remove the directories again that were made for a hierarchy, if nothing came into them."""
+    made = "://" not in hierarchy and not Path(hierarchy).exists()
     try:
         yield
     except BaseException:
-        if directory is not None and made and directory.is_dir() and not any(directory.iterdir()):
-            directory.rmdir()
+        for directory, _, _ in os.walk(hierarchy, topdown=False) if made else ():
+            with suppress(OSError):  # it is not empty
+                Path(directory).rmdir()
         raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,14 @@ from zarr_manifest.access import Access, anonymous, environment
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-__all__ = ["access_options", "allowed", "open_existing", "pairs", "writing_options"]
+__all__ = [
+    "access_options",
+    "allowed",
+    "open_existing",
+    "pairs",
+    "require_no_file",
+    "writing_options",
+]
 
 type _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -116,6 +124,21 @@ def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
             raise click.UsageError(f"{option} takes two texts with '=' between them, not {text!r}")
         found[key] = value
     return found
+
+
+def require_no_file(hierarchy: str) -> None:
+    """Refuse a file where a hierarchy is meant, and say how it becomes one.
+
+    Raises
+    ------
+    NotADirectoryError
+    """
+    if "://" not in hierarchy and Path(hierarchy).is_file():
+        raise NotADirectoryError(
+            f"there is no Zarr hierarchy in {Path(hierarchy).absolute().as_uri()}, which is a "
+            "file: zarr-manifest create makes one out of files of data, zarr-manifest import "
+            "kerchunk out of references; archives have to be unpacked"
+        )
 
 
 def open_existing(hierarchy: str, allow: Mapping[str, Access], *, read_only: bool) -> Store:

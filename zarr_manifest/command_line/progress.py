@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-__all__ = ["Bars", "bars"]
+from zarr_manifest.command_line.wording import visible
+
+__all__ = ["COLUMNS", "Bars", "bars"]
+
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TimeElapsedColumn(),
+    # A name may look like markup.
+    TextColumn("{task.fields[unit]}", markup=False),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,7 @@ class Bars:
             task = self.progress.add_task(self.finding, unit="")
         # The name only: a long URL would leave no room for the numbers.
         name = url.rstrip("/").rpartition("/")[2]
-        self.progress.update(task, completed=done, total=total, unit=name, refresh=True)
+        self.progress.update(task, completed=done, total=total, unit=visible(name), refresh=True)
 
     def wrote(self, path: str, references: int) -> None:
         """Say that references of an array were written."""
@@ -35,7 +46,7 @@ class Bars:
         task = next((t.id for t in self.progress.tasks if t.description == writing), None)
         if task is None:
             task = self.progress.add_task(writing, total=None, unit="")
-        self.progress.update(task, advance=references, unit=f"/{path}")
+        self.progress.update(task, advance=references, unit=visible(f"/{path}"))
 
 
 @contextmanager
@@ -47,14 +58,7 @@ def bars(finding: str) -> Generator[Bars]:
     finding : str
         What is counted before anything is written, such as ``"files"``.
     """
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[unit]}"),
-    )
     console = Console(stderr=True)
     shown = sys.stderr.isatty() and console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+    with Progress(*COLUMNS, console=console, transient=True, disable=not shown) as progress:
         yield Bars(progress, finding)

@@ -9,14 +9,14 @@ import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import click
 from zarr.errors import UnstableSpecificationWarning
 
 from zarr_manifest._object_reader import without_secrets
 from zarr_manifest._store_source import STORE_ERRORS, store_failure
-from zarr_manifest.command_line.wording import in_options
+from zarr_manifest.command_line.wording import in_options, visible
 from zarr_manifest.errors import ManifestError
 
 __all__ = [
@@ -37,6 +37,8 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 _JSON = "--json"
+
+_ERROR = "error: "
 
 # How the library says that an extra is missing.
 _INSTALL = "pip install 'zarr-manifest["
@@ -128,8 +130,16 @@ class Task(_Spoken):
         rest = super().parse_args(ctx, args)
         for parameter in self.params:
             value = ctx.params.get(parameter.name or "")
-            if "" in (value if isinstance(value, tuple) else (value,)):
+            several = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+            values = {str(each) for each in several}
+            if "" in values:
                 raise click.BadParameter("it is empty", ctx, parameter)
+            if "-" in values and isinstance(parameter, click.Argument):
+                raise click.BadParameter(
+                    "standard input and output are not used; a file of this name is ./-",
+                    ctx,
+                    parameter,
+                )
         return rest
 
     def invoke(self, ctx: click.Context) -> None:
@@ -148,7 +158,7 @@ class Task(_Spoken):
             if isinstance(error, BrokenPipeError):
                 ctx.exit(BROKEN_PIPE)
             for line in _failure(error).remarks:
-                click.echo(line, err=True)
+                _remark(line)
             ctx.exit(FAILED)
         ctx.exit(outcome.status)
 
@@ -220,19 +230,26 @@ def stating_usage(*kinds: type[Exception]) -> Generator[None]:
     try:
         yield
     except kinds as error:
-        raise click.UsageError(in_options(str(error))) from error
+        raise click.UsageError(visible(in_options(str(error)))) from error
 
 
 def _print(command: str, outcome: Outcome, *, as_json: bool) -> None:
     for line in outcome.remarks:
-        click.echo(line, err=True)
+        _remark(line)
     if as_json:
         _print_document(command, outcome.status, outcome.document)
     else:
         for line in outcome.lines:
-            click.echo(line)
+            click.echo(visible(line))
     if sys.stdout is not None:  # it may be closed
         sys.stdout.flush()
+
+
+def _remark(line: str) -> None:
+    said = visible(line)
+    if said.startswith(_ERROR):
+        said = click.style(_ERROR, fg="red") + said.removeprefix(_ERROR)
+    click.echo(said, err=True)
 
 
 def _print_document(command: str, status: int, document: dict[str, Any]) -> None:
@@ -270,7 +287,7 @@ def _problem(error: OSError) -> str:
 
 def _error_lines(members: dict[str, Any]) -> Iterator[str]:
     code = members["code"]
-    yield click.style("error: ", fg="red") + (f"{code}: " if code else "") + members["problem"]
+    yield _ERROR + (f"{code}: " if code else "") + members["problem"]
     for name in ("array", "chunk", "location"):
         if members.get(name) is not None:
             yield f"  {name}: {members[name]}"

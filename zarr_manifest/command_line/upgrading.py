@@ -8,7 +8,12 @@ import click
 
 from zarr_manifest import conversion
 from zarr_manifest._opening import open_hierarchy
-from zarr_manifest.command_line.options import access_options, allowed, open_existing
+from zarr_manifest.command_line.options import (
+    access_options,
+    allowed,
+    open_existing,
+    require_no_file,
+)
 from zarr_manifest.command_line.outcomes import note_lines, noted, refusal_lines, refusals
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.conversion.older_writers.upgrading import UpgradeReport
@@ -59,6 +64,7 @@ def upgrade(
     then 1. Sources are not read. A second run changes nothing.
     """
     allow = allowed(anonymously, with_credentials, settings)
+    require_no_file(hierarchy)
     with stating_usage(ValueError):
         read_only = dry_run or target is not None
         report = conversion.upgrade(

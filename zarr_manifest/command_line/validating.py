@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import zarr_manifest
-from zarr_manifest.command_line.options import access_options, allowed
+from zarr_manifest.command_line.options import access_options, allowed, require_no_file
 from zarr_manifest.command_line.outcomes import counted
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.validation import Problem
@@ -42,6 +42,7 @@ def validate(
 
     Every problem is printed, not only the first. The exit status is 1 if there is one.
     """
+    require_no_file(hierarchy)
     with stating_usage(ValueError):
         problems = zarr_manifest.validate(
             hierarchy,

@@ -1,4 +1,4 @@
-"""What the library says of its parameters, in the words of the command line.
+"""What the library says, in the words of the command line, and for a terminal.
 
 Pure.
 """
@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Callable
 
-__all__ = ["in_options"]
+__all__ = ["in_options", "visible"]
 
 type _Wording = str | Callable[[re.Match[str]], str]
 
@@ -36,7 +36,23 @@ _WORDINGS: tuple[tuple[re.Pattern[str], _Wording], ...] = (
     (re.compile(r"\bvalidate\(\.\.\., arrays=\[\.\.\.\]\)"), "--array PATH"),
     (re.compile(r"(?<=: )concat_dim\b"), "--concat-dim NAME"),
     (re.compile(r"\burl='([^']*)'"), r"--url \1"),
+    (re.compile(r"\bread_kerchunk\b"), "zarr-manifest import kerchunk"),
 )
+
+
+# Control characters, and those that turn the direction of text around: a terminal obeys them.
+_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    r"""Return a line in which a name or a document of a stranger cannot steer the terminal.
+
+    Examples
+    --------
+    >>> print(visible("sst\x1b[2J\n"))
+    sst\x1b[2J\n
+    """
+    return _INVISIBLE.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def in_options(text: str) -> str:
