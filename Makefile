@@ -75,7 +75,8 @@ clean: ## remove everything that was made
 NOT_ON_OLDEST := conformance_mutants.py conformance_corpus.py conformance_runner.py \
 	conformance_servers.py conformance_command.py specification_*.py documentation.py \
 	command_line*.py servers.py \
-	kerchunk_templates.py kerchunk_urls.py byte_ranges.py chunk_keys.py locations.py plan.py
+	kerchunk_templates.py kerchunk_urls.py byte_ranges.py chunk_keys.py locations*.py \
+	redaction.py plan.py
 
 ADAPTERS := python javascript zarr-python zarrita
 RUN_SUITE = $(BIN)/python -m conformance.runner --expect conformance/expectations/$(1).json \

@@ -1,4 +1,4 @@
-"""The command line: run the benchmarks that are named, or all of them."""
+"""Run the benchmarks that are named, or all of them."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ anything differs, or if a command fails. Needs no network.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -221,11 +222,14 @@ def print_safety(location: Path) -> bool:
 
 def print_next_steps(location: Path, prefixes: list[str]) -> None:
     """Say what to try next."""
+    here = os.path.relpath(location)
+    programs = os.path.relpath(Path(sys.executable).parent)
     print(report.heading("Try next"))
-    print(f"  cat {location}/{DATASET}/surface_temperature/manifest.json")
-    print(f"  zarr-manifest export kerchunk {location} references.json")
+    print(f"  $ cat {here}/{DATASET}/surface_temperature/manifest.json")
+    print(f"  $ {programs}/zarr-manifest export kerchunk {here} references.json")
+    print(f"  $ {programs}/python")
     print("  >>> import zarr_manifest, xarray")
-    print(f"  >>> store = zarr_manifest.ManifestStore({str(location)!r},")
+    print(f"  >>> store = zarr_manifest.ManifestStore({here!r},")
     print(f"  ...     allow={prefixes!r})")
     print(f"  >>> xarray.open_zarr(store, group={DATASET!r}, consolidated=False)")
 

@@ -59,7 +59,8 @@ def every_file(directory: Path, hierarchy: str, attributes: dict[str, Any]) -> b
     store = ManifestStore(directory / hierarchy, allow=[DATA_DIRECTORY.as_uri() + "/"])
     zarr.open_group(store, mode="r+").attrs.update(attributes)
     root = zarr.open_group(store, mode="r")
-    read = [line for file in files for line in _lines(root, file, refused)]
+    given: set[str] = set()
+    read = [line for file in files for line in _lines(root, file, refused, given)]
     different = sum("DIFFERS" in line for line in read)
     print(
         f"  {len(files)} files: {sum(file.group in refused for file in files)} of other formats "
@@ -69,10 +70,18 @@ def every_file(directory: Path, hierarchy: str, attributes: dict[str, Any]) -> b
     return different == 0 < len(read)
 
 
-def _lines(root: zarr.Group, file: SourceFile, refused: Mapping[str, str]) -> Iterator[str]:
-    """Print a line for a file that is refused, or for each variable; yield those of the read."""
+def _lines(
+    root: zarr.Group, file: SourceFile, refused: Mapping[str, str], given: set[str]
+) -> Iterator[str]:
+    """Print a line for a file that is refused, or for each variable; yield those of the read.
+
+    A reason that was `given` for another file is not repeated.
+    """
     if file.group in refused:
-        print(f"  {file.name}: refused: {_without_location(refused[file.group])}")
+        reason = _without_location(refused[file.group])
+        shown = ", for the same reason" if reason in given else f": {reason}"
+        print(f"  {file.name}: refused{shown}")
+        given.add(reason)
         return
     prefix = f"{file.group}/"
     reasons = {n.removeprefix(prefix): why for n, why in refused.items() if n.startswith(prefix)}

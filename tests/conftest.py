@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ import zarr
 from hypothesis import settings
 from zarr.core import codec_pipeline
 
+import zarr_manifest as zm
+from tests.hierarchies import Values, write_hierarchy
 from tests.servers.http_files import FileServer
 
 if TYPE_CHECKING:
@@ -47,6 +50,24 @@ def pipeline(request: pytest.FixtureRequest) -> Iterator[str]:
     """Reads go through each of zarr's pipelines; the second calls ``get_sync``."""
     with zarr.config.set({"codec_pipeline.path": f"zarr.core.codec_pipeline.{request.param}"}):
         yield request.param
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where a hierarchy is written."""
+    return tmp_path / "data.zarr"
+
+
+@pytest.fixture
+def values(root: Path) -> Values:
+    """Values by path of a hierarchy with every kind of node, which is written."""
+    return write_hierarchy(root)
+
+
+@pytest.fixture
+def store(root: Path, values: Values) -> zm.ManifestStore:
+    """A reader of the hierarchy with every kind of node."""
+    return zm.ManifestStore(root, read_only=True)
 
 
 @pytest.fixture

@@ -36,11 +36,6 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "data.zarr"
-
-
-@pytest.fixture
 def values(root: Path) -> dict[str, np.ndarray[Any, Any]]:
     return write_hierarchy(root)
 

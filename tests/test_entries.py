@@ -37,11 +37,6 @@ needs_rectilinear = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "data.zarr"
-
-
 def place(sources: Path, name: str, body: bytes, form: str, prefix: str) -> dict[str, Any]:
     """Write a chunk into a source, and return the entry that refers to it in a certain form."""
     path = prefix + name

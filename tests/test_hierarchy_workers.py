@@ -25,7 +25,6 @@ from tests.hierarchies import (
     assert_same,
     by_open_array,
     copy_into,
-    write_hierarchy,
     write_manifest_array,
 )
 
@@ -34,21 +33,6 @@ PROTOTYPE = default_buffer_prototype()
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
 )
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "data.zarr"
-
-
-@pytest.fixture
-def values(root: Path) -> Values:
-    return write_hierarchy(root)
-
-
-@pytest.fixture
-def store(root: Path, values: Values) -> zm.ManifestStore:
-    return zm.ManifestStore(root, read_only=True)
 
 
 def test_pickled_store_and_arrays(store: zm.ManifestStore, values: Values) -> None:

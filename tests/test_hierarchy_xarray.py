@@ -1,0 +1,110 @@
+"""xarray reads a hierarchy with every kind of node: by zarr's engine, by ours, and with dask."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask
+import pytest
+import xarray as xr
+import zarr
+from zarr.storage import LocalStore
+
+import zarr_manifest as zm
+from tests.hierarchies import Values, assert_same, files_below
+
+# zarr says so of sources and v2 nodes that lie in a v3 group; of nothing else here.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
+)
+
+
+def assert_datasets(read: Callable[[str | None], xr.Dataset], values: Values) -> None:
+    for group, names in ((None, ("inline", "sharded_manifest", "native")), ("a/b", ("external",))):
+        with read(group) as dataset:
+            for name in names:
+                path = f"{group}/{name}" if group else name
+                assert dataset[name].dims == ("y", "x")
+                assert_same(dataset[name].values, values, path)
+
+
+@pytest.mark.parametrize("chunks", [None, {}])
+def test_xarray(chunks: dict[str, int] | None, store: zm.ManifestStore, values: Values) -> None:
+    with dask.config.set(scheduler="threads"):
+        assert_datasets(
+            lambda group: xr.open_zarr(
+                store, group=group, chunks=chunks, consolidated=False, mask_and_scale=False
+            ),
+            values,
+        )
+
+
+def test_dask_processes(store: zm.ManifestStore, values: Values) -> None:
+    with dask.config.set(scheduler="processes", num_workers=2):
+        assert_datasets(
+            lambda group: xr.open_zarr(
+                store, group=group, chunks={}, consolidated=False, mask_and_scale=False
+            ),
+            values,
+        )
+
+
+def test_dask_distributed(root: Path, store: zm.ManifestStore, values: Values) -> None:
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        processes=True, n_workers=2, threads_per_worker=2, dashboard_address=":0"
+    )
+    with cluster, distributed.Client(cluster) as client:
+        assert_datasets(
+            lambda group: xr.open_zarr(
+                store, group=group, chunks={}, consolidated=False, mask_and_scale=False
+            ),
+            values,
+        )
+        arrays = {path: zarr.open_array(store, path=path, mode="r") for path in values}
+        futures = {
+            path: client.submit(operator.getitem, array, slice(None))
+            for path, array in arrays.items()
+        }
+        for path, future in futures.items():
+            assert_same(future.result(timeout=60), values, path)
+        # A worker that received the store alone.
+        opened = client.submit(zarr.open_array, store, path="a/b/external", mode="r")
+        read = client.submit(operator.getitem, opened, slice(None))
+        assert_same(read.result(timeout=60), values, "a/b/external")
+
+
+ENGINE: dict[str, Any] = {"engine": "zarr-manifest", "consolidated": False, "mask_and_scale": False}
+
+
+def test_xarray_engine(root: Path, values: Values) -> None:
+    for location in (str(root), root, zm.ManifestStore(root), LocalStore(root)):
+        assert_datasets(
+            lambda group, location=location: xr.open_dataset(location, group=group, **ENGINE),
+            values,
+        )
+
+
+def test_xarray_engine_opens_trees(root: Path, values: Values) -> None:
+    with xr.open_datatree(root, **ENGINE) as tree:
+        assert_same(tree["a/b/external"].values, values, "a/b/external")
+        assert_same(tree["inline"].values, values, "inline")
+        assert_same(tree["a/sharded"].values, values, "a/sharded")
+        assert tree["a/b"].attrs["path"] == "a/b"
+
+
+def test_xarray_engine_opens_groups(root: Path, values: Values) -> None:
+    groups = xr.open_groups(root, **ENGINE)
+    assert_same(groups["/a/b"]["external"].values, values, "a/b/external")
+    for dataset in groups.values():
+        dataset.close()
+
+
+def test_xarray_engine_never_writes(root: Path, values: Values) -> None:
+    before = files_below(root)
+    with xr.open_dataset(root, **ENGINE) as dataset:
+        dataset.load()
+    assert files_below(root) == before
