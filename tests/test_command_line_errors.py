@@ -88,6 +88,7 @@ def test_failures(inputs: Path, call: str, code: str | None) -> None:
         ("info data.zarr --allow nonsense", "nonsense"),
         ("validate data.zarr --allow nonsense", "nonsense"),
         ("upgrade theirs.zarr --to theirs.zarr/copy", "must not lie within"),
+        ("export kerchunk data.zarr references.parq", "add --parquet"),
         ("frobnicate", "No such command"),
     ],
 )

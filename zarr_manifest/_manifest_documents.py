@@ -64,6 +64,7 @@ class LoadedManifest:
     manifest: Manifest
     locations: tuple[Location, ...]
     authorised: bool = False
+    refusal: ManifestError | None = None
 
 
 class ManifestDocuments:
@@ -168,12 +169,15 @@ class ManifestDocuments:
 
     def authorise(self, loaded: LoadedManifest) -> LoadedManifest:
         """Refuse a document that refers to what the reader did not allow."""
-        if not loaded.authorised:
+        if not loaded.authorised and loaded.refusal is None:
             try:
                 self._sources.check(loaded.locations)
+                loaded.authorised = True
             except ManifestError as error:
-                raise error.in_context(array=self._array.path) from None
-            loaded.authorised = True
+                # Kept, because it is the same for each of many chunks.
+                loaded.refusal = error.in_context(array=self._array.path)
+        if loaded.refusal is not None:
+            raise loaded.refusal.in_context()
         return loaded
 
 

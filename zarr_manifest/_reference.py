@@ -43,6 +43,11 @@ class Reference:
         ``"<algorithm>:<hex>"`` over the encoded chunk.
     conditions : Conditions
         What the source object must still match.
+
+    Examples
+    --------
+    >>> Reference("s3://bucket/f.nc", 0, offset=100, length=8).length
+    8
     """
 
     path: str | None

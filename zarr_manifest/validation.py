@@ -65,6 +65,12 @@ class Problem:
         when it is the document, or the array, as a whole.
     message : str
         What is wrong and what to do, for people.
+
+    Examples
+    --------
+    >>> problem = Problem("invalid_entry", "manifest", "t", "0.0", "'offset' is no integer")
+    >>> print(f"{problem.code}: {problem.array}, chunk {problem.chunk}: {problem.message}")
+    invalid_entry: t, chunk 0.0: 'offset' is no integer
     """
 
     code: str

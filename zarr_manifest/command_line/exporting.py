@@ -70,6 +70,8 @@ def kerchunk(
     with stating_usage(ValueError):
         allow = allowed(anonymously, with_credentials, settings)
     require_no_file(hierarchy)
+    if not parquet and target.suffix in (".parq", ".parquet"):
+        raise click.UsageError(f"{target} would be JSON: add --parquet, or name it otherwise")
     _require_replaceable(target, parquet=parquet, overwrite=overwrite)
     # Beside the target, so that it can be moved to its place at once.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as directory:

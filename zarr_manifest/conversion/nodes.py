@@ -25,6 +25,11 @@ class GroupNode:
         Path in the hierarchy, without slashes at the ends; ``""`` for the root.
     attributes : dict
         JSON values.
+
+    Examples
+    --------
+    >>> GroupNode("ocean", {"title": "North Atlantic"}).path
+    'ocean'
     """
 
     path: str
@@ -42,6 +47,12 @@ class StreamedManifest:
     parts : iterable of Manifest
         One for each partition that has entries, in any order, each once. All
         have the shape of the whole chunk grid.
+
+    Examples
+    --------
+    >>> parts = (Manifest.from_columns((4,), paths=f"{n}.nc", chunks=[[n]]) for n in range(4))
+    >>> [part.paths for part in StreamedManifest((1,), parts).parts]
+    [('0.nc',), ('1.nc',), ('2.nc',), ('3.nc',)]
     """
 
     partition_shape: tuple[int, ...]
@@ -62,6 +73,19 @@ class ArrayNode:
         Where its chunks are.
     notes : tuple of str
         What was decided where the input leaves a choice, in sentences.
+
+    Examples
+    --------
+    >>> metadata = {
+    ...     "zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "uint8",
+    ...     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
+    ...     "chunk_key_encoding": {"name": "default"}, "fill_value": 0,
+    ...     "codecs": [{"name": "bytes"}],
+    ... }
+    >>> manifest = Manifest.from_columns((2,), paths="raw.bin", offsets=[0, 4], lengths=4)
+    >>> node = ArrayNode("ocean/sst", metadata, manifest)
+    >>> node.manifest.grid_shape
+    (2,)
     """
 
     path: str
@@ -82,6 +106,11 @@ class RefusedNode:
         Code of the error.
     reason : str
         Why, as a sentence.
+
+    Examples
+    --------
+    >>> print(RefusedNode("ocean/sst", "not_convertible", "a chunk has a filter mask").reason)
+    a chunk has a filter mask
     """
 
     path: str

@@ -84,6 +84,20 @@ def read_kerchunk_parquet(
         there is no such set.
     ImportError
         pyarrow is not installed.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from zarr_manifest import create_array
+    >>> from zarr_manifest.conversion import export_kerchunk_parquet
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> entries = {"0": {"path": "s3://bucket/f.nc", "offset": 100, "length": 8}}
+    >>> create_array(root / "h.zarr", "t", entries, shape=8, chunks=8, dtype="u1")
+    >>> _ = export_kerchunk_parquet(root / "h.zarr", root / "references.parq")
+    >>> for node in read_kerchunk_parquet(root / "references.parq"):
+    ...     print(type(node).__name__, repr(node.path))
+    GroupNode ''
+    ArrayNode 't'
     """
     parquet()
     found = _open(local_directory(location))

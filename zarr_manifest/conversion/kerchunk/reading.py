@@ -35,6 +35,15 @@ def read_kerchunk(
     ------
     ManifestError
         What those two raise.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from zarr_manifest.conversion import RefusedNode
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "references.json"
+    >>> _ = file.write_text('{".zgroup": {"zarr_format": 2}, "t/0": ["s3://b/f.nc", 100, 8]}')
+    >>> [(node.path, node.reason) for node in read_kerchunk(file) if isinstance(node, RefusedNode)]
+    [('t', "the reference 't/0' is no chunk of any array")]
     """
     return (read_kerchunk_parquet if _is_directory(location) else read_kerchunk_json)(
         location, rewrite=rewrite

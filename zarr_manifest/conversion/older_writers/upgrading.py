@@ -142,6 +142,23 @@ def upgrade(
         The target lies within the hierarchy.
     WriteConflictError
         Somebody else writes there at the same time, or something else is at the target.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (root / "zarr.json").write_text(
+    ...     '{"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "uint8",'
+    ...     '"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},'
+    ...     '"chunk_key_encoding": {"name": "default"}, "codecs": null, "fill_value": 0.0,'
+    ...     '"attributes": {}, "storage_transformers": [{"name": "chunk-manifest-json",'
+    ...     '"configuration": {"manifest": "./manifest.json"}}]}'
+    ... )
+    >>> _ = (root / "manifest.json").write_text(
+    ...     '{"0": {"path": "s3://bucket/f.nc", "offset": 100, "length": 4}}'
+    ... )
+    >>> str(upgrade(root)).splitlines()[::2]
+    ['1 of 1 manifest array repaired', '  /: the fill value 0.0 became 0']
     """
     copying = target is not None
     opened = _opened(location, read_only=dry_run or copying)

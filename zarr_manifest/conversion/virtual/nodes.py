@@ -68,6 +68,15 @@ def read_virtual(virtual: Any) -> Iterator[Node]:
         `virtual` is something else.
     ImportError
         VirtualiZarr is not installed.
+
+    Examples
+    --------
+    >>> import xarray
+    >>> loaded = xarray.Dataset({"t": ("x", [1, 2, 3])}, attrs={"title": "all in memory"})
+    >>> for node in read_virtual(loaded):
+    ...     print(type(node).__name__, repr(node.path))
+    GroupNode ''
+    ArrayNode 't'
     """
     manifests: Any = library("virtualizarr.manifests", "reading virtual datasets")
     xarray: Any = library("xarray", "reading virtual datasets")

@@ -92,6 +92,17 @@ def to_virtual_dataset(
         The hierarchy cannot be read.
     ImportError
         VirtualiZarr is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from zarr_manifest import create_array
+    >>> root = tempfile.mkdtemp()
+    >>> entries = {"0": {"path": "s3://bucket/f.nc", "offset": 100, "length": 8}}
+    >>> options = {"shape": 8, "chunks": 8, "dtype": "u1", "dimension_names": ["x"]}
+    >>> create_array(root, "t", entries, **options)
+    >>> to_virtual_dataset(root)["t"].data.manifest.dict()["0"]["path"]
+    's3://bucket/f.nc'
     """
     found = _Hierarchy.open(location, allow, drop_variables).group(group.strip("/"), deep=False)
     dataset: xr.Dataset = found.to_virtual_dataset()
@@ -109,6 +120,16 @@ def to_virtual_datatree(
         As there.
     drop_variables : iterable of str
         Paths of arrays to leave out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from zarr_manifest import create_array
+    >>> root = tempfile.mkdtemp()
+    >>> options = {"shape": 8, "chunks": 8, "dtype": "u1", "dimension_names": ["x"]}
+    >>> create_array(root, "ocean/t", {"0": {"path": "s3://bucket/f.nc"}}, **options)
+    >>> to_virtual_datatree(root, drop_variables=["ocean/t"]).groups
+    ('/', '/ocean')
     """
     found = _Hierarchy.open(location, allow, drop_variables).group("", deep=True)
     tree: xr.DataTree = found.to_virtual_datatree()
