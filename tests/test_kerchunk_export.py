@@ -269,7 +269,7 @@ def test_explicitly_empty_chunks(tmp_path: Path, inline_empty: bool) -> None:
     assert values["a"].tolist() == [7] * 6
     [(path, note)] = report.notes
     assert path == "a"
-    assert "2 explicitly empty chunks are" in note
+    assert "2 chunks marked as empty" in note
 
 
 def test_an_array_at_the_root(tmp_path: Path) -> None:

@@ -86,18 +86,18 @@ def test_what_kerchunk_has_no_place_for_is_noted(tmp_path: Path) -> None:
     write_manifest_array(root, "checked", np.empty(2, "i2"), 1, checked)
     report = export_kerchunk_parquet(root, tmp_path / "refs.parq")
     assert report.notes == [
-        ("checked", "array 'checked': 1 checksums were left out"),
-        ("checked", "array 'checked': 1 entity tags were left out"),
-        ("checked", "array 'checked': 1 times of modification were left out"),
+        ("checked", "array 'checked': the checksums of 1 chunk were left out"),
+        ("checked", "array 'checked': the entity tags of 1 chunk were left out"),
+        ("checked", "array 'checked': the times of modification of 1 chunk were left out"),
         (
             "deep/rows",
             "array 'deep/rows': missing chunks need the fill value -7, which xarray takes for "
             "missing elements in Zarr v2",
         ),
-        ("deep/rows", "array 'deep/rows': 1 explicitly empty chunks are encoded fill values now"),
+        ("deep/rows", "array 'deep/rows': 1 chunk marked as empty, now encoded fill values"),
     ]
     report = export_kerchunk_parquet(root, tmp_path / "other.parq", inline_empty=False)
-    assert any("1 explicitly empty chunks are missing" in note for _, note in report.notes)
+    assert any("1 chunk marked as empty, now missing" in note for _, note in report.notes)
     theirs = open_with_fsspec(tmp_path / "other.parq")
     np.testing.assert_array_equal(theirs["deep/rows"][4:], np.full((3, 5), -7))
 

@@ -116,7 +116,8 @@ class ExportedArray:
         is_complete = references == math.prod(self.partitions.grid_shape)
         documents = convert_array_to_zarr2(self.metadata, path=self.path, is_complete=is_complete)
         counted = (
-            f"array {self.path!r}: {count} {what}" for what, count in sorted(self.dropped.items())
+            f"array {self.path!r}: " + what.format(f"{count} chunk{'s' if count > 1 else ''}")
+            for what, count in sorted(self.dropped.items())
         )
         return documents._replace(notes=(*documents.notes, *counted))
 

@@ -86,7 +86,7 @@ class Exporter:
         Returns the bytes of a chunk of fill values; None where explicitly empty
         chunks are to be missing.
     dropped : Counter
-        What kerchunk has no place for, counted.
+        What kerchunk has no place for, with ``{}`` for how many chunks: they are counted.
     """
 
     roots: Sequence[UrlLocation]
@@ -136,24 +136,24 @@ class Exporter:
         if not empty:
             return {}
         if self.encoded_fill_value is None:
-            what = "explicitly empty chunks are missing now, which read as fill values"
+            what = "{} marked as empty, now missing, which reads as fill values"
             self.dropped[what] += len(empty)
             return {}
-        self.dropped["explicitly empty chunks are encoded fill values now"] += len(empty)
+        self.dropped["{} marked as empty, now encoded fill values"] += len(empty)
         return dict.fromkeys(empty, self.encoded_fill_value())
 
     def _count_dropped(self, aside: Aside, rows: int) -> None:
         if aside.checksum is not None:
-            self.dropped["checksums were left out"] += rows
+            self.dropped["the checksums of {} were left out"] += rows
         if aside.conditions.etag is not None:
-            self.dropped["entity tags were left out"] += rows
+            self.dropped["the entity tags of {} were left out"] += rows
         if format_last_modified(aside.conditions) is not None:
-            self.dropped["times of modification were left out"] += rows
+            self.dropped["the times of modification of {} were left out"] += rows
 
     def _url(self, location: Location, version: str | None) -> str:
         if isinstance(location, StoreLocation):
             if version is not None:
-                self.dropped["object versions were left out"] += 1
+                self.dropped["the object versions of {} were left out"] += 1
             return url_in_store(self.roots, location.key)
         return kerchunk_url(location, version)
 
