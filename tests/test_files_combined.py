@@ -44,7 +44,8 @@ def write_month(path: Path, number: int, **changes: Any) -> Path:
         sst.scale_factor = changes.get("scale", 0.5)
         if changes.get("mask", True):
             file.createVariable("mask", "i1", ("x",))[:] = 1
-        lengths = file.createVariable("steps", "i4", ("time",), chunksizes=(2,))
+        zlib = changes.get("zlib", True)
+        lengths = file.createVariable("steps", "i4", ("time",), chunksizes=(2,), zlib=zlib)
         lengths[:] = np.arange(3)
     return path
 

@@ -18,6 +18,7 @@ from zarr_manifest.conversion.files.meaning import (
     other_meaning,
     same_value,
 )
+from zarr_manifest.conversion.files.splitting import Splitting, split_arrays
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree
 from zarr_manifest.conversion.json_values import shown
 from zarr_manifest.conversion.nodes import RefusedNode
@@ -218,7 +219,8 @@ class _Group:
         ]
         self.varying = self._varying(datasets)
         for name in wanted:
-            problem = problems[name] or self._difference_in_numbers(name, datasets, meant)
+            if (problem := problems[name]) is None:
+                datasets, problem = self._in_one_grid(name, datasets, meant)
             if problem is not None:
                 self._refuse(name, problem)
                 datasets = [dataset.drop_vars([name], errors="ignore") for dataset in datasets]
@@ -302,6 +304,51 @@ class _Group:
             for dataset, old, new in zip(datasets, variables, alike, strict=True)
         ]
         return changed, None
+
+    def _in_one_grid(
+        self, name: Any, datasets: Sequence[xr.Dataset], meant: Sequence[Any]
+    ) -> tuple[list[xr.Dataset], str | None]:
+        """Split chunks that are not of one length; return why they are no one array, or None."""
+        splitting = self._splitting(name, datasets)
+        if splitting is None or splitting.note is None:
+            problem = self._difference_in_numbers(name, datasets, meant)
+            if splitting is not None and splitting.problem is not None:
+                crossing = "its chunks reach over the ends of the files"
+                problem = f"{problem or crossing}; {splitting.problem}"
+            return list(datasets), problem
+        variables: list[Any] = [dataset.variables[name] for dataset in datasets]
+        split = [
+            _assigned(dataset, name, variable.copy(deep=False, data=array))
+            for dataset, variable, array in zip(datasets, variables, splitting.arrays, strict=True)
+        ]
+        problem = self._difference_in_numbers(name, split, meant)
+        if problem is None:
+            self.tree.note(self.at(name), splitting.note)
+        return split, problem
+
+    def _splitting(self, name: Any, datasets: Sequence[xr.Dataset]) -> Splitting | None:
+        variables: list[Any] = [dataset.variables[name] for dataset in datasets]
+        along = [dim for dim in variables[0].dims if dim in self.varying]
+        if len(along) != 1 or not is_virtual(variables[0]):
+            return None
+        arrays = [variable._data for variable in variables]
+        axis = variables[0].dims.index(along[0])
+        return split_arrays(arrays, axis, self._is_last(along[0], datasets))
+
+    def _is_last(self, dim: Any, datasets: Sequence[xr.Dataset]) -> list[bool]:
+        """Return which files come last along a dimension, as xarray will order them."""
+        if self.combine == "nested":
+            return [number == len(datasets) - 1 for number in range(len(datasets))]
+        untyped: Sequence[Any] = datasets
+        if any(not len(dataset.indexes.get(dim, ())) for dataset in untyped):
+            return [False] * len(datasets)
+        indexes: list[Any] = [dataset.indexes[dim] for dataset in datasets]
+        ends = [index[0] for index in indexes]
+        try:
+            last = (max if all(i.is_monotonic_increasing for i in indexes) else min)(ends)
+        except TypeError:  # no order, as xarray is going to say
+            return [False] * len(datasets)
+        return [bool(end == last) for end in ends]
 
     def _difference_in_numbers(
         self, name: Any, datasets: Sequence[xr.Dataset], meant: Sequence[Any]
