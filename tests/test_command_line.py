@@ -248,6 +248,7 @@ def test_fsspec_reads_what_is_exported(inputs: Path, options: list[str]) -> None
 def test_what_is_there_is_not_replaced(inputs: Path) -> None:
     (inputs / "mine").mkdir()
     (inputs / "mine" / "f.txt").write_text("mine")
+    shutil.copytree(inputs / "references.parq", inputs / "set")
     for call in (
         ["export", "kerchunk", "data.zarr", "2023.nc", "--overwrite"],
         ["export", "kerchunk", "data.zarr", "mine/f.txt", "--overwrite"],
@@ -255,7 +256,7 @@ def test_what_is_there_is_not_replaced(inputs: Path) -> None:
         ["export", "kerchunk", "data.zarr", "old.zarr/.zgroup", "--overwrite"],
         ["export", "kerchunk", "data.zarr", "references.json"],
         ["export", "kerchunk", "data.zarr", "references.parq", "--parquet"],
-        ["export", "kerchunk", "data.zarr", "references.parq", "--overwrite"],
+        ["export", "kerchunk", "data.zarr", "set", "--overwrite"],
         ["export", "kerchunk", "data.zarr", "mine", "--parquet", "--overwrite"],
         ["create", "2023.nc", "data.zarr"],
     ):
