@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import zarr
 from obstore.store import LocalStore as ObstoreLocalStore
-from obstore.store import MemoryStore as ObstoreMemoryStore
 from obstore.store import S3Store
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, WrapperStore
@@ -62,7 +61,6 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], St
     """Opens the same place again and again."""
     kind: Kind = request.param
     inside = MemoryStore()
-    objects = ObstoreMemoryStore()
     if kind == "S3":
         server: S3Server = request.getfixturevalue("s3_server")
         bucket: str = request.getfixturevalue("s3_bucket")
@@ -71,18 +69,18 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], St
         "obstore's directory": lambda: ObjectStore(ObstoreLocalStore(tmp_path)),
         "memory": lambda: inside,
         "memory of the same dictionary": lambda: MemoryStore(inside._store_dict),
-        "obstore's memory": lambda: ObjectStore(objects),
         "S3": lambda: ObjectStore(S3Store.from_url(f"s3://{bucket}/h", **server.options)),
     }
     return makers[kind]
 
 
+# Not obstore's MemoryStore (seen in 0.9.1): whoever removes an object holds its lock and waits for
+# Python's, while whoever begins to list holds Python's and waits for its lock.
 KINDS = [
     "directory",
     "obstore's directory",
     "memory",
     "memory of the same dictionary",
-    "obstore's memory",
     "S3",
 ]
 EVERYWHERE = pytest.mark.parametrize("new_store", KINDS, indirect=True)
