@@ -18,19 +18,27 @@ from zarr_manifest._chunk_grid import ChunkGrid
 
 __all__ = [
     "FIELD",
+    "MANIFEST_ARRAYS",
+    "SOURCES",
     "Values",
     "assert_same",
     "by_open_array",
     "copy_into",
     "declare_manifest",
+    "declared",
     "encode_chunks",
     "files_below",
+    "read",
     "split_into_source",
     "write_hierarchy",
     "write_manifest_array",
 ]
 
 Values = dict[str, np.ndarray[Any, Any]]
+
+# Of the hierarchy that `write_hierarchy` writes.
+MANIFEST_ARRAYS = ("a/b/external", "inline", "sharded_manifest")
+SOURCES = ("raw/external.bin", "raw/inline.bin", "raw/shards.bin")
 
 
 def declare_manifest(
@@ -221,6 +229,17 @@ def encode_chunks(data: np.ndarray[Any, Any], chunks: Any, **options: Any) -> di
         ].to_bytes()
         for index in np.ndindex(*grid.counts)
     }
+
+
+def declared(root: Path, path: str) -> Any:
+    """Return the storage transformers that an array declares in its ``zarr.json``."""
+    document = json.loads((root / path / "zarr.json").read_text())
+    return document.get("storage_transformers")
+
+
+def read(store: Any, path: str) -> np.ndarray[Any, Any]:
+    """Return all values of an array."""
+    return np.asarray(zarr.open_array(store, path=path, mode="r")[...])
 
 
 def by_open_array(store: Store, path: str) -> Any:

@@ -17,34 +17,26 @@ from zarr.storage import MemoryStore
 import zarr_manifest as zm
 from tests.hierarchies import (
     FIELD,
+    MANIFEST_ARRAYS,
+    SOURCES,
+    Values,
+    declared,
     files_below,
+    read,
     split_into_source,
     write_manifest_array,
 )
 
 BUFFER = default_buffer_prototype().buffer
-MANIFEST_ARRAYS = ("a/b/external", "inline", "sharded_manifest")
-SOURCES = ("raw/external.bin", "raw/inline.bin", "raw/shards.bin")
 CONSOLIDATED_V3 = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
 )
 
-Values = dict[str, np.ndarray[Any, Any]]
-
 
 @pytest.fixture
 def store(root: Path, values: Values) -> zm.ManifestStore:
     return zm.ManifestStore(root)
-
-
-def declared(root: Path, path: str) -> Any:
-    document = json.loads((root / path / "zarr.json").read_text())
-    return document.get("storage_transformers")
-
-
-def read(store: Any, path: str) -> np.ndarray[Any, Any]:
-    return np.asarray(zarr.open_array(store, path=path, mode="r")[...])
 
 
 def assert_all_read(root: Path, values: Values) -> None:

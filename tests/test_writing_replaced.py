@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,30 +12,26 @@ from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 import zarr_manifest as zm
-from tests.hierarchies import FIELD, split_into_source, write_manifest_array
+from tests.hierarchies import (
+    FIELD,
+    MANIFEST_ARRAYS,
+    SOURCES,
+    Values,
+    declared,
+    read,
+    split_into_source,
+    write_manifest_array,
+)
 
 BUFFER = default_buffer_prototype().buffer
-MANIFEST_ARRAYS = ("a/b/external", "inline", "sharded_manifest")
-SOURCES = ("raw/external.bin", "raw/inline.bin", "raw/shards.bin")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
 )
-
-Values = dict[str, np.ndarray[Any, Any]]
 
 
 @pytest.fixture
 def store(root: Path, values: Values) -> zm.ManifestStore:
     return zm.ManifestStore(root)
-
-
-def declared(root: Path, path: str) -> Any:
-    document = json.loads((root / path / "zarr.json").read_text())
-    return document.get("storage_transformers")
-
-
-def read(store: Any, path: str) -> np.ndarray[Any, Any]:
-    return np.asarray(zarr.open_array(store, path=path, mode="r")[...])
 
 
 @pytest.mark.parametrize("path", MANIFEST_ARRAYS)

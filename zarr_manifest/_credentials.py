@@ -110,8 +110,8 @@ def with_stated_credentials(scheme: str, options: Mapping[str, Any]) -> dict[str
             "the options state a part of S3's credentials only",
             remedy="State access_key_id and secret_access_key, with the session_token if any.",
         )
-    kept = {name: value for name, value in flat.items() if _plain(name) not in cloud.static}
-    kept = {name: value for name, value in kept.items() if _plain(name) != "skip_signature"}
+    replaced = {*cloud.static, "skip_signature"}
+    kept = {name: value for name, value in flat.items() if _plain(name) not in replaced}
     return {**kept, "credential_provider": _Provider(answer), "skip_signature": False}
 
 

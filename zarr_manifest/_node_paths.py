@@ -1,4 +1,4 @@
-"""Paths of nodes: which name can be none, and what lies above a node.
+"""Paths of nodes: which name can be none, what lies above a node, and what makes one.
 
 Names come from strangers, and become directories. Pure.
 """
@@ -8,7 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["ancestors", "impossible_name"]
+__all__ = ["NODE_DOCUMENTS", "ancestors", "impossible_name"]
+
+# Every node, of Zarr v3 or v2, has one of these.
+NODE_DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zgroup"})
 
 # Reserved by Zarr v3 (core specification, "Node names"), or understood in different ways by
 # stores and readers.

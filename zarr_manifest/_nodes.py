@@ -23,14 +23,12 @@ from zarr_manifest._declarations import (
     parse_node,
     without_declarations,
 )
+from zarr_manifest._node_paths import NODE_DOCUMENTS
 from zarr_manifest._steps import Call, Steps
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.transformer import ChunkManifestTransformer
 
-__all__ = ["METADATA_NAMES", "NODE_DOCUMENTS", "Native", "Nodes", "join", "parent_of_document"]
-
-# Every node has one of these.
-NODE_DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zgroup"})
+__all__ = ["METADATA_NAMES", "Native", "Nodes", "join", "parent_of_document"]
 
 METADATA_NAMES = NODE_DOCUMENTS | {".zattrs", ".zmetadata"}
 

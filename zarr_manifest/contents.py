@@ -26,7 +26,8 @@ from zarr_manifest._findings import strict
 from zarr_manifest._key_listing import link_outside, list_inside
 from zarr_manifest._locations import Location, StoreLocation, UrlLocation, suggest_prefixes
 from zarr_manifest._manifest_documents import CONCURRENCY, ManifestDocuments
-from zarr_manifest._nodes import NODE_DOCUMENTS, join
+from zarr_manifest._node_paths import NODE_DOCUMENTS
+from zarr_manifest._nodes import join
 from zarr_manifest._opening import base_directory, open_hierarchy
 from zarr_manifest._reference import INLINE
 from zarr_manifest._store_source import can_list, hierarchy_reader, store_name

@@ -30,7 +30,8 @@ from zarr_manifest._manifest_documents import (
     fetch_document,
     interpret_document_of,
 )
-from zarr_manifest._nodes import NODE_DOCUMENTS, join, parent_of_document
+from zarr_manifest._node_paths import NODE_DOCUMENTS
+from zarr_manifest._nodes import join, parent_of_document
 from zarr_manifest._opening import base_directory, open_hierarchy
 from zarr_manifest._steps import run_async
 from zarr_manifest._store_source import can_list, hierarchy_reader, store_name
