@@ -14,7 +14,7 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
-from zarr_manifest._chunk_grid import ChunkGrid
+from zarr_manifest.format.chunk_grid import ChunkGrid
 
 __all__ = [
     "FIELD",

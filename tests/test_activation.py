@@ -20,7 +20,7 @@ from zarr.storage import LocalStore, MemoryStore, StorePath
 import zarr_manifest as zm
 from tests.hierarchies import FIELD, write_hierarchy, write_manifest_array
 from tests.servers.http_files import FileServer
-from zarr_manifest import _zarr_internals
+from zarr_manifest.hierarchy import zarr_internals
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
@@ -236,7 +236,7 @@ def test_a_failure_leaves_nothing_enabled(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_private_names_of_zarr_are_where_they_are_expected() -> None:
     """Fails on the release of zarr that moves them; see ``_zarr_internals``."""
-    assert _zarr_internals.opening_module() is opening
+    assert zarr_internals.opening_module() is opening
     assert inspect.iscoroutinefunction(opening.make_store)
     assert inspect.iscoroutinefunction(opening.make_store_path)
     assert list(inspect.signature(opening.make_store).parameters) == [
@@ -244,14 +244,14 @@ def test_private_names_of_zarr_are_where_they_are_expected() -> None:
         "mode",
         "storage_options",
     ]
-    assert _zarr_internals.sync is zarr.core.sync.sync
+    assert zarr_internals.sync is zarr.core.sync.sync
     for name in ("_open", "_ensure_open", "_check_writable", "_get_many", "_set_many"):
         assert name in vars(Store), name
     assert MemoryStore()._is_open in (True, False)
 
 
 def test_synchronous_stores_are_recognised() -> None:
-    recognised = _zarr_internals.supports_synchronous_io
+    recognised = zarr_internals.supports_synchronous_io
     assert recognised(MemoryStore()) == hasattr(MemoryStore, "get_sync")
     without: Any = object()
     assert not recognised(without)

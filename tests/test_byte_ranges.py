@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from zarr_manifest._byte_ranges import (
+from zarr_manifest.errors import RangeOutOfBoundsError
+from zarr_manifest.sources.byte_ranges import (
     Bounded,
     ByteRequest,
     From,
@@ -17,7 +18,6 @@ from zarr_manifest._byte_ranges import (
     slice_bounds,
     source_range,
 )
-from zarr_manifest.errors import RangeOutOfBoundsError
 
 NUMBERS = st.integers(0, 40)
 REQUESTS: st.SearchStrategy[ByteRequest] = st.one_of(

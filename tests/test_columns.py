@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarr_manifest import Manifest, ManifestError
-from zarr_manifest._chunk_grid import grid_index
-from zarr_manifest._chunk_keys import format_canonical
-from zarr_manifest._columns import NumberedPaths
-from zarr_manifest._document import encode_document
-from zarr_manifest._reference import NOTHING_ASIDE
+from zarr_manifest.format.chunk_grid import grid_index
+from zarr_manifest.format.chunk_keys import format_canonical
+from zarr_manifest.format.manifest_document import encode_document
+from zarr_manifest.manifest.author_columns import NumberedPaths
+from zarr_manifest.manifest.reference import NOTHING_ASIDE
 
 INDEX = st.tuples(st.integers(0, 2), st.integers(0, 3))
 PATH_ENTRY = st.fixed_dictionaries(

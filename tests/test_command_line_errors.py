@@ -107,7 +107,7 @@ def test_wrong_calls(inputs: Path, call: str, problem: str) -> None:
 def test_no_space(inputs: Path) -> None:
     """As a file system that is full fails: without the name of a file."""
     program = """
-import errno, sys, zarr_manifest._conditional_put as put
+import errno, sys, zarr_manifest.writing.conditional_put as put
 from zarr_manifest.command_line import main
 def create(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
@@ -122,7 +122,7 @@ main()
 
 
 def test_a_bug_is_not_hidden(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zarr_manifest.contents.summarize", None)
+    monkeypatch.setattr("zarr_manifest.inspection.node_contents.summarize", None)
     with pytest.raises(TypeError):
         run("info", "data.zarr")
 
@@ -130,7 +130,7 @@ def test_a_bug_is_not_hidden(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_bug_is_no_problem_found(inputs: Path) -> None:
     """Scripts take the status 1, which is Python's own, for problems that were found."""
     program = (
-        "import sys, zarr_manifest.contents as c; c.summarize = None;"
+        "import sys, zarr_manifest.inspection.node_contents as c; c.summarize = None;"
         "sys.argv[1:] = ['info', 'data.zarr'];"
         "from zarr_manifest.command_line import main; main()"
     )

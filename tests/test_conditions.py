@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest._conditions import (
+from zarr_manifest.format.conditions import (
     NO_CONDITIONS,
     Conditions,
     format_last_modified,

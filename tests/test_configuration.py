@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.test_document import TEXT, entries
-from zarr_manifest._configuration import (
+from zarr_manifest.format.declaration import (
     TRANSFORMER_NAME,
     Configuration,
     interpret_declaration,
     parse_declaration,
 )
-from zarr_manifest._document import Limits, decode_document
-from zarr_manifest._document_codecs import DocumentCodec
-from zarr_manifest._findings import collect
+from zarr_manifest.format.document_codecs import DocumentCodec
+from zarr_manifest.format.findings import collect
+from zarr_manifest.format.manifest_document import Limits, decode_document
 
 
 def declared(configuration: Any = ..., **members: Any) -> list[dict[str, Any]]:

@@ -15,9 +15,9 @@ import zarr_manifest as zm
 from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer
 from tests.untrusted_manifests import RAW, VALUES, declare, read
-from zarr_manifest._credentials import with_stated_credentials
-from zarr_manifest._locations import UrlLocation
-from zarr_manifest.access import open_object_store
+from zarr_manifest.locations.resolving import UrlLocation
+from zarr_manifest.sources.access import open_object_store
+from zarr_manifest.sources.credentials import with_stated_credentials
 
 KEY = base64.b64encode(b"k" * 32).decode()
 SERVICE_ACCOUNT = {

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest._declarations import (
+from zarr_manifest.format.findings import strict
+from zarr_manifest.format.node_metadata import (
     ArrayDocument,
     arrays_in,
     declare,
@@ -21,7 +22,6 @@ from zarr_manifest._declarations import (
     parse_node,
     without_declarations,
 )
-from zarr_manifest._findings import strict
 
 OURS = [{"name": "chunk-manifest-json", "configuration": {"manifest": "./m.json"}}]
 NAMES = st.text("abc", min_size=1, max_size=3)

@@ -13,12 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest._document import (
-    LARGEST_INTEGER,
-    Limits,
-    decode_document,
-)
-from zarr_manifest.manifest import Manifest
+from zarr_manifest.format.manifest_document import LARGEST_INTEGER, Limits, decode_document
+from zarr_manifest.manifest.manifest import Manifest
 
 # No surrogates: they cannot be written as UTF-8.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

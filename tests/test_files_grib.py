@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.converted_files import IGNORED_WARNINGS, convert, same
-from zarr_manifest.conversion.files.grib_messages import messages
+from zarr_manifest.conversion.files.grib.messages import messages
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.refusals import NotConvertibleError
 

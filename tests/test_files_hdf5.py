@@ -25,7 +25,7 @@ from tests.converted_files import (
     netcdf_variables,
     same,
 )
-from zarr_manifest.conversion.unstable_types import HAS_ALL_BYTE_ORDERS
+from zarr_manifest.conversion.values.unstable_types import HAS_ALL_BYTE_ORDERS
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 

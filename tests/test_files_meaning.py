@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.converted_files import IGNORED_WARNINGS, Converted, convert, same
-from zarr_manifest.conversion.files.meaning import other_meaning
+from zarr_manifest.conversion.files.combining.meaning import other_meaning
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.refusals import NotConvertibleError
 

@@ -17,11 +17,10 @@ from tests.converted_files import IGNORED_WARNINGS, convert, same
 from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest import ManifestStore
-from zarr_manifest._checksums import compute_checksum
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.files.sources import FileSources, file_url
-from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.nodes import ArrayNode
+from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.errors import (
     ChecksumMismatchError,
     SourceAccessDeniedError,
@@ -29,6 +28,7 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
     UnsupportedChecksumError,
 )
+from zarr_manifest.format.checksums import compute_checksum
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 

@@ -19,8 +19,8 @@ from virtualizarr.manifests import ChunkManifest, ManifestArray
 from virtualizarr.manifests.utils import create_v3_array_metadata
 
 from tests.converted_files import IGNORED_WARNINGS, Converted, convert, same
-from zarr_manifest.conversion.files import splitting
-from zarr_manifest.conversion.files.splitting import (
+from zarr_manifest.conversion.files.combining import splitting
+from zarr_manifest.conversion.files.combining.splitting import (
     References,
     common_length,
     split_arrays,

@@ -17,11 +17,8 @@ import zarr_manifest as zm
 from tests.hierarchies import files_below
 from tests.inline_nodes import read, streamed, vector
 from tests.interrupted_stores import Interrupted, InterruptedMemory
-from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.nodes import (
-    GroupNode,
-    Node,
-)
+from zarr_manifest.conversion.nodes import GroupNode, Node
+from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.errors import WriteConflictError
 
 

@@ -22,16 +22,10 @@ import zarr_manifest as zm
 from tests.hierarchies import files_below
 from tests.inline_nodes import inline_manifest, metadata, read, streamed, vector
 from tests.servers.s3 import S3Server
-from zarr_manifest._locations import Base, StoreLocation, UrlLocation
-from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.nodes import (
-    ArrayNode,
-    GroupNode,
-    Node,
-    RefusedNode,
-    StreamedManifest,
-)
-from zarr_manifest.conversion.source_paths import SourcePaths
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, StreamedManifest
+from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion.target.source_paths import SourcePaths
+from zarr_manifest.locations.resolving import Base, StoreLocation, UrlLocation
 
 # nodes -> hierarchy -> nodes --------------------------------------------------------------
 

@@ -20,11 +20,11 @@ from zarr.storage import MemoryStore
 from tests.hierarchies import declare_manifest, write_manifest_array
 from tests.kerchunk_parquet_sets import open_with_fsspec
 from zarr_manifest import Manifest, ManifestError, ManifestStore
-from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.kerchunk.export_parquet import export_kerchunk_parquet
-from zarr_manifest.conversion.kerchunk.parquet_sets import read_kerchunk_parquet
+from zarr_manifest.conversion.kerchunk.export.parquet_sets import export_kerchunk_parquet
+from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
-from zarr_manifest.writing import write_manifest
+from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.writing.writing import write_manifest
 
 # fsspec's choice of reader.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")

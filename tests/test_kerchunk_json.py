@@ -32,7 +32,7 @@ from tests.kerchunk_sets import (
     zarray,
 )
 from zarr_manifest import ManifestError, SourceError, SourceNotFoundError
-from zarr_manifest.conversion.kerchunk.json_sets import read_kerchunk_json
+from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.reading import read_kerchunk
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError

@@ -21,8 +21,8 @@ from tests.kerchunk_parquet_sets import (
     zarray,
 )
 from zarr_manifest import ManifestStore
-from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.kerchunk.parquet_sets import read_kerchunk_parquet
+from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
+from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 
 # fsspec's choice of reader.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zarr_manifest import LimitExceededError
-from zarr_manifest.conversion.kerchunk.templates import Templates, generate
+from zarr_manifest.conversion.kerchunk.json.templates import Templates, generate
 from zarr_manifest.conversion.refusals import NotConvertibleError
 
 # The example of the specification of kerchunk's references.

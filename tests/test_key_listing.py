@@ -17,9 +17,9 @@ import zarr_manifest as zm
 from tests.hierarchies import copy_into, files_below, write_hierarchy
 from tests.older_writer_stores import unpack
 from zarr_manifest import conversion
-from zarr_manifest._key_listing import list_inside, list_keys
-from zarr_manifest._zarr_internals import sync
-from zarr_manifest.contents import contents
+from zarr_manifest.hierarchy.walking import list_inside, list_keys
+from zarr_manifest.hierarchy.zarr_internals import sync
+from zarr_manifest.inspection.node_contents import contents
 
 V2: dict[str, Any] = {"zarr_format": 2, "chunks": (2, 2), "compressors": None}
 VALUES = np.arange(1, 17, dtype="<i2").reshape(4, 4)

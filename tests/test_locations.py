@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.location_strategies import STORE, encoded, hostile, plausible, resolved, segments, urls
-from zarr_manifest._locations import Base, StoreLocation, UrlLocation
-from zarr_manifest._redaction import redact
 from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.locations.redaction import redact
+from zarr_manifest.locations.resolving import Base, StoreLocation, UrlLocation
 
 BUCKET = Base.parse("s3://b/data/")
 WEB = Base.parse("https://example.com/data/")

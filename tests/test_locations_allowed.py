@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.location_strategies import STORE, encoded, resolved, segments, url_locations, urls
-from zarr_manifest._locations import AllowList, UrlLocation, suggest_prefixes
+from zarr_manifest.locations.resolving import AllowList, UrlLocation, suggest_prefixes
 
 # ---------------------------------------------------------------- properties
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest._chunk_keys import encode_relative, format_canonical, parse_relative
-from zarr_manifest.manifest import Manifest, Reference
+from zarr_manifest.format.chunk_keys import encode_relative, format_canonical, parse_relative
+from zarr_manifest.manifest.manifest import Manifest, Reference
 
 type Index = tuple[int, ...]
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import zarr_manifest as zm
 from tests.test_document import WRONG_ENTRIES
 from tests.test_manifest import ENTRIES
-from zarr_manifest._document import Limits
-from zarr_manifest._findings import strict
-from zarr_manifest._manifest_columns import interpret_columns, split_document
-from zarr_manifest._rows import Grid
-from zarr_manifest.manifest import Manifest
+from zarr_manifest.format.findings import strict
+from zarr_manifest.format.manifest_document import Limits
+from zarr_manifest.manifest.decoding import interpret_columns, split_document
+from zarr_manifest.manifest.keys import Grid
+from zarr_manifest.manifest.manifest import Manifest
 
 # Of a grid of 3 by 4 chunks; some are outside, in the array's own spelling, or no keys at all.
 KEYS = st.one_of(

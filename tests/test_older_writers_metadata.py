@@ -18,10 +18,10 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from tests.older_writer_stores import RELEASES, SOURCES, metadata_of
-from zarr_manifest._locations import Base
 from zarr_manifest.conversion.older_writers.metadata import repair_array
 from zarr_manifest.conversion.older_writers.paths import base_of, is_relative, respelled
 from zarr_manifest.errors import InvalidPathError, ManifestError, NotConvertibleError
+from zarr_manifest.locations.resolving import Base
 
 DECLARED = [{"name": "chunk-manifest-json", "configuration": {"manifest": "./manifest.json"}}]
 

@@ -24,9 +24,9 @@ import zarr_manifest as zm
 from tests.counting_store import Counting
 from tests.hierarchies import copy_into, split_into_source, write_manifest_array
 from tests.servers.http_files import FileServer, status
-from zarr_manifest import _manifest_documents
-from zarr_manifest._document_cache import DocumentCache
-from zarr_manifest._partitions import Partitions, document_reference
+from zarr_manifest.format.partitions import Partitions, document_reference
+from zarr_manifest.hierarchy import manifest_documents
+from zarr_manifest.hierarchy.document_cache import DocumentCache
 
 type Index = tuple[int, ...]
 
@@ -315,7 +315,7 @@ def test_memory_is_bounded(
     tmp_path: Path, entries: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_partitioned(tmp_path, entries, [1, 5])
-    monkeypatch.setattr(_manifest_documents, "_MOST_MEMORY", 1)
+    monkeypatch.setattr(manifest_documents, "_MOST_MEMORY", 1)
     with FileServer(tmp_path) as server:
         array = open_a(server.url)
         for _ in range(2):

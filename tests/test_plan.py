@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarr_manifest._plan import PlannedRequest, plan_requests
+from zarr_manifest.sources.plan import PlannedRequest, plan_requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

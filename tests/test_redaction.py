@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.location_strategies import STORE, hostile, urls
-from zarr_manifest._locations import AllowList
-from zarr_manifest._redaction import redact
 from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.locations.redaction import redact
+from zarr_manifest.locations.resolving import AllowList
 
 
 @given(st.text(max_size=20) | hostile | urls())

@@ -13,10 +13,10 @@ from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer, ignore_range, redirect, reset, status
 from tests.servers.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused, suggested
-from zarr_manifest import sources
-from zarr_manifest._byte_ranges import SourceRange
-from zarr_manifest._locations import Base
-from zarr_manifest._object_reader import ObstoreReader
+from zarr_manifest.locations.resolving import Base
+from zarr_manifest.sources import sources
+from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.object_reader import ObstoreReader
 
 pytestmark = pytest.mark.usefixtures("pipeline")
 

@@ -39,8 +39,8 @@ from tests.specification_verdicts import (
     in_package,
     in_schema,
 )
-from zarr_manifest._locations import Base
 from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.locations.resolving import Base
 
 SCHEMAS = [SCHEMA, MANIFEST_SCHEMA]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.specification_text import TEXT, section, tables
 from tests.specification_verdicts import MANIFEST_SCHEMA, SCHEMA, in_schema
 from zarr_manifest import errors
-from zarr_manifest._byte_ranges import Bounded, ByteRequest, From, Last, Whole, source_range
-from zarr_manifest._checksums import _REGISTRY, compute_checksum, parse_checksum
-from zarr_manifest._locations import _SCHEMES, Base, StoreLocation
+from zarr_manifest.format.checksums import _REGISTRY, compute_checksum, parse_checksum
+from zarr_manifest.locations.resolving import _SCHEMES, Base, StoreLocation
+from zarr_manifest.sources.byte_ranges import Bounded, ByteRequest, From, Last, Whole, source_range
 
 REQUESTS = {"whole chunk", "range [a, b)", "from a on", "last k bytes"}
 

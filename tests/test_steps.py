@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarr_manifest._steps import Call, Steps, run_async, run_sync
+from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 
 type Run = Callable[[Steps[Any]], Any]
 

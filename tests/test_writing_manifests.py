@@ -20,7 +20,7 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore
 import zarr_manifest as zm
 from tests.hierarchies import files_below, split_into_source
 from tests.test_manifest import manifests as manifest_cases
-from zarr_manifest._chunk_keys import format_canonical
+from zarr_manifest.format.chunk_keys import format_canonical
 
 type Index = tuple[int, ...]
 

@@ -20,9 +20,9 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, Wrap
 
 import zarr_manifest as zm
 from tests.servers.s3 import S3Server
-from zarr_manifest import _conditional_put
-from zarr_manifest._conditional_put import Stored, guarded_store
 from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.writing import conditional_put
+from zarr_manifest.writing.conditional_put import Stored, guarded_store
 
 WRITERS = 4
 CREATION: dict[str, Any] = {"shape": 3, "chunks": 1, "dtype": "u1", "compressors": None}
@@ -254,7 +254,7 @@ def test_processes(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_was_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_conditional_put, "_PATIENCE", 0.05)
+    monkeypatch.setattr(conditional_put, "_PATIENCE", 0.05)
     zarr.create_array(tmp_path, name="a", **CREATION)
     lock = tmp_path / "a" / "zarr.json.lock"
     lock.write_text("process 7 on elsewhere\n")

@@ -21,11 +21,11 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 from tests.kerchunk_sets import Values, assert_equal, read_hierarchy, values_of, zarray
 from tests.zarr2_arrays import IS_CURRENT_ZARR
 from zarr_manifest import Manifest, ManifestStore, SourceNotFoundError
-from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.kerchunk.export_json import export_kerchunk_json
+from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.zarr2.hierarchy import read_zarr2
+from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion.zarr2.to_v3.hierarchy import read_zarr2
 
 
 def read_v2(location: Any) -> Values:

@@ -15,7 +15,7 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from tests.zarr2_arrays import IS_CURRENT_ZARR, Written, assert_same, write, zarray
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.zarr2.metadata import convert_array, convert_group
+from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array, convert_group
 from zarr_manifest.errors import ManifestError
 
 

@@ -18,7 +18,7 @@ from tests.zarr2_arrays import (
     zarray,
 )
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.zarr2.metadata import Converted, convert_array
+from zarr_manifest.conversion.zarr2.to_v3.metadata import Converted, convert_array
 
 type Config = dict[str, Any]
 

@@ -17,7 +17,7 @@ from tests.zarr2_arrays import (
     zarray,
 )
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.zarr2.metadata import convert_array
+from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array
 
 UNITS = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "25s", "3ns"]
 NUMBERS = ["i2", "i4", "i8", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.zarr2_arrays import IS_CURRENT_ZARR, Written, assert_same, zarray
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.zarr2.metadata import Converted, convert_array
+from zarr_manifest.conversion.zarr2.to_v3.metadata import Converted, convert_array
 
 POINT = [["a", "<i2"], ["b", "|S2"]]
 POINT_BYTES = base64.b64encode(b"\1\0x\0").decode()

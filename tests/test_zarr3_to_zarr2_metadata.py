@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.zarr2_arrays import assert_same, has_codec, patterns, write, zarray
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.zarr2.from_zarr3 import (
+from zarr_manifest.conversion.zarr2.to_v2.metadata import (
     convert_array_to_zarr2,
     convert_group_to_zarr2,
 )
-from zarr_manifest.conversion.zarr2.metadata import convert_array
+from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array
 
 pytestmark = pytest.mark.filterwarnings("ignore:The data type", "ignore:Numcodecs codecs")
 

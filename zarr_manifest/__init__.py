@@ -3,9 +3,6 @@
 Implements the Zarr v3 storage transformer ``chunk-manifest-json`` for zarr.
 """
 
-from zarr_manifest._document import Limits
-from zarr_manifest.access import anonymous, environment
-from zarr_manifest.activation import enable
 from zarr_manifest.errors import (
     ChecksumMismatchError,
     InvalidChunkKeyError,
@@ -30,10 +27,13 @@ from zarr_manifest.errors import (
     UnsupportedTransformerError,
     WriteConflictError,
 )
+from zarr_manifest.format import Limits
+from zarr_manifest.hierarchy import ManifestStore
+from zarr_manifest.inspection import Problem, validate
+from zarr_manifest.integrations import enable
 from zarr_manifest.locations import ReferencedLocation
 from zarr_manifest.manifest import Manifest, Reference
-from zarr_manifest.store import ManifestStore
-from zarr_manifest.validation import Problem, validate
+from zarr_manifest.sources import anonymous, environment
 from zarr_manifest.writing import create_array, write_manifest
 
 __version__ = "0.1.0.dev0"

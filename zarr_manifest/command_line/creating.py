@@ -21,9 +21,7 @@ from zarr_manifest.command_line.options import access_options, writing_options
 from zarr_manifest.command_line.outcomes import hierarchy_outcome
 from zarr_manifest.command_line.progress import Bars, bars
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
-from zarr_manifest.conversion.files.formats import FORMATS
-from zarr_manifest.conversion.files.reading import Parallel
-from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode
+from zarr_manifest.conversion import FORMATS, GroupNode, Node, Parallel, RefusedNode
 from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["create"]

@@ -10,7 +10,7 @@ import click
 from zarr_manifest.command_line.options import access_options, allowed, require_no_file
 from zarr_manifest.command_line.outcomes import counted, size
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
-from zarr_manifest.contents import NodeContents, contents
+from zarr_manifest.inspection import NodeContents, contents
 from zarr_manifest.locations import ReferencedLocation
 
 __all__ = ["info", "locations"]

@@ -12,12 +12,12 @@ import click
 import msgspec
 
 from zarr_manifest import conversion
-from zarr_manifest.access import Access
 from zarr_manifest.command_line.options import access_options, allowed, require_no_file
 from zarr_manifest.command_line.outcomes import export_outcome
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
-from zarr_manifest.conversion.report import ConversionReport
+from zarr_manifest.conversion import ConversionReport
+from zarr_manifest.sources import Access
 
 __all__ = ["export"]
 

@@ -9,10 +9,6 @@ from urllib.parse import unquote
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest._conditional_put import guarded_store
-from zarr_manifest._locations import AllowList, Base, UrlLocation
-from zarr_manifest._opening import open_hierarchy
-from zarr_manifest.access import Access
 from zarr_manifest.command_line.layout import Layout
 from zarr_manifest.command_line.options import (
     access_options,
@@ -24,6 +20,10 @@ from zarr_manifest.command_line.outcomes import hierarchy_outcome
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
 from zarr_manifest.errors import SourceNotFoundError
+from zarr_manifest.hierarchy import open_hierarchy
+from zarr_manifest.locations import AllowList, Base, UrlLocation
+from zarr_manifest.sources import Access
+from zarr_manifest.writing import guarded_store
 
 __all__ = ["import_"]
 

@@ -12,13 +12,12 @@ from typing import Any, Self
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest._opening import open_hierarchy
-from zarr_manifest.access import Access
 from zarr_manifest.command_line.options import allowed
 from zarr_manifest.command_line.progress import Bars
 from zarr_manifest.command_line.tasks import stating_usage
-from zarr_manifest.conversion.nodes import Node
-from zarr_manifest.conversion.report import ConversionReport
+from zarr_manifest.conversion import ConversionReport, Node
+from zarr_manifest.hierarchy import open_hierarchy
+from zarr_manifest.sources import Access
 
 __all__ = ["Layout", "partition_shape"]
 

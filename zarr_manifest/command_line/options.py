@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zarr_manifest._opening import open_hierarchy
-from zarr_manifest._zarr_internals import ensure_open, sync
-from zarr_manifest.access import Access, anonymous, environment
+from zarr_manifest.hierarchy import ensure_open, open_hierarchy, sync
+from zarr_manifest.sources import Access, anonymous, environment
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store

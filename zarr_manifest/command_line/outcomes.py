@@ -8,8 +8,7 @@ from typing import Any
 
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome
 from zarr_manifest.command_line.wording import in_options
-from zarr_manifest.conversion.nodes import RefusedNode
-from zarr_manifest.conversion.report import ConversionReport
+from zarr_manifest.conversion import ConversionReport, RefusedNode
 
 __all__ = [
     "counted",

@@ -14,10 +14,9 @@ from typing import Any, cast
 import click
 from zarr.errors import UnstableSpecificationWarning
 
-from zarr_manifest._object_reader import without_secrets
-from zarr_manifest._store_source import STORE_ERRORS, store_failure
 from zarr_manifest.command_line.wording import in_options, visible
 from zarr_manifest.errors import ManifestError
+from zarr_manifest.sources import STORE_ERRORS, store_failure, without_secrets
 
 __all__ = [
     "BROKEN_PIPE",

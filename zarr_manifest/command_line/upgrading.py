@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest._opening import open_hierarchy
 from zarr_manifest.command_line.options import (
     access_options,
     allowed,
@@ -16,7 +15,8 @@ from zarr_manifest.command_line.options import (
 )
 from zarr_manifest.command_line.outcomes import note_lines, noted, refusal_lines, refusals
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
-from zarr_manifest.conversion.older_writers.upgrading import UpgradeReport
+from zarr_manifest.conversion import UpgradeReport
+from zarr_manifest.hierarchy import open_hierarchy
 
 __all__ = ["upgrade"]
 

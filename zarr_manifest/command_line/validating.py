@@ -8,7 +8,7 @@ import zarr_manifest
 from zarr_manifest.command_line.options import access_options, allowed, require_no_file
 from zarr_manifest.command_line.outcomes import counted
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
-from zarr_manifest.validation import Problem
+from zarr_manifest.inspection import Problem
 
 __all__ = ["validate"]
 

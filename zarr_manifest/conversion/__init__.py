@@ -9,13 +9,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zarr_manifest.conversion.files.reading import read_files
-    from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
-    from zarr_manifest.conversion.kerchunk.export_json import export_kerchunk_json
-    from zarr_manifest.conversion.kerchunk.export_parquet import export_kerchunk_parquet
-    from zarr_manifest.conversion.kerchunk.json_sets import read_kerchunk_json
-    from zarr_manifest.conversion.kerchunk.parquet_sets import read_kerchunk_parquet
-    from zarr_manifest.conversion.kerchunk.reading import read_kerchunk
+    from zarr_manifest.conversion.files import FORMATS, Parallel, read_files
+    from zarr_manifest.conversion.kerchunk import (
+        export_kerchunk_json,
+        export_kerchunk_parquet,
+        read_kerchunk,
+        read_kerchunk_json,
+        read_kerchunk_parquet,
+    )
     from zarr_manifest.conversion.nodes import (
         ArrayNode,
         GroupNode,
@@ -23,22 +24,25 @@ if TYPE_CHECKING:
         RefusedNode,
         StreamedManifest,
     )
-    from zarr_manifest.conversion.older_writers.upgrading import UpgradeReport, upgrade
+    from zarr_manifest.conversion.older_writers import UpgradeReport, upgrade
     from zarr_manifest.conversion.refusals import NotConvertibleError
     from zarr_manifest.conversion.report import ConversionReport
-    from zarr_manifest.conversion.virtual.nodes import read_virtual
-    from zarr_manifest.conversion.virtual.objects import (
+    from zarr_manifest.conversion.target import write_hierarchy
+    from zarr_manifest.conversion.virtual import (
+        read_virtual,
         to_virtual_dataset,
         to_virtual_datatree,
     )
-    from zarr_manifest.conversion.zarr2.hierarchy import read_zarr2
+    from zarr_manifest.conversion.zarr2 import read_zarr2
 
 __all__ = [
+    "FORMATS",
     "ArrayNode",
     "ConversionReport",
     "GroupNode",
     "Node",
     "NotConvertibleError",
+    "Parallel",
     "RefusedNode",
     "StreamedManifest",
     "UpgradeReport",
@@ -57,20 +61,21 @@ __all__ = [
 ]
 
 _MODULES = {
-    "files.reading": ["read_files"],
-    "hierarchy_writer": ["write_hierarchy"],
-    "kerchunk.export_json": ["export_kerchunk_json"],
-    "kerchunk.export_parquet": ["export_kerchunk_parquet"],
-    "kerchunk.json_sets": ["read_kerchunk_json"],
-    "kerchunk.parquet_sets": ["read_kerchunk_parquet"],
-    "kerchunk.reading": ["read_kerchunk"],
+    "files": ["FORMATS", "Parallel", "read_files"],
+    "kerchunk": [
+        "export_kerchunk_json",
+        "export_kerchunk_parquet",
+        "read_kerchunk",
+        "read_kerchunk_json",
+        "read_kerchunk_parquet",
+    ],
     "nodes": ["ArrayNode", "GroupNode", "Node", "RefusedNode", "StreamedManifest"],
-    "older_writers.upgrading": ["UpgradeReport", "upgrade"],
+    "older_writers": ["UpgradeReport", "upgrade"],
     "refusals": ["NotConvertibleError"],
     "report": ["ConversionReport"],
-    "virtual.nodes": ["read_virtual"],
-    "virtual.objects": ["to_virtual_dataset", "to_virtual_datatree"],
-    "zarr2.hierarchy": ["read_zarr2"],
+    "target": ["write_hierarchy"],
+    "virtual": ["read_virtual", "to_virtual_dataset", "to_virtual_datatree"],
+    "zarr2": ["read_zarr2"],
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
-from zarr_manifest import _document, _entry_columns, _manifest_documents, _nodes, store, transformer
-from zarr_manifest._declarations import arrays_in
 from zarr_manifest.errors import InvalidEntryError
-from zarr_manifest.manifest import Manifest, Reference
+from zarr_manifest.format import manifest_document
+from zarr_manifest.format.node_metadata import arrays_in
+from zarr_manifest.hierarchy import manifest_documents, nodes, store, transformer
+from zarr_manifest.manifest import entry_columns
+from zarr_manifest.manifest.manifest import Manifest, Reference
 
 _MEMBERS = ("manifest", "base", "codecs", "partition_shape")
 
@@ -32,7 +34,7 @@ def _change_declarations(change: Any) -> None:
     def make(parse: Any) -> Any:
         return lambda stated: parse(list(changes(stated)) if isinstance(stated, list) else stated)
 
-    replace(_nodes, "parse_declaration", make)
+    replace(nodes, "parse_declaration", make)
 
 
 @broken_in("declaration")
@@ -82,7 +84,7 @@ def array_codecs_dropped() -> None:
 
         return changed
 
-    replace(_nodes, "without_declarations", make)
+    replace(nodes, "without_declarations", make)
 
 
 # ------------------------------------------------------------------ documents
@@ -97,7 +99,7 @@ def _change_documents(change: Any) -> None:
 
         return changed
 
-    replace(_manifest_documents, "interpret_manifest", make)
+    replace(manifest_documents, "interpret_manifest", make)
 
 
 def _change_entries(change: Any) -> None:
@@ -164,13 +166,13 @@ def any_encoding_accepted() -> None:
 @broken_in("entries")
 def path_and_data_accepted() -> None:
     """Accept members of an entry that contradict each other."""
-    replace(_document, "_contradiction", lambda _: lambda _entry: None)
+    replace(manifest_document, "_contradiction", lambda _: lambda _entry: None)
 
 
 @broken_in("entries")
 def unknown_members_refused() -> None:
     """Refuse an entry with a member that is not known."""
-    known = set(_document.Entry.__struct_fields__)
+    known = set(manifest_document.Entry.__struct_fields__)
 
     def change(entry: dict[str, Any]) -> dict[str, Any]:
         if set(entry) - known:
@@ -232,7 +234,7 @@ def checksums_ignored() -> None:
 @broken_in("checksums")
 def unknown_checksums_ignored() -> None:
     """Accept whatever stands in ``checksum`` until it is compared."""
-    replace(_entry_columns, "parse_checksum", lambda _: lambda _stated: None)
+    replace(entry_columns, "parse_checksum", lambda _: lambda _stated: None)
 
 
 @broken_in("checksums")
@@ -251,7 +253,7 @@ def _without_conditions(*names: str) -> None:
 
         return changed
 
-    replace(_entry_columns, "parse_conditions", make)
+    replace(entry_columns, "parse_conditions", make)
 
 
 @broken_in("source-conditions")
@@ -308,4 +310,4 @@ def base_from_the_root() -> None:
 @broken_in("security")
 def limits_ignored() -> None:
     """Load manifests of any size."""
-    _change_transformers(lambda _stated, options: {**options, "limits": _document.Limits()})
+    _change_transformers(lambda _stated, options: {**options, "limits": manifest_document.Limits()})

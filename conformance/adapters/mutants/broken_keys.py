@@ -6,10 +6,11 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
-from zarr_manifest import _manifest_columns, _manifest_documents, _rows
-from zarr_manifest._partitions import Partitions
 from zarr_manifest.errors import InvalidManifestError, ManifestError, ManifestNotFoundError
-from zarr_manifest.manifest import Manifest
+from zarr_manifest.format.partitions import Partitions
+from zarr_manifest.hierarchy import manifest_documents
+from zarr_manifest.manifest import decoding, keys
+from zarr_manifest.manifest.manifest import Manifest
 
 # ------------------------------------------------------------------ chunk keys
 
@@ -24,7 +25,7 @@ def _change_keys(change: Callable[[Any, Any], tuple[Any, bool]]) -> None:
 
         return changed
 
-    replace(_manifest_columns, "interpret_keys", make)
+    replace(decoding, "interpret_keys", make)
 
 
 def _overlook(words: str) -> None:
@@ -43,7 +44,7 @@ def _overlook(words: str) -> None:
 
         return changed
 
-    replace(_manifest_columns, "interpret_keys", make)
+    replace(decoding, "interpret_keys", make)
 
 
 @broken_in("chunk-keys")
@@ -78,7 +79,7 @@ def leading_zeros_accepted() -> None:
         return ".".join(str(int(n)) if n.isdecimal() else n for n in key.split("."))
 
     replace(
-        _rows, "parse_canonical", lambda parse: lambda key, ndim: parse(without_zeros(key), ndim)
+        keys, "parse_canonical", lambda parse: lambda key, ndim: parse(without_zeros(key), ndim)
     )
 
 
@@ -109,7 +110,7 @@ def missing_partition_refused() -> None:
 
         return changed
 
-    replace(_manifest_documents, "fetch_document", make)
+    replace(manifest_documents, "fetch_document", make)
 
 
 @broken_in("partitions")
@@ -125,7 +126,7 @@ def keys_of_other_partitions_dropped() -> None:
 def codecs_in_order_of_writing() -> None:
     """Undo the codecs of a document in the order in which they were applied."""
     replace(
-        _manifest_documents,
+        manifest_documents,
         "decode_body",
         lambda decode: lambda codecs, body, limit: decode(codecs[::-1], body, limit),
     )
@@ -144,4 +145,4 @@ def damaged_documents_empty() -> None:
 
         return changed
 
-    replace(_manifest_documents, "decode_body", make)
+    replace(manifest_documents, "decode_body", make)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
-from zarr_manifest import _locations, sources
-from zarr_manifest._locations import AllowList, Base, UrlLocation
-from zarr_manifest.access import Anonymous, Environment
-from zarr_manifest.sources import Sources
+from zarr_manifest.locations import resolving
+from zarr_manifest.locations.resolving import AllowList, Base, UrlLocation
+from zarr_manifest.sources import sources
+from zarr_manifest.sources.access import Anonymous, Environment
+from zarr_manifest.sources.sources import Sources
 
 # ------------------------------------------------------------------ paths
 
@@ -31,13 +32,13 @@ def dot_dot_clamped() -> None:
 
         return clamped
 
-    replace(_locations, "_merge", make)
+    replace(resolving, "_merge", make)
 
 
 @broken_in("paths")
 def percent_kept() -> None:
     """Leave paths percent-encoded."""
-    replace(_locations, "_decode", lambda _: lambda _reference, segment: segment)
+    replace(resolving, "_decode", lambda _: lambda _reference, segment: segment)
 
 
 @broken_in("paths")

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
-from zarr_manifest import _object_reader, transformer
-from zarr_manifest._byte_ranges import Bounded, Last, SourceRange
-from zarr_manifest._nodes import Nodes
 from zarr_manifest.errors import (
     ManifestError,
     SourceAccessDeniedError,
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.manifest import Manifest, Reference
-from zarr_manifest.store import ManifestStore
-from zarr_manifest.transformer import ChunkManifestTransformer
+from zarr_manifest.hierarchy import transformer
+from zarr_manifest.hierarchy.nodes import Nodes
+from zarr_manifest.hierarchy.store import ManifestStore
+from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
+from zarr_manifest.manifest.manifest import Manifest, Reference
+from zarr_manifest.sources import object_reader
+from zarr_manifest.sources.byte_ranges import Bounded, Last, SourceRange
 
 # ------------------------------------------------------------------ ranges
 
@@ -197,4 +198,4 @@ def short_reads_accepted() -> None:
 
         return changed
 
-    replace(_object_reader, "_check_answer", make)
+    replace(object_reader, "_check_answer", make)

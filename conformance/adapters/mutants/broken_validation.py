@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
-from zarr_manifest import validation
+from zarr_manifest.inspection import validation
 
 
 @broken_in("manifest-syntax", "chunk-keys")

@@ -1,4 +1,6 @@
-"""Files of many formats as nodes, through VirtualiZarr's parsers.
+"""Files of many formats as nodes, through VirtualiZarr's parsers."""
 
-``reading`` is the way in; each format has a module of its own.
-"""
+from zarr_manifest.conversion.files.formats import FORMATS
+from zarr_manifest.conversion.files.reading import Parallel, read_files
+
+__all__ = ["FORMATS", "Parallel", "read_files"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from zarr_manifest._checksums import compute_checksum
 from zarr_manifest.conversion.files.sources import FileSources
+from zarr_manifest.format import compute_checksum
 from zarr_manifest.manifest import Manifest, Reference
 
 __all__ = ["checksums_of", "require_checksum"]

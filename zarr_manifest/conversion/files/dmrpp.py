@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from zarr_manifest.conversion.attribute_values import json_attributes
 from zarr_manifest.conversion.files.trees import (
     FOREIGN_ERRORS,
     FileGroup,
@@ -15,7 +14,8 @@ from zarr_manifest.conversion.files.trees import (
     parse_one_by_one,
 )
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.virtual.library import library
+from zarr_manifest.conversion.values import json_attributes
+from zarr_manifest.conversion.virtual import library
 
 __all__ = ["read_dmrpp"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zarr_manifest.conversion.attribute_values import json_attributes
 from zarr_manifest.conversion.files.trees import (
     FileGroup,
     FileTree,
     parse_one_by_one,
     with_metadata,
 )
-from zarr_manifest.conversion.virtual.library import library
+from zarr_manifest.conversion.values import json_attributes
+from zarr_manifest.conversion.virtual import library
 
 __all__ = ["read_fits"]
 

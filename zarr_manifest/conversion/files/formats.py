@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zarr_manifest._redaction import redact
 from zarr_manifest.conversion.files.dmrpp import read_dmrpp
 from zarr_manifest.conversion.files.fits import read_fits
 from zarr_manifest.conversion.files.grib import read_grib
@@ -16,6 +15,7 @@ from zarr_manifest.conversion.files.tiff import read_tiff
 from zarr_manifest.conversion.files.trees import FileTree
 from zarr_manifest.conversion.refusals import NotConvertibleError
 from zarr_manifest.errors import SourceError, SourceNotFoundError
+from zarr_manifest.locations import redact
 
 __all__ = ["FORMATS", "ZARR_FORMATS", "detect_format", "format_of", "read_tree"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.virtual.library import library
+from zarr_manifest.conversion.virtual import library
 
 __all__ = ["read_netcdf3"]
 

@@ -11,38 +11,30 @@ from typing import Any
 import numpy as np
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest._redaction import redact
-from zarr_manifest.access import Access
 from zarr_manifest.conversion.files.checksums import checksums_of, require_checksum
-from zarr_manifest.conversion.files.combination import (
-    Combine,
-    OpenedFile,
-    combine_files,
-    open_groups,
-)
-from zarr_manifest.conversion.files.formats import (
-    ZARR_FORMATS,
-    detect_format,
-    format_of,
-    read_tree,
-)
+from zarr_manifest.conversion.files.combining import Combine, OpenedFile, combine_files, open_groups
+from zarr_manifest.conversion.files.formats import ZARR_FORMATS, detect_format, format_of, read_tree
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.files.zarr3 import read_zarr3
 from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.unstable_types import unstable_types_accepted
-from zarr_manifest.conversion.virtual.arrays import (
+from zarr_manifest.conversion.values import unstable_types_accepted
+from zarr_manifest.conversion.virtual import (
+    ChunkColumns,
     MakeChecksums,
     array_node,
+    dataset_nodes,
     distinct_paths,
+    join_path,
+    library,
+    or_refused,
 )
-from zarr_manifest.conversion.virtual.columns import ChunkColumns
-from zarr_manifest.conversion.virtual.library import library
-from zarr_manifest.conversion.virtual.nodes import dataset_nodes, join_path, or_refused
-from zarr_manifest.conversion.zarr2.hierarchy import read_zarr2
+from zarr_manifest.conversion.zarr2 import read_zarr2
+from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest
+from zarr_manifest.sources import Access
 
 __all__ = ["Parallel", "read_files"]
 
@@ -121,7 +113,7 @@ def read_files(
 
     Examples
     --------
-    >>> from zarr_manifest.conversion.hierarchy_writer import write_hierarchy
+    >>> from zarr_manifest.conversion import write_hierarchy
     >>> import h5py, tempfile
     >>> directory = Path(tempfile.mkdtemp())
     >>> with h5py.File(directory / "f.h5", "w") as file:

@@ -14,12 +14,10 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore
 
-from zarr_manifest._byte_ranges import SourceRange
-from zarr_manifest._conditions import NO_CONDITIONS
-from zarr_manifest._locations import AllowList, Base, UrlLocation
-from zarr_manifest._object_reader import ObstoreReader
-from zarr_manifest.access import Access, key_within, open_object_store
 from zarr_manifest.errors import ManifestError, SourceNotFoundError
+from zarr_manifest.format import NO_CONDITIONS
+from zarr_manifest.locations import AllowList, Base, UrlLocation
+from zarr_manifest.sources import Access, ObstoreReader, SourceRange, key_within, open_object_store
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

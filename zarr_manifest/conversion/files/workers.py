@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from zarr_manifest.conversion.virtual.library import library
+from zarr_manifest.conversion.virtual import library
 
 __all__ = ["Parallel", "in_parallel"]
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest._chunk_grid import ChunkGrid
-from zarr_manifest._key_encoding import ChunkKeyEncoding
-from zarr_manifest._redaction import redact
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Listed
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.virtual.arrays import checked_metadata
+from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import ChunkGrid
+from zarr_manifest.hierarchy import ChunkKeyEncoding
+from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest
 
 __all__ = ["read_zarr3"]

@@ -1,5 +1,14 @@
-"""kerchunk reference sets as nodes, and hierarchies as kerchunk reference sets.
+"""kerchunk reference sets as nodes, and hierarchies as kerchunk reference sets."""
 
-``json_sets`` and ``parquet_sets`` read the two layouts, ``export_json`` and ``export_parquet``
-write them; ``references`` says what a reference means, in either.
-"""
+from zarr_manifest.conversion.kerchunk.export import export_kerchunk_json, export_kerchunk_parquet
+from zarr_manifest.conversion.kerchunk.json import read_kerchunk_json
+from zarr_manifest.conversion.kerchunk.parquet import read_kerchunk_parquet
+from zarr_manifest.conversion.kerchunk.reading import read_kerchunk
+
+__all__ = [
+    "export_kerchunk_json",
+    "export_kerchunk_parquet",
+    "read_kerchunk",
+    "read_kerchunk_json",
+    "read_kerchunk_parquet",
+]

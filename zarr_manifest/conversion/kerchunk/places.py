@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from zarr_manifest._redaction import redact
 from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.locations import redact
 
 __all__ = ["local_path"]
 

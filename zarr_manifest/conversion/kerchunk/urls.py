@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from zarr_manifest._locations import Base, UrlLocation
-from zarr_manifest._redaction import redact
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.locations import Base, UrlLocation, redact
 
 __all__ = ["SourceReference", "SourceUrls", "kerchunk_url"]
 

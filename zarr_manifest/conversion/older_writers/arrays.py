@@ -9,21 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from zarr_manifest._chunk_keys import parse_canonical
-from zarr_manifest._conditional_put import GuardedStore, Stored
-from zarr_manifest._configuration import Configuration, is_ours, parse_declaration
-from zarr_manifest._declarations import ArrayDocument, dump_node
-from zarr_manifest._declared_array import interpret_array
-from zarr_manifest._document import Limits
-from zarr_manifest._document_names import with_token
-from zarr_manifest._findings import strict
-from zarr_manifest._locations import Base, StoreLocation
-from zarr_manifest._manifest_documents import interpret_document_of
-from zarr_manifest._nodes import join
-from zarr_manifest.conversion.json_values import as_object
 from zarr_manifest.conversion.older_writers.evidence import ANEW, doubt
 from zarr_manifest.conversion.older_writers.metadata import is_theirs, repair_array
 from zarr_manifest.conversion.older_writers.paths import base_of, is_relative, respelled
+from zarr_manifest.conversion.values import as_object
 from zarr_manifest.errors import (
     InvalidChunkKeyError,
     InvalidConfigurationError,
@@ -33,6 +22,19 @@ from zarr_manifest.errors import (
     ManifestNotFoundError,
     NotConvertibleError,
 )
+from zarr_manifest.format import (
+    ArrayDocument,
+    Configuration,
+    Limits,
+    dump_node,
+    is_ours,
+    parse_canonical,
+    parse_declaration,
+    strict,
+)
+from zarr_manifest.hierarchy import interpret_array, interpret_document_of, join
+from zarr_manifest.locations import Base, StoreLocation
+from zarr_manifest.writing import GuardedStore, Stored, with_token
 
 __all__ = ["OlderArray"]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.attribute_values import json_attributes
-from zarr_manifest.conversion.json_values import as_object
+from zarr_manifest.conversion.values import as_object, json_attributes
 
 __all__ = ["repair_attributes"]
 

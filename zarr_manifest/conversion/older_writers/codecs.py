@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarr_manifest.conversion.json_values import as_array, as_object, shown
-from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS
-from zarr_manifest.conversion.zarr2.codecs import convert_codecs, read_pipeline
+from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.conversion.zarr2 import ARRAY_FILTERS, convert_codecs, read_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zarr_manifest.conversion.decisions import Decisions
-    from zarr_manifest.conversion.zarr2.data_types import DataType
+    from zarr_manifest.conversion.zarr2 import DataType
 
 __all__ = ["OlderCodecs", "encoded_size", "read_codecs", "spelled"]
 

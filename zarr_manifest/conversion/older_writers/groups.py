@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from zarr_manifest._conditional_put import GuardedStore, Stored
-from zarr_manifest._consolidated import update_consolidated
-from zarr_manifest._declarations import dump_node, parse_node
-from zarr_manifest._nodes import join
 from zarr_manifest.conversion.older_writers.attributes import repair_attributes
+from zarr_manifest.format import dump_node, parse_node
+from zarr_manifest.hierarchy import join
+from zarr_manifest.writing import GuardedStore, Stored, update_consolidated
 
 __all__ = ["OlderGroup", "groups_to_repair"]
 

@@ -16,10 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest._configuration import TRANSFORMER_NAME
-from zarr_manifest.conversion.array_metadata import require_valid_array
 from zarr_manifest.conversion.decisions import Decisions
-from zarr_manifest.conversion.json_values import as_array, as_object, shown
 from zarr_manifest.conversion.older_writers.attributes import repair_attributes
 from zarr_manifest.conversion.older_writers.codecs import (
     OlderCodecs,
@@ -28,9 +25,16 @@ from zarr_manifest.conversion.older_writers.codecs import (
     spelled,
 )
 from zarr_manifest.conversion.older_writers.evidence import ANEW
-from zarr_manifest.conversion.zarr2.codecs import object_codec_of, read_pipeline
-from zarr_manifest.conversion.zarr2.data_types import DataType, convert_data_type
-from zarr_manifest.conversion.zarr2.fill_values import convert_fill_value
+from zarr_manifest.conversion.target import require_valid_array
+from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.conversion.zarr2 import (
+    DataType,
+    convert_data_type,
+    convert_fill_value,
+    object_codec_of,
+    read_pipeline,
+)
+from zarr_manifest.format import TRANSFORMER_NAME
 
 __all__ = ["Repaired", "is_theirs", "repair_array"]
 

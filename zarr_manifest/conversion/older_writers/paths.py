@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from zarr_manifest._opening import base_directory
+from zarr_manifest.hierarchy import base_directory
 
 __all__ = ["base_of", "directories_with", "has_files", "is_relative", "respelled"]
 

@@ -16,26 +16,31 @@ from typing import TYPE_CHECKING
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest._conditional_put import GuardedStore, Stored, guarded_store
-from zarr_manifest._consolidated import update_consolidated
-from zarr_manifest._declarations import ArrayDocument, parse_node
-from zarr_manifest._key_listing import link_outside, list_inside
-from zarr_manifest._nodes import join, parent_of_document
-from zarr_manifest._opening import open_hierarchy
-from zarr_manifest._store_source import can_list, store_name
-from zarr_manifest._zarr_internals import ensure_open, sync
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.older_writers.arrays import OlderArray
 from zarr_manifest.conversion.older_writers.groups import OlderGroup, groups_to_repair
 from zarr_manifest.conversion.older_writers.paths import directories_with, has_files
-from zarr_manifest.conversion.store_url import store_urls
 from zarr_manifest.errors import (
     ManifestError,
     NotConvertibleError,
     SourceNotFoundError,
     WriteConflictError,
 )
-from zarr_manifest.store import ManifestStore, store_underneath
+from zarr_manifest.format import ArrayDocument, parse_node
+from zarr_manifest.hierarchy import (
+    ManifestStore,
+    ensure_open,
+    join,
+    link_outside,
+    list_inside,
+    open_hierarchy,
+    parent_of_document,
+    store_underneath,
+    store_urls,
+    sync,
+)
+from zarr_manifest.sources import can_list, store_name
+from zarr_manifest.writing import GuardedStore, Stored, guarded_store, update_consolidated
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -1,1 +1,32 @@
 """VirtualiZarr's objects as nodes, and hierarchies as VirtualiZarr's objects."""
+
+from zarr_manifest.conversion.virtual.arrays import (
+    MakeChecksums,
+    array_node,
+    checked_metadata,
+    distinct_paths,
+)
+from zarr_manifest.conversion.virtual.columns import ChunkColumns
+from zarr_manifest.conversion.virtual.nodes import (
+    dataset_nodes,
+    join_path,
+    or_refused,
+    read_virtual,
+)
+from zarr_manifest.conversion.virtual.objects import to_virtual_dataset, to_virtual_datatree
+from zarr_manifest.conversion.virtual.optional_library import library
+
+__all__ = [
+    "ChunkColumns",
+    "MakeChecksums",
+    "array_node",
+    "checked_metadata",
+    "dataset_nodes",
+    "distinct_paths",
+    "join_path",
+    "library",
+    "or_refused",
+    "read_virtual",
+    "to_virtual_dataset",
+    "to_virtual_datatree",
+]

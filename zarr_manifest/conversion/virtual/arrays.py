@@ -14,13 +14,11 @@ import numpy.typing as npt
 import zarr.registry
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest._chunk_grid import ChunkGrid
-from zarr_manifest._locations import Base
-from zarr_manifest.conversion.attribute_values import json_attributes
-from zarr_manifest.conversion.json_values import as_object
 from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.unstable_types import unstable_types_accepted
+from zarr_manifest.conversion.values import as_object, json_attributes, unstable_types_accepted
+from zarr_manifest.format import ChunkGrid
+from zarr_manifest.locations import Base
 from zarr_manifest.manifest import Manifest
 
 __all__ = ["MakeChecksums", "array_node", "checked_metadata", "distinct_paths", "url_reference"]

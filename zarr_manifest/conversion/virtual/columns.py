@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.virtual.library import library
+from zarr_manifest.conversion.virtual.optional_library import library
 from zarr_manifest.manifest import Manifest
 
 __all__ = ["ChunkColumns"]

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from zarr.storage import MemoryStore
 
-from zarr_manifest._chunk_grid import ChunkGrid
-from zarr_manifest._document import Limits
-from zarr_manifest.conversion.attribute_values import json_attributes
-from zarr_manifest.conversion.inline_arrays import array_of_documents
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.unstable_types import unstable_types_accepted
+from zarr_manifest.conversion.target import array_of_documents
+from zarr_manifest.conversion.values import json_attributes, unstable_types_accepted
 from zarr_manifest.conversion.virtual.arrays import MakeChecksums, array_node, checked_metadata
-from zarr_manifest.conversion.virtual.library import library
+from zarr_manifest.conversion.virtual.optional_library import library
 from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import ChunkGrid, Limits
 from zarr_manifest.manifest import Manifest
 
 if TYPE_CHECKING:

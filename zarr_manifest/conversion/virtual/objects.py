@@ -15,36 +15,46 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest._chunk_grid import ChunkGrid
-from zarr_manifest._concurrency import in_order
-from zarr_manifest._configuration import parse_declaration
-from zarr_manifest._declarations import ArrayDocument, parse_node
-from zarr_manifest._declared_array import DeclaredArray, interpret_array
-from zarr_manifest._document import Limits
-from zarr_manifest._findings import strict
-from zarr_manifest._key_encoding import ChunkKeyEncoding
-from zarr_manifest._key_listing import list_keys
-from zarr_manifest._locations import Location, StoreLocation, UrlLocation
-from zarr_manifest._manifest_documents import (
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.values import unstable_types_accepted
+from zarr_manifest.conversion.virtual.columns import ChunkColumns
+from zarr_manifest.conversion.virtual.optional_library import library
+from zarr_manifest.errors import ManifestError, SourceNotFoundError
+from zarr_manifest.format import (
+    ArrayDocument,
+    ChunkGrid,
+    Limits,
+    parse_declaration,
+    parse_node,
+    strict,
+)
+from zarr_manifest.hierarchy import (
+    ChunkKeyEncoding,
+    DeclaredArray,
     LoadedManifest,
+    ensure_open,
     every_partition,
     fetch_document,
+    interpret_array,
     interpret_document_of,
+    join,
+    list_keys,
+    open_hierarchy,
+    store_underneath,
+    store_urls,
+    sync,
 )
-from zarr_manifest._nodes import join
-from zarr_manifest._opening import open_hierarchy
-from zarr_manifest._steps import run_async
-from zarr_manifest._store_source import can_list, hierarchy_reader, store_name
-from zarr_manifest._zarr_internals import ensure_open, sync
-from zarr_manifest.access import Allow, access_by_prefix
-from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.store_url import store_urls
-from zarr_manifest.conversion.unstable_types import unstable_types_accepted
-from zarr_manifest.conversion.virtual.columns import ChunkColumns
-from zarr_manifest.conversion.virtual.library import library
-from zarr_manifest.errors import ManifestError, SourceNotFoundError
-from zarr_manifest.sources import Sources
-from zarr_manifest.store import store_underneath
+from zarr_manifest.locations import Location, StoreLocation, UrlLocation
+from zarr_manifest.sources import (
+    Allow,
+    Sources,
+    access_by_prefix,
+    can_list,
+    hierarchy_reader,
+    in_order,
+    run_async,
+    store_name,
+)
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -1,4 +1,50 @@
-"""Zarr v2 metadata as valid v3 metadata, v2 hierarchies as nodes, and v3 metadata as v2.
+"""Zarr v2 as Zarr v3, and back."""
 
-``documents`` finds the nodes that a set of v2 documents describes, ``metadata`` converts one.
-"""
+from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS
+from zarr_manifest.conversion.zarr2.data_types import DataType, convert_data_type
+from zarr_manifest.conversion.zarr2.to_v2 import (
+    Zarr2Documents,
+    convert_array_to_zarr2,
+    convert_group_to_zarr2,
+)
+from zarr_manifest.conversion.zarr2.to_v3 import (
+    ArrayPlan,
+    GroupPlan,
+    Plan,
+    convert_codecs,
+    convert_fill_value,
+    count_keys,
+    find_owner,
+    is_metadata_key,
+    object_codec_of,
+    plan_nodes,
+    read_pipeline,
+    read_zarr2,
+    refused,
+    refused_strays,
+    unread_keys,
+)
+
+__all__ = [
+    "ARRAY_FILTERS",
+    "ArrayPlan",
+    "DataType",
+    "GroupPlan",
+    "Plan",
+    "Zarr2Documents",
+    "convert_array_to_zarr2",
+    "convert_codecs",
+    "convert_data_type",
+    "convert_fill_value",
+    "convert_group_to_zarr2",
+    "count_keys",
+    "find_owner",
+    "is_metadata_key",
+    "object_codec_of",
+    "plan_nodes",
+    "read_pipeline",
+    "read_zarr2",
+    "refused",
+    "refused_strays",
+    "unread_keys",
+]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zarr_manifest.conversion.json_values import as_array, as_object
+from zarr_manifest.conversion.values import as_array, as_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarr_manifest.conversion.json_values import shown
+from zarr_manifest.conversion.values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

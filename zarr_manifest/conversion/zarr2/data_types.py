@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from zarr_manifest.conversion.json_values import as_array, shown
+from zarr_manifest.conversion.values import as_array, shown
 
 if TYPE_CHECKING:
     from zarr_manifest.conversion.decisions import Decisions

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarr_manifest.conversion.attribute_values import json_attributes
-from zarr_manifest.conversion.json_values import as_array, shown
+from zarr_manifest.conversion.values import as_array, json_attributes, shown
 
 if TYPE_CHECKING:
     from zarr_manifest.conversion.decisions import Decisions

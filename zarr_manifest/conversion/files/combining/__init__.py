@@ -1,0 +1,10 @@
+"""Many files of one kind as one."""
+
+from zarr_manifest.conversion.files.combining.combination import (
+    Combine,
+    OpenedFile,
+    combine_files,
+    open_groups,
+)
+
+__all__ = ["Combine", "OpenedFile", "combine_files", "open_groups"]

@@ -1,0 +1,165 @@
+"""What the stored numbers of many files mean: whether it is the same, and loaded ones made alike.
+
+Attributes of CF, and of GDAL, decide it. One array has one of each, so that numbers that mean
+something else in another file cannot follow those of the first.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zarr_manifest.conversion.values import shown
+from zarr_manifest.conversion.virtual import library
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["is_virtual", "made_alike", "meanings", "other_meaning", "same_value"]
+
+_MEANING = [
+    "_FillValue",
+    "missing_value",
+    "scale_factor",
+    "add_offset",
+    "units",
+    "calendar",
+    "_Unsigned",
+    "flag_values",
+    "flag_masks",
+    "flag_meanings",
+    "valid_min",
+    "valid_max",
+    "valid_range",
+    # Of GeoTIFF and GDAL: which place a pixel is, there being no coordinates, and its packing.
+    "model_tiepoint",
+    "model_pixel_scale",
+    "model_transformation",
+    "SCALE",
+    "OFFSET",
+]
+
+# Units of time differ in their middle, which must not be left out.
+_SHOWN = reprlib.Repr(maxstring=100)
+
+# Variables named by these attributes have the units of the variable that has the attribute.
+_BOUNDS = ("bounds", "climatology")
+_INHERITED = ("units", "calendar")
+
+
+def is_virtual(variable: Any) -> bool:
+    """Whether a variable of xarray wraps references."""
+    return isinstance(variable._data, library("virtualizarr.manifests").ManifestArray)
+
+
+def meanings(dataset: xr.Dataset) -> dict[Any, dict[str, Any]]:
+    """Return, by name of a variable, the attributes that say what its numbers mean.
+
+    Examples
+    --------
+    >>> import xarray
+    >>> time = ("time", [1], {"units": "days since 2000-01-01", "bounds": "edges"})
+    >>> dataset = xarray.Dataset({"time": time, "edges": (("time", "n"), [[0, 1]])})
+    >>> meanings(dataset)["edges"]
+    {'units': 'days since 2000-01-01'}
+    """
+    variables: Mapping[Any, Any] = dataset.variables
+    found: dict[Any, dict[str, Any]] = {
+        name: _stated(variable.attrs) for name, variable in variables.items()
+    }
+    for variable in variables.values():
+        for attribute in _BOUNDS:
+            bounds = found.get(str(variable.attrs.get(attribute)))
+            if bounds is not None and "units" not in bounds:
+                bounds |= {n: variable.attrs[n] for n in _INHERITED if n in variable.attrs}
+    return found
+
+
+def _stated(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    return {name: attributes[name] for name in _MEANING if name in attributes}
+
+
+def same_value(ours: Any, theirs: Any) -> bool:
+    """Whether two values of an attribute are the same; NaN is NaN.
+
+    Examples
+    --------
+    >>> same_value([1.0, float("nan")], np.array([1, np.nan])), same_value(1, 2)
+    (True, False)
+    """
+    return repr(np.asarray(ours).tolist()) == repr(np.asarray(theirs).tolist())
+
+
+def other_meaning(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
+    """Return which attribute gives numbers another meaning, or None.
+
+    Examples
+    --------
+    >>> other_meaning({"units": "m"}, {"units": "km"})
+    "its units 'km'"
+    """
+    for name in _MEANING:
+        if not same_value(ours.get(name), theirs.get(name)):
+            return f"its {name} {_SHOWN.repr(theirs.get(name))}"
+    return None
+
+
+def made_alike(
+    name: Any, variables: Sequence[Any], meant: Sequence[Mapping[str, Any]]
+) -> tuple[list[Any], list[str | None]]:
+    """Return loaded variables of one name, with numbers that mean the same.
+
+    Numbers stay what they are, unless they mean something else in one of the files:
+    then all are decoded, and have the first one's units of time, if any.
+
+    Parameters
+    ----------
+    name : str
+        What they are called.
+    variables : sequence of Variable
+        As they are stored, one of each file.
+    meant : sequence of dict
+        What their numbers mean.
+
+    Returns
+    -------
+    variables : list of Variable
+        Alike, where nothing keeps them from it.
+    problems : list of (str or None)
+        What does, by file.
+    """
+    first = variables[0]
+    if all(v.dtype == first.dtype for v in variables) and not any(
+        other_meaning(meant[0], other) for other in meant
+    ):
+        return list(variables), [None] * len(variables)
+    decoded = [_decoded(name, *both) for both in zip(variables, meant, strict=True)]
+    return decoded, [_difference(decoded[0], other) for other in decoded]
+
+
+def _difference(first: Any, other: Any) -> str | None:
+    calendars = [variable.encoding.get("calendar") for variable in (first, other)]
+    if "O" in (first.dtype.kind, other.dtype.kind) and calendars[0] != calendars[1]:
+        return f"its calendar {shown(calendars[1])}"
+    if first.dtype.kind != other.dtype.kind:
+        return f"its data type {shown(str(other.dtype))}"
+    return other_meaning(_stated(first.attrs), _stated(other.attrs))
+
+
+def _decoded(name: Any, variable: Any, meant: Mapping[str, Any]) -> Any:
+    xarray: Any = library("xarray")
+    stated: Any = xarray.Variable(variable.dims, variable.values, {**variable.attrs, **meant})
+    dataset: Any = xarray.Dataset({name: stated})
+    options: dict[str, Any] = {"decode_coords": False, "decode_timedelta": False}
+    try:
+        found = xarray.decode_cf(dataset, **options).load().variables[name]
+    except (ValueError, OverflowError):
+        # Times in units that xarray does not know.
+        found = xarray.decode_cf(dataset, **options, decode_times=False).load().variables[name]
+    # How the first file packs its numbers need not do for those of the others.
+    kept = {key: found.encoding[key] for key in _INHERITED if key in found.encoding}
+    decoded: Any = xarray.Variable(found.dims, found.values, found.attrs, kept)
+    return decoded

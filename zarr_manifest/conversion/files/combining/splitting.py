@@ -1,0 +1,247 @@
+"""Uncompressed chunks as smaller ones, so that those of many files fit into one chunk grid.
+
+Files of 31, 28 and 31 days, each of which is one chunk, are no array of Zarr: all of its
+chunks have one length. Where the bytes are the values as they are, a part of a chunk can
+be referred to like a whole one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.conversion.values import shown
+from zarr_manifest.conversion.virtual import library
+
+__all__ = ["References", "Splitting", "common_length", "split_arrays", "split_references"]
+
+# More than hourly steps for a century; the elements of a long series, one by one, are not meant.
+_MOST_REFERENCES = 1_000_000
+
+# Paths that VirtualiZarr uses for chunks without bytes elsewhere.
+_MISSING = ""
+_INLINED = "__inlined__"
+
+
+def common_length(
+    lengths: Sequence[int], chunks: Sequence[int], is_last: Sequence[bool]
+) -> int | None:
+    """Return the greatest length of chunks in which all files fit, one after the other.
+
+    Parameters
+    ----------
+    lengths, chunks : sequence of int
+        Length of every file along the dimension, and that of its chunks.
+    is_last : sequence of bool
+        Whether the file ends the array: only there may a chunk reach beyond the values.
+
+    Returns
+    -------
+    int or None
+        None if there is nothing in any file.
+
+    Examples
+    --------
+    >>> common_length([744, 672, 720], [744, 672, 720], [False, False, True])
+    24
+    >>> common_length([30, 30, 28], [10, 10, 10], [False, False, True])
+    10
+    """
+    inner = last = 0
+    for length, chunk, ends in zip(lengths, chunks, is_last, strict=True):
+        # What reaches beyond the values of a single chunk is never referred to.
+        within = length if length <= chunk else math.gcd(length, chunk)
+        if length and ends:
+            inner, last = math.gcd(inner, within), math.gcd(last, chunk)
+        elif length:
+            inner, last = math.gcd(inner, within), math.gcd(last, within)
+    return max(inner, last) or None
+
+
+@dataclass(frozen=True)
+class References:
+    """The chunks of one file, in VirtualiZarr's columns.
+
+    Parameters
+    ----------
+    paths, offsets, lengths : array
+        Of the shape of the chunk grid.
+    inlined : dict
+        Bytes of chunks that have no path, by their place in the grid.
+    """
+
+    paths: npt.NDArray[Any]
+    offsets: npt.NDArray[np.uint64]
+    lengths: npt.NDArray[np.uint64]
+    inlined: dict[tuple[int, ...], bytes]
+
+    def all_have(self, size: int) -> bool:
+        """Whether every chunk has this number of bytes, if it is not missing."""
+        stored = self.lengths[(self.paths != _MISSING) & (self.paths != _INLINED)]
+        return bool((stored == size).all()) and all(
+            len(data) == size for data in self.inlined.values()
+        )
+
+
+def split_references(
+    found: References, axis: int, *, length: int, chunk: int, piece: int, row: int
+) -> References:
+    """Return references to pieces of chunks.
+
+    Parameters
+    ----------
+    found : References
+        To chunks of which each is one run of rows.
+    axis : int
+        The dimension that the rows follow one another along.
+    length, chunk, piece : int
+        Numbers of rows: of all, of a chunk, and of a piece as `common_length` says.
+    row : int
+        Bytes of a row.
+
+    Examples
+    --------
+    >>> one = np.array(["file:///a.nc"], np.dtypes.StringDType())
+    >>> found = References(one, np.array([100], "u8"), np.array([24], "u8"), {})
+    >>> split = split_references(found, 0, length=3, chunk=3, piece=1, row=8)
+    >>> split.offsets.tolist(), split.lengths.tolist()
+    ([100, 108, 116], [8, 8, 8])
+    """
+    starts = np.arange(0, length, piece)
+    numbers, within = starts // chunk, starts % chunk * row
+    along = [1] * found.paths.ndim
+    along[axis] = len(starts)
+    paths = np.take(found.paths, numbers, axis)
+    offsets = np.take(found.offsets, numbers, axis) + within.astype(np.uint64).reshape(along)
+    inlined: dict[tuple[int, ...], bytes] = {}
+    for place, data in found.inlined.items():
+        for number in np.flatnonzero(numbers == place[axis]).tolist():
+            first = int(within[number])
+            inlined[*place[:axis], number, *place[axis + 1 :]] = data[first : first + piece * row]
+    is_missing = paths == _MISSING
+    offsets[is_missing | (paths == _INLINED)] = 0
+    lengths = np.where(is_missing, 0, piece * row).astype(np.uint64)
+    return References(paths, offsets, lengths, inlined)
+
+
+# ------------------------------------------------------------ VirtualiZarr's arrays
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """What became of the arrays of a variable, one of each file.
+
+    Parameters
+    ----------
+    arrays : sequence of ManifestArray
+        With chunks of one length; those that were given, if they cannot be split, or
+        need not.
+    note : str or None
+        What was done.
+    problem : str or None
+        Why it was not done, though it could be.
+    """
+
+    arrays: Sequence[Any]
+    note: str | None = None
+    problem: str | None = None
+
+
+def split_arrays(arrays: Sequence[Any], axis: int, is_last: Sequence[bool]) -> Splitting:
+    """Give arrays that follow one another chunks of one length, if their bytes allow it.
+
+    Parameters
+    ----------
+    arrays : sequence of ManifestArray
+        Of one variable, in all files.
+    axis : int
+        The dimension along which they follow one another.
+    is_last : sequence of bool
+        Whether the array is at the end.
+    """
+    chunks = [tuple(array.metadata.chunk_grid.chunk_shape) for array in arrays]
+    lengths = [array.shape[axis] for array in arrays]
+    piece = common_length(lengths, [shape[axis] for shape in chunks], is_last)
+    if piece is None or all(shape[axis] == piece for shape in chunks):
+        return Splitting(arrays)
+    others = {(shape[:axis], shape[axis + 1 :]) for shape in chunks}
+    if len(others) != 1 or math.prod(chunks[0][:axis]) != 1:
+        return Splitting(arrays)
+    if not all(map(_has_plain_chunks, arrays, chunks)):
+        return Splitting(arrays)
+    shape = (*chunks[0][:axis], piece, *chunks[0][axis + 1 :])
+    pieces = f"pieces of {shown(shape)}"
+    count = sum(math.prod(_grid(array.shape, shape)) for array in arrays)
+    if count > _MOST_REFERENCES:
+        return Splitting(
+            arrays,
+            problem=f"split into {pieces}, which would fit, they would take {count} references, "
+            f"more than {_MOST_REFERENCES}",
+        )
+    split = [_split(array, axis, piece) for array in arrays]
+    return Splitting(
+        split,
+        note=f"its uncompressed chunks are split into {pieces}, which fit one after the other: "
+        f"{_count(split)} references instead of {_count(arrays)}",
+    )
+
+
+def _has_plain_chunks(array: Any, chunk_shape: tuple[int, ...]) -> bool:
+    """Whether all chunks of an array are nothing but the bytes of its values."""
+    metadata: dict[str, Any] = array.metadata.to_dict()
+    if [codec["name"] for codec in metadata["codecs"]] != ["bytes"]:
+        return False
+    size = math.prod(chunk_shape) * array.dtype.itemsize
+    found = _references(array)
+    return found.paths.shape == _grid(array.shape, chunk_shape) and found.all_have(size)
+
+
+def _grid(shape: Sequence[int], chunk_shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(-(-length // size) for length, size in zip(shape, chunk_shape, strict=True))
+
+
+def _count(arrays: Sequence[Any]) -> int:
+    return sum(int(np.count_nonzero(array.manifest._paths != _MISSING)) for array in arrays)
+
+
+def _references(array: Any) -> References:
+    # VirtualiZarr has no public name for its columns.
+    found = array.manifest
+    counts = _grid(array.shape, array.metadata.chunk_grid.chunk_shape)
+    if found._paths.shape != counts and (found._paths == _MISSING).all():
+        # Its parsers give arrays without chunks any grid.
+        nothing: Any = np.full(counts, _MISSING, np.dtypes.StringDType())
+        return References(nothing, np.zeros(counts, np.uint64), np.zeros(counts, np.uint64), {})
+    return References(found._paths, found._offsets, found._lengths, found._inlined)
+
+
+def _split(array: Any, axis: int, piece: int) -> Any:
+    manifests: Any = library("virtualizarr.manifests")
+    grid = array.metadata.chunk_grid
+    chunks = tuple(grid.chunk_shape)
+    split = split_references(
+        _references(array),
+        axis,
+        length=array.shape[axis],
+        chunk=chunks[axis],
+        piece=piece,
+        row=math.prod(chunks[axis + 1 :]) * array.dtype.itemsize,
+    )
+    manifest = manifests.ChunkManifest.from_arrays(
+        paths=split.paths,
+        offsets=split.offsets,
+        lengths=split.lengths,
+        inlined=split.inlined,
+        validate_paths=False,
+    )
+    shape = (*chunks[:axis], piece, *chunks[axis + 1 :])
+    metadata = dataclasses.replace(
+        array.metadata, chunk_grid=dataclasses.replace(grid, chunk_shape=shape)
+    )
+    return manifests.ManifestArray(metadata=metadata, chunkmanifest=manifest)

@@ -1,0 +1,155 @@
+"""GRIB2 files through what gribberish, VirtualiZarr's parser, makes of them: every message.
+
+gribberish reads a whole file or nothing, and gives up with the process over some messages.
+It is shown those that it reads as what they are; all others are refused by their offsets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+from zarr_manifest.conversion.files.grib.messages import GribMessage, messages
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.virtual import join_path, library
+from zarr_manifest.locations import redact
+
+__all__ = ["read_grib"]
+
+
+def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
+    """Parse a GRIB file. Messages that no array refers to are refused by their offsets.
+
+    Raises
+    ------
+    NotConvertibleError
+        Nothing of the file can be expressed.
+    """
+    parser: Any = library("gribberish.virtualizarr.parser", "reading GRIB")
+    gribberish: Any = library("gribberish")
+    size, _ = registry.state(url)
+    data = bytes(registry.read(url, 0, size))
+    found = list(messages(data))
+    if all(message.edition != 2 for message in found):
+        raise NotConvertibleError("the file has no message of GRIB edition 2, all that is read")
+    tree = FileTree()
+    problems = _problems(found, data)
+    if len(problems) == len(found):
+        (at, problem), *others = problems.items()
+        among = f" (nor can {len(others)} others)" if others else ""
+        raise NotConvertibleError(f"the message at byte {at} cannot be read{among}: {problem}")
+    for start, problem in problems.items():
+        tree.refuse(_name(start, url), problem)
+    shown = _without(data, problems)
+    parse = partial(gribberish.parse_grib_dataset, encode_coords=True, collapse_groups=False)
+    dataset = _asked(partial(parse, shown))
+    explained = _refuse_incomplete(dataset, "", tree)
+    tree.add_manifest_group(_asked(partial(parser._manifest_group, url, dataset)))
+    explained |= _referenced(tree) | problems.keys()
+    for message in found:
+        if message.start not in explained:
+            problem = "gribberish left it out: it does not know it, or another is the same field"
+            tree.refuse(_name(message.start, url), problem)
+        for number in range(2, message.fields + 1):
+            tree.refuse(
+                f"{_name(message.start, url)}, field {number}", "only a first field is read"
+            )
+    return tree
+
+
+def _name(start: int, url: str) -> str:
+    """Return what a message is called, also among those of other files."""
+    return f"message at byte {start} of {unquote(redact(url).rpartition('/')[2].partition('?')[0])}"
+
+
+def _without(data: bytes, starts: Collection[int]) -> bytes:
+    """Return a file in which the messages at these bytes are not recognised as such."""
+    if not starts:
+        return data
+    shown = bytearray(data)
+    for start in starts:
+        shown[start : start + 4] = bytes(4)
+    return bytes(shown)
+
+
+def _problems(found: Sequence[GribMessage], data: bytes) -> dict[int, str]:
+    """Return, by offset, why messages are refused."""
+    gribberish: Any = library("gribberish")
+    problems: dict[int, str] = {}
+    packings: set[int] = set()
+    grid: bytes | None = None
+    for message in found:
+        body = data[message.start : message.start + message.length]
+        try:
+            if message.problem is not None:
+                raise NotConvertibleError(message.problem)
+            _asked(partial(gribberish.parse_grib_message_metadata, body, 0))
+            if message.packing not in packings:
+                # One of every kind is read to see that it can be.
+                _asked(partial(gribberish.parse_grib_array, body, 0))
+                packings.add(message.packing)
+            # gribberish gives all variables of a group the coordinates of one of them.
+            grid = grid or message.grid
+            if message.grid != grid:
+                raise NotConvertibleError("its grid is not that of the messages before it")
+        except NotConvertibleError as error:
+            problems[message.start] = error.problem
+    return problems
+
+
+def _asked[R](question: Callable[[], R]) -> R:
+    """Return what gribberish answers.
+
+    Raises
+    ------
+    NotConvertibleError
+        It fails.
+    """
+    try:
+        return question()
+    except FOREIGN_ERRORS as error:
+        raise NotConvertibleError(f"gribberish cannot read it: {error}") from error
+    except BaseException as error:
+        # A panic in Rust is none of the usual exceptions, and its class cannot be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise NotConvertibleError(f"gribberish cannot read it: {error}") from error
+
+
+def _refuse_incomplete(node: dict[str, Any], path: str, tree: FileTree) -> set[int]:
+    """Take out variables that lack messages, over which the parser would give up the file.
+
+    Returns
+    -------
+    set of int
+        The offsets of the messages that they have.
+    """
+    found: set[int] = set()
+    for name, variable in list(node.get("data_vars", {}).items()):
+        *counts, _, _ = variable["values"]["shape"]
+        offsets = [offset for offset, _ in variable["values"]["offsets"]]
+        if len(offsets) != math.prod(counts):
+            del node["data_vars"][name]
+            needed = " x ".join(
+                f"{count} {dim}" for count, dim in zip(counts, variable["dims"], strict=False)
+            )
+            tree.refuse(join_path(path, name), f"it has {len(offsets)} messages, not {needed}")
+            found.update(offsets)
+    for name, below in node.get("groups", {}).items():
+        found |= _refuse_incomplete(below, join_path(path, name), tree)
+    return found
+
+
+def _referenced(tree: FileTree) -> set[int]:
+    """Return the offsets of all messages that arrays refer to."""
+    found: set[int] = set()
+    for group in tree.groups:
+        for array in group.arrays.values():
+            manifest = array.manifest
+            has_path = (manifest._paths != "") & (manifest._paths != "__inlined__")
+            found |= {int(offset) for offset in manifest._offsets[has_path].flat}
+    return found

@@ -1,0 +1,78 @@
+"""Unlimited dimensions of netCDF-4: as long as the longest of the variables that have them.
+
+HDF5 has a length for every dataset. netCDF reads the shorter ones as long as the
+longest, filled up; so does xarray, which refuses variables of different lengths.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from zarr_manifest.conversion.virtual import library
+
+__all__ = ["UnlimitedDimensions"]
+
+
+@dataclass
+class UnlimitedDimensions:
+    """Collects the lengths of the dimensions of a file, to make its variables as long as these."""
+
+    _lengths: dict[str, int] = field(default_factory=dict[str, int])
+    _arrays: list[tuple[dict[str, Any], str, tuple[str | None, ...]]] = field(
+        default_factory=list[Any]
+    )
+
+    def see(self, dataset: Any, paths: Sequence[str | None]) -> None:
+        """Note how long the dimensions of these paths are in a dataset."""
+        for path, length in zip(paths, dataset.shape or (), strict=False):
+            if path is not None:
+                self._lengths[path] = max(self._lengths.get(path, 0), length)
+
+    def add(
+        self, arrays: dict[str, Any], name: str, dataset: Any, paths: Sequence[str | None]
+    ) -> None:
+        """Take an array, of which some dimensions may be longer than it is."""
+        unlimited = tuple(
+            path if longest is None else None
+            for path, longest in zip(paths, dataset.maxshape, strict=True)
+        )
+        if any(unlimited):
+            self._arrays.append((arrays, name, unlimited))
+
+    def fill_up(self) -> None:
+        """Make the arrays as long as their dimensions, in place of those that were taken."""
+        for arrays, name, unlimited in self._arrays:
+            array = arrays[name]
+            shape = tuple(
+                length if path is None else self._lengths[path]
+                for path, length in zip(unlimited, array.shape, strict=True)
+            )
+            if shape != array.shape:
+                arrays[name] = _with_shape(array, shape)
+
+
+def _with_shape(array: Any, shape: tuple[int, ...]) -> Any:
+    manifests: Any = library("virtualizarr.manifests")
+    chunks = array.metadata.chunk_grid.chunk_shape
+    counts = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
+    old = array.manifest
+    paths: Any = np.full(counts, "", np.dtypes.StringDType())
+    offsets, lengths = np.zeros(counts, np.uint64), np.zeros(counts, np.uint64)
+    # Parsers give arrays without chunks any grid.
+    if all(map(int.__le__, old._paths.shape, counts)):
+        there = tuple(slice(0, count) for count in old._paths.shape)
+        paths[there], offsets[there], lengths[there] = old._paths, old._offsets, old._lengths
+    manifest = manifests.ChunkManifest.from_arrays(
+        paths=paths,
+        offsets=offsets,
+        lengths=lengths,
+        inlined=dict(old._inlined),
+        validate_paths=False,
+    )
+    metadata = dataclasses.replace(array.metadata, shape=shape)
+    return manifests.ManifestArray(metadata=metadata, chunkmanifest=manifest)

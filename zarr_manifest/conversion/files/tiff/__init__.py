@@ -1,0 +1,5 @@
+"""TIFF files, GeoTIFF and COG among them."""
+
+from zarr_manifest.conversion.files.tiff.images import read_tiff
+
+__all__ = ["read_tiff"]

@@ -1,0 +1,131 @@
+"""Codecs of TIFF images, as readers find them: what virtual-tiff names only for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zarr.core.metadata.v3 import ArrayV3Metadata
+
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
+from zarr_manifest.conversion.virtual import library
+
+__all__ = ["interleaved_array", "with_announced_codecs"]
+
+_PREDICTOR = "HorizontalDeltaCodec"
+
+# Dimensions of what lies in the file, of those of the array: row, column, band.
+_BY_PIXEL = [1, 2, 0]
+
+
+def with_announced_codecs(array: Any) -> Any:
+    """Name the horizontal predictor as readers find it: virtual-tiff announces another name.
+
+    Raises
+    ------
+    NotConvertibleError
+        No codec that Zarr finds undoes the predictor.
+    """
+    document: dict[str, Any] = array.metadata.to_dict()
+    names = [codec["name"] for codec in document["codecs"]]
+    is_big_endian = {"name": "bytes", "configuration": {"endian": "big"}} in document["codecs"]
+    if "imagecodecs_floatpred" in names and is_big_endian:
+        raise NotConvertibleError(
+            "its predictor of big-endian floats is not undone by the codec that Zarr finds"
+        )
+    if _PREDICTOR not in names:
+        return array
+    if is_big_endian and not HAS_ALL_BYTE_ORDERS:
+        raise NotConvertibleError(
+            "its horizontal predictor of big-endian integers is not undone by zarr before 3.3",
+            remedy="Upgrade zarr.",
+        )
+    if array.dtype.kind not in "iu":
+        raise NotConvertibleError(
+            "its horizontal predictor is applied to floats, which no codec that Zarr finds can undo"
+        )
+    delta = _delta(array, is_by_pixel=names[0] == "transpose")
+    codecs = [
+        delta if name == _PREDICTOR else codec
+        for name, codec in zip(names, document["codecs"], strict=True)
+    ]
+    return _with_metadata(array, {**document, "codecs": codecs})
+
+
+def interleaved_array(image: Any, url: str, endianness: Any) -> Any:
+    """Return an image whose samples are beside each other, by band, row and column.
+
+    virtual-tiff has a codec for this that no reader finds. It is asked for an image of
+    one sample, of which the chunks get another dimension.
+
+    Parameters
+    ----------
+    image : ImageFileDirectory
+        Of async-tiff.
+    url : str
+        Of the file.
+    endianness : Endianness
+        Of the file, for async-tiff.
+    """
+    parser: Any = library("virtual_tiff.parser", "reading TIFF")
+    endian = parser._ENDIANNESS_TO_STR[endianness]
+    plane = parser._construct_manifest_array(ifd=_OneSample(image), url=url, endian=endian)
+    document: dict[str, Any] = plane.metadata.to_dict()
+    if any(codec["name"] == "imagecodecs_floatpred" for codec in document["codecs"]):
+        raise NotConvertibleError(
+            "its predictor of floats is applied to interleaved samples, which no codec that Zarr "
+            "finds can undo"
+        )
+    pixels = {"name": "transpose", "configuration": {"order": _BY_PIXEL}}
+    count = int(image.samples_per_pixel)
+    chunks = [count, *plane.metadata.chunk_grid.chunk_shape]
+    document |= {
+        "shape": [count, *plane.metadata.shape],
+        "dimension_names": ["band", *document["dimension_names"]],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
+        "codecs": [pixels, *document["codecs"]],
+    }
+    return with_announced_codecs(_with_metadata(plane, document))
+
+
+class _OneSample:
+    """An image as if its pixels had one sample."""
+
+    samples_per_pixel = 1
+
+    def __init__(self, image: Any) -> None:
+        self._image = image
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._image, name)
+
+
+def _delta(array: Any, *, is_by_pixel: bool) -> dict[str, Any]:
+    """Return the codec that takes the differences along rows, of chunks as they lie in the file."""
+    shape: list[int] = list(array.metadata.chunk_grid.chunk_shape)
+    if is_by_pixel:
+        shape = [shape[dimension] for dimension in _BY_PIXEL]
+    return {
+        "name": "imagecodecs_delta",
+        "configuration": {
+            "dtype": array.dtype.newbyteorder("=").str,
+            "shape": shape,
+            "axis": 1 if is_by_pixel else -1,
+            "dist": 1,
+        },
+    }
+
+
+def _with_metadata(array: Any, document: dict[str, Any]) -> Any:
+    """Return an array with other metadata, and its manifest in as many dimensions."""
+    manifests: Any = library("virtualizarr.manifests")
+    old = array.manifest
+    metadata = ArrayV3Metadata.from_dict(document)
+    counts = (1,) * (len(metadata.shape) - array.ndim) + old.shape_chunk_grid
+    manifest = manifests.ChunkManifest.from_arrays(
+        paths=old._paths.reshape(counts),
+        offsets=old._offsets.reshape(counts),
+        lengths=old._lengths.reshape(counts),
+        validate_paths=False,
+    )
+    return manifests.ManifestArray(metadata=metadata, chunkmanifest=manifest)

@@ -1,0 +1,179 @@
+"""Entries of a manifest as references of kerchunk: columns, and URLs as fsspec takes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.format import format_canonical, format_last_modified, grid_index
+from zarr_manifest.locations import Location, StoreLocation, UrlLocation
+from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, Columns, Manifest
+
+__all__ = ["Block", "Exporter", "url_in_store"]
+
+type _Integers = npt.NDArray[np.int64]
+
+
+class Block(NamedTuple):
+    """References of one block of the chunk grid, in C order of the chunks.
+
+    Attributes
+    ----------
+    numbers : ndarray of int64, sorted
+        C-order number of each row's chunk in the whole grid.
+    url_numbers : ndarray of int64
+        Index of each row's URL; -1 where the chunk is inline.
+    offsets, sizes : ndarray of int64
+        In bytes; both 0 for a whole object.
+    urls : sequence of str
+        As fsspec takes them.
+    data : dict of int to bytes
+        Inline chunks, by the number of the chunk.
+    """
+
+    numbers: _Integers
+    url_numbers: _Integers
+    offsets: _Integers
+    sizes: _Integers
+    urls: Sequence[str]
+    data: dict[int, bytes]
+
+    @property
+    def stated_bytes(self) -> int:
+        """Sum of the sizes, and of the inline chunks."""
+        inline: list[int] = self.numbers[self.url_numbers < 0].tolist()
+        return int(self.sizes.sum()) + sum(len(self.data[number]) for number in inline)
+
+
+def url_in_store(roots: Sequence[UrlLocation], key: str) -> str:
+    """Return the URL of an object of the hierarchy's own store.
+
+    Raises
+    ------
+    NotConvertibleError
+        The store has no URL.
+    """
+    if not roots:
+        raise NotConvertibleError(
+            "the array refers to objects in the hierarchy's own store, which has no URL",
+            remedy="Export from where the hierarchy lies in files, or in an object store.",
+        )
+    root = roots[0]
+    path = f"{root.path}/{key}" if root.path else key
+    return kerchunk_url(UrlLocation(root.scheme, root.authority, path, root.query))
+
+
+@dataclass(slots=True)
+class Exporter:
+    """Turns the entries of one array into references.
+
+    Parameters
+    ----------
+    roots : sequence of UrlLocation
+        What the root of the hierarchy's store is called.
+    encoded_fill_value : callable
+        Returns the bytes of a chunk of fill values; None where explicitly empty
+        chunks are to be missing.
+    dropped : Counter
+        What kerchunk has no place for, with ``{}`` for how many chunks: they are counted.
+    """
+
+    roots: Sequence[UrlLocation]
+    encoded_fill_value: Callable[[], bytes] | None = None
+    dropped: Counter[str] = field(default_factory=Counter[str])
+
+    def block(self, manifest: Manifest, locations: Sequence[Location]) -> Block:
+        """Return the references of a manifest.
+
+        Raises
+        ------
+        NotConvertibleError
+            kerchunk cannot express an entry.
+        """
+        columns = manifest.columns()
+        _require_lengths(manifest, columns)
+        versions: list[str | None] = [None]
+        version_numbers = np.zeros(len(manifest), np.int64)
+        data: dict[int, bytes] = {}
+        for aside, rows in manifest.asides():
+            self._count_dropped(aside, len(rows))
+            if aside.data is not None:
+                data.update(dict.fromkeys(columns.numbers[rows].tolist(), aside.data))
+            if aside.conditions.version is not None:
+                version_numbers[rows] = len(versions)
+                versions.append(aside.conditions.version)
+        data |= self._encoded_fill_values(columns)
+        # A path may come in several versions: each is a URL of its own.
+        with_path = columns.path_numbers >= 0
+        paths = columns.path_numbers[with_path].astype(np.int64)
+        used, which = np.unique(
+            paths * len(versions) + version_numbers[with_path], return_inverse=True
+        )
+        numbers: list[int] = used.tolist()
+        urls = [
+            self._url(locations[number // len(versions)], versions[number % len(versions)])
+            for number in numbers
+        ]
+        url_numbers = np.full(len(manifest), -1, np.int64)
+        url_numbers[with_path] = which
+        sizes = np.where(with_path & (columns.lengths > 0), columns.lengths, 0)
+        block = Block(columns.numbers, url_numbers, columns.offsets, sizes, urls, data)
+        return block if self.encoded_fill_value else _without(columns.path_numbers == EMPTY, block)
+
+    def _encoded_fill_values(self, columns: Columns) -> dict[int, bytes]:
+        empty: list[int] = columns.numbers[columns.path_numbers == EMPTY].tolist()
+        if not empty:
+            return {}
+        if self.encoded_fill_value is None:
+            what = "{} marked as empty, now missing, which reads as fill values"
+            self.dropped[what] += len(empty)
+            return {}
+        self.dropped["{} marked as empty, now encoded fill values"] += len(empty)
+        return dict.fromkeys(empty, self.encoded_fill_value())
+
+    def _count_dropped(self, aside: Aside, rows: int) -> None:
+        if aside.checksum is not None:
+            self.dropped["the checksums of {} were left out"] += rows
+        if aside.conditions.etag is not None:
+            self.dropped["the entity tags of {} were left out"] += rows
+        if format_last_modified(aside.conditions) is not None:
+            self.dropped["the times of modification of {} were left out"] += rows
+
+    def _url(self, location: Location, version: str | None) -> str:
+        if isinstance(location, StoreLocation):
+            if version is not None:
+                self.dropped["the object versions of {} were left out"] += 1
+            return url_in_store(self.roots, location.key)
+        return kerchunk_url(location, version)
+
+
+def _require_lengths(manifest: Manifest, columns: Columns) -> None:
+    """Refuse what goes from an offset to the end of its object: kerchunk cannot say that."""
+    open_ended = (columns.lengths == TO_THE_END) & (columns.offsets > 0)
+    if open_ended.any():
+        row = int(open_ended.argmax())
+        raise NotConvertibleError(
+            "an entry goes from an offset to the end of its object: kerchunk needs a length",
+            chunk=format_canonical(grid_index(manifest.grid_shape, int(columns.numbers[row]))),
+            location=manifest.paths[int(columns.path_numbers[row])],
+            remedy="State the 'length' of such entries in the manifest.",
+        )
+
+
+def _without(rows: npt.NDArray[np.bool_], block: Block) -> Block:
+    if not rows.any():
+        return block
+    kept = ~rows
+    return block._replace(
+        numbers=block.numbers[kept],
+        url_numbers=block.url_numbers[kept],
+        offsets=block.offsets[kept],
+        sizes=block.sizes[kept],
+    )

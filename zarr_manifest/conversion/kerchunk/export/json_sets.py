@@ -1,0 +1,165 @@
+"""A hierarchy as a kerchunk reference set in JSON.
+
+Metadata becomes text, as kerchunk writes it; inline chunks become base64, unless they are
+printable ASCII. Chunks of native arrays are referred to as what they are, objects with a URL.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zarr.abc.store import Store
+
+from zarr_manifest.conversion.kerchunk.export.blocks import Block
+from zarr_manifest.conversion.kerchunk.export.nodes import (
+    ExportedArray,
+    ExportedGroup,
+    exported_nodes,
+)
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.report import ConversionReport
+from zarr_manifest.conversion.zarr2 import refused
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import grid_indices
+from zarr_manifest.manifest import canonical_keys
+from zarr_manifest.sources import Allow
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["export_kerchunk_json"]
+
+
+def export_kerchunk_json(
+    location: str | Path | ObjectStore | Store,
+    *,
+    version: int = 1,
+    inline_empty: bool = True,
+    allow: Allow = None,
+    report: ConversionReport | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> dict[str, Any]:
+    """Return a hierarchy as a kerchunk reference set.
+
+    Sources are not read. References to objects in the hierarchy's own store, the chunks
+    of native arrays among them, become absolute URLs.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy: a path, a URL, or a store.
+    version : {1, 0}
+        Version of the reference set; there are no templates in either.
+    inline_empty : bool
+        Explicitly empty chunks become encoded fill values; otherwise they are missing.
+    allow : optional
+        As for :class:`ManifestStore`: needed for manifest documents outside the hierarchy.
+    report : ConversionReport, optional
+        Takes the counts, the nodes that kerchunk cannot express, and what was decided.
+        Without it, such a node is an error.
+    progress : callable, optional
+        Called with the path of an array and the number of references, block by block.
+
+    Returns
+    -------
+    dict
+        JSON values, to be written with ``json.dumps``.
+
+    Raises
+    ------
+    NotConvertibleError
+        A node cannot be expressed, and there is no `report` to take it; the message
+        names all of them.
+    ManifestError
+        There is no hierarchy, or it cannot be read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, zarr
+    >>> from zarr_manifest import write_manifest
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = zarr.create_group(root)
+    >>> _ = zarr.create_array(root / "a", shape=4, chunks=2, dtype="u1", compressors=None)
+    >>> write_manifest(root, "a", {(0,): {"path": "s3://b/f%20g", "offset": 8, "length": 2}})
+    >>> export_kerchunk_json(root)["refs"]["a/0"]
+    ['s3://b/f g', 8, 2]
+    """
+    if version not in (0, 1):
+        raise ValueError(f"kerchunk has the versions 0 and 1, not {version!r}")
+    counts = ConversionReport() if report is None else report
+    references: dict[str, Any] = {}
+    for node in exported_nodes(location, allow=allow, inline_empty=inline_empty):
+        if isinstance(node, ExportedGroup):
+            below = f"{node.path}/" if node.path else ""
+            references |= _documents(below, ".zgroup", node.zgroup, node.zattrs)
+            counts.groups += 1
+        elif isinstance(node, ExportedArray):
+            try:
+                references |= _array(node, counts, progress)
+            except ManifestError as error:
+                counts.refused.append(refused(node.path, error))
+        else:
+            counts.refused.append(node)
+    if report is None and counts.refused:
+        reasons = "; ".join(f"{node.path or '/'}: {node.reason}" for node in counts.refused)
+        raise NotConvertibleError(
+            f"kerchunk cannot express {len(counts.refused)} node(s): {reasons}",
+            remedy="Pass report=ConversionReport() to export the others.",
+        )
+    return {"version": 1, "refs": references} if version == 1 else references
+
+
+def _documents(
+    below: str, name: str, node: dict[str, Any], attributes: dict[str, Any]
+) -> dict[str, str]:
+    documents = {below + name: json.dumps(node)}
+    if attributes:
+        documents[f"{below}.zattrs"] = json.dumps(attributes)
+    return documents
+
+
+def _array(
+    node: ExportedArray, counts: ConversionReport, progress: Callable[[str, int], None] | None
+) -> dict[str, Any]:
+    below = f"{node.path}/" if node.path else ""
+    references: dict[str, Any] = {}
+    stated_bytes, chunks = 0, 0
+    for block in node.blocks():
+        references.update(_references(block, below, node.partitions.grid_shape))
+        stated_bytes += block.stated_bytes
+        chunks += len(block.numbers)
+        if progress is not None:
+            progress(node.path, len(block.numbers))
+    counts.arrays += 1
+    counts.references += chunks
+    counts.stated_bytes += stated_bytes
+    documents = node.documents(chunks)
+    counts.notes += [(node.path, note) for note in documents.notes]
+    return _documents(below, ".zarray", documents.node, documents.attributes) | references
+
+
+def _references(
+    block: Block, below: str, grid_shape: tuple[int, ...]
+) -> Iterator[tuple[str, str | list[Any]]]:
+    keys = canonical_keys(grid_indices(grid_shape, block.numbers))
+    columns = (block.numbers, block.url_numbers, block.offsets, block.sizes)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for key, (number, url, offset, size) in zip(keys, rows, strict=True):
+        if url < 0:
+            yield below + key, _text(block.data[number])
+        elif size:
+            yield below + key, [block.urls[url], offset, size]
+        else:
+            yield below + key, [block.urls[url]]
+
+
+def _text(data: bytes) -> str:
+    """Return inline data as the text that kerchunk makes of it."""
+    text = data.decode("ascii", "replace")
+    if data.isascii() and text.isprintable() and not text.startswith("base64:"):
+        return text
+    return f"base64:{base64.b64encode(data).decode('ascii')}"

@@ -1,0 +1,182 @@
+"""Writes the Parquet files of one array of a kerchunk set, as fsspec reads them.
+
+fsspec's own reader, fastparquet, makes floats of integers unless the file says, in pandas's
+words, what they are. A file that would hold no references is not written.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zarr_manifest.conversion.kerchunk.export.blocks import Block
+from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
+from zarr_manifest.format import Partitions, number_chunks
+
+__all__ = ["RefsWriter"]
+
+# How inline data begins that fsspec decodes once more.
+_BASE64 = b"base64:"
+
+
+@dataclass(slots=True)
+class RefsWriter:
+    """Writes the references of one array, file by file.
+
+    Files are runs of chunks in C order, and a manifest comes in blocks of the grid:
+    a block is loaded when the first file needs it, and forgotten after the last one. So
+    at most one row of blocks is held.
+
+    Parameters
+    ----------
+    directory : Path
+        Where the files go.
+    record_size : int
+        Number of references of a file.
+    partitions : Partitions
+        The blocks; one as large as the grid for a manifest that is not partitioned.
+    load : callable
+        Returns the references of the block with an index.
+    """
+
+    directory: Path
+    record_size: int
+    partitions: Partitions
+    load: Callable[[tuple[int, ...]], Block]
+    _held: dict[tuple[int, ...], Block] = field(default_factory=dict[tuple[int, ...], Block])
+
+    def write(self) -> tuple[int, int]:
+        """Write all files, and return how many references they hold, to how many bytes.
+
+        Raises
+        ------
+        ManifestError
+            A block cannot be loaded.
+        """
+        total = math.prod(self.partitions.grid_shape)
+        written = stated = 0
+        for record in range(-(-total // self.record_size)):
+            start = record * self.record_size
+            stop = min(start + self.record_size, total)
+            blocks = [self._block(owner) for owner in self._owners(start, stop)]
+            parts = [part for part in (_within(block, start, stop) for block in blocks) if part]
+            if parts:
+                self._write_file(record, parts)
+                written += sum(len(part.numbers) for part in parts)
+                stated += sum(part.stated_bytes for part in parts)
+            for owner in [owner for owner in self._held if self._last_chunk(owner) < stop]:
+                del self._held[owner]
+        return written, stated
+
+    def _owners(self, start: int, stop: int) -> list[tuple[int, ...]]:
+        """Return the blocks to which a run of chunks belongs."""
+        if not self.partitions.grid_shape:
+            return [()]
+        indices = np.unravel_index(np.arange(start, stop), self.partitions.grid_shape)
+        owners = np.stack(indices, axis=1) // np.array(self.partitions.shape)
+        _, rows = np.unique(number_chunks(owners, self.partitions.counts), return_index=True)
+        return [tuple(owner) for owner in owners[rows].tolist()]
+
+    def _block(self, owner: tuple[int, ...]) -> Block:
+        found = self._held.get(owner)
+        if found is None:
+            found = self._held[owner] = self.load(owner)
+        return found
+
+    def _last_chunk(self, owner: tuple[int, ...]) -> int:
+        """Return the C-order number of the last chunk of a block."""
+        number = 0
+        for n, along in zip(self.partitions.grid_shape, self.partitions.region(owner), strict=True):
+            number = number * n + along[-1]
+        return number
+
+    def _write_file(self, record: int, parts: Sequence[Block]) -> None:
+        pa = arrow()
+        size = self.record_size
+        codes = np.full(size, -1, np.int32)
+        offsets, sizes = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        raw: list[bytes | None] = [None] * size
+        urls: list[str] = []
+        for part in parts:
+            rows = part.numbers - record * size
+            codes[rows] = np.where(part.url_numbers < 0, -1, part.url_numbers + len(urls))
+            offsets[rows], sizes[rows] = part.offsets, part.sizes
+            urls += part.urls
+            for number in part.numbers[part.url_numbers < 0].tolist():
+                raw[number - record * size] = _plain(part.data[number])
+        paths = pa.DictionaryArray.from_arrays(
+            pa.array(codes, mask=codes < 0), pa.array(urls, pa.string())
+        )
+        table = pa.Table.from_arrays(
+            [
+                paths.cast(pa.string()),
+                pa.array(offsets),
+                pa.array(sizes),
+                pa.array(raw, pa.binary()),
+            ],
+            schema=_schema(),
+        )
+        self.directory.mkdir(parents=True, exist_ok=True)
+        parquet().write_table(
+            table,
+            self.directory / f"refs.{record}.parq",
+            compression="zstd",
+            use_dictionary=["path"],
+            write_statistics=False,
+        )
+
+
+def _schema() -> Any:
+    pa = arrow()
+    kinds = {"path": "unicode", "offset": "int64", "size": "int64", "raw": "bytes"}
+    columns = [
+        {
+            "name": name,
+            "field_name": name,
+            "pandas_type": kind,
+            "numpy_type": kind if kind == "int64" else "object",
+            "metadata": None,
+        }
+        for name, kind in kinds.items()
+    ]
+    pandas = {"index_columns": [], "column_indexes": [], "columns": columns}
+    return pa.schema(
+        [
+            pa.field("path", pa.string()),
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("size", pa.int64(), nullable=False),
+            pa.field("raw", pa.binary()),
+        ],
+        metadata={"pandas": json.dumps(pandas)},
+    )
+
+
+def _within(block: Block, start: int, stop: int) -> Block | None:
+    """Return the rows of a block for a run of chunks, and only the URLs that they need."""
+    first, last = np.searchsorted(block.numbers, [start, stop]).tolist()
+    if first == last:
+        return None
+    with_url = block.url_numbers[first:last]
+    used, inverse = np.unique(with_url, return_inverse=True)
+    shift = 1 if used[0] < 0 else 0
+    urls: list[int] = used[shift:].tolist()
+    return Block(
+        block.numbers[first:last],
+        inverse.astype(np.int64) - shift,
+        block.offsets[first:last],
+        block.sizes[first:last],
+        [block.urls[number] for number in urls],
+        block.data,
+    )
+
+
+def _plain(data: bytes) -> bytes:
+    """Return inline data as fsspec takes it: what looks like base64 to it is base64."""
+    return _BASE64 + base64.b64encode(data) if data.startswith(_BASE64) else data

@@ -1,0 +1,159 @@
+"""A hierarchy as a kerchunk reference set in the Parquet layout, as fsspec reads it.
+
+The references of one file at a time; ``.zmetadata``, without which there is no set, last.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zarr_manifest.conversion.kerchunk.export.nodes import (
+    ExportedArray,
+    ExportedGroup,
+    exported_nodes,
+)
+from zarr_manifest.conversion.kerchunk.export.parquet_files import RefsWriter
+from zarr_manifest.conversion.kerchunk.parquet import local_directory, parquet
+from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.report import ConversionReport
+from zarr_manifest.conversion.zarr2 import refused
+from zarr_manifest.errors import ManifestError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+    from zarr.abc.store import Store
+
+    from zarr_manifest.sources import Allow
+
+__all__ = ["export_kerchunk_parquet"]
+
+
+def export_kerchunk_parquet(
+    location: str | Path | ObjectStore | Store,
+    target: str | Path,
+    *,
+    record_size: int = 10_000,
+    allow: Allow = None,
+    inline_empty: bool = True,
+) -> ConversionReport:
+    """Write a kerchunk reference set in Parquet for a hierarchy.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy. Its native arrays are exported too.
+    target : str or Path
+        A directory that does not exist, or is empty: a path, or a ``file:`` URL.
+    record_size : int
+        Number of references of a file.
+    allow : optional
+        As for :class:`ManifestStore`: needed for manifest documents outside of the
+        hierarchy. Sources are not read.
+    inline_empty : bool
+        Explicitly empty chunks become encoded fill values; otherwise they are missing.
+
+    Returns
+    -------
+    ConversionReport
+        With what kerchunk cannot express, by node, and what it has no place for.
+
+    Raises
+    ------
+    ManifestError
+        There is no hierarchy, or something is at the target.
+    ImportError
+        pyarrow is not installed.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, zarr
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = zarr.create_group(root / "h").create_array("a", shape=4, chunks=2, dtype="i2")
+    >>> print(export_kerchunk_parquet(root / "h", root / "refs.parq"))
+    1 group, 1 array, 0 references to 0 bytes
+    """
+    parquet()
+    if record_size < 1:
+        raise ValueError(f"record_size must be at least 1, not {record_size}")
+    directory = local_directory(target)
+    if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
+        raise NotConvertibleError(
+            "the target exists", location=str(directory), remedy="Remove it first, or name another."
+        )
+    return _Export(directory, record_size).run(location, allow, inline_empty=inline_empty)
+
+
+@dataclass(slots=True)
+class _Export:
+    directory: Path
+    record_size: int
+    documents: dict[str, Any] = field(default_factory=dict[str, Any])
+    report: ConversionReport = field(default_factory=ConversionReport)
+
+    def run(
+        self, location: str | Path | ObjectStore | Store, allow: Allow, *, inline_empty: bool
+    ) -> ConversionReport:
+        for node in exported_nodes(location, allow=allow, inline_empty=inline_empty):
+            if isinstance(node, RefusedNode):
+                self.report.refused.append(node)
+            elif isinstance(node, ExportedGroup):
+                self._document(node.path, ".zgroup", node.zgroup)
+                self._document(node.path, ".zattrs", node.zattrs)
+                self.report.groups += 1
+            else:
+                self._array(node)
+        self._implicit_groups()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        content = {"metadata": self.documents, "record_size": self.record_size}
+        (self.directory / ".zmetadata").write_text(json.dumps(content))
+        return self.report
+
+    def _implicit_groups(self) -> None:
+        """Add the groups above others that have no metadata: Zarr v2 cannot be opened there."""
+        refused_paths = {node.path for node in self.report.refused}
+        for path in [key.rpartition("/")[0] for key in self.documents]:
+            while path:
+                path = path.rpartition("/")[0]
+                below = f"{path}/" if path else ""
+                is_array = f"{below}.zarray" in self.documents or path in refused_paths
+                if not is_array and f"{below}.zgroup" not in self.documents:
+                    self.documents[f"{below}.zgroup"] = {"zarr_format": 2}
+                    self.report.groups += 1
+
+    def _document(self, path: str, name: str, document: dict[str, Any]) -> None:
+        if document:
+            self.documents[f"{path}/{name}" if path else name] = document
+
+    def _array(self, array: ExportedArray) -> None:
+        directory = self.directory / array.path
+        writer = RefsWriter(directory, self.record_size, array.partitions, array.load)
+        try:
+            _require_addressable(array.path)
+            references, stated = writer.write()
+        except ManifestError as error:
+            self.report.refused.append(refused(array.path, error))
+            if array.path and directory.exists():
+                shutil.rmtree(directory)
+            return
+        documents = array.documents(references)
+        self._document(array.path, ".zarray", documents.node)
+        self._document(array.path, ".zattrs", documents.attributes)
+        self.report.arrays += 1
+        self.report.references += references
+        self.report.stated_bytes += stated
+        self.report.notes += [(array.path, note) for note in documents.notes]
+
+
+def _require_addressable(path: str) -> None:
+    if not path:
+        raise NotConvertibleError(
+            "fsspec cannot find the references of an array at the root in Parquet",
+            remedy="Export it as JSON.",
+        )
+    if any(name.startswith(".z") for name in path.split("/")):
+        raise NotConvertibleError("fsspec takes a name that begins with '.z' for metadata")

@@ -1,0 +1,292 @@
+"""A flat set of references, as kerchunk has it, as the nodes of a hierarchy.
+
+Keys are those of Zarr v2; a value is text, or a list of URL, offset and length. A value
+that cannot be expressed refuses its array, because a chunk that is left out would read as
+the fill value; a key that no array reads is named in a note, or refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import operator
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.conversion.kerchunk.json.members import TOO_LARGE, Batch, Members, distribute
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.conversion.zarr2 import (
+    ArrayPlan,
+    GroupPlan,
+    count_keys,
+    plan_nodes,
+    refused,
+    refused_strays,
+    unread_keys,
+)
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import collect, grid_indices
+from zarr_manifest.manifest import Grid, Manifest, NumberedPaths, Rows, interpret_keys
+
+__all__ = ["chunks_of", "inline_bytes", "reference_nodes"]
+
+
+def reference_nodes(
+    references: Iterable[Batch],
+    documents: Mapping[str, Any],
+    *,
+    urls: SourceUrls | None = None,
+) -> Iterator[Node]:
+    """Yield the nodes that metadata documents describe, with the references of their chunks.
+
+    Parameters
+    ----------
+    references : iterable of (keys, values)
+        Some at a time; metadata documents are not among them.
+    documents : mapping
+        Metadata documents by key, as :func:`~.zarr2.documents.plan_nodes` takes them.
+    urls : SourceUrls, optional
+        What makes references of a manifest of URLs.
+
+    Yields
+    ------
+    Node
+        Parents before their members; at the end, what belongs to no array.
+    """
+    plans = plan_nodes(documents)
+    paths = [plan.path for plan in plans if isinstance(plan, ArrayPlan)]
+    arrays, known, strays = distribute(references, paths)
+    sources = _Sources(known, SourceUrls() if urls is None else urls)
+    for plan in plans:
+        if isinstance(plan, GroupPlan):
+            yield GroupNode(plan.path, plan.attributes)
+        elif isinstance(plan, ArrayPlan):
+            yield _array_node(plan, arrays.pop(plan.path), sources)
+        else:
+            yield plan
+    yield from refused_strays(strays, plans, "reference")
+
+
+# ------------------------------------------------------------ keys
+
+
+def _rows(plan: ArrayPlan, members: Members, notes: list[str]) -> Rows:
+    """Return which chunk each reference of an array is for; notes name those that are for none."""
+    names = members.names()
+    if len(plan.grid_shape) > 1:
+        names = _with_dots(plan, names, notes)
+    elif not plan.grid_shape and "" in names and "0" not in names:
+        # VirtualiZarr (seen in 2.8) writes no "0" after the slash.
+        notes.append(f"the reference {members.keys[names.index('')]!r} was taken for its chunk")
+        names = [name or "0" for name in names]
+    rows, problems = collect(
+        interpret_keys(names, Grid(len(plan.grid_shape), plan.grid_shape), report_outside=True)
+    )
+    unread = unread_keys(problems)
+    if unread:
+        what = f"{count_keys(unread, 'reference')} no chunk of the array"
+        if len(unread) == len(names) and 0 not in plan.grid_shape:
+            # kerchunk (seen in 0.2.10) inlines small GRIB messages of two dimensions as '0'.
+            raise NotConvertibleError(f"{what}, and there is no other: all would be fill values")
+        notes.append(f"{what}, and left out")
+    return rows
+
+
+def _with_dots(plan: ArrayPlan, names: list[str], notes: list[str]) -> list[str]:
+    """Return the keys with dots; of two spellings of a chunk, the array's own one is right."""
+    stated = plan.key_separator
+    other = "/" if stated == "." else "."
+    foreign = [other in name for name in names]
+    if any(foreign):
+        notes.append(
+            f"{sum(foreign)} keys of chunks are written with {other!r}, though the metadata says "
+            f"{stated!r}; taken for what they look like"
+        )
+        own = {name for name, is_foreign in zip(names, foreign, strict=True) if not is_foreign}
+        names = [
+            # What has no chunk of its own is reported, and left out.
+            f"{name} beside {name.replace(other, stated)}"
+            if is_foreign and name.replace(other, stated) in own
+            else name
+            for name, is_foreign in zip(names, foreign, strict=True)
+        ]
+    elif stated == ".":
+        return names
+    return [name if "." in name else name.replace("/", ".") for name in names]
+
+
+# ------------------------------------------------------------ values
+
+
+@dataclass
+class _Sources:
+    """The URLs of the set by number, and what makes references of them."""
+
+    urls: list[str]
+    to_reference: SourceUrls
+
+
+@dataclass
+class _Columns:
+    """The references of one array, by row: in C order of its chunks."""
+
+    path_numbers: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    paths: dict[str, int] = field(default_factory=dict[str, int])
+    inline: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    versions: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    relative: set[str] = field(default_factory=set[str])
+
+    def path_number(self, url: str | None, sources: _Sources) -> int:
+        """Return the number of a URL's path, and take note of what else is said with it."""
+        source = sources.to_reference.reference(url)
+        if self.versions.setdefault(source.path, source.version) != source.version:
+            raise NotConvertibleError(
+                "it refers to two versions of one object, and a manifest states one for each path",
+                location=source.path,
+            )
+        if source.was_relative:
+            self.relative.add(str(url))
+        return self.paths.setdefault(source.path, len(self.paths))
+
+
+def _array_node(plan: ArrayPlan, members: Members, sources: _Sources) -> Node:
+    notes: list[str] = []
+    try:
+        rows = _rows(plan, members, notes)
+        columns = _columns(rows, members, sources)
+        manifest = _manifest(plan, rows, columns)
+    except ManifestError as error:
+        return refused(plan.path, error)
+    if columns.relative:
+        notes.append(
+            f"{len(columns.relative)} relative paths, such as {min(columns.relative)!r}, were "
+            "taken relative to the working directory, as fsspec does"
+        )
+    prefixed = (f"array {plan.path!r}: {note}" for note in notes)
+    return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed))
+
+
+def _columns(rows: Rows, members: Members, sources: _Sources) -> _Columns:
+    order = rows.members
+    numbers, first, which = np.unique(
+        np.array(members.urls)[order], return_index=True, return_inverse=True
+    )
+    table = np.full(len(numbers), -1, np.int32)
+    columns = _Columns(table, np.array(members.offsets)[order], np.array(members.lengths)[order])
+    used: list[tuple[int, int]] = list(zip(numbers.tolist(), first.tolist(), strict=True))
+    for place, (number, row) in enumerate(used):
+        if number >= 0:
+            with _naming(members.name(int(order[row]))):
+                table[place] = columns.path_number(sources.urls[number], sources)
+    columns.path_numbers = table[which]
+    for row in np.flatnonzero(columns.path_numbers < 0).tolist():
+        member = int(order[row])
+        with _naming(members.name(member)):
+            _take_other(columns, row, members.others[member], sources)
+    return columns
+
+
+@contextmanager
+def _naming(key: str) -> Generator[None]:
+    try:
+        yield
+    except ManifestError as error:
+        raise error.in_context(chunk=key) from error.__cause__
+
+
+def _take_other(columns: _Columns, row: int, value: object, sources: _Sources) -> None:
+    parts = as_array(value)
+    if parts is None:
+        columns.inline[row] = inline_bytes(value)
+        return
+    url, columns.offsets[row], columns.lengths[row] = _byte_range(parts)
+    columns.path_numbers[row] = columns.path_number(url, sources)
+
+
+def _byte_range(parts: Sequence[object]) -> tuple[str | None, int, int]:
+    """Return URL, offset and length; -1 is the rest of the object."""
+    if len(parts) in (1, 3) and (parts[0] is None or isinstance(parts[0], str)):
+        if len(parts) == 1:
+            return parts[0], 0, -1
+        offset, length = _integer(parts[1]), _integer(parts[2])
+        if offset is not None and length is not None and length > 0:
+            return parts[0], offset, length
+    raise NotConvertibleError(
+        f"a reference is {shown(parts)}, neither [url] nor [url, offset, length] with an offset "
+        "of at least 0 and a length of at least 1"
+    )
+
+
+def _integer(value: object) -> int | None:
+    # What a reference set that was made in this process has may be of numpy.
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return None
+    number = operator.index(cast("Any", value))
+    return number if 0 <= number < TOO_LARGE else None
+
+
+def inline_bytes(value: object) -> bytes:
+    """Return the content of a reference that is text, or a JSON object to be taken as text.
+
+    Raises
+    ------
+    NotConvertibleError
+        If it is neither, is not what it says, or is empty.
+
+    Examples
+    --------
+    >>> inline_bytes("base64:cGxhaW4="), inline_bytes("plain")
+    (b'plain', b'plain')
+    """
+    if as_object(value) is not None:
+        value = json.dumps(value)
+    try:
+        content = value.encode() if isinstance(value, str) else value
+        if isinstance(content, bytes) and content.startswith(b"base64:"):
+            content = base64.b64decode(content[7:], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise NotConvertibleError(f"inline data is not what it says: {error}") from error
+    if not isinstance(content, bytes):
+        raise NotConvertibleError(f"a reference is {shown(value)}, neither text nor a list")
+    if not content:
+        raise NotConvertibleError("inline data has no bytes: no codec decodes that to a chunk")
+    return content
+
+
+# ------------------------------------------------------------ manifest
+
+
+def _manifest(plan: ArrayPlan, rows: Rows, columns: _Columns) -> Manifest:
+    inline = np.array(list(columns.inline), np.int64)
+    indices: list[list[int]] = grid_indices(plan.grid_shape, rows.numbers[inline]).tolist()
+    conditions = {
+        path: {"version": version} for path, version in columns.versions.items() if version
+    }
+    return Manifest.from_columns(
+        plan.grid_shape,
+        paths=NumberedPaths(columns.path_numbers, tuple(columns.paths)),
+        offsets=columns.offsets,
+        lengths=columns.lengths,
+        chunks=chunks_of(plan.grid_shape, rows.numbers),
+        data=dict(zip(map(tuple, indices), columns.inline.values(), strict=True)),
+        conditions=conditions,
+    )
+
+
+def chunks_of(
+    grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64] | None:
+    """Return the grid index of each chunk in C order; None for all that there are."""
+    return None if len(numbers) == math.prod(grid_shape) else grid_indices(grid_shape, numbers)

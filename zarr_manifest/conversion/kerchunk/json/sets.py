@@ -1,0 +1,289 @@
+"""kerchunk reference sets in JSON, versions 0 and 1, as nodes of a hierarchy.
+
+What the document as a whole is; what the references mean is for ``kerchunk.references``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote
+
+import msgspec
+from zarr.buffer import default_buffer_prototype
+
+from zarr_manifest.conversion.kerchunk.json.members import Batch, PlainReference
+from zarr_manifest.conversion.kerchunk.json.references import reference_nodes
+from zarr_manifest.conversion.kerchunk.json.templates import MAX_GENERATED, Templates, generate
+from zarr_manifest.conversion.kerchunk.places import local_path
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls
+from zarr_manifest.conversion.nodes import Node, RefusedNode
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.values import as_object, shown
+from zarr_manifest.conversion.zarr2 import is_metadata_key
+from zarr_manifest.errors import (
+    InvalidJSONError,
+    InvalidManifestError,
+    LimitExceededError,
+    SourceError,
+    SourceNotFoundError,
+)
+from zarr_manifest.format import DocumentCodec, Limits, decode_body
+from zarr_manifest.hierarchy import open_hierarchy, sync
+from zarr_manifest.locations import redact
+
+__all__ = ["read_kerchunk_json"]
+
+_MEMBERS = frozenset({"version", "templates", "gen", "refs"})
+_METADATA_ENDS = frozenset("ypsan")  # .zarray, .zgroup, .zattrs, .zmetadata, zarr.json
+
+# What a compressed set may expand to, unless its reader says otherwise: as much as a manifest.
+_MAX_BYTES = Limits().manifest_bytes
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+
+# A million values take less memory as they are written than as objects of Python.
+_UNPARSED_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_VALUE: msgspec.json.Decoder[object] = msgspec.json.Decoder()
+_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_PLAIN_OR_TEXT = msgspec.json.Decoder(list[PlainReference | str])
+
+# References that are parsed at once.
+_AT_ONCE = 2**14
+
+
+def read_kerchunk_json(
+    references: str | Path | bytes | Mapping[str, Any],
+    *,
+    rewrite: Mapping[str, str] | None = None,
+    max_generated: int = MAX_GENERATED,
+    max_bytes: int = _MAX_BYTES,
+) -> Iterator[Node]:
+    """Read a kerchunk reference set in JSON.
+
+    Parameters
+    ----------
+    references : str, Path, bytes or mapping
+        A path, or a URL that can be read without credentials; the document itself, as
+        bytes, perhaps compressed (gzip, zstd); or what is in it.
+    rewrite : mapping of str to str, optional
+        URL prefixes, and what to put in their place: beginnings of whole URLs, the
+        longest first, before anything is checked. One that no URL has is reported as a
+        :class:`RefusedNode` of the root. Paths that are relative in the set are taken
+        relative to the working directory, as fsspec does.
+    max_generated : int
+        Number of references that ``gen`` may stand for.
+    max_bytes : int
+        Number of bytes that a compressed document may have, before and after.
+
+    Returns
+    -------
+    iterator of Node
+        Groups before their members. What cannot be expressed is a :class:`RefusedNode`
+        with the reason.
+
+    Raises
+    ------
+    ManifestError
+        ``invalid_json``, ``source_not_found``, ``source_error``, ``limit_exceeded``, or
+        ``not_convertible`` for what is no reference set of version 0 or 1, and for
+        ``templates`` and ``gen`` that are wrong: then any chunk might be missing.
+    ImportError
+        The set has templates to be evaluated, and jinja2 is not installed.
+
+    Examples
+    --------
+    >>> zarray = {
+    ...     "zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "<i2", "order": "C",
+    ...     "fill_value": 0, "filters": None, "compressor": None,
+    ... }
+    >>> references = {
+    ...     "version": 1, "templates": {"u": "s3://bucket/a file.nc"},
+    ...     "refs": {"a/.zarray": zarray, "a/0": ["{{u}}", 100, 4], "a/1": "text"},
+    ... }
+    >>> root, array = read_kerchunk_json(references)
+    >>> array.manifest[0,].path, array.manifest[1,].data
+    ('s3://bucket/a%20file.nc', b'text')
+    """
+    document = as_object(references)
+    if document is None:
+        document = _parse(_content(cast("str | Path | bytes", references), max_bytes))
+    if "version" not in document:
+        return _version_0(document, rewrite)
+    version = _value(document["version"])
+    if isinstance(version, bool) or version != 1:
+        raise NotConvertibleError(
+            f"the reference set has the version {shown(version)}; known are 1, and 0, which states "
+            "none"
+        )
+    return _version_1(document, rewrite, max_generated)
+
+
+# ------------------------------------------------------------ the document
+
+
+def _content(references: str | Path | bytes, max_bytes: int) -> bytes:
+    content = references if isinstance(references, bytes) else _read(references)
+    for beginning, codec in _COMPRESSIONS.items():
+        if content.startswith(beginning):
+            return _decompressed(content, codec, max_bytes)
+    return content
+
+
+def _decompressed(content: bytes, codec: str, max_bytes: int) -> bytes:
+    try:
+        return decode_body([DocumentCodec(codec)], content, max_bytes)
+    except LimitExceededError as error:
+        raise LimitExceededError(
+            f"the reference set is compressed, and has more than {max_bytes} bytes",
+            remedy="If you trust it, decompress it first, or pass max_bytes=... in Python.",
+        ) from error
+    except InvalidManifestError as error:
+        problem = error.problem.replace("manifest", "reference set")
+        raise NotConvertibleError(f"it cannot be decompressed: {problem}") from error
+
+
+def _read(location: str | Path) -> bytes:
+    path = local_path(location)
+    if path is None:
+        return _fetch(str(location))
+    shown_location = redact(str(location))
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise SourceNotFoundError("there is no such file", location=shown_location) from error
+    except OSError as error:
+        raise SourceError(
+            f"the reference set cannot be read: {error}", location=shown_location
+        ) from error
+
+
+def _fetch(url: str) -> bytes:
+    if "?" in url:
+        raise SourceError(
+            "reference sets are not read from URLs with a query",
+            location=redact(url),
+            remedy="Download it, and name the file.",
+        )
+    directory, _, name = url.rpartition("/")
+    try:
+        store = open_hierarchy(directory, {}, read_only=True)
+        found = sync(store.get(unquote(name), default_buffer_prototype()))
+    except Exception as error:  # of whichever client reads this scheme
+        raise SourceError(
+            f"the reference set cannot be read: {error}",
+            location=redact(url),
+            remedy="Download it, and name the file.",
+        ) from error
+    if found is None:
+        raise SourceNotFoundError("there is no such object", location=redact(url))
+    return found.to_bytes()
+
+
+def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:
+    parsed = _parsed(content, _UNPARSED_MEMBERS)
+    document = as_object(parsed)
+    if document is None:
+        kind = "a list" if isinstance(parsed, list) else shown(parsed)
+        raise NotConvertibleError(
+            f"the reference set is not a JSON object, but {kind}",
+            remedy="Several sets in a list, as kerchunk makes of a GRIB file, are imported one by "
+            "one, or combined first."
+            if kind == "a list"
+            else None,
+        )
+    return document
+
+
+def _value(value: object) -> object:
+    """Return a member of the document, which may not be parsed yet."""
+    return _parsed(value, _VALUE) if type(value) is msgspec.Raw else value
+
+
+def _parsed(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> object:
+    try:
+        found: object = decoder.decode(content)
+    except _UNDECODABLE:
+        # It has another type; or kerchunk's bare NaNs, which Python's own parser takes.
+        try:
+            found = json.loads(bytes(content))
+        except (ValueError, RecursionError) as error:
+            raise InvalidJSONError(f"the reference set is not JSON: {error}") from error
+    return found
+
+
+def _values(values: list[object]) -> Sequence[object]:
+    """Return what references say, which may not be parsed yet: all at once, if they are plain."""
+    if set(map(type, values)) == {msgspec.Raw}:
+        document = b"[%b]" % b",".join(cast("list[msgspec.Raw]", values))
+        try:
+            return _PLAIN_OR_TEXT.decode(document)
+        except _UNDECODABLE:
+            pass  # some are not
+    return [_value(value) for value in values]
+
+
+# ------------------------------------------------------------ versions
+
+
+def _version_0(document: Mapping[str, object], rewrite: Mapping[str, str] | None) -> Iterator[Node]:
+    if as_object(_value(document.get("refs"))) and not any(map(is_metadata_key, document)):
+        raise NotConvertibleError("the reference set has 'refs', but no 'version'")
+    return _nodes(document, {}, SourceUrls(rewrite))
+
+
+def _version_1(
+    document: Mapping[str, object], rewrite: Mapping[str, str] | None, max_generated: int
+) -> Iterator[Node]:
+    references = _references(document.get("refs", {}))
+    stated = _value(document.get("templates"))
+    templates = Templates(stated)
+    generated = dict(generate(_value(document.get("gen")), templates, limit=max_generated))
+    # As fsspec does: without templates, a URL is not looked into.
+    render = templates.render if stated else None
+    nodes = _nodes(references, generated, SourceUrls(rewrite, render))
+    return _with_unknown(sorted(document.keys() - _MEMBERS), nodes)
+
+
+def _references(refs: object) -> Mapping[str, object]:
+    if type(refs) is msgspec.Raw and bytes(memoryview(refs)[:1]) == b"{":
+        return _parse(refs)
+    references = as_object(refs)
+    if references is None:
+        raise NotConvertibleError(f"'refs' is not a JSON object: {shown(_value(refs))}")
+    return references
+
+
+def _with_unknown(names: list[str], nodes: Iterator[Node]) -> Iterator[Node]:
+    yield from nodes
+    for name in names:
+        reason = f"the reference set has a member {name!r}, which is not known, and was left out"
+        yield RefusedNode("", NotConvertibleError.code, reason)
+
+
+def _nodes(
+    references: Mapping[str, object], generated: Mapping[str, object], urls: SourceUrls
+) -> Iterator[Node]:
+    # Most keys are those of chunks, and end in a digit.
+    documents = {
+        key: _value(value)
+        for key, value in references.items()
+        if key[-1:] in _METADATA_ENDS and is_metadata_key(key)
+    }
+    documents |= {key: value for key, value in generated.items() if is_metadata_key(key)}
+
+    def batches() -> Iterator[Batch]:
+        # What is generated wins, as it does in fsspec.
+        taken = documents.keys() | generated.keys()
+        for batch in itertools.batched(references.items(), _AT_ONCE):
+            own = [item for item in batch if item[0] not in taken]
+            yield [key for key, _ in own], _values([value for _, value in own])
+        for batch in itertools.batched(generated.items(), _AT_ONCE):
+            own = [item for item in batch if item[0] not in documents]
+            yield [key for key, _ in own], [value for _, value in own]
+
+    nodes = reference_nodes(batches(), documents, urls=urls)
+    # Which rewrites were of use is known when all URLs were looked at.
+    return itertools.chain(nodes, urls.refused_rewrites())

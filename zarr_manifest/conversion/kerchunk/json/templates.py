@@ -1,0 +1,294 @@
+"""kerchunk's ``templates``, template functions, and ``gen``, evaluated once.
+
+A text may contain expressions, ``{{…}}``; statements are refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from zarr_manifest.conversion.kerchunk.json.expressions import (
+    MAX_TEXT,
+    TemplateFunction,
+    bounded,
+    expression_environment,
+)
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.errors import LimitExceededError
+
+__all__ = ["MAX_GENERATED", "Templates", "generate"]
+
+# References that one set may generate, unless its reader says otherwise.
+MAX_GENERATED = 10_000_000
+
+# Texts, or values of one, that are remembered: those of ``gen`` come again and again.
+_REMEMBERED = 2**14
+
+_STATEMENT = re.compile(r"\{%|\{#")
+_NAME = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_INTEGER = re.compile(r"\s*(-?[0-9]{1,20})\s*")
+
+
+class Templates:
+    """The ``templates`` of a reference set, and what is rendered with them.
+
+    Parameters
+    ----------
+    templates : object
+        The member of the reference set: names to text. A text with ``{{`` is a
+        function of the variables in it, the others stand for themselves.
+
+    Raises
+    ------
+    NotConvertibleError
+        If they are malformed.
+    ImportError
+        If there is something to evaluate, and jinja2 is not installed.
+
+    Examples
+    --------
+    >>> templates = Templates({"u": "server.domain/path", "f": "{{c}}"})
+    >>> templates.render("http://{{u}}"), templates.render("http://{{f(c='text')}}")
+    ('http://server.domain/path', 'http://text')
+    >>> templates.render("http://{{v}}")
+    Traceback (most recent call last):
+    zarr_manifest.errors.NotConvertibleError: not_convertible: ... 'v' is undefined
+    """
+
+    def __init__(self, templates: object = None) -> None:
+        self._environment: Any = None
+        self._compiled: dict[str, Any] = {}
+        self._rendered: dict[str, str] = {}
+        self._variables: dict[str, Any] = {}
+        named = as_object({} if templates is None else templates)
+        if named is None:
+            raise NotConvertibleError(f"'templates' is not a JSON object: {shown(templates)}")
+        for name, text in named.items():
+            if not isinstance(text, str):
+                raise NotConvertibleError(f"template {name!r} is not text: {shown(text)}")
+            is_function = "{{" in text
+            self._variables[name] = (
+                TemplateFunction(name, self._compile(text)) if is_function else text
+            )
+
+    def render(self, text: str, variables: Mapping[str, object] | None = None) -> str:
+        """Return a text with its expressions evaluated.
+
+        Raises
+        ------
+        NotConvertibleError
+            If an expression is wrong, or not one that is evaluated here.
+        """
+        if "{{" not in text:
+            return text
+        # Names alone, as kerchunk writes them: a million texts are not worth compiling.
+        known = self._with_names(text, variables or {})
+        if known is not None:
+            return known
+        if variables is not None:
+            return self._evaluate(text, variables)
+        known = self._rendered.get(text)
+        if known is None:
+            known = self._rendered[text] = self._evaluate(text, {})
+        return known
+
+    def _with_names(self, text: str, variables: Mapping[str, object]) -> str | None:
+        """Return a text whose expressions are names of plain values, or None for another one."""
+        found = _split_at_names(text)
+        if found is None:
+            return None
+        parts = list(found)
+        for place in range(1, len(parts), 2):
+            value = variables.get(parts[place], self._variables.get(parts[place]))
+            if not isinstance(value, str | int | float):
+                return None
+            parts[place] = str(value)
+        return "".join(parts)
+
+    def _evaluate(self, text: str, variables: Mapping[str, object]) -> str:
+        template = self._compile(text)
+        try:
+            return str(bounded(template.render({**self._variables, **variables})))
+        except Exception as error:
+            # Whatever an expression raises, it is the reference set that is wrong.
+            raise _bad(text, error) from error
+
+    def _compile(self, text: str) -> Any:
+        compiled = self._compiled.get(text)
+        if compiled is not None:
+            return compiled
+        if len(text) > MAX_TEXT:
+            raise LimitExceededError(f"a template has more than {MAX_TEXT} characters")
+        if _STATEMENT.search(text):
+            raise NotConvertibleError(
+                f"the template {shown(text)} contains a statement or a comment; only expressions "
+                "({{…}}) are evaluated"
+            )
+        if self._environment is None:
+            self._environment = expression_environment()
+        try:
+            compiled = self._environment.from_string(text)
+        except Exception as error:
+            raise _bad(text, error) from error
+        self._compiled[text] = compiled
+        return compiled
+
+
+@functools.lru_cache(_REMEMBERED)
+def _split_at_names(text: str) -> Sequence[str] | None:
+    """Return a text in parts, of which every other one is a name, or None for another one."""
+    parts = _NAME.split(text)
+    if any("{{" in part or "}}" in part or _STATEMENT.search(part) for part in parts[::2]):
+        return None
+    return parts
+
+
+def _bad(text: str, error: Exception) -> NotConvertibleError:
+    detail = str(error) or type(error).__name__
+    return NotConvertibleError(f"the template {shown(text)} cannot be evaluated: {detail}")
+
+
+# ------------------------------------------------------------ gen
+
+
+def generate(
+    gens: object, templates: Templates, *, limit: int = MAX_GENERATED
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the keys and values that ``gen`` stands for.
+
+    Parameters
+    ----------
+    gens : object
+        The member of the reference set.
+    templates : Templates
+        What the expressions may refer to, beside their dimensions.
+    limit : int
+        Number of references that may be generated.
+
+    Raises
+    ------
+    NotConvertibleError
+        If it is malformed, or an expression fails.
+    LimitExceededError
+        If it stands for more references than `limit`, before the first is made.
+
+    Examples
+    --------
+    >>> gen = {
+    ...     "key": "a/{{i}}.{{j}}", "url": "s3://b/{{i}}.nc", "offset": "{{j * 100}}",
+    ...     "length": "100", "dimensions": {"i": {"stop": 2}, "j": [0, 3]},
+    ... }
+    >>> dict(generate([gen], Templates()))["a/1.3"]
+    ['s3://b/1.nc', 300, 100]
+    """
+    items = [] if gens is None else as_array(gens)
+    if items is None:
+        raise NotConvertibleError(f"'gen' is not a list: {shown(gens)}")
+    parsed = [_Gen.parse(number, item) for number, item in enumerate(items)]
+    total = sum(math.prod(map(len, gen.dimensions.values())) for gen in parsed)
+    if total > limit:
+        raise LimitExceededError(f"'gen' stands for {total} references; at most {limit} are made")
+    for gen in parsed:
+        yield from gen.references(templates)
+
+
+@dataclass(frozen=True)
+class _Gen:
+    """One item of ``gen``."""
+
+    number: int
+    texts: Mapping[str, str]
+    dimensions: Mapping[str, Sequence[object]]
+
+    @classmethod
+    def parse(cls, number: int, item: object) -> _Gen:
+        members = as_object(item)
+        if members is None:
+            raise NotConvertibleError(f"item {number} of 'gen' is not a JSON object: {shown(item)}")
+        texts: dict[str, str] = {}
+        for name in ("key", "url", "offset", "length"):
+            value = members.get(name)
+            if value is None and name in {"offset", "length"}:
+                continue
+            if isinstance(value, int) and not isinstance(value, bool):
+                value = str(value)
+            if not isinstance(value, str):
+                found = shown(value) if name in members else "missing"
+                raise NotConvertibleError(f"{name!r} of item {number} of 'gen' is {found}")
+            texts[name] = value
+        if ("offset" in texts) != ("length" in texts):
+            raise NotConvertibleError(
+                f"item {number} of 'gen' has only one of 'offset' and 'length'"
+            )
+        dimensions = as_object(members.get("dimensions"))
+        if not dimensions:
+            raise NotConvertibleError(f"item {number} of 'gen' has no 'dimensions'")
+        named = {name: _values(number, name, value) for name, value in dimensions.items()}
+        return cls(number, texts, named)
+
+    def references(self, templates: Templates) -> Iterator[tuple[str, list[Any]]]:
+        rendered = {name: self._rendered(text, templates) for name, text in self.texts.items()}
+        for values in itertools.product(*self.dimensions.values()):
+            variables = dict(zip(self.dimensions, values, strict=True))
+            texts = {name: render(variables) for name, render in rendered.items()}
+            value: list[Any] = [texts["url"]]
+            if "offset" in texts:
+                value += [self._integer("offset", texts), self._integer("length", texts)]
+            yield texts["key"], value
+
+    def _rendered(self, text: str, templates: Templates) -> Callable[[Mapping[str, object]], str]:
+        """Return what renders a text, once for the same values of the dimensions that it names."""
+        named = [name for name in self.dimensions if re.search(rf"\b{re.escape(name)}\b", text)]
+
+        @functools.lru_cache(_REMEMBERED, typed=True)  # 1 and 1.0 are not the same text
+        def render(*values: object) -> str:
+            return templates.render(text, dict(zip(named, values, strict=True)))
+
+        return lambda variables: render(*map(variables.__getitem__, named))
+
+    def _integer(self, name: str, texts: Mapping[str, str]) -> int:
+        number = _parsed_integer(texts[name])
+        if number is None:
+            raise NotConvertibleError(
+                f"{name!r} of item {self.number} of 'gen' is {shown(texts[name].strip())} for key "
+                f"{shown(texts['key'])}, not an integer"
+            )
+        return number
+
+
+@functools.lru_cache(_REMEMBERED)
+def _parsed_integer(text: str) -> int | None:
+    found = _INTEGER.fullmatch(text)
+    return None if found is None else int(found[1])
+
+
+def _values(number: int, name: str, value: object) -> Sequence[object]:
+    """Return the values of a dimension: as listed, or of a range."""
+    where = f"dimension {name!r} of item {number} of 'gen'"
+    listed = as_array(value)
+    if listed is not None:
+        if not all(isinstance(item, int | float | str) for item in listed):
+            raise NotConvertibleError(f"{where} lists something that is no number or text")
+        return listed
+    members = as_object(value)
+    if members is None:
+        raise NotConvertibleError(f"{where} is {shown(value)}, neither a list nor a range")
+    bounds = {"start": 0, "step": 1, **members}
+    if set(bounds) != {"start", "stop", "step"} or not all(
+        isinstance(bound, int) and not isinstance(bound, bool) and abs(bound) < 2**53
+        for bound in bounds.values()
+    ):
+        raise NotConvertibleError(
+            f"{where} is {shown(value)}, not a range of integers: 'stop', and perhaps 'start' and "
+            "'step'"
+        )
+    if bounds["step"] == 0:
+        raise NotConvertibleError(f"{where} is a range whose 'step' is 0")
+    return range(*(cast("int", bounds[bound]) for bound in ("start", "stop", "step")))

@@ -1,0 +1,339 @@
+"""The Parquet files of one array of a kerchunk set, read as columns of references.
+
+``refs.N.parq`` holds the references of chunks N × record_size up to (N + 1) × record_size,
+in C order of the chunk grid. Knows nothing of metadata, nor of manifests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.conversion.kerchunk.json import inline_bytes
+from zarr_manifest.conversion.kerchunk.parquet.library import arrow, parquet
+from zarr_manifest.conversion.kerchunk.urls import SourceReference
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.errors import ManifestError, SourceError
+from zarr_manifest.locations import redact
+
+__all__ = ["ReferenceRows", "RefsFiles", "refs_number", "two_versions"]
+
+# Rows that are held at once: bounds the memory also where a whole set is one file.
+_BATCH = 2**16
+
+_COLUMNS = ("path", "offset", "size", "raw")
+_FILE_NAME = re.compile(r"refs\.(0|[1-9][0-9]*)\.parq")
+
+type _Integers = npt.NDArray[np.int64]
+
+
+def refs_number(name: str) -> int | None:
+    """Return the number of a file of references, or None for the name of another file.
+
+    Examples
+    --------
+    >>> refs_number("refs.12.parq"), refs_number("refs.parq")
+    (12, None)
+    """
+    found = _FILE_NAME.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+class ReferenceRows(NamedTuple):
+    """References of some chunks; those that are missing have no row.
+
+    Attributes
+    ----------
+    numbers : ndarray of int64, sorted
+        C-order number of each row's chunk in the grid.
+    path_numbers : ndarray of int32
+        Index of each row's path; negative where the chunk is inline.
+    paths : list of str
+        URL references, ready for a manifest.
+    offsets, lengths : ndarray of int64
+        In bytes; a length of -1 is the whole object.
+    data : dict of int to bytes
+        Inline chunks, by the number of the chunk.
+    versions : dict of str to str
+        Object versions of the paths for which one is stated.
+    were_relative : bool
+        Whether some paths were relative ones.
+    """
+
+    numbers: _Integers
+    path_numbers: npt.NDArray[np.int32]
+    paths: list[str]
+    offsets: _Integers
+    lengths: _Integers
+    data: dict[int, bytes]
+    versions: dict[str, str]
+    were_relative: bool
+
+    def part(self, start: int, stop: int) -> ReferenceRows:
+        """Return some of the rows, with all that is known of inline chunks and paths."""
+        return self._replace(
+            numbers=self.numbers[start:stop],
+            path_numbers=self.path_numbers[start:stop],
+            offsets=self.offsets[start:stop],
+            lengths=self.lengths[start:stop],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RefsFiles:
+    """The files of one array.
+
+    Parameters
+    ----------
+    directory : Path
+        Where they are.
+    record_size : int
+        Number of references of a file.
+    chunk_count : int
+        Number of chunks of the array.
+    to_reference : callable
+        Makes a URL reference of a path as kerchunk writes it.
+    """
+
+    directory: Path
+    record_size: int
+    chunk_count: int
+    to_reference: Callable[[str], SourceReference]
+
+    def present(self) -> list[int]:
+        """Return the numbers of the files that are there; the chunks of others are missing.
+
+        Raises
+        ------
+        SourceError
+            Nobody can tell.
+        """
+        try:
+            numbers = [refs_number(entry.name) for entry in self.directory.iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise SourceError(
+                f"the directory of its references cannot be read: {error.strerror}"
+            ) from error
+        return sorted(number for number in numbers if number is not None)
+
+    def rows(self) -> Iterator[ReferenceRows]:
+        """Yield the references of all chunks in C order, a limited number at a time.
+
+        Raises
+        ------
+        ManifestError
+            A file cannot be read, or says what no manifest can say.
+        """
+        for record in self.present():
+            first = record * self.record_size
+            if first >= self.chunk_count:
+                return
+            for position, batch in self._batches(record, _COLUMNS):
+                left = self.chunk_count - first - position
+                within = batch.slice(0, max(0, min(left, len(batch))))
+                if len(within):
+                    yield self._interpret(record, first + position, within)
+
+    def outside(self) -> tuple[int, list[int]]:
+        """Return what lies past the end of the chunk grid, and no reader ever asks for.
+
+        Returns
+        -------
+        tuple of int and list of int
+            Number of references in the last file that has chunks, and the files after it.
+        """
+        last, within = divmod(self.chunk_count, self.record_size)
+        present = self.present()
+        beyond = [record for record in present if record > last or (record == last and not within)]
+        count = 0
+        if within and last in present:
+            for position, batch in self._batches(last, ("path", "raw")):
+                padding = batch.slice(max(0, min(within - position, len(batch))))
+                valid = [padding.column(name).is_valid() for name in padding.schema.names]
+                stated = np.zeros(len(padding), np.bool_)
+                for column in valid:
+                    stated |= column.to_numpy(zero_copy_only=False)
+                count += int(stated.sum())
+        return count, beyond
+
+    # A file ------------------------------------------------------------------
+
+    def _batches(self, record: int, columns: tuple[str, ...]) -> Iterator[tuple[int, Any]]:
+        """Yield position in the file and rows, for all rows of a file."""
+        file = self.directory / f"refs.{record}.parq"
+        try:
+            metadata = parquet().read_metadata(file)
+            there: list[str] = metadata.schema.names
+            self._check(file, there, metadata.num_rows)
+            names = [name for name in columns if name in there]
+            # Each URL is then seen once, though many references are to it.
+            encoded = [name for name in names if name == "path"]
+            position = 0
+            with parquet().ParquetFile(file, metadata=metadata, read_dictionary=encoded) as opened:
+                for batch in opened.iter_batches(_BATCH, columns=names):
+                    yield position, batch
+                    position += len(batch)
+        except (arrow().ArrowException, UnicodeDecodeError) as error:
+            raise NotConvertibleError(
+                f"{file.name} cannot be read as Parquet: {error}", location=str(file)
+            ) from error
+        except OSError as error:
+            raise SourceError(f"{file.name} cannot be read: {error}", location=str(file)) from error
+
+    def _check(self, file: Path, names: list[str], rows: int) -> None:
+        if "path" not in names and "raw" not in names:
+            raise NotConvertibleError(
+                f"{file.name} has neither a column 'path' nor a column 'raw', but {names}",
+                location=str(file),
+            )
+        if rows > self.record_size:
+            raise NotConvertibleError(
+                f"{file.name} has {rows} rows, more than the record_size of {self.record_size}",
+                location=str(file),
+                remedy="With another record_size, its rows would be other chunks.",
+            )
+
+    # Its rows ----------------------------------------------------------------
+
+    def _interpret(self, record: int, first: int, batch: Any) -> ReferenceRows:
+        file = self.directory / f"refs.{record}.parq"
+        try:
+            return self._interpreted(first, batch)
+        except ManifestError as error:
+            raise error.in_context(location=str(file)) from error.__cause__
+        except UnicodeDecodeError as error:
+            raise NotConvertibleError("a text is not UTF-8", location=str(file)) from error
+        except arrow().ArrowException as error:
+            raise NotConvertibleError(
+                f"a column is of no use: {error}", location=str(file)
+            ) from error
+
+    def _interpreted(self, first: int, batch: Any) -> ReferenceRows:
+        data = _inline(first, batch)
+        path_numbers, sources = self._paths(batch)
+        # What is inline goes before a reference, as fsspec has it.
+        inline = np.fromiter(data, np.int64, len(data)) - first
+        path_numbers[inline] = -1
+        has_path = path_numbers >= 0
+        stated = has_path.copy()
+        stated[inline] = True
+        rows = np.flatnonzero(stated)
+        numbers = first + rows
+        offsets = _integers(batch, "offset")
+        sizes = _integers(batch, "size")
+        _require_ranges(first, has_path, offsets, sizes)
+        lengths = sizes[rows]
+        lengths[lengths == 0] = -1
+        return ReferenceRows(
+            numbers,
+            path_numbers[rows],
+            list(sources),
+            offsets[rows],
+            lengths,
+            data,
+            {path: s.version for path, s in sources.items() if s.version is not None},
+            any(source.was_relative for source in sources.values()),
+        )
+
+    def _paths(self, batch: Any) -> tuple[npt.NDArray[np.int32], dict[str, SourceReference]]:
+        """Return the number of each row's path, -1 where there is none, and the paths."""
+        sources: dict[str, SourceReference] = {}
+        if "path" not in batch.schema.names or batch.column("path").null_count == len(batch):
+            return np.full(len(batch), -1, np.int32), sources
+        column = batch.column("path")
+        if not hasattr(column, "dictionary"):
+            column = column.dictionary_encode()
+        codes = column.indices.fill_null(-1).to_numpy().astype(np.int64)
+        # A dictionary may name more than the rows do: what was overwritten since.
+        used = np.unique(codes[codes >= 0])
+        names = column.dictionary.take(arrow().array(used)).to_pylist()
+        numbers: dict[str, int] = {}
+        # Of each code, and at the end of no path.
+        by_code = np.full(len(column.dictionary) + 1, -1, np.int32)
+        for code, name in zip(used.tolist(), names, strict=True):
+            reference = self.to_reference(_text(name, column.dictionary.type))
+            if sources.setdefault(reference.path, reference).version != reference.version:
+                raise two_versions(reference.path)
+            by_code[code] = numbers.setdefault(reference.path, len(numbers))
+        return by_code[codes], sources
+
+
+def two_versions(path: str) -> NotConvertibleError:
+    """Return the error of an array that refers to an object in several states."""
+    return NotConvertibleError(
+        "the array refers to several versions of an object, or to one and the newest; a "
+        "manifest that is made of columns names one",
+        location=redact(path),
+    )
+
+
+def _text(name: object, kind: object) -> str:
+    if isinstance(name, bytes):
+        try:
+            name = name.decode()
+        except UnicodeDecodeError as error:
+            raise NotConvertibleError(f"a path is not UTF-8: {name!r}") from error
+    if not isinstance(name, str):
+        raise NotConvertibleError(f"column 'path' holds {kind}, not strings")
+    return name
+
+
+def _inline(first: int, batch: Any) -> dict[int, bytes]:
+    """Return the chunks that are inline, by number."""
+    if "raw" not in batch.schema.names:
+        return {}
+    column = batch.column("raw")
+    valid = column.is_valid()
+    rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False)).tolist()
+    data: dict[int, bytes] = {}
+    for row, value in zip(rows, column.filter(valid).to_pylist(), strict=True):
+        number = first + row
+        try:
+            data[number] = inline_bytes(value)
+        except NotConvertibleError as error:
+            raise NotConvertibleError(f"chunk {number} in C order: {error.problem}") from error
+    return data
+
+
+def _integers(batch: Any, name: str) -> _Integers:
+    """Return a column of numbers, with 0 where there is none."""
+    if name not in batch.schema.names:
+        return np.zeros(len(batch), np.int64)
+    column = batch.column(name)
+    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind == "f":  # what nulls have made of integers
+        values = np.where(np.isnan(values), 0, values)
+        if np.any(values != np.floor(values)) or np.any(np.abs(values) >= 2**53):
+            raise NotConvertibleError(f"column {name!r} holds a number that is no integer")
+    elif values.dtype.kind == "O" and column.null_count == len(column):
+        values = np.zeros(len(batch), np.int64)
+    elif values.dtype.kind not in "iu" or (values.size and int(values.max()) >= 2**53):
+        raise NotConvertibleError(f"column {name!r} holds {column.type}, not integers below 2^53")
+    return values.astype(np.int64)
+
+
+def _require_ranges(
+    first: int, has_path: npt.NDArray[np.bool_], offsets: _Integers, sizes: _Integers
+) -> None:
+    for wrong, problem in (
+        (offsets < 0, "a negative offset"),
+        (sizes < 0, "a negative size"),
+        (
+            (sizes == 0) & (offsets > 0),
+            "an offset and the size 0: neither a range of bytes nor a whole object",
+        ),
+    ):
+        found = np.flatnonzero(has_path & wrong)
+        if len(found):
+            raise NotConvertibleError(
+                f"{len(found)} reference(s) have {problem}; the first is that of chunk "
+                f"{first + int(found[0])} in C order"
+            )

@@ -1,0 +1,270 @@
+"""kerchunk's Parquet layout, as nodes of a hierarchy.
+
+``.zmetadata`` holds the metadata of all nodes, and the references of an array are rows of
+the Parquet files in its directory. Large arrays are read while they are written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zarr_manifest.conversion.kerchunk.parquet.files import RefsFiles, refs_number
+from zarr_manifest.conversion.kerchunk.parquet.library import parquet
+from zarr_manifest.conversion.kerchunk.parquet.manifests import (
+    RefsPartitions,
+    contiguous_partition_shape,
+    whole_manifest,
+)
+from zarr_manifest.conversion.kerchunk.places import local_path
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, StreamedManifest
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.values import as_object, shown
+from zarr_manifest.conversion.zarr2 import (
+    ArrayPlan,
+    GroupPlan,
+    Plan,
+    is_metadata_key,
+    plan_nodes,
+    refused,
+)
+from zarr_manifest.errors import (
+    InvalidJSONError,
+    LimitExceededError,
+    ManifestError,
+    SourceError,
+    SourceNotFoundError,
+)
+from zarr_manifest.locations import redact
+
+__all__ = ["local_directory", "read_kerchunk_parquet"]
+
+_METADATA = ".zmetadata"
+
+# References of a partition of a manifest that is streamed: a document of some ten megabytes.
+_PARTITION = 100_000
+
+
+def read_kerchunk_parquet(
+    location: str | Path,
+    *,
+    rewrite: Mapping[str, str] | None = None,
+    stream_above: int = 1_000_000,
+) -> Iterator[Node]:
+    """Read a kerchunk reference set in the Parquet layout.
+
+    Parameters
+    ----------
+    location : str or Path
+        The directory with ``.zmetadata``: a path, or a ``file:`` URL.
+    rewrite : mapping of str to str, optional
+        URL prefixes, and what to put in their place. One that no URL has is reported
+        as a :class:`RefusedNode` of the root, once all references were read.
+    stream_above : int
+        Arrays that may have more references than this get a partitioned manifest,
+        which is read while it is written.
+
+    Returns
+    -------
+    iterator of Node
+        Groups before their members. What cannot be expressed is a
+        :class:`RefusedNode`; an array that is streamed may raise while its
+        partitions are read.
+
+    Raises
+    ------
+    ManifestError
+        ``source_not_found``, ``source_error``, ``invalid_json`` or ``not_convertible``:
+        there is no such set.
+    ImportError
+        pyarrow is not installed.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from zarr_manifest import create_array
+    >>> from zarr_manifest.conversion import export_kerchunk_parquet
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> entries = {"0": {"path": "s3://bucket/f.nc", "offset": 100, "length": 8}}
+    >>> create_array(root / "h.zarr", "t", entries, shape=8, chunks=8, dtype="u1")
+    >>> _ = export_kerchunk_parquet(root / "h.zarr", root / "references.parq")
+    >>> for node in read_kerchunk_parquet(root / "references.parq"):
+    ...     print(type(node).__name__, repr(node.path))
+    GroupNode ''
+    ArrayNode 't'
+    """
+    parquet()
+    found = _open(local_directory(location))
+    return _Importer(found, SourceUrls(rewrite), stream_above).nodes()
+
+
+# The set as a whole ----------------------------------------------------------------
+
+
+class _ReferenceSet(NamedTuple):
+    root: Path
+    documents: dict[str, Any]
+    record_size: int
+
+
+def local_directory(location: str | Path) -> Path:
+    """Return the directory that a path or a ``file:`` URL names."""
+    path = local_path(location)
+    if path is None:
+        raise NotConvertibleError(
+            "reference sets in Parquet are read and written in the local file system only",
+            location=redact(str(location)),
+            remedy="Copy the directory.",
+        )
+    return path
+
+
+def _open(root: Path) -> _ReferenceSet:
+    file = root / _METADATA
+    try:
+        found: object = json.loads(file.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if not root.exists():
+            raise SourceNotFoundError("there is no such directory", location=str(root)) from error
+        raise NotConvertibleError(
+            f"this is no kerchunk reference set in Parquet: it has no file '{_METADATA}'",
+            location=str(root),
+            remedy="A reference set in JSON is a file; name that.",
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidJSONError(f"'{_METADATA}' is not JSON: {error}", location=str(file)) from error
+    except OSError as error:
+        raise SourceError(f"'{_METADATA}' cannot be read: {error}", location=str(file)) from error
+    document = as_object(found)
+    documents = None if document is None else as_object(document.get("metadata"))
+    if document is None or documents is None:
+        raise NotConvertibleError(
+            f"'{_METADATA}' is not an object with an object 'metadata': {shown(found)}",
+            location=str(file),
+        )
+    return _ReferenceSet(root, dict(documents), _record_size(document, file))
+
+
+def _record_size(document: Mapping[str, object], file: Path) -> int:
+    if "record_size" not in document:
+        raise NotConvertibleError(
+            f"'{_METADATA}' has no member 'record_size'",
+            location=str(file),
+            remedy="If this is a Zarr v2 hierarchy with consolidated metadata, import it as one.",
+        )
+    size = document["record_size"]
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise NotConvertibleError(
+            f"'record_size' of '{_METADATA}' is {shown(size)}, not a positive integer",
+            location=str(file),
+        )
+    return size
+
+
+# Its nodes ---------------------------------------------------------------------------
+
+
+@dataclass
+class _Importer:
+    found: _ReferenceSet
+    urls: SourceUrls
+    stream_above: int
+    _streams: list[RefsPartitions] = field(default_factory=list[RefsPartitions])
+    _owned: set[str] = field(default_factory=set[str])
+
+    def nodes(self) -> Iterator[Node]:
+        documents = {
+            key: value for key, value in self.found.documents.items() if is_metadata_key(key)
+        }
+        strays = [key for key in self.found.documents if not is_metadata_key(key)]
+        for plan in plan_nodes(documents):
+            self._owned.add(plan.path)
+            yield self._node(plan, strays)
+        owned = {key.rpartition("/")[0] for key in strays} & self._owned
+        for key in strays:
+            if key.rpartition("/")[0] not in owned:
+                yield _refused(key, f"'{_METADATA}' has it, and it is no metadata document")
+        yield from self._without_metadata()
+        # Whoever collects nodes before writing them has not seen all URLs.
+        if all(stream.was_read for stream in self._streams):
+            yield from self.urls.refused_rewrites()
+
+    def _node(self, plan: Plan, strays: list[str]) -> Node:
+        if isinstance(plan, RefusedNode):
+            return plan
+        inside = [key for key in strays if key.rpartition("/")[0] == plan.path]
+        if inside:
+            return _refused(
+                plan.path,
+                f"'{_METADATA}' has data of it, under {shown(inside[0])}: that is unknown",
+            )
+        if isinstance(plan, GroupPlan):
+            return GroupNode(plan.path, plan.attributes)
+        try:
+            return self._array(plan)
+        except ManifestError as error:
+            return refused(plan.path, error)
+
+    def _array(self, plan: ArrayPlan) -> ArrayNode:
+        chunk_count = math.prod(plan.grid_shape)
+        if chunk_count >= 2**62:
+            raise LimitExceededError(
+                f"the chunk grid has the shape {list(plan.grid_shape)}: that is more than can be "
+                "numbered"
+            )
+        files = RefsFiles(
+            self.found.root / plan.path,
+            self.found.record_size,
+            chunk_count,
+            self.urls.reference,
+        )
+        notes = (*plan.notes, *_notes(plan.path, files))
+        at_most = min(chunk_count, len(files.present()) * files.record_size)
+        if at_most <= self.stream_above:
+            manifest, more = whole_manifest(plan.grid_shape, files)
+            return ArrayNode(plan.path, plan.metadata, manifest, (*notes, *_relative(plan, more)))
+        shape = contiguous_partition_shape(plan.grid_shape, min(_PARTITION, self.stream_above))
+        parts = RefsPartitions(plan.path, plan.grid_shape, shape, files)
+        notes += tuple(_relative(plan, parts.first_is_relative()))
+        self._streams.append(parts)
+        return ArrayNode(plan.path, plan.metadata, StreamedManifest(shape, parts), notes)
+
+    def _without_metadata(self) -> Iterator[RefusedNode]:
+        """Yield the directories with references to which no metadata belongs."""
+        for directory, _, names in os.walk(self.found.root):
+            path = Path(directory).relative_to(self.found.root).as_posix()
+            path = "" if path == "." else path
+            if any(refs_number(name) is not None for name in names) and path not in self._owned:
+                yield _refused(path, f"it has references, and no '.zarray' in '{_METADATA}'")
+
+
+def _refused(path: str, reason: str) -> RefusedNode:
+    return RefusedNode(path, NotConvertibleError.code, reason)
+
+
+def _notes(path: str, files: RefsFiles) -> Iterator[str]:
+    references, beyond = files.outside()
+    if references:
+        yield (
+            f"array {path!r}: {references} reference(s) past the end of the chunk grid were "
+            "dropped, as they are by readers of kerchunk"
+        )
+    if beyond:
+        yield (
+            f"array {path!r}: {len(beyond)} file(s) of references past the end of the chunk grid "
+            f"were not read, from refs.{beyond[0]}.parq on"
+        )
+
+
+def _relative(plan: ArrayPlan, were_relative: bool) -> Iterator[str]:
+    if were_relative:
+        yield (
+            f"array {plan.path!r}: relative file paths were taken to start from the working "
+            "directory, as fsspec does"
+        )

@@ -1,0 +1,7 @@
+"""Where a conversion writes: a hierarchy of manifest arrays."""
+
+from zarr_manifest.conversion.target.array_metadata import require_valid_array
+from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion.target.inline_arrays import array_of_documents, unwritten_array
+
+__all__ = ["array_of_documents", "require_valid_array", "unwritten_array", "write_hierarchy"]

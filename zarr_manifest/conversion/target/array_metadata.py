@@ -1,0 +1,69 @@
+"""Is this the metadata of an array that readers can open? Asked before anything refers to it.
+
+What this package needs, by its own checks; and all the rest by zarr's own parser,
+which also looks up the codecs and the data type.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import zarr
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
+
+from zarr_manifest.errors import InvalidConfigurationError
+from zarr_manifest.format import ChunkGrid, dump_node, interpret_members, strict
+
+__all__ = ["require_valid_array", "require_valid_group"]
+
+# Its annotations name types of packages that may not be there.
+_untyped_zarr: Any = zarr
+
+
+def require_valid_array(metadata: dict[str, Any]) -> ChunkGrid:
+    """Return the chunk grid of valid Zarr v3 array metadata.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        It is not valid, or has codecs or a data type that this zarr does not know.
+
+    Examples
+    --------
+    >>> require_valid_array({"zarr_format": 3, "node_type": "array", "shape": None})
+    Traceback (most recent call last):
+    zarr_manifest.errors.InvalidConfigurationError: ...'shape' is null, not a list
+    """
+    strict(interpret_members(metadata))
+    if metadata.get("storage_transformers"):
+        raise InvalidConfigurationError("the metadata declares storage transformers already")
+    _open(metadata)
+    grid = ChunkGrid.from_metadata(metadata)
+    if grid is None:
+        raise InvalidConfigurationError("the chunk grid is of a kind that is not known")
+    return grid
+
+
+def require_valid_group(metadata: dict[str, Any]) -> None:
+    """Refuse what is not valid Zarr v3 metadata of a group.
+
+    Raises
+    ------
+    InvalidConfigurationError
+    """
+    _open(metadata)
+
+
+def _open(metadata: dict[str, Any]) -> None:
+    try:
+        document = default_buffer_prototype().buffer.from_bytes(dump_node(metadata))
+        with warnings.catch_warnings():
+            # That a data type is not in the core specification does not make it unreadable.
+            warnings.simplefilter("ignore")
+            _untyped_zarr.open(MemoryStore({"zarr.json": document}), mode="r", zarr_format=3)
+    except Exception as error:  # whatever zarr's parsers and codecs raise: it is the reason
+        raise InvalidConfigurationError(
+            f"zarr cannot open this metadata: {type(error).__name__}: {error}"
+        ) from error

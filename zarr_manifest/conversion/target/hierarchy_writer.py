@@ -1,0 +1,369 @@
+"""Nodes -> a hierarchy of manifest arrays: documents node by node, then metadata, the root's last.
+
+Knows nothing of where the nodes come from.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from zarr.abc.store import Store
+
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, StreamedManifest
+from zarr_manifest.conversion.report import ConversionReport
+from zarr_manifest.conversion.target.array_metadata import require_valid_array, require_valid_group
+from zarr_manifest.conversion.target.earlier_hierarchy import EarlierHierarchy
+from zarr_manifest.conversion.target.source_paths import SourcePaths
+from zarr_manifest.errors import (
+    InvalidConfigurationError,
+    ManifestError,
+    NotConvertibleError,
+    WriteConflictError,
+)
+from zarr_manifest.format import ChunkGrid, Partitions, ancestors, dump_node, impossible_name
+from zarr_manifest.hierarchy import open_hierarchy, store_underneath, store_urls
+from zarr_manifest.manifest import Manifest
+from zarr_manifest.sources import store_name
+from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["write_hierarchy"]
+
+type PartitionShape = Sequence[int] | Mapping[str, Sequence[int]] | None
+type Progress = Callable[[str, int], None]
+
+
+def write_hierarchy(
+    location: str | Path | ObjectStore | Store,
+    nodes: Iterable[Node],
+    *,
+    base: str | None = None,
+    codecs: Sequence[str | Mapping[str, Any]] = (),
+    partition_shape: PartitionShape = None,
+    inline_below: int = 0,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    sole_writer: bool = False,
+) -> ConversionReport:
+    """Write a hierarchy of manifest arrays.
+
+    The manifest documents of nodes are written as they come, those of a streamed
+    manifest one at a time, under names that nothing refers to yet; if the nodes fail to
+    come, they are removed again. Then the metadata is written, of the root last. An
+    earlier hierarchy stays as it is until then, and cannot be opened from its root
+    while its metadata is replaced: whoever opens it, also after a crash, finds the old
+    one, the new one, or none, and no mixture. Nodes that are not among the new ones are
+    removed; chunks of native arrays stay, because the new hierarchy may refer to them.
+
+    A node that cannot be written is reported, and the others are written all the same.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        Where to: a path, a URL, or a store.
+    nodes : iterable of Node
+        From an importer, in any order. Parents that are missing become groups.
+    base : str, optional
+        URL reference, relative to the root of the hierarchy, against which relative
+        paths resolve; by default the root. Paths below it are written as relative
+        ones, so that both can be moved together, and others as they are.
+    codecs : sequence of str or mapping
+        Codecs that encode the manifest documents: ``gzip``, ``zstd``, ``crc32c``.
+    partition_shape : sequence of int, or mapping of str to sequence of int, optional
+        Number of chunks of a partition along every dimension: for all arrays of so
+        many dimensions that have more than one partition; or by path of the array.
+        Streamed manifests have their own.
+    inline_below : int
+        Manifests whose document has fewer bytes are written into ``zarr.json``.
+    overwrite : bool
+        Replace a hierarchy that is there.
+    progress : callable, optional
+        Called with the path of an array, and the number of references that were
+        written, after each of its documents or several of them.
+    sole_writer : bool
+        The promise that nobody else writes there; see :func:`write_manifest`.
+
+    Returns
+    -------
+    ConversionReport
+
+    Raises
+    ------
+    WriteConflictError
+        There is a hierarchy, or a node of one, and `overwrite` is not set; or somebody
+        else writes there at the same time.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, zarr
+    >>> from zarr_manifest import Manifest, ManifestStore
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (root / "raw.bin").write_bytes(bytes(range(8)))
+    >>> metadata = {
+    ...     "zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "uint8",
+    ...     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
+    ...     "chunk_key_encoding": {"name": "default"}, "fill_value": 0,
+    ...     "codecs": [{"name": "bytes"}],
+    ... }
+    >>> source = f"file://{root}/raw.bin"
+    >>> manifest = Manifest.from_columns((2,), paths=source, offsets=[0, 4], lengths=4)
+    >>> print(write_hierarchy(root, [ArrayNode("group/a", metadata, manifest)]))
+    2 groups, 1 array, 2 references to 8 bytes
+    >>> zarr.open_group(ManifestStore(root), mode="r")["group/a"][:]
+    array([0, 1, 2, 3, 4, 5, 6, 7], dtype=uint8)
+    """
+    own = store_underneath(open_hierarchy(location, {}))
+    store = guarded_store(own, sole_writer=sole_writer)
+    if not overwrite and store.exists("zarr.json"):
+        raise WriteConflictError(
+            "there is a hierarchy already",
+            location=store_name(own),
+            remedy="Pass overwrite=True to replace it, or choose another place.",
+        )
+    earlier = EarlierHierarchy(store, may_replace=overwrite)
+    writer = _HierarchyWriter(
+        store,
+        earlier,
+        SourcePaths(store_urls(own), base),
+        _Settings(codecs, partition_shape, inline_below),
+        progress or _no_progress,
+    )
+    try:
+        for node in nodes:
+            writer.add(node)
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+    return writer.report
+
+
+def _no_progress(path: str, references: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """How manifests are written, as far as that is the same for all."""
+
+    codecs: Sequence[str | Mapping[str, Any]]
+    partition_shape: PartitionShape
+    inline_below: int
+
+    def form(self, path: str, grid: ChunkGrid, base: str | None) -> Form:
+        """Return how the manifest of an array is written, unless it is small or streamed."""
+        return Form(base=base, codecs=self.codecs, partition_shape=self._shape(path, grid))
+
+    def _shape(self, path: str, grid: ChunkGrid) -> Sequence[int] | None:
+        stated = self.partition_shape
+        if stated is None or isinstance(stated, Mapping):
+            return None if stated is None else stated.get(path)
+        several = len(stated) == len(grid.counts) and any(
+            n > p for n, p in zip(grid.counts, stated, strict=True)
+        )
+        return stated if several else None
+
+    def is_small(self, manifest: Manifest) -> bool:
+        """Whether a manifest is to be written inline."""
+        # No entry takes less than `"0":{}`, so that large ones need not be encoded for this.
+        return len(manifest) * 6 < self.inline_below and len(manifest.dumps()) < self.inline_below
+
+
+class _HierarchyWriter:
+    def __init__(
+        self,
+        store: GuardedStore,
+        earlier: EarlierHierarchy,
+        paths: SourcePaths,
+        settings: _Settings,
+        progress: Progress,
+    ) -> None:
+        self.report = ConversionReport()
+        self._store = store
+        self._earlier = earlier
+        self._paths = paths
+        self._settings = settings
+        self._progress = progress
+        # What is written so far, by path; "implied" is a group that may still get attributes.
+        self._kinds: dict[str, Literal["group", "array", "implied"]] = {"": "implied"}
+        self._arrays: dict[str, ArrayWriter] = {}
+        self._groups: dict[str, bytes] = {"": dump_node(_group({}))}
+
+    def add(self, node: Node) -> None:
+        """Write a node, or say in the report why not."""
+        if isinstance(node, RefusedNode):
+            self.report.refused.append(node)
+            return
+        path = node.path.strip("/")
+        try:
+            self._require_place(path, is_array=isinstance(node, ArrayNode))
+            if isinstance(node, GroupNode):
+                self._add_group(path, node)
+            else:
+                self._add_array(path, node)
+        except WriteConflictError:
+            raise
+        except ManifestError as error:
+            reason = str(error).removeprefix(f"{error.code}: ")
+            self.report.refused.append(RefusedNode(path, error.code, reason))
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            reason = "its path is too long for the place that it would be written to"
+            self.report.refused.append(RefusedNode(path, NotConvertibleError.code, reason))
+
+    def _require_place(self, path: str, *, is_array: bool) -> None:
+        name = impossible_name(path)
+        if name is not None:
+            raise NotConvertibleError(f"a node of Zarr v3 cannot have the name {name!r}")
+        kind = self._kinds.get(path)
+        if kind in ("group", "array"):
+            raise NotConvertibleError("there was a node of this path already")
+        if is_array and (kind is not None and (path or len(self._kinds) > 1)):
+            raise NotConvertibleError("there are nodes below it, which only a group can have")
+        for parent in ancestors(path):
+            if self._kinds.get(parent) == "array":
+                raise NotConvertibleError(f"the node lies below an array, {parent or '/'!r}")
+
+    def _add_group(self, path: str, node: GroupNode) -> None:
+        metadata = _group(node.attributes)
+        require_valid_group(metadata)
+        self._add_parents(path)
+        self._stage_group(path, metadata)
+        self._kinds[path] = "group"
+
+    def _add_array(self, path: str, node: ArrayNode) -> None:
+        grid = require_valid_array(node.metadata)
+        metadata = {k: v for k, v in node.metadata.items() if k != "storage_transformers"}
+        manifest = _not_streamed(node.manifest, grid)
+        if isinstance(manifest, StreamedManifest):
+            writer = self._write_stream(path, metadata, grid, manifest)
+        else:
+            writer = self._write_whole(path, metadata, grid, manifest)
+        self._add_parents(path)
+        self._kinds[path] = "array"
+        self.report.arrays += 1
+        self.report.notes += [(path, note) for note in node.notes]
+        self._groups.pop(path, None)
+        self._arrays[path] = writer
+
+    def _write_whole(
+        self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: Manifest
+    ) -> ArrayWriter:
+        _require_grid(manifest, grid)
+        rewritten, any_relative = self._paths.rewritten(manifest)
+        base = self._paths.base_of(path, any_relative=any_relative)
+        form = self._settings.form(path, grid, base)
+        if self._settings.is_small(rewritten):
+            form = Form(base=base, inline=True)
+        writer = ArrayWriter(self._store, path, metadata, self._earlier.read(path), form)
+        writer.write(rewritten)
+        self._count(path, rewritten)
+        return writer
+
+    def _write_stream(
+        self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: StreamedManifest
+    ) -> ArrayWriter:
+        form = Form(
+            # What is to come may be relative.
+            base=self._paths.base_of(path),
+            codecs=self._settings.codecs,
+            partition_shape=manifest.partition_shape,
+        )
+        writer = ArrayWriter(self._store, path, metadata, self._earlier.read(path), form)
+        counted = (self.report.references, self.report.stated_bytes)
+        try:
+            for part in writer.write_parts(self._checked(manifest.parts, grid)):
+                self._count(path, part)
+        except ManifestError:
+            self.report.references, self.report.stated_bytes = counted
+            writer.discard()
+            raise
+        return writer
+
+    def _checked(self, parts: Iterable[Manifest], grid: ChunkGrid) -> Iterator[Manifest]:
+        for part in parts:
+            _require_grid(part, grid)
+            yield self._paths.rewritten(part)[0]
+
+    def _count(self, path: str, manifest: Manifest) -> None:
+        self.report.references += len(manifest)
+        self.report.stated_bytes += manifest.known_bytes
+        self._progress(path, len(manifest))
+
+    def _add_parents(self, path: str) -> None:
+        """Make groups of the parents that did not come yet, so that no node is out of reach."""
+        for parent in ancestors(path):
+            if parent not in self._kinds:
+                self._stage_group(parent, _group({}))
+                self._kinds[parent] = "implied"
+
+    def _stage_group(self, path: str, metadata: dict[str, Any]) -> None:
+        self._earlier.read(path)
+        self._groups[path] = dump_node(metadata)
+
+    def abandon(self) -> None:
+        """Remove the documents that nothing names."""
+        for writer in self._arrays.values():
+            writer.discard()
+
+    def finish(self) -> None:
+        """Write all metadata, the root's last, and remove what the new hierarchy does not have."""
+        changed = {path for path, writer in self._arrays.items() if writer.changes_metadata}
+        changed |= {p for p, document in self._groups.items() if self._earlier.differs(p, document)}
+        self._earlier.require_unchanged(changed, kept=self._kinds)
+        if "" in self._arrays:  # one put replaces all that was there
+            self._arrays[""].declare()
+            removed = self._earlier.remove_except(self._kinds)
+        else:
+            self._earlier.close(changed, kept=self._kinds)
+            removed = self._earlier.remove_except(self._kinds)
+            self._put_metadata()
+        self._earlier.finish()
+        for writer in self._arrays.values():
+            writer.remove_earlier()
+        for path in self._groups:
+            self._earlier.remove_documents(path)
+        self.report.groups = len(self._groups)
+        self.report.notes += [
+            (path, "was removed: it is not in the new hierarchy; chunks of its own were left")
+            for path in removed
+        ]
+
+    def _put_metadata(self) -> None:
+        for path in [*sorted(self._kinds.keys() - {""}), ""]:
+            if path in self._groups:
+                self._earlier.replace(path, self._groups[path])
+            else:
+                self._arrays[path].declare()
+
+
+def _group(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+
+
+def _require_grid(manifest: Manifest, grid: ChunkGrid) -> None:
+    if manifest.grid_shape != grid.counts:
+        raise InvalidConfigurationError(
+            f"the manifest has a chunk grid of the shape {list(manifest.grid_shape)}, "
+            f"the array one of {list(grid.counts)}"
+        )
+
+
+def _not_streamed(
+    manifest: Manifest | StreamedManifest, grid: ChunkGrid
+) -> Manifest | StreamedManifest:
+    """Return the only part of a streamed manifest that can have no more."""
+    if isinstance(manifest, Manifest):
+        return manifest
+    shape = tuple(manifest.partition_shape)
+    if len(shape) != len(grid.counts) or Partitions(grid.counts, shape).total > 1:
+        return manifest
+    parts = list(manifest.parts)
+    return parts[0] if len(parts) == 1 else StreamedManifest(shape, parts)

@@ -1,0 +1,83 @@
+"""Arrays as zarr itself writes them: metadata, and encoded chunks to be held inline."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import zarr
+from zarr.storage import MemoryStore
+
+from zarr_manifest.format import ChunkGrid
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["array_of_documents", "unwritten_array"]
+
+# The types of its functions are not all known.
+_untyped_zarr: Any = zarr
+
+type Encoded = tuple[dict[str, Any], dict[tuple[int, ...], bytes]]
+
+# Larger arrays are cut along their first dimension, so that a part can be read alone.
+_CHUNK_BYTES = 4 * 2**20
+
+
+def unwritten_array(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    *,
+    dimension_names: Sequence[str | None],
+    attributes: Mapping[str, Any],
+    fill_value: Any,
+    chunks: tuple[int, ...] | None = None,
+) -> dict[str, Any]:
+    """Return the metadata of an array without chunks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> metadata = unwritten_array(
+    ...     (3,), np.dtype("i2"), dimension_names=["x"], attributes={}, fill_value=-1
+    ... )
+    >>> metadata["data_type"], metadata["shape"], metadata["fill_value"]
+    ('int16', [3], -1)
+    """
+    documents: dict[str, Any] = {}
+    if chunks is None:
+        row = max(1, math.prod(shape[1:]) * dtype.itemsize)
+        rows = max(1, _CHUNK_BYTES // row)
+        chunks = tuple(max(1, n) for n in (min(rows, shape[0]), *shape[1:])) if shape else ()
+    _untyped_zarr.create_array(
+        MemoryStore(documents),
+        shape=shape,
+        dtype=dtype,
+        chunks=chunks,
+        # As chunks of other files would be, with which it may be combined.
+        compressors=None,
+        fill_value=fill_value,
+        dimension_names=dimension_names,
+        attributes=dict(attributes),
+        zarr_format=3,
+    )
+    return array_of_documents(documents, "")[0]
+
+
+def array_of_documents(documents: Mapping[str, Any], path: str) -> Encoded:
+    """Return the metadata and the chunks of an array in the mapping below a ``MemoryStore``."""
+    root = f"{path}/" if path else ""
+    metadata: dict[str, Any] = json.loads(documents[f"{root}zarr.json"].to_bytes())
+    grid = ChunkGrid.from_metadata(metadata)
+    assert grid is not None  # zarr has just written it
+    encoding = metadata["chunk_key_encoding"]
+    separator = encoding.get("configuration", {}).get("separator", "/")
+    chunks: dict[tuple[int, ...], bytes] = {}
+    for key, value in documents.items():
+        name = key.removeprefix(root)
+        if key.startswith(root) and (name == "c" or name.startswith(f"c{separator}")):
+            index = tuple(int(number) for number in name.split(separator)[1:])
+            chunks[index] = value.to_bytes()
+    return metadata, chunks

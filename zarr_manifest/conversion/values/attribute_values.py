@@ -1,0 +1,149 @@
+"""Attributes of other formats as JSON values, such as xarray's Zarr engine expects them. Pure."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from zarr_manifest.conversion.values.json_values import as_object, shown
+
+__all__ = ["json_attributes", "json_value"]
+
+_FILL_VALUE = "_FillValue"
+_MISSING_VALUE = "missing_value"
+
+
+def json_attributes(
+    attributes: Mapping[Any, Any], dtype: np.dtype[Any] | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """Return attributes as JSON values, and notes about those that are not what they were.
+
+    Parameters
+    ----------
+    attributes : mapping
+        Values may be numpy arrays and scalars, bytes, NaN.
+    dtype : numpy.dtype, optional
+        Data type of the array that has the attributes: xarray wants ``_FillValue``
+        encoded according to it.
+
+    Examples
+    --------
+    >>> json_attributes({"valid_min": np.float32(0.5), "flags": np.array([1, 2], "i2")})
+    ({'valid_min': 0.5, 'flags': [1, 2]}, [])
+    >>> json_attributes({"_FillValue": np.float32("nan")}, np.dtype("f4"))
+    ({'_FillValue': 'AAAAAAAA+H8='}, [])
+    >>> json_attributes({"range": [0.0, float("nan")]})
+    ({'range': [0.0, 'NaN']}, ["in the attribute 'range', NaN became a string, as JSON has none"])
+    """
+    found: dict[str, Any] = {}
+    notes: list[str] = []
+    for name, value in attributes.items():
+        try:
+            if name == _FILL_VALUE and dtype is not None:
+                found[name] = _encoded_fill_value(value, dtype)
+            elif name == _MISSING_VALUE and _is_nan(value):
+                # xarray would take the string for a value; NaN is missing to it anyhow.
+                notes.append("the attribute 'missing_value' is NaN and was left out")
+            else:
+                found[str(name)] = json_value(value)
+                notes += _non_finite_note(str(name), value, found[str(name)])
+        except (TypeError, ValueError) as error:
+            notes.append(f"the attribute {shown(str(name))} was left out: {error}")
+    return found, notes
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON has it; NaN and the infinities as the strings of Zarr.
+
+    Raises
+    ------
+    TypeError
+        JSON has no such value.
+    ValueError
+        Bytes that are not UTF-8.
+
+    Examples
+    --------
+    >>> json_value(np.array([[1.0, np.inf]])), json_value(b"K"), json_value(np.bool_(True))
+    ([[1.0, 'Infinity']], 'K', True)
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        value = _python_value(value)
+    if isinstance(value, str):
+        # h5py keeps bytes that are no UTF-8 as lone surrogates.
+        return value.encode().decode()
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, bytes):
+        return value.decode()
+    if (members := as_object(value)) is not None:
+        return {str(name): json_value(item) for name, item in members.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_value(item) for item in cast("list[Any]", value)]
+    raise TypeError(f"JSON cannot express a {type(value).__name__}")
+
+
+def _python_value(value: Any) -> Any:
+    """Return numpy's values as Python's: times as text."""
+    return value.astype(str).tolist() if value.dtype.kind in "Mm" else value.tolist()
+
+
+def _non_finite_note(name: str, value: Any, written: Any) -> list[str]:
+    if isinstance(value, str) or not _has_non_finite(value):
+        return []
+    shown_name = shown(name)
+    return (
+        [f"in the attribute {shown_name}, NaN became a string, as JSON has none"]
+        if "NaN" in str(written)
+        else [f"in the attribute {shown_name}, an infinity became a string, as JSON has none"]
+    )
+
+
+def _has_non_finite(value: Any) -> bool:
+    """Whether a value contains a number that JSON does not have."""
+    try:
+        numbers = np.asarray(value)
+    except ValueError:
+        return False
+    return numbers.dtype.kind == "f" and not bool(np.isfinite(numbers).all())
+
+
+def _is_nan(value: Any) -> bool:
+    found = np.asarray(value)
+    return found.dtype.kind == "f" and found.size == 1 and bool(np.isnan(found).all())
+
+
+def _encoded_fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return ``_FillValue`` as xarray reads it from Zarr v3: floats and bytes in base64."""
+    found: Any = np.asarray(value)
+    if found.size != 1:
+        raise ValueError("it is not one value")
+    scalar: Any = found.reshape(()).item()
+    if dtype.kind == "f" and isinstance(scalar, int | float):
+        return _encoded_float(scalar)
+    if dtype.kind == "c" and isinstance(scalar, int | float | complex):
+        number = complex(scalar)
+        return [_encoded_float(number.real), _encoded_float(number.imag)]
+    if dtype.kind == "b":
+        return bool(scalar)
+    if dtype.kind in "iu" and isinstance(scalar, int | float):
+        if not math.isfinite(scalar) or int(scalar) != scalar:
+            raise ValueError(f"{scalar} is no integer")
+        return int(scalar)
+    if dtype.kind in "fcT" and isinstance(scalar, str | bytes):
+        # Encoded already, or text.
+        return json_value(scalar)
+    raise ValueError(f"xarray cannot read it from an array of the type {dtype}")
+
+
+def _encoded_float(number: float) -> str:
+    return base64.b64encode(struct.pack("<d", number)).decode()

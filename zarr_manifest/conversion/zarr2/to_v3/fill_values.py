@@ -1,0 +1,265 @@
+"""Zarr v2 fill values as Zarr v3 fill values.
+
+Zarr v2 allows null, and writers put numbers where strings belong and the other way
+round; Zarr v3 wants a value of the array's own data type.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zarr_manifest.conversion.values import as_array, shown
+
+if TYPE_CHECKING:
+    from zarr_manifest.conversion.decisions import Decisions
+    from zarr_manifest.conversion.zarr2.data_types import DataType
+
+__all__ = ["convert_fill_value"]
+
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NAT = np.iinfo(np.int64).min
+_CANONICAL_NANS = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}
+
+
+def convert_fill_value(value: object, data_type: DataType, decisions: Decisions) -> object:
+    """Return the ``fill_value`` member of the v3 metadata.
+
+    Parameters
+    ----------
+    value : object
+        The ``fill_value`` member of ``.zarray``; None if it is null or missing. A
+        float may also be a Python NaN, from a lenient JSON reader.
+    data_type : DataType
+        The data type of the array.
+    decisions : Decisions
+        Takes the notes.
+
+    Raises
+    ------
+    NotConvertibleError
+        If the data type has no such value.
+    """
+    if value is None:
+        zero = _zero(data_type)
+        what = "the empty string" if zero == "" else "zeros" if data_type.fields else f"{zero!r}"
+        decisions.note(f"the fill value null became {what}, because Zarr v3 demands a fill value")
+        return zero
+    kind = data_type.numpy.kind
+    if kind in "SVO" and data_type.scalar_json != "string":
+        content = _bytes(value, data_type, decisions)
+        try:
+            return _from_bytes(content, data_type)
+        except UnicodeDecodeError as error:
+            raise decisions.refusal(f"a field of the fill value is no text: {error}") from error
+    if kind in "UO":
+        return _text(value, data_type, decisions)
+    if kind == "c":
+        return _complex(value, data_type, decisions)
+    if kind == "f":
+        return _float_json(_float(value, data_type.numpy, decisions))
+    return _integral(value, data_type, decisions)
+
+
+def _zero(data_type: DataType) -> object:
+    kind = data_type.numpy.kind
+    if kind == "V":
+        return _from_bytes(bytes(data_type.numpy.itemsize), data_type)
+    if kind in "SUO":
+        return ""
+    if kind in "mM":
+        return "NaT"
+    zeros: dict[str, object] = {"b": False, "f": 0.0, "c": [0.0, 0.0]}
+    return zeros.get(kind, 0)
+
+
+def _refusal(value: object, data_type: np.dtype[Any], decisions: Decisions) -> Exception:
+    return decisions.refusal(
+        f"the fill value {shown(value)} is not a value of data type {data_type.str!r}"
+    )
+
+
+def _is_zero(value: object) -> bool:
+    return isinstance(value, int | float) and value == 0
+
+
+# ------------------------------------------------------------ bytes and strings
+
+
+def _bytes(value: object, data_type: DataType, decisions: Decisions) -> bytes:
+    length = data_type.numpy.itemsize
+    is_raw = data_type.numpy.kind == "V"
+    if _is_zero(value):
+        # zarr 1 and 2 wrote 0 for whatever had no fill value of its own.
+        decisions.note("the fill value 0 became zero bytes, because elements are bytes")
+        return bytes(length) if is_raw else b""
+    if not isinstance(value, str):
+        raise _refusal(value, data_type.numpy, decisions)
+    try:
+        content = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise decisions.refusal(f"the fill value {shown(value)} is not base64") from error
+    if data_type.is_variable_length:
+        return content
+    if not is_raw:
+        content = content.rstrip(b"\0")
+    if len(content) > length or (is_raw and len(content) != length):
+        raise decisions.refusal(
+            f"the fill value has {len(content)} bytes, an element of the array has {length}"
+        )
+    return content
+
+
+def _from_bytes(content: bytes, data_type: DataType) -> object:
+    by_field = _element_json(content, data_type)  # also where it is not needed: it checks texts
+    if data_type.is_canonical_struct:
+        return by_field
+    return base64.b64encode(content).decode("ascii")
+
+
+def _text(value: object, data_type: DataType, decisions: Decisions) -> str:
+    if _is_zero(value):
+        decisions.note("the fill value 0 became the empty string, because elements are strings")
+        return ""
+    if not isinstance(value, str):
+        raise _refusal(value, data_type.numpy, decisions)
+    if data_type.is_variable_length:
+        return value
+    text = value.rstrip("\0")
+    if len(text) * 4 > data_type.numpy.itemsize:
+        raise _refusal(value, data_type.numpy, decisions)
+    return text
+
+
+# ------------------------------------------------------------ numbers
+
+
+def _float(value: object, dtype: np.dtype[Any], decisions: Decisions) -> float:
+    if isinstance(value, str) and value not in _NOT_FINITE:
+        number = _number_in(value, dtype, decisions)
+        decisions.note(f"the fill value {shown(value)}, a string, became {number!r}")
+    elif isinstance(value, str):
+        number = _NOT_FINITE[value]
+    elif isinstance(value, bool):
+        number = float(value)
+        decisions.note(f"the fill value {value} became {number!r}")
+    elif isinstance(value, int | float) and abs(value) <= sys.float_info.max:
+        number = float(value)
+    elif isinstance(value, float):
+        number = value
+    else:
+        raise _refusal(value, dtype, decisions)
+    with np.errstate(over="ignore"):
+        if math.isfinite(number) and not np.isfinite(dtype.type(number)):
+            raise _refusal(value, dtype, decisions)
+    return number
+
+
+def _number_in(text: str, dtype: np.dtype[Any], decisions: Decisions) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise _refusal(text, dtype, decisions) from error
+
+
+def _float_json(number: float) -> float | str:
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    return number
+
+
+def _complex(value: object, data_type: DataType, decisions: Decisions) -> list[float | str]:
+    part = np.dtype(f"f{data_type.numpy.itemsize // 2}")
+    parts = as_array(value)
+    if parts is None:
+        parts = [value, 0.0]
+        decisions.note(f"the fill value {shown(value)} became the real part of a complex one")
+    if len(parts) != 2:
+        raise _refusal(value, data_type.numpy, decisions)
+    return [_float_json(_float(item, part, decisions)) for item in parts]
+
+
+def _integral(value: object, data_type: DataType, decisions: Decisions) -> object:
+    dtype = data_type.numpy
+    if dtype.kind in "mM" and value == "NaT":
+        return "NaT"
+    number = _integer(value)
+    if number is None:
+        raise _refusal(value, dtype, decisions)
+    low, high = _bounds(dtype)
+    if not low <= number <= high:
+        raise _refusal(value, dtype, decisions)
+    if dtype.kind in "mM" and number == _NAT:
+        return "NaT"
+    converted: bool | int = bool(number) if dtype.kind == "b" else number
+    if type(converted) is not type(value):
+        decisions.note(f"the fill value {shown(value)} became {converted!r}")
+    return converted
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.strip("-").isdecimal() and value.isascii():
+        return _decimal(value)
+    return None
+
+
+def _decimal(text: str) -> int | None:
+    """Return what `text` spells; no data type has room for more than 20 digits."""
+    digits = text.removeprefix("-")
+    return int(text) if digits.isdecimal() and len(digits) <= 20 else None
+
+
+def _bounds(dtype: np.dtype[Any]) -> tuple[int, int]:
+    if dtype.kind == "b":
+        return 0, 1
+    info = np.iinfo(np.int64 if dtype.kind in "mM" else dtype)
+    return int(info.min), int(info.max)
+
+
+# ------------------------------------------------------------ structured
+
+
+def _element_json(content: bytes, data_type: DataType) -> object:
+    """Return an element, given as its bytes, as the fill value of a v3 ``struct``."""
+    if data_type.fields:
+        values: dict[str, object] = {}
+        for name, field in data_type.fields:
+            values[name] = _element_json(content[: field.numpy.itemsize], field)
+            content = content[field.numpy.itemsize :]
+        return values
+    kind = data_type.numpy.kind
+    if kind == "U":
+        encoding = "utf-32-be" if data_type.endian == "big" else "utf-32-le"
+        return content.decode(encoding).rstrip("\0")
+    if kind in "SVO":
+        content = content.rstrip(b"\0") if kind == "S" else content
+        return base64.b64encode(content).decode("ascii")
+    scalar: Any = np.frombuffer(content, data_type.numpy)[0]
+    if kind == "c":
+        return [_exact_float_json(scalar.real), _exact_float_json(scalar.imag)]
+    if kind == "f":
+        return _exact_float_json(scalar)
+    if kind in "mM":
+        count = int(scalar.view(np.int64))
+        return "NaT" if count == _NAT else count
+    return bool(scalar) if kind == "b" else int(scalar)
+
+
+def _exact_float_json(scalar: Any) -> float | str:
+    """Return a float as JSON; a NaN other than the usual one as its bits."""
+    size = scalar.dtype.itemsize
+    bits = int(scalar.view(f"u{size}"))
+    if np.isnan(scalar) and bits != _CANONICAL_NANS[size]:
+        return f"0x{bits:0{size * 2}x}"
+    return _float_json(float(scalar))

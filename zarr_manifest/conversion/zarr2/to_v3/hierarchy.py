@@ -1,0 +1,220 @@
+"""A Zarr v2 hierarchy as nodes: v3 metadata over the v2 chunks, which stay where they are.
+
+A chunk that the store does not list has no entry. Each object is a whole chunk, so that
+its size need not be known.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import numpy as np
+from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
+
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.zarr2.to_v3.chunk_key_owners import (
+    count_keys,
+    find_owner,
+    refused_strays,
+    unread_keys,
+)
+from zarr_manifest.conversion.zarr2.to_v3.planning import (
+    ArrayPlan,
+    GroupPlan,
+    Plan,
+    is_metadata_key,
+    plan_nodes,
+    refused,
+)
+from zarr_manifest.errors import ManifestError, SourceNotFoundError
+from zarr_manifest.format import collect, grid_indices
+from zarr_manifest.hierarchy import ensure_open, list_keys, open_hierarchy, store_urls, sync
+from zarr_manifest.locations import Base, UrlLocation
+from zarr_manifest.manifest import Grid, Manifest, interpret_keys
+from zarr_manifest.sources import can_list, in_order, store_name
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["read_zarr2"]
+
+_CONCURRENCY = 16
+
+# As in canonical URLs: "+" is read as a space by S3.
+_SAFE = "!$&'()*,;=:@/"
+
+# "0/1" is "0.1", and what has dots is no key of such an array.
+_SWAPPED = str.maketrans("./", "/.")
+
+
+def read_zarr2(
+    location: str | Path | ObjectStore | Store, *, url: str | None = None
+) -> Iterator[Node]:
+    """Read a Zarr v2 hierarchy.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy: a path, a URL, or a store. It has to be one that can list its keys.
+    url : str, optional
+        What the root of the store is called in references: a URL, percent-encoded, or a
+        reference relative to the root of the hierarchy that is written. By default that of
+        the location.
+
+    Returns
+    -------
+    iterator of Node
+        Groups before their members, implicit ones included. What cannot be expressed is
+        a :class:`RefusedNode` with the reason, and so are objects of no array.
+
+    Raises
+    ------
+    NotConvertibleError
+        There is no Zarr v2 hierarchy, its keys cannot be listed, or the store has no URL.
+    SourceNotFoundError
+        There is no such directory.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, zarr
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> array = zarr.create_array(root / "a b", shape=4, chunks=2, dtype="i2", zarr_format=2)
+    >>> array[2:] = 1
+    >>> group, node = read_zarr2(root, url="s3://bucket/old.zarr")
+    >>> node.path, list(node.manifest.indices()), node.manifest[1,].path
+    ('a b', [(1,)], 's3://bucket/old.zarr/a%20b/1')
+    """
+    store = open_hierarchy(location, {}, read_only=True)
+    try:
+        sync(ensure_open(store))
+    except FileNotFoundError as error:
+        raise SourceNotFoundError(
+            "there is no such directory", location=store_name(store)
+        ) from error
+    if not can_list(store):
+        raise NotConvertibleError(
+            "the keys of the store cannot be listed, so that nobody knows which chunks there are",
+            remedy="Open it by another protocol, such as s3, or copy it.",
+        )
+    prefix = _prefix(location, store, url)
+    keys = [key for key in sync(list_keys(store)) if not key.endswith("/")]
+    documents = sync(_documents(store, keys))
+    if not any(key.endswith((".zarray", ".zgroup")) for key in documents):
+        remedy = "It is a Zarr v3 hierarchy already." if any(documents) else None
+        if ".zmetadata" in keys:
+            remedy = "It has nothing but '.zmetadata': a kerchunk reference set is imported as one."
+        raise NotConvertibleError("there is no Zarr v2 hierarchy", location=prefix, remedy=remedy)
+    return _nodes(plan_nodes(documents), keys, prefix)
+
+
+# ------------------------------------------------------------ the store
+
+
+def _prefix(location: object, store: Store, url: str | None) -> str:
+    """Return what stands before the keys in references: a URL reference of a directory."""
+    if url is None and isinstance(location, str) and "://" in location:
+        url = location
+    if url is None:
+        roots = store_urls(store)
+        if not roots:
+            raise NotConvertibleError(
+                f"the store ({type(store).__name__}) has no URL, and the chunks no name",
+                remedy="Say what its root is called: url='s3://bucket/prefix'.",
+            )
+        root = roots[0]
+    else:
+        base = Base.parse(url.rstrip("/") + "/")
+        root = UrlLocation(base.scheme, base.authority, base.path.removesuffix("/"))
+    if root.scheme:
+        return f"{root.url.rstrip('/')}/"
+    return f"./{quote(root.path, safe=_SAFE)}/" if root.path else "./"
+
+
+async def _documents(store: Store, keys: Sequence[str]) -> dict[str, bytes]:
+    async def get(key: str) -> tuple[str, bytes | None]:
+        found = await store.get(key, default_buffer_prototype())
+        return key, None if found is None else found.to_bytes()
+
+    # What is consolidated only repeats the documents.
+    wanted = (key for key in keys if is_metadata_key(key) and not key.endswith(".zmetadata"))
+    calls = (functools.partial(get, key) for key in wanted)
+    found: AsyncIterator[tuple[str, bytes | None]] = in_order(calls, _CONCURRENCY)
+    return {key: document async for key, document in found if document is not None}
+
+
+# ------------------------------------------------------------ nodes
+
+
+def _nodes(plans: list[Plan], keys: Sequence[str], prefix: str) -> Iterator[Node]:
+    arrays: dict[str, list[str]] = {p.path: [] for p in plans if isinstance(p, ArrayPlan)}
+    owners: dict[str, tuple[int, list[str]] | None] = {}
+    strays: list[str] = []
+    for key in keys:
+        if is_metadata_key(key):
+            continue
+        directory = key.rpartition("/")[0]
+        if directory not in owners:
+            owners[directory] = find_owner(directory, arrays)
+        owner = owners[directory]
+        if owner is None:
+            strays.append(key)
+        else:
+            owner[1].append(key[owner[0] :])
+    for plan in plans:
+        if isinstance(plan, GroupPlan):
+            yield GroupNode(plan.path, plan.attributes)
+        elif isinstance(plan, ArrayPlan):
+            yield _array_node(plan, arrays.pop(plan.path), prefix)
+        else:
+            yield plan
+    yield from refused_strays(strays, plans, "object")
+
+
+def _array_node(plan: ArrayPlan, names: list[str], prefix: str) -> Node:
+    notes = list(plan.notes)
+    directory = prefix + (f"{quote(plan.path, safe=_SAFE)}/" if plan.path else "")
+    try:
+        # What the names of directories may not be is the same for all chunks.
+        Base.parse("./").resolve(f"{directory}0")
+        manifest, unread = _manifest(plan, names, directory, plan.key_separator)
+        if unread and not manifest:
+            other = "." if plan.key_separator == "/" else "/"
+            found, rest = _manifest(plan, names, directory, other)
+            if found:
+                # As zarr before 2.8 wrote it.
+                manifest, unread = found, rest
+                notes.append(
+                    f"array {plan.path!r}: {other!r} separates the numbers in the names of its "
+                    f"chunks, and not {plan.key_separator!r}, as its metadata says or leaves open"
+                )
+    except ManifestError as error:
+        return refused(plan.path, error)
+    if unread:
+        count = count_keys(unread, "object")
+        notes.append(f"array {plan.path!r}: {count} no chunk of the array, and left out")
+    return ArrayNode(plan.path, plan.metadata, manifest, tuple(notes))
+
+
+def _manifest(
+    plan: ArrayPlan, names: list[str], directory: str, separator: str
+) -> tuple[Manifest, list[str]]:
+    """Return the manifest, and the names that are of no chunk."""
+    ndim = len(plan.grid_shape)
+    is_swapped = ndim > 1 and separator == "/"
+    canonical = [name.translate(_SWAPPED) for name in names] if is_swapped else names
+    rows, problems = collect(
+        interpret_keys(canonical, Grid(ndim, plan.grid_shape), report_outside=True)
+    )
+    unread = unread_keys(problems)
+    paths = np.empty(len(rows.members), object)
+    paths[:] = [directory + names[member] for member in rows.members]
+    manifest = Manifest.from_columns(
+        plan.grid_shape, paths=paths, chunks=grid_indices(plan.grid_shape, rows.numbers)
+    )
+    return manifest, [key.translate(_SWAPPED) for key in unread] if is_swapped else unread

@@ -1,0 +1,284 @@
+"""Zarr v2 documents (``.zarray``, ``.zattrs``) as Zarr v3 documents (``zarr.json``).
+
+The chunks stay what and where they are: the v3 metadata names the v2 chunk keys, and
+decodes the v2 bytes to the values that a v2 reader finds in them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zarr_manifest.conversion.decisions import Decisions
+from zarr_manifest.conversion.values import as_array, as_object, json_attributes, shown
+from zarr_manifest.conversion.zarr2.data_types import convert_data_type
+from zarr_manifest.conversion.zarr2.missing_values import fill_value_as_attribute
+from zarr_manifest.conversion.zarr2.to_v3.codecs import (
+    convert_codecs,
+    object_codec_of,
+    read_pipeline,
+)
+from zarr_manifest.conversion.zarr2.to_v3.fill_values import convert_fill_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Converted", "convert_array", "convert_group"]
+
+# Where xarray, and so kerchunk, puts the names of the dimensions of a v2 array.
+_DIMENSIONS = "_ARRAY_DIMENSIONS"
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A converted array.
+
+    Attributes
+    ----------
+    metadata : dict
+        The content of ``zarr.json``, without storage transformers.
+    notes : tuple of str
+        What was decided where the input leaves a choice; each names the array.
+    key_separator : {".", "/"}
+        What separates the numbers in the keys of the v2 chunks.
+    """
+
+    metadata: dict[str, Any]
+    notes: tuple[str, ...]
+    key_separator: str
+
+
+def convert_array(
+    zarray: Mapping[str, Any], zattrs: Mapping[str, Any] | None, *, path: str = ""
+) -> Converted:
+    """Return the Zarr v3 metadata of a Zarr v2 array.
+
+    Parameters
+    ----------
+    zarray : mapping
+        The ``.zarray`` document. A bare NaN in it (kerchunk writes them) is a Python NaN.
+    zattrs : mapping or None
+        The ``.zattrs`` document. ``_ARRAY_DIMENSIONS`` becomes ``dimension_names``, and
+        the fill value of such an array the attribute ``_FillValue`` as well;
+        everything else becomes the ``attributes`` as it is, but for a NaN or an
+        infinity, which JSON lacks, and which becomes a string.
+    path : str, default ""
+        Path of the array, for messages.
+
+    Returns
+    -------
+    Converted
+        Metadata whose chunk key encoding is that of Zarr v2.
+
+    Raises
+    ------
+    NotConvertibleError
+        If the document is malformed, or Zarr v3 as zarr-python reads it cannot
+        express the array. The message names the member, the field or the codec.
+
+    Examples
+    --------
+    >>> zarray = {
+    ...     "zarr_format": 2, "shape": [4, 6], "chunks": [2, 6], "dtype": ">i2", "order": "C",
+    ...     "fill_value": None, "filters": None, "compressor": {"id": "zlib", "level": 4},
+    ... }
+    >>> converted = convert_array(zarray, {"_ARRAY_DIMENSIONS": ["y", "x"]}, path="sst")
+    >>> converted.metadata["data_type"], converted.metadata["dimension_names"]
+    ('int16', ['y', 'x'])
+    >>> [codec["name"] for codec in converted.metadata["codecs"]]
+    ['bytes', 'numcodecs.zlib']
+    >>> converted.notes
+    ("array 'sst': the fill value null became 0, because Zarr v3 demands a fill value",)
+    """
+    decisions = Decisions(path)
+    document = _object(zarray, "the .zarray document", decisions)
+    _check_format(document, decisions)
+    shape = _lengths(document, "shape", decisions)
+    chunks = _chunk_shape(document, shape, decisions)
+    pipeline = read_pipeline(document, decisions)
+    data_type = convert_data_type(
+        _required(document, "dtype", decisions), object_codec_of(pipeline), decisions
+    )
+    order = _order(document, len(shape), decisions)
+    separator = _separator(document, decisions)
+    codecs = convert_codecs(
+        pipeline, data_type, dimensions=len(shape), order=order, decisions=decisions
+    )
+    fill_value = convert_fill_value(document.get("fill_value"), data_type, decisions)
+    names, attributes = _names_and_attributes(zattrs, len(shape), decisions)
+    if names is not None:
+        stated = None if document.get("fill_value") is None else fill_value
+        fill_value_as_attribute(attributes, stated, data_type.numpy, decisions)
+    attributes = _json_attributes(attributes, decisions)
+    metadata: dict[str, Any] = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": shape,
+        "data_type": data_type.json,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
+        "chunk_key_encoding": {"name": "v2", "configuration": {"separator": separator}},
+        "fill_value": fill_value,
+        "codecs": codecs,
+        "attributes": attributes,
+    }
+    if names is not None:
+        metadata["dimension_names"] = names
+    return Converted(metadata, tuple(decisions.notes), separator)
+
+
+def convert_group(zattrs: Mapping[str, Any] | None, *, path: str = "") -> dict[str, Any]:
+    """Return the Zarr v3 metadata of a Zarr v2 group, implicit ones included.
+
+    Parameters
+    ----------
+    zattrs : mapping or None
+        The ``.zattrs`` document of the group.
+    path : str, default ""
+        Path of the group, for messages.
+
+    Examples
+    --------
+    >>> convert_group({"title": "ocean"})
+    {'zarr_format': 3, 'node_type': 'group', 'attributes': {'title': 'ocean'}}
+    """
+    attributes: dict[str, object] = {}
+    if zattrs is not None:
+        decisions = Decisions(path)
+        stated = _object(zattrs, "the .zattrs document", decisions)
+        attributes.update(_json_attributes(stated, decisions))
+    return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+
+
+# ------------------------------------------------------------ members of .zarray
+
+
+def _object(value: object, what: str, decisions: Decisions) -> Mapping[str, object]:
+    document = as_object(value)
+    if document is None:
+        raise decisions.refusal(f"{what} is not a JSON object: {shown(value)}")
+    return document
+
+
+def _required(document: Mapping[str, object], member: str, decisions: Decisions) -> object:
+    if member not in document:
+        raise decisions.refusal(f"member {member!r} is missing")
+    return document[member]
+
+
+def _check_format(document: Mapping[str, object], decisions: Decisions) -> None:
+    version = _required(document, "zarr_format", decisions)
+    if isinstance(version, bool) or version != 2:
+        raise decisions.refusal(f"member 'zarr_format' is {shown(version)}, not 2")
+
+
+def _lengths(document: Mapping[str, object], member: str, decisions: Decisions) -> list[int]:
+    value = _required(document, member, decisions)
+    lengths = as_array(value)
+    if lengths is not None:
+        integers = [n for n in lengths if isinstance(n, int) and not isinstance(n, bool) and n >= 0]
+        if len(integers) == len(lengths):
+            return integers
+    raise decisions.refusal(f"member {member!r} is not a list of lengths: {shown(value)}")
+
+
+def _chunk_shape(
+    document: Mapping[str, object], shape: list[int], decisions: Decisions
+) -> list[int]:
+    chunks = _lengths(document, "chunks", decisions)
+    if len(chunks) != len(shape):
+        raise decisions.refusal(
+            f"member 'chunks' has {len(chunks)} dimensions, but the array has {len(shape)}"
+        )
+    for axis, (chunk, length) in enumerate(zip(chunks, shape, strict=True)):
+        if chunk > 0:
+            continue
+        if length > 0:
+            raise decisions.refusal(
+                f"member 'chunks' is 0 in dimension {axis}, which is {length} long: there is no "
+                "chunk that could hold it"
+            )
+        chunks[axis] = 1
+        decisions.note(
+            f"the chunk length 0 in dimension {axis}, which is empty, became 1, because Zarr v3 "
+            "demands a positive one"
+        )
+    return chunks
+
+
+def _order(document: Mapping[str, object], dimensions: int, decisions: Decisions) -> str:
+    if dimensions < 2 and "order" not in document:
+        return "C"
+    order = _required(document, "order", decisions)
+    if not isinstance(order, str) or order not in ("C", "F"):
+        raise decisions.refusal(f"member 'order' is {shown(order)}, neither 'C' nor 'F'")
+    return order
+
+
+def _separator(document: Mapping[str, object], decisions: Decisions) -> str:
+    separator = document.get("dimension_separator")
+    if separator is None:
+        return "."
+    if not isinstance(separator, str) or separator not in (".", "/"):
+        raise decisions.refusal(
+            f"member 'dimension_separator' is {shown(separator)}, neither '.' nor '/'"
+        )
+    return separator
+
+
+# ------------------------------------------------------------ .zattrs
+
+
+def _names_and_attributes(
+    zattrs: object, dimensions: int, decisions: Decisions
+) -> tuple[list[str] | None, dict[str, object]]:
+    if zattrs is None:
+        return None, {}
+    attributes = dict(_object(zattrs, "the .zattrs document", decisions))
+    names = _dimension_names(attributes, dimensions, decisions)
+    if names is not None:
+        del attributes[_DIMENSIONS]
+    return names, attributes
+
+
+def _json_attributes(attributes: Mapping[str, object], decisions: Decisions) -> dict[str, object]:
+    """Return attributes without the NaN and the infinities that Python's JSON has."""
+    valid: dict[str, object] = {}
+    for name, value in attributes.items():
+        if not _is_beyond_json(value):
+            valid[name] = value
+            continue
+        found, notes = json_attributes({name: value})
+        valid.update(found)
+        for note in notes or [f"in the attribute {name!r}, what JSON lacks became strings"]:
+            decisions.note(note)
+    return valid
+
+
+def _dimension_names(
+    attributes: Mapping[str, object], dimensions: int, decisions: Decisions
+) -> list[str] | None:
+    if _DIMENSIONS not in attributes:
+        return None
+    value = attributes[_DIMENSIONS]
+    names = as_array(value)
+    if names is not None and len(names) == dimensions:
+        strings = [name for name in names if isinstance(name, str)]
+        if len(strings) == dimensions:
+            return strings
+    decisions.note(
+        f"attribute {_DIMENSIONS!r} is {shown(value)}, not a list of {dimensions} names; it stays "
+        "an attribute, and the dimensions have no names"
+    )
+    return None
+
+
+def _is_beyond_json(value: object) -> bool:
+    values = [value]
+    while values:
+        item = values.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            return True
+        members = as_object(item)
+        values.extend(as_array(item) or [] if members is None else members.values())
+    return False

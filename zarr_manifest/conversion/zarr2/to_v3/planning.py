@@ -1,0 +1,237 @@
+"""The metadata half of a set of Zarr v2 keys: which groups and arrays its documents describe.
+
+For everything that is a flat mapping with ``.zgroup``, ``.zattrs`` and ``.zarray`` among
+its keys: a kerchunk reference set, in JSON or Parquet, and a Zarr v2 hierarchy itself. Where
+the chunks are is for others to say. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array, convert_group
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import ChunkGrid, impossible_name
+
+__all__ = ["ArrayPlan", "GroupPlan", "Plan", "is_metadata_key", "plan_nodes", "refused"]
+
+_GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED = ".zgroup", ".zarray", ".zattrs", ".zmetadata"
+_V3 = "zarr.json"
+_NAMES = frozenset({_GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED, _V3})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """A group, also one that no document names but that is needed above others.
+
+    Parameters
+    ----------
+    path : str
+        Without slashes at the ends; ``""`` for the root.
+    attributes : dict
+        JSON values.
+    """
+
+    path: str
+    attributes: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayPlan:
+    """An array whose metadata is converted, and whose chunks are yet to be found.
+
+    Parameters
+    ----------
+    path : str
+        Without slashes at the ends; ``""`` for the root.
+    metadata : dict
+        Zarr v3 metadata, without storage transformers.
+    notes : tuple of str
+        What was decided where the v2 metadata leaves a choice.
+    grid_shape : tuple of int
+        Number of chunks along every dimension.
+    key_separator : {".", "/"}
+        What separates the numbers in the keys of its chunks, as its metadata says.
+    """
+
+    path: str
+    metadata: dict[str, Any]
+    notes: tuple[str, ...]
+    grid_shape: tuple[int, ...]
+    key_separator: str
+
+
+type Plan = GroupPlan | ArrayPlan | RefusedNode
+
+
+def is_metadata_key(key: str) -> bool:
+    """Whether a key is that of a metadata document, which :func:`plan_nodes` wants.
+
+    Examples
+    --------
+    >>> is_metadata_key("a/.zarray"), is_metadata_key(".zgroup"), is_metadata_key("a/0.0")
+    (True, True, False)
+    """
+    return key.rpartition("/")[2] in _NAMES
+
+
+def refused(path: str, error: ManifestError) -> RefusedNode:
+    """Return the node of an error, with all that it says but the path, which is the node's."""
+    bare = type(error)(
+        error.problem, chunk=error.chunk, location=error.location, remedy=error.remedy
+    )
+    return RefusedNode(path, error.code, str(bare).removeprefix(f"{error.code}: "))
+
+
+def plan_nodes(documents: Mapping[str, Any]) -> list[Plan]:
+    """Return the groups and arrays that v2 metadata documents describe, parents first.
+
+    Parameters
+    ----------
+    documents : mapping
+        By key, such as ``"a/.zarray"``: text, bytes, or the JSON value itself. Text may
+        begin with ``base64:``, as kerchunk's does, and contain a bare NaN. Consolidated
+        metadata fills in what no document of its own says.
+
+    Returns
+    -------
+    list
+        Every node once: a group, an array, or one that is refused. A group whose
+        attributes are refused is there as a group without attributes as well.
+
+    Examples
+    --------
+    >>> zarray = {
+    ...     "zarr_format": 2, "shape": [4, 6], "chunks": [2, 6], "dtype": "<i2", "order": "C",
+    ...     "fill_value": 0, "filters": None, "compressor": None,
+    ... }
+    >>> root, sea, sst, bad = plan_nodes({"sea/sst/.zarray": zarray, "x/.zarray": "[]"})
+    >>> root.path, sea.path, sst.path, sst.grid_shape
+    ('', 'sea', 'sea/sst', (2, 1))
+    >>> bad.path, bad.reason
+    ('x', 'the .zarray document is not a JSON object: []')
+    """
+    by_path = _by_path(documents)
+    plans: dict[str, Plan] = {}
+    extra: list[Plan] = []
+    for path in sorted(_with_parents(by_path), key=lambda path: path.split("/") if path else []):
+        parent = plans.get(path.rpartition("/")[0]) if path else None
+        if parent is not None and not isinstance(parent, GroupPlan):
+            plans[path] = _below_no_group(path, parent)
+            continue
+        try:
+            plans[path] = _plan(path, by_path.get(path, {}))
+        except NotConvertibleError as error:
+            if _ARRAY in by_path.get(path, {}) or impossible_name(path) is not None:
+                plans[path] = refused(path, error)
+            else:
+                plans[path] = GroupPlan(path, {})
+                extra.append(refused(path, error))
+    return [*plans.values(), *extra]
+
+
+def _with_parents(paths: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for path in paths:
+        above = path
+        while above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return found
+
+
+def _by_path(documents: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    by_path: dict[str, dict[str, Any]] = {}
+    for key, value in (*_consolidated(documents), *documents.items()):
+        path, _, name = key.rpartition("/")
+        # An empty directory in the key is a name that Zarr v3 cannot have: left as it is.
+        if name in _NAMES and name != _CONSOLIDATED:
+            by_path.setdefault(path, {})[name] = value
+    return by_path
+
+
+def _consolidated(documents: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in documents.items():
+        path, _, name = key.rpartition("/")
+        if name != _CONSOLIDATED:
+            continue
+        below = f"{path}/" if path else ""
+        try:
+            found = as_object((as_object(_load(value, name)) or {}).get("metadata"))
+        except NotConvertibleError:
+            # It only repeats the documents, which are there as well.
+            found = None
+        for inner, document in (found or {}).items():
+            yield below + inner, document
+
+
+def _below_no_group(path: str, parent: Plan) -> RefusedNode:
+    what = "a node that was refused" if isinstance(parent, RefusedNode) else "an array"
+    return RefusedNode(
+        path,
+        NotConvertibleError.code,
+        f"it lies below {parent.path!r}, {what}: only groups have members",
+    )
+
+
+def _plan(path: str, documents: Mapping[str, Any]) -> Plan:
+    name = impossible_name(path)
+    if name is not None:
+        raise NotConvertibleError(f"a node of Zarr v3 cannot have the name {name!r}", array=path)
+    if _V3 in documents and not {_ARRAY, _GROUP} & documents.keys():
+        raise NotConvertibleError(
+            "its metadata is that of Zarr v3 ('zarr.json'), which reference sets of Zarr v2 do "
+            "not have",
+            array=path,
+        )
+    attributes = _load(documents[_ATTRIBUTES], _ATTRIBUTES) if _ATTRIBUTES in documents else None
+    if _ARRAY not in documents:
+        if _GROUP in documents:
+            _check_group(_load(documents[_GROUP], _GROUP))
+        return GroupPlan(path, convert_group(attributes, path=path)["attributes"])
+    converted = convert_array(_load(documents[_ARRAY], _ARRAY), attributes, path=path)
+    grid = ChunkGrid.from_metadata(converted.metadata)
+    assert grid is not None  # the metadata is ours
+    return ArrayPlan(
+        path, converted.metadata, converted.notes, grid.counts, converted.key_separator
+    )
+
+
+def _check_group(document: Any) -> None:
+    members = as_object(document)
+    if members is None:
+        raise NotConvertibleError(f"the .zgroup document is not a JSON object: {shown(document)}")
+    version = members.get("zarr_format")
+    if version != 2:
+        raise NotConvertibleError(
+            f"member 'zarr_format' of the .zgroup document is {shown(version)}, not 2"
+        )
+
+
+def _load(value: object, name: str) -> Any:
+    """Return what a document says; kerchunk writes objects, text, and text in base64."""
+    reference = as_array(value)
+    if reference is not None:
+        raise NotConvertibleError(
+            f"the {name} document is no JSON object, but a list (a reference to another file is "
+            f"not read): {shown(reference)}"
+        )
+    if isinstance(value, str) and value.startswith("base64:"):
+        try:
+            value = base64.b64decode(value.removeprefix("base64:"), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise NotConvertibleError(f"the {name} document is not base64: {error}") from error
+    if not isinstance(value, str | bytes):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise NotConvertibleError(f"the {name} document is not JSON: {error}") from error

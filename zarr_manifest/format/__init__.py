@@ -1,0 +1,101 @@
+"""The specification in code: declarations, manifest documents, chunk keys, checksums.
+
+No input or output, and no zarr.
+"""
+
+from zarr_manifest.format.checksums import compute_checksum, parse_checksum, verify_checksum
+from zarr_manifest.format.chunk_grid import ChunkGrid, grid_index, grid_indices, number_chunks
+from zarr_manifest.format.chunk_keys import (
+    encode_relative,
+    format_canonical,
+    owner_candidates,
+    parse_canonical,
+    parse_relative,
+)
+from zarr_manifest.format.conditions import (
+    NO_CONDITIONS,
+    Conditions,
+    format_last_modified,
+    parse_conditions,
+)
+from zarr_manifest.format.declaration import (
+    TRANSFORMER_NAME,
+    Configuration,
+    interpret_declaration,
+    is_ours,
+    parse_declaration,
+)
+from zarr_manifest.format.document_codecs import (
+    DocumentCodec,
+    complete_codec,
+    decode_body,
+    encode_body,
+)
+from zarr_manifest.format.findings import Findings, collect, strict
+from zarr_manifest.format.manifest_document import (
+    Entry,
+    Limits,
+    Members,
+    count_inline_bytes,
+    interpret_document,
+)
+from zarr_manifest.format.node_metadata import (
+    ArrayDocument,
+    arrays_in,
+    declare,
+    dump_node,
+    interpret_members,
+    parse_node,
+    without_declarations,
+)
+from zarr_manifest.format.node_paths import NODE_DOCUMENTS, ancestors, impossible_name
+from zarr_manifest.format.partitions import PLACEHOLDER, Partitions, document_reference
+
+__all__ = [
+    "NODE_DOCUMENTS",
+    "NO_CONDITIONS",
+    "PLACEHOLDER",
+    "TRANSFORMER_NAME",
+    "ArrayDocument",
+    "ChunkGrid",
+    "Conditions",
+    "Configuration",
+    "DocumentCodec",
+    "Entry",
+    "Findings",
+    "Limits",
+    "Members",
+    "Partitions",
+    "ancestors",
+    "arrays_in",
+    "collect",
+    "complete_codec",
+    "compute_checksum",
+    "count_inline_bytes",
+    "declare",
+    "decode_body",
+    "document_reference",
+    "dump_node",
+    "encode_body",
+    "encode_relative",
+    "format_canonical",
+    "format_last_modified",
+    "grid_index",
+    "grid_indices",
+    "impossible_name",
+    "interpret_declaration",
+    "interpret_document",
+    "interpret_members",
+    "is_ours",
+    "number_chunks",
+    "owner_candidates",
+    "parse_canonical",
+    "parse_checksum",
+    "parse_conditions",
+    "parse_declaration",
+    "parse_node",
+    "parse_relative",
+    "strict",
+    "verify_checksum",
+    "without_declarations",
+]

@@ -1,0 +1,258 @@
+"""The declaration of the transformer in an array's ``storage_transformers``.
+
+Knows what a declaration must look like, and nothing of the array that has it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from zarr_manifest.errors import (
+    InvalidConfigurationError,
+    LimitExceededError,
+    UnsupportedTransformerError,
+)
+from zarr_manifest.format.document_codecs import KNOWN_CODECS, DocumentCodec
+from zarr_manifest.format.findings import Findings, strict
+from zarr_manifest.format.partitions import PLACEHOLDER
+
+__all__ = [
+    "TRANSFORMER_NAME",
+    "Configuration",
+    "interpret_declaration",
+    "is_ours",
+    "parse_declaration",
+]
+
+TRANSFORMER_NAME = "chunk-manifest-json"
+
+# Integers that every JSON implementation represents exactly (specification, "Manifest document").
+_LARGEST_INTEGER = 2**53 - 1
+
+_MEMBERS = frozenset({"manifest", "base", "codecs", "partition_shape"})
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A valid declaration of the transformer (specification, "Declaration").
+
+    Parameters
+    ----------
+    manifest : str or bytes
+        URL reference of the manifest document, or the inline document as JSON.
+    base : str
+        URL reference against which relative paths resolve.
+    codecs : tuple of DocumentCodec
+        What encodes the manifest document, in the order in which it is applied.
+    partition_shape : tuple of int, optional
+        Number of chunks of a partition along every dimension; `manifest` then
+        contains ``{partition}``.
+    """
+
+    manifest: str | bytes
+    base: str = "./"
+    codecs: tuple[DocumentCodec, ...] = ()
+    partition_shape: tuple[int, ...] | None = None
+
+
+def is_ours(stated: object) -> bool:
+    """Whether an element of ``storage_transformers`` is, or is meant to be, a declaration."""
+    return stated == TRANSFORMER_NAME or (_object(stated) or {}).get("name") == TRANSFORMER_NAME
+
+
+def parse_declaration(transformers: object) -> Configuration | None:
+    """Return the configuration that an array's ``storage_transformers`` declare.
+
+    Parameters
+    ----------
+    transformers : object
+        The decoded JSON value of ``storage_transformers``.
+
+    Returns
+    -------
+    Configuration or None
+        None when nothing has to be applied.
+
+    Raises
+    ------
+    UnsupportedTransformerError
+        A transformer is unknown and must be understood, ours is stacked on
+        itself, or uses a codec that is not known.
+    InvalidConfigurationError
+        The declaration is malformed.
+
+    Examples
+    --------
+    >>> declared = [{"name": "chunk-manifest-json", "configuration": {"manifest": "./m.json"}}]
+    >>> parse_declaration(declared)
+    Configuration(manifest='./m.json', base='./', codecs=(), partition_shape=None)
+    """
+    return strict(interpret_declaration(transformers))
+
+
+def interpret_declaration(transformers: object) -> Findings[Configuration | None]:
+    """Yield what is wrong with a declaration, and return its configuration.
+
+    The configuration is None when nothing has to be applied, and when it is
+    not usable.
+    """
+    if not isinstance(transformers, list):
+        yield InvalidConfigurationError("'storage_transformers' is not a list")
+        return None
+    found: list[Configuration | None] = []
+    for stated in cast("list[object]", transformers):
+        declared = _object({"name": stated} if isinstance(stated, str) else stated) or {}
+        name = declared.get("name")
+        if not isinstance(name, str):
+            yield InvalidConfigurationError("a storage transformer has no 'name'")
+            continue
+        must_understand = declared.get("must_understand", True)
+        if not isinstance(must_understand, bool):
+            yield InvalidConfigurationError("'must_understand' is not a boolean")
+            must_understand = True
+        if name == TRANSFORMER_NAME:
+            found.append((yield from _interpret_ours(declared, must_understand)))
+        elif must_understand:
+            yield UnsupportedTransformerError(
+                f"the array declares an unknown storage transformer {name!r}",
+                remedy=f"Only {TRANSFORMER_NAME!r} can be read.",
+            )
+    if len(found) > 1:
+        yield UnsupportedTransformerError(
+            f"the array declares {TRANSFORMER_NAME!r} {len(found)} times; "
+            "only one manifest can be read"
+        )
+    return found[0] if found else None
+
+
+def _interpret_ours(
+    declared: Mapping[str, Any], must_understand: bool
+) -> Findings[Configuration | None]:
+    if not must_understand:
+        yield InvalidConfigurationError(
+            "'must_understand' must not be false: a reader that ignores the manifest "
+            "would return fill values"
+        )
+    for name in sorted(set(declared) - {"name", "configuration", "must_understand"}):
+        yield InvalidConfigurationError(f"unknown member {name!r} in the declaration")
+    configuration = _object(declared.get("configuration"))
+    if configuration is None:
+        yield InvalidConfigurationError("'configuration' is missing or not an object")
+        return None
+    for name in sorted(set(configuration) - _MEMBERS):
+        yield InvalidConfigurationError(f"unknown member {name!r} in 'configuration'")
+    manifest = yield from _interpret_manifest(configuration.get("manifest"))
+    base = configuration.get("base", "./")
+    if not isinstance(base, str):
+        yield InvalidConfigurationError("'base' is not a string")
+        base = None
+    codecs = yield from _interpret_codecs(configuration.get("codecs", []))
+    partition_shape: tuple[int, ...] | None = None
+    usable = manifest is not None and base is not None and codecs is not None
+    if "partition_shape" in configuration:
+        partition_shape = yield from _interpret_partition_shape(configuration["partition_shape"])
+        usable = usable and partition_shape is not None
+    for problem in _contradictions(manifest, configuration):
+        yield InvalidConfigurationError(problem)
+        usable = False
+    for codec in codecs or ():
+        if codec.name not in KNOWN_CODECS:
+            yield UnsupportedTransformerError(
+                f"the manifest is encoded with an unknown codec {codec.name!r}",
+                remedy=f"Known are: {', '.join(KNOWN_CODECS)}.",
+            )
+            usable = False
+    if not usable or manifest is None or base is None or codecs is None:
+        return None
+    return Configuration(manifest, base, codecs, partition_shape)
+
+
+def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
+    inline = _object(manifest)
+    if inline is not None:
+        try:
+            # Not msgspec, which writes what it cannot represent as something else.
+            return json.dumps(inline, separators=(",", ":")).encode()
+        except RecursionError:
+            yield LimitExceededError("the inline manifest is nested too deeply")
+            return None
+    if isinstance(manifest, str) and manifest:
+        return manifest
+    yield InvalidConfigurationError("'manifest' is neither a URL reference nor an object")
+    return None
+
+
+def _interpret_codecs(stated: object) -> Findings[tuple[DocumentCodec, ...] | None]:
+    if not isinstance(stated, list):
+        yield InvalidConfigurationError("'codecs' is not a list")
+        return None
+    codecs: list[DocumentCodec] = []
+    malformed = False
+    for item in cast("list[object]", stated):
+        codec = _object({"name": item} if isinstance(item, str) else item) or {}
+        name = codec.get("name")
+        configuration = _object(codec.get("configuration", {}))
+        unknown = sorted(set(codec) - {"name", "configuration"})
+        if not isinstance(name, str):
+            yield InvalidConfigurationError("a codec of the manifest has no 'name'")
+            malformed = True
+            continue
+        if unknown:
+            yield InvalidConfigurationError(
+                f"unknown member {unknown[0]!r} in the codec {name!r} of the manifest"
+            )
+        if configuration is None:
+            yield InvalidConfigurationError(
+                f"'configuration' of the codec {name!r} of the manifest is not an object"
+            )
+        malformed = malformed or bool(unknown) or configuration is None
+        codecs.append(DocumentCodec(name, configuration or {}))
+    return None if malformed else tuple(codecs)
+
+
+def _interpret_partition_shape(stated: object) -> Findings[tuple[int, ...] | None]:
+    items = cast("list[object]", stated) if isinstance(stated, list) else [None]
+    # A bool is an int to Python, and not to JSON.
+    shape = [n for n in items if type(n) is int and 1 <= n <= _LARGEST_INTEGER]
+    if len(shape) < len(items):
+        yield InvalidConfigurationError("'partition_shape' is not a list of positive integers")
+        return None
+    return tuple(shape)
+
+
+def _contradictions(manifest: str | bytes | None, configuration: Mapping[str, Any]) -> list[str]:
+    """Return what members of a configuration say against each other."""
+    if isinstance(manifest, bytes):
+        return [
+            f"{name!r} is of no use beside an inline manifest"
+            for name in ("codecs", "partition_shape")
+            if name in configuration
+        ]
+    if manifest is None:
+        return []
+    if "partition_shape" not in configuration:
+        if PLACEHOLDER in manifest:
+            return [f"'manifest' contains {PLACEHOLDER}, and there is no 'partition_shape'"]
+        return []
+    if manifest.count(PLACEHOLDER) != 1 or not _in_path(manifest):
+        return [f"'manifest' must contain {PLACEHOLDER} once, and in its path: {_example()}"]
+    return []
+
+
+def _in_path(template: str) -> bool:
+    """Whether the placeholder stands in the path of a URL reference (RFC 3986, appendix B)."""
+    scheme = rf"(?:[A-Za-z](?:[A-Za-z0-9+.-]|{re.escape(PLACEHOLDER)})*:)?"
+    parts = re.fullmatch(scheme + r"(?://[^/?#]*)?([^?#]*).*", template, re.DOTALL)
+    return parts is not None and PLACEHOLDER in parts[1]
+
+
+def _example() -> str:
+    return f"'./manifest/{PLACEHOLDER}.json'"
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None

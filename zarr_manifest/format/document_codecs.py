@@ -1,0 +1,224 @@
+"""Codecs of manifest documents: ``gzip``, ``zstd`` and ``crc32c``, in both directions.
+
+A document is untrusted: decoding stops at the reader's limit, whatever a small
+document would expand to (specification, "Encoded documents").
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import google_crc32c
+import zstandard
+
+from zarr_manifest.errors import InvalidConfigurationError, InvalidManifestError, LimitExceededError
+
+__all__ = ["KNOWN_CODECS", "DocumentCodec", "complete_codec", "decode_body", "encode_body"]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentCodec:
+    """One element of the ``codecs`` of a declaration.
+
+    Parameters
+    ----------
+    name : str
+        Name of the codec.
+    configuration : mapping
+        Only writers look at it.
+    """
+
+    name: str
+    configuration: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class _Frame(Protocol):
+    """One gzip member or zstd frame, being decoded."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+# How much is decoded at once. Small, so that a bomb is noticed before it fills the memory, and
+# because what follows a frame is copied: a zstd block of 4 bytes may stand for 128 KiB.
+_MOST_INPUT = 4096
+_LEAST_INPUT = 256
+_LARGEST_EXPANSION = 2**15
+
+
+def _decode_frames(body: memoryview, new_frame: Callable[[], _Frame], limit: int) -> bytes:
+    """Decode frames until the body ends, which must be at the end of one."""
+    parts: list[bytes] = []
+    size = position = 0
+    frame = new_frame()
+    while not (frame.eof and position == len(body)):
+        if frame.eof:
+            frame = new_frame()
+        step = max(_LEAST_INPUT, min(_MOST_INPUT, (limit - size) // _LARGEST_EXPANSION))
+        part = bytes(body[position : position + step])
+        if not part:
+            raise InvalidManifestError("the encoded manifest is truncated")
+        decoded = frame.decompress(part)
+        position += len(part) - len(frame.unused_data)
+        size += len(decoded)
+        if size > limit:
+            raise _too_large(f"more than {limit}", limit)
+        parts.append(decoded)
+    return b"".join(parts)
+
+
+def _too_large(size: str, limit: int) -> LimitExceededError:
+    return LimitExceededError(
+        f"the manifest has {size} bytes, the limit is {limit}",
+        remedy="Raise Limits(manifest_bytes=...) if you trust it.",
+    )
+
+
+def _decode_gzip(body: memoryview, limit: int) -> bytes:
+    try:
+        return _decode_frames(body, lambda: zlib.decompressobj(wbits=31), limit)
+    except zlib.error as error:
+        raise InvalidManifestError(f"the manifest does not decode as gzip: {error}") from error
+
+
+def _encode_gzip(body: bytes, configuration: Mapping[str, Any]) -> bytes:
+    # Without a time stamp: the same document is always the same bytes.
+    return zlib.compress(body, configuration["level"], wbits=31)
+
+
+def _decode_zstd(body: memoryview, limit: int) -> bytes:
+    decompressor = zstandard.ZstdDecompressor()
+    try:
+        return _decode_frames(body, decompressor.decompressobj, limit)
+    except zstandard.ZstdError as error:
+        raise InvalidManifestError(f"the manifest does not decode as zstd: {error}") from error
+
+
+def _encode_zstd(body: bytes, configuration: Mapping[str, Any]) -> bytes:
+    compressor = zstandard.ZstdCompressor(
+        level=configuration["level"], write_checksum=configuration["checksum"]
+    )
+    return compressor.compress(body)
+
+
+# The package says that it is typed, and leaves this function untyped.
+_untyped_crc32c: Any = google_crc32c
+
+
+def _crc32c(body: bytes) -> bytes:
+    value: int = _untyped_crc32c.value(body)
+    return value.to_bytes(4, "little")
+
+
+def _decode_crc32c(body: memoryview, limit: int) -> bytes:
+    decoded = bytes(body[:-4])
+    if len(body) < 4 or _crc32c(decoded) != bytes(body[-4:]):
+        raise InvalidManifestError("the crc32c of the manifest is not the one at its end")
+    return decoded
+
+
+def _encode_crc32c(body: bytes, configuration: Mapping[str, Any]) -> bytes:
+    return body + _crc32c(body)
+
+
+class _Option(NamedTuple):
+    """A member of a codec's configuration: its default, and which values may be written."""
+
+    default: bool | int
+    least: int = 0
+    most: int = 1
+
+
+class _Codec(NamedTuple):
+    decode: Callable[[memoryview, int], bytes]
+    encode: Callable[[bytes, Mapping[str, Any]], bytes]
+    options: Mapping[str, _Option]
+
+
+# The defaults are those of zarr's codecs of the same names.
+_REGISTRY = {
+    "gzip": _Codec(_decode_gzip, _encode_gzip, {"level": _Option(5, 0, 9)}),
+    "zstd": _Codec(
+        _decode_zstd, _encode_zstd, {"level": _Option(0, -131072, 22), "checksum": _Option(False)}
+    ),
+    "crc32c": _Codec(_decode_crc32c, _encode_crc32c, {}),
+}
+
+KNOWN_CODECS = tuple(_REGISTRY)
+
+
+def decode_body(codecs: Iterable[DocumentCodec], body: bytes | memoryview, limit: int) -> bytes:
+    """Undo the codecs of a manifest document.
+
+    Parameters
+    ----------
+    codecs : iterable of DocumentCodec
+        Known ones, in the order in which the writer applied them.
+    body : bytes or memoryview
+        The document as it is stored.
+    limit : int
+        Number of bytes that neither the stored nor the decoded document, nor
+        any form between, may exceed.
+
+    Raises
+    ------
+    InvalidManifestError
+        The document is corrupt, truncated, or followed by something else.
+    LimitExceededError
+
+    Examples
+    --------
+    >>> gzip = complete_codec(DocumentCodec("gzip"))
+    >>> decode_body([gzip], encode_body([gzip], b"{}"), 100)
+    b'{}'
+    """
+    if len(body) > limit:
+        raise _too_large(str(len(body)), limit)
+    for codec in reversed(list(codecs)):
+        body = _REGISTRY[codec.name].decode(memoryview(body), limit)
+    return body if isinstance(body, bytes) else bytes(body)
+
+
+def encode_body(codecs: Iterable[DocumentCodec], document: bytes) -> bytes:
+    """Apply codecs, completed by :func:`complete_codec`, to a manifest document."""
+    for codec in codecs:
+        document = _REGISTRY[codec.name].encode(document, codec.configuration)
+    return document
+
+
+def complete_codec(codec: DocumentCodec) -> DocumentCodec:
+    """Return a known codec with every member of its configuration, for a writer.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A member is unknown, or not a value that can be written with.
+
+    Examples
+    --------
+    >>> complete_codec(DocumentCodec("zstd", {"level": 9})).configuration
+    {'level': 9, 'checksum': False}
+    """
+    options = _REGISTRY[codec.name].options
+    unknown = sorted(set(codec.configuration) - set(options))
+    if unknown:
+        raise InvalidConfigurationError(
+            f"the codec {codec.name!r} of the manifest has no configuration member {unknown[0]!r}"
+        )
+    for name, value in codec.configuration.items():
+        default, least, most = options[name]
+        if type(value) is not type(default) or not least <= value <= most:
+            wanted = "a boolean" if isinstance(default, bool) else f"from {least} to {most}"
+            raise InvalidConfigurationError(
+                f"{name!r} of the codec {codec.name!r} of the manifest is {value!r}, not {wanted}"
+            )
+    defaults = {name: option.default for name, option in options.items()}
+    return DocumentCodec(codec.name, {**defaults, **codec.configuration})

@@ -1,0 +1,384 @@
+"""The wire format of manifest documents: entries, decoded strictly, and encoded.
+
+Turns JSON into typed structures and says exactly which member is wrong. Knows
+nothing of arrays, locations or bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+import msgspec
+import numpy as np
+
+from zarr_manifest.errors import (
+    InvalidEntryError,
+    InvalidJSONError,
+    InvalidManifestError,
+    LimitExceededError,
+    ManifestError,
+)
+from zarr_manifest.format.findings import Findings, strict
+
+__all__ = [
+    "LARGEST_INTEGER",
+    "Entry",
+    "Limits",
+    "Members",
+    "count_inline_bytes",
+    "decode_document",
+    "encode_document",
+    "interpret_document",
+]
+
+# Integers that every JSON implementation represents exactly (specification, "Manifest document").
+LARGEST_INTEGER = 2**53 - 1
+
+_Natural = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)]
+_Unset = msgspec.UnsetType
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a manifest may be before it is refused.
+
+    A manifest is untrusted input: a small document must not be able to fill the
+    memory of whoever opens it. Limits are per document: per array, or per
+    partition of its manifest.
+
+    Parameters
+    ----------
+    manifest_bytes : int
+        Size of the manifest document, in bytes, as it is stored and decoded.
+    entries : int
+        Number of members of the manifest document. Where every document of a
+        partitioned manifest is needed (listing), also of its partitions.
+    inline_bytes : int
+        Sum of the decoded sizes of inline ``data``, in bytes.
+
+    Examples
+    --------
+    >>> Limits(entries=1000).entries
+    1000
+    """
+
+    manifest_bytes: int = 2**31
+    entries: int = 20_000_000
+    inline_bytes: int = 2**28
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One value of the manifest document (specification, "Entries").
+
+    Members that are absent are ``msgspec.UNSET``; unknown members are ignored.
+    """
+
+    path: str | _Unset = msgspec.UNSET
+    offset: _Natural | _Unset = msgspec.UNSET
+    length: _Natural | _Unset = msgspec.UNSET
+    data: bytes | _Unset = msgspec.UNSET
+    checksum: str | _Unset = msgspec.UNSET
+    etag: str | _Unset = msgspec.UNSET
+    last_modified: str | _Unset = msgspec.UNSET
+    version: str | _Unset = msgspec.UNSET
+
+
+EMPTY_ENTRY = Entry()
+
+
+def _contradiction(entry: Entry) -> str | None:
+    """Return what members of an entry say against each other, or None."""
+    unset = msgspec.UNSET
+    if entry.path is not unset and entry.data is not unset:
+        return "'path' and 'data' exclude each other"
+    if entry.path is unset:
+        for name in ("offset", "length", "etag", "last_modified", "version"):
+            if getattr(entry, name) is not unset:
+                return f"{name!r} needs a 'path' beside it"
+        if entry.checksum is not unset and entry.data is unset:
+            return "'checksum' needs a 'path' or 'data' beside it"
+    if entry.length is not unset:
+        if entry.length == 0:
+            return "'length' 0 names no bytes; an explicitly empty chunk is {}"
+        offset = 0 if entry.offset is unset else entry.offset
+        if offset + entry.length > LARGEST_INTEGER:
+            return "'offset' + 'length' is larger than 2^53-1"
+    if entry.data is not unset and not entry.data:
+        return "'data' is empty and names no bytes; an explicitly empty chunk is {}"
+    return None
+
+
+_ENTRIES = msgspec.json.Decoder(dict[str, Entry])
+_RAW_ENTRIES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RAW = msgspec.json.Decoder(msgspec.Raw)
+_ENTRY = msgspec.json.Decoder(Entry)
+_UNDECODABLE = (msgspec.ValidationError, UnicodeDecodeError, msgspec.DecodeError, RecursionError)
+
+
+def decode_document(document: bytes, limits: Limits) -> dict[str, Entry]:
+    """Decode a manifest document into its entries, by member name.
+
+    Parameters
+    ----------
+    document : bytes
+        UTF-8 JSON.
+    limits : Limits
+        Larger documents are refused.
+
+    Returns
+    -------
+    dict of str to Entry
+
+    Raises
+    ------
+    InvalidJSONError, InvalidManifestError, InvalidEntryError, LimitExceededError
+        With the offending member and its position.
+
+    Examples
+    --------
+    >>> decode_document(b'{"0.0": {"path": "f.nc", "offset": 4}}', Limits())["0.0"].offset
+    4
+    """
+    return strict(interpret_document(document, limits))
+
+
+def interpret_document(
+    document: bytes, limits: Limits, *, report_duplicates: bool = False
+) -> Findings[dict[str, Entry]]:
+    """Yield what is wrong with a manifest document, and return the entries that are right.
+
+    Of members that have the same name, the last one counts; only validators
+    report them.
+    """
+    if len(document) > limits.manifest_bytes:
+        yield LimitExceededError(
+            f"the manifest has {len(document)} bytes, the limit is {limits.manifest_bytes}",
+            remedy="Raise Limits(manifest_bytes=...) if you trust it.",
+        )
+        return {}
+    members = Members(document)
+    wrong: Exception | None = None
+    entries: dict[str, Entry] = {}
+    try:
+        entries = _ENTRIES.decode(document)
+        if not document.isascii():
+            document.decode()  # the decoder does not look into members that it ignores
+    except _UNDECODABLE as error:
+        problem = _explain_document(document, error)
+        if problem is not None:
+            yield problem
+            return {}
+        wrong = error
+    duplicates = list(members.duplicates()) if report_duplicates else []
+    yield from duplicates
+    # Both loops below are for one kind of document each: millions of entries are looked at once.
+    if wrong is None:
+        problems = _contradictions_of(entries, members)
+    else:
+        problems = _wrong_entries(entries, members, wrong, known=bool(duplicates))
+    for problem in problems:
+        if problem.chunk is not None:
+            entries.pop(problem.chunk, None)
+        yield members.locate(problem)
+    yield from _exceeded(entries, limits)
+    return entries
+
+
+def _contradictions_of(entries: Mapping[str, Entry], members: Members) -> Iterator[ManifestError]:
+    """Yield what well-typed entries say against themselves."""
+    found = {key: problem for key, entry in entries.items() if (problem := _contradiction(entry))}
+    if EMPTY_ENTRY in entries.values():
+        for key, raw in members.raw.items():
+            if entries[key] == EMPTY_ENTRY and not _is_plainly_empty(raw):
+                found[key] = _SAYS_NOTHING
+    order = found if len(found) < 2 else (key for key in entries if key in found)
+    return iter([InvalidEntryError(found[key], chunk=key) for key in order])
+
+
+def _wrong_entries(
+    entries: dict[str, Entry], members: Members, wrong: Exception, *, known: bool
+) -> Iterator[ManifestError]:
+    """Decode one by one the entries of a document that does not decode at once.
+
+    `known`: members that have the same name were reported already.
+    """
+    found = False
+    for key, raw in members.raw.items():
+        try:
+            entry = _ENTRY.decode(raw)
+        except msgspec.MsgspecError as error:
+            stated = str(error).replace("`$", "`entry")
+            problem: str | None = f"the entry is wrong: {stated}"
+        else:
+            entries[key] = entry
+            problem = _contradiction(entry)
+            if entry == EMPTY_ENTRY and not _is_plainly_empty(raw):
+                problem = _SAYS_NOTHING
+        if problem is not None:
+            found = True
+            yield InvalidEntryError(problem, chunk=key)
+    if not found and not known:
+        # The value that is wrong is not the last one of its name.
+        yield InvalidManifestError(f"the manifest names a member twice: {wrong}")
+
+
+# ``{"Path": ...}`` would otherwise read as fill values without a word.
+_SAYS_NOTHING = "the entry has neither 'path' nor 'data', and is not {}"
+
+
+def _is_plainly_empty(raw: msgspec.Raw) -> bool:
+    return bool(msgspec.json.decode(raw) == {})
+
+
+def _exceeded(entries: Mapping[str, Entry], limits: Limits) -> Iterator[ManifestError]:
+    if len(entries) > limits.entries:
+        yield LimitExceededError(
+            f"the manifest has {len(entries)} entries, the limit is {limits.entries}",
+            remedy="Raise Limits(entries=...) if you trust it.",
+        )
+    inline_bytes = count_inline_bytes(entries)
+    if inline_bytes > limits.inline_bytes:
+        yield LimitExceededError(
+            f"the manifest holds {inline_bytes} inline bytes, the limit is {limits.inline_bytes}",
+            remedy="Raise Limits(inline_bytes=...) if you trust it.",
+        )
+
+
+def count_inline_bytes(entries: Mapping[str, Entry]) -> int:
+    """Return the sum of the decoded sizes of inline data."""
+    return sum(len(entry.data) for entry in entries.values() if entry.data is not msgspec.UNSET)
+
+
+def _value_position(document: bytes, value: msgspec.Raw) -> int:
+    # A Raw is a view of the document: the distance of the two is the position.
+    def address(buffer: Any) -> int:
+        return int(np.frombuffer(buffer, "u1").__array_interface__["data"][0])
+
+    return address(value) - address(document)
+
+
+class Members:
+    """Where the members of a manifest document are. Nothing is decoded until that is asked.
+
+    Parameters
+    ----------
+    document : bytes
+        A JSON object.
+    """
+
+    def __init__(self, document: bytes) -> None:
+        self._document = document
+        # Byte, line and column of the position that was asked for last: the next is often after.
+        self._reached = (0, 1, 1)
+
+    @functools.cached_property
+    def raw(self) -> dict[str, msgspec.Raw]:
+        """The values of the members, not decoded."""
+        return _RAW_ENTRIES.decode(self._document)
+
+    def locate[E: ManifestError](self, error: E) -> E:
+        """Add to an error the position of the member that it is about."""
+        if error.chunk is not None and error.chunk in self.raw:
+            where = self.position(_value_position(self._document, self.raw[error.chunk]))
+            error.problem += f", in member {error.chunk!r} at {where}"
+        return error
+
+    def position(self, byte: int) -> str:
+        """Say where a byte of the document is, for people and for editors."""
+        last, line, column = self._reached if self._reached[0] <= byte else (0, 1, 1)
+        passed = self._document[last:byte]
+        if newlines := passed.count(b"\n"):
+            line, column = line + newlines, 1
+        # In characters, as editors count; the start of a truncated one counts too.
+        column += len(passed[passed.rfind(b"\n") + 1 :].decode(errors="replace"))
+        self._reached = (byte, line, column)
+        return f"line {line}, column {column} (byte {byte})"
+
+    def duplicates(self) -> Iterator[ManifestError]:
+        """Yield every name that stands twice in one object, at any depth."""
+        try:
+            pairs = json.loads(
+                self._document, object_pairs_hook=_Pairs, parse_int=str, parse_float=str
+            )
+        except RecursionError:
+            yield LimitExceededError("the manifest is nested too deeply")
+            return
+        for key in _repeated(pairs):
+            yield self.locate(InvalidManifestError("the manifest names a member twice", chunk=key))
+        for key, value in pairs:
+            for name in _repeated_within(value):
+                yield self.locate(
+                    InvalidManifestError(f"an object has the member {name!r} twice", chunk=key)
+                )
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """Members of a JSON object in order, with those of the same name."""
+
+
+def _repeated(pairs: _Pairs) -> list[str]:
+    return [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+
+
+def _repeated_within(value: object) -> Iterator[str]:
+    inside = [value]
+    while inside:
+        value = inside.pop()
+        if isinstance(value, _Pairs):
+            yield from _repeated(value)
+            inside += [inner for _, inner in value]
+        elif isinstance(value, list):
+            inside += cast("list[object]", value)
+
+
+def _explain_document(document: bytes, error: Exception) -> ManifestError | None:
+    """Return what is wrong with a document as a whole; None when it is a member."""
+    if isinstance(error, RecursionError):
+        return LimitExceededError("the manifest is nested too deeply")
+    if isinstance(error, UnicodeDecodeError):
+        try:
+            document.decode()
+        except UnicodeDecodeError as in_document:
+            where = Members(document).position(in_document.start)
+            return InvalidJSONError(f"the manifest is not UTF-8, at {where}")
+        return InvalidJSONError("the manifest is not UTF-8")
+    try:
+        _RAW.decode(document)  # all of it: what begins with a number may be no JSON
+        _RAW_ENTRIES.decode(document)
+    except msgspec.ValidationError:
+        return InvalidManifestError("the manifest is not a JSON object")
+    except msgspec.DecodeError as e:
+        match = re.search(r"\(byte (\d+)\)", str(e))
+        byte = int(match[1]) if match else len(document)
+        text = re.sub(r" \(byte \d+\)", "", str(e))
+        where = Members(document).position(byte)
+        return InvalidJSONError(f"the manifest is not JSON: {text}, at {where}")
+    except RecursionError:
+        return LimitExceededError("the manifest is nested too deeply")
+    return None
+
+
+def encode_document(items: Iterable[tuple[str, Entry]]) -> bytes:
+    """Encode entries as a manifest document, one in a line.
+
+    That costs a byte per entry more than none, and lets ``diff``, ``grep`` and
+    people work with documents of millions of entries.
+
+    Examples
+    --------
+    >>> print(encode_document([("0", Entry(path="f.nc")), ("1", Entry())]).decode())
+    {
+    "0":{"path":"f.nc"},
+    "1":{}
+    }
+    <BLANKLINE>
+    """
+    encode = msgspec.json.Encoder().encode
+    lines = [encode(key) + b":" + encode(entry) for key, entry in items]
+    return b"{\n" + b",\n".join(lines) + b"\n}\n" if lines else b"{}\n"

@@ -1,0 +1,50 @@
+"""A zarr Store over the nodes of a hierarchy."""
+
+from zarr_manifest.hierarchy.declared_array import DeclaredArray, interpret_array
+from zarr_manifest.hierarchy.fill_chunk import encode_fill_chunk
+from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
+from zarr_manifest.hierarchy.manifest_documents import (
+    CONCURRENCY,
+    LoadedManifest,
+    ManifestDocuments,
+    Partition,
+    every_partition,
+    fetch_document,
+    interpret_document_of,
+)
+from zarr_manifest.hierarchy.nodes import METADATA_NAMES, join, parent_of_document
+from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy
+from zarr_manifest.hierarchy.store import ManifestStore, store_underneath
+from zarr_manifest.hierarchy.store_url import store_urls
+from zarr_manifest.hierarchy.transformer import Verify
+from zarr_manifest.hierarchy.walking import link_outside, list_inside, list_keys
+from zarr_manifest.hierarchy.zarr_internals import ensure_open, opening_module, sync
+
+__all__ = [
+    "CONCURRENCY",
+    "METADATA_NAMES",
+    "ChunkKeyEncoding",
+    "DeclaredArray",
+    "LoadedManifest",
+    "ManifestDocuments",
+    "ManifestStore",
+    "Partition",
+    "Verify",
+    "base_directory",
+    "encode_fill_chunk",
+    "ensure_open",
+    "every_partition",
+    "fetch_document",
+    "interpret_array",
+    "interpret_document_of",
+    "join",
+    "link_outside",
+    "list_inside",
+    "list_keys",
+    "open_hierarchy",
+    "opening_module",
+    "parent_of_document",
+    "store_underneath",
+    "store_urls",
+    "sync",
+]

@@ -1,0 +1,160 @@
+"""An array that declares a manifest: its declaration and its metadata, put together.
+
+All that is known before a manifest document is read. Reads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zarr_manifest.errors import (
+    InvalidConfigurationError,
+    InvalidPathError,
+    UnsupportedTransformerError,
+)
+from zarr_manifest.format import (
+    ChunkGrid,
+    Configuration,
+    Findings,
+    Partitions,
+    document_reference,
+    interpret_members,
+)
+from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
+from zarr_manifest.locations import Base, Location
+from zarr_manifest.manifest import Grid
+
+__all__ = ["DeclaredArray", "interpret_array"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredArray:
+    """What reading the manifest of an array needs to know.
+
+    Parameters
+    ----------
+    path : str
+        Path of the array in the hierarchy's store, without slashes at the ends.
+    metadata : dict
+        Metadata document of the array.
+    configuration : Configuration
+        What its declaration says.
+    encoding : ChunkKeyEncoding
+        The array's own chunk keys.
+    chunk_grid : ChunkGrid or None
+        None when it is of a kind that is not known.
+    partitions : Partitions or None
+        None when one document holds the whole manifest.
+    base : Base
+        What the paths of entries resolve against.
+    """
+
+    path: str
+    metadata: dict[str, Any]
+    configuration: Configuration
+    encoding: ChunkKeyEncoding
+    chunk_grid: ChunkGrid | None
+    partitions: Partitions | None
+    base: Base
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.metadata["shape"])
+
+    def has_partition(self, partition: Sequence[int]) -> bool:
+        """Whether a partition is one of the chunk grid."""
+        return self.partitions is not None and all(
+            i < n for i, n in zip(partition, self.partitions.counts, strict=True)
+        )
+
+    def document(self, partition: Sequence[int] | None) -> Location | bytes:
+        """Return where the document of a partition is, or the inline document.
+
+        Raises
+        ------
+        InvalidPathError
+            The declaration's reference is not usable.
+        """
+        return _document(self.path, self.configuration, partition)
+
+    def grid(self, partition: Sequence[int] | None) -> Grid:
+        """Return what the keys of the document of a partition may name."""
+        region = None
+        if self.partitions is not None and partition is not None:
+            region = self.partitions.region(partition)
+        shape = None if self.chunk_grid is None else self.chunk_grid.counts
+        return Grid(self.ndim, shape, region, self.encoding.decode)
+
+
+def interpret_array(
+    path: str, metadata: dict[str, Any], configuration: Configuration, *, base: str | None = None
+) -> Findings[DeclaredArray | None]:
+    """Yield what is wrong with an array that declares a manifest, and return what is known.
+
+    Parameters
+    ----------
+    path : str
+        Path of the array in the hierarchy's store, without slashes at the ends.
+    metadata : dict
+        Metadata document of the array.
+    configuration : Configuration
+        What its declaration says.
+    base : str, optional
+        The reader's own base for relative paths, resolved against the root of
+        the hierarchy; None leaves it to the configuration.
+    """
+    if not (yield from interpret_members(metadata)):
+        return None
+    ndim = len(metadata["shape"])
+    chunk_grid = ChunkGrid.from_metadata(metadata)
+    encoding: ChunkKeyEncoding | None = None
+    try:
+        encoding = ChunkKeyEncoding(metadata, ndim)
+    except InvalidConfigurationError as error:
+        yield error
+    partition_shape = configuration.partition_shape
+    usable, partitions = True, None
+    if partition_shape is not None and len(partition_shape) != ndim:
+        yield InvalidConfigurationError(
+            f"'partition_shape' has {len(partition_shape)} dimension(s), the array has {ndim}"
+        )
+        usable = False
+    elif partition_shape is not None and chunk_grid is None:
+        yield UnsupportedTransformerError(
+            "the manifest is partitioned, and the array's chunk grid is of a kind that is not known"
+        )
+        usable = False
+    elif partition_shape is not None and chunk_grid is not None:
+        partitions = Partitions(chunk_grid.counts, partition_shape)
+    resolved: Base | None = None
+    try:
+        # What the declaration says is checked even where the reader overrides it.
+        declared = Base.parse(configuration.base, directory=path)
+        resolved = declared if base is None else Base.parse(base)
+    except InvalidPathError as error:
+        yield error
+    try:
+        # The template itself as well: no escape may be completed by a partition.
+        _document(path, configuration, None)
+        _document(path, configuration, (0,) * ndim)
+    except InvalidPathError as error:
+        yield error
+        usable = False
+    if not usable or encoding is None or resolved is None:
+        return None
+    encoding.learn(chunk_grid)
+    return DeclaredArray(path, metadata, configuration, encoding, chunk_grid, partitions, resolved)
+
+
+def _document(
+    path: str, configuration: Configuration, partition: Sequence[int] | None
+) -> Location | bytes:
+    reference = configuration.manifest
+    if isinstance(reference, bytes):
+        return reference
+    if configuration.partition_shape is not None and partition is not None:
+        reference = document_reference(reference, partition)
+    return Base.parse("./", directory=path).resolve(reference)

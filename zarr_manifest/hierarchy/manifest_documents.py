@@ -1,0 +1,271 @@
+"""The manifest documents of one array: fetched, decoded, checked, and kept.
+
+One document for a whole manifest; for a partitioned one, those of the blocks
+that are touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+
+from zarr_manifest.errors import (
+    InvalidPathError,
+    LimitExceededError,
+    ManifestError,
+    ManifestNotFoundError,
+    SourceNotFoundError,
+)
+from zarr_manifest.format import (
+    ArrayDocument,
+    Findings,
+    Limits,
+    decode_body,
+    format_canonical,
+    parse_declaration,
+    parse_node,
+    strict,
+)
+from zarr_manifest.hierarchy.declared_array import DeclaredArray
+from zarr_manifest.hierarchy.document_cache import DocumentCache
+from zarr_manifest.locations import Base, Location, StoreLocation
+from zarr_manifest.manifest import Manifest, interpret_manifest
+from zarr_manifest.sources import Call, SourceRange, Sources, Steps, in_order, run_async, run_sync
+
+__all__ = [
+    "CONCURRENCY",
+    "LoadedManifest",
+    "ManifestDocuments",
+    "Partition",
+    "every_partition",
+    "fetch_document",
+    "interpret_document_of",
+]
+
+_WHOLE_OBJECT = SourceRange(0, None, False)
+
+# Memory of the documents of an array that are kept, by what their columns and paths take.
+_MOST_MEMORY = 256 * 1024 * 1024
+
+# Estimated memory of a document, besides its columns and paths.
+_OVERHEAD = 1000
+
+# Documents of partitions that are loaded at the same time when all are needed.
+CONCURRENCY = 8
+
+type Partition = tuple[int, ...] | None
+
+
+@dataclass
+class LoadedManifest:
+    """A manifest, or the part of it that one document holds, and where its paths lead."""
+
+    manifest: Manifest
+    locations: tuple[Location, ...]
+    authorised: bool = False
+    refusal: ManifestError | None = None
+
+
+class ManifestDocuments:
+    """The manifest of one array, document by document.
+
+    Parameters
+    ----------
+    array : DeclaredArray
+        The array.
+    sources : Sources
+        Where the documents come from.
+    limits : Limits
+        Larger documents are refused.
+    """
+
+    def __init__(self, array: DeclaredArray, sources: Sources, limits: Limits) -> None:
+        self._array = array
+        self._sources = sources
+        self._limits = limits
+        self._cache = DocumentCache[Partition, LoadedManifest | None](_MOST_MEMORY, _memory)
+        self._nothing: LoadedManifest | None = None
+
+    async def owner(self, index: tuple[int, ...]) -> LoadedManifest:
+        """Return the document that says where a chunk is.
+
+        Raises
+        ------
+        ManifestError
+            It cannot be read, or is not valid.
+        """
+        return await self._load(self._partition_of(index))
+
+    def owner_sync(self, index: tuple[int, ...]) -> LoadedManifest:
+        """Return the document that says where a chunk is, without an event loop."""
+        partition = self._partition_of(index)
+        found = self._cache.get_sync(partition, lambda: run_sync(self._read(partition)))
+        return self._no_entries() if found is None else found
+
+    def _partition_of(self, index: tuple[int, ...]) -> Partition:
+        partitions = self._array.partitions
+        return None if partitions is None else partitions.owner(index)
+
+    async def every(self) -> AsyncIterator[LoadedManifest]:
+        """Yield all documents, in C order of the blocks; few of them are held at once."""
+        calls = (
+            functools.partial(self._load, p) for p in every_partition(self._array, self._limits)
+        )
+        async for loaded in in_order(calls, CONCURRENCY):
+            yield loaded
+
+    async def _load(self, partition: Partition) -> LoadedManifest:
+        found = await self._cache.get(partition, lambda: run_async(self._read(partition)))
+        return self._no_entries() if found is None else found
+
+    def _no_entries(self) -> LoadedManifest:
+        """Stand for every partition without a document: their chunks are missing chunks."""
+        if self._nothing is None:
+            grid = self._array.grid(None)
+            manifest = strict(interpret_manifest(b"{}", grid, self._limits))
+            self._nothing = LoadedManifest(manifest, ())
+        return self._nothing
+
+    def _read(self, partition: Partition) -> Steps[LoadedManifest | None]:
+        """Load a document; None for a partition that has none."""
+        where: str | None = None
+        try:
+            if partition is not None and not self._array.has_partition(partition):
+                return None
+            document = self._array.document(partition)
+            where = None if isinstance(document, bytes) else str(document)
+            body = yield from fetch_document(self._array, partition, self._sources)
+            if body is None:
+                yield from self._require_still_declared()
+                return None
+
+            def check() -> LoadedManifest | None:
+                return strict(interpret_document_of(self._array, partition, body, self._limits))
+
+            # Decoding a large document takes seconds, which other readers should not wait.
+            loaded: LoadedManifest | None = yield Call(lambda: asyncio.to_thread(check), check)
+        except ManifestError as error:
+            raise error.in_context(array=self._array.path, location=where) from error.__cause__
+        return loaded
+
+    def _require_still_declared(self) -> Steps[None]:
+        """Tell a partition that has no document from one whose document is gone.
+
+        Writers remove the documents of a manifest after they have replaced it. To
+        whoever opened the array before, its chunks would look missing.
+        """
+        key = f"{self._array.path}/zarr.json".lstrip("/")
+        body: memoryview = yield Call(
+            lambda: self._sources.fetch(StoreLocation(key), _WHOLE_OBJECT),
+            lambda: self._sources.fetch_sync(StoreLocation(key), _WHOLE_OBJECT),
+        )
+        node = parse_node(bytes(body)) or {}
+        if parse_declaration(ArrayDocument("", node).declared) != self._array.configuration:
+            raise ManifestNotFoundError(
+                "the array has been given another manifest since it was opened",
+                remedy="Open it again.",
+            )
+
+    def authorise(self, loaded: LoadedManifest) -> LoadedManifest:
+        """Refuse a document that refers to what the reader did not allow."""
+        if not loaded.authorised and loaded.refusal is None:
+            try:
+                self._sources.check(loaded.locations)
+                loaded.authorised = True
+            except ManifestError as error:
+                # Kept, because it is the same for each of many chunks.
+                loaded.refusal = error.in_context(array=self._array.path)
+        if loaded.refusal is not None:
+            raise loaded.refusal.in_context()
+        return loaded
+
+
+def _memory(loaded: LoadedManifest | None) -> int:
+    # Paths are held twice: as they are written, and as locations.
+    return _OVERHEAD if loaded is None else _OVERHEAD + 2 * loaded.manifest.memory
+
+
+def every_partition(array: DeclaredArray, limits: Limits) -> Iterable[Partition]:
+    """Return all partitions of a manifest, in C order.
+
+    Raises
+    ------
+    LimitExceededError
+        They are more than a document may have entries.
+    """
+    partitions = array.partitions
+    if partitions is None:
+        return (None,)
+    if partitions.total > limits.entries:
+        raise LimitExceededError(
+            f"the manifest has {partitions.total} partitions, all of which are needed; "
+            f"the limit is {limits.entries}",
+            array=array.path,
+            remedy="Raise Limits(entries=...) if you have the time.",
+        )
+    return partitions
+
+
+def fetch_document(
+    array: DeclaredArray, partition: Partition, sources: Sources
+) -> Steps[bytes | memoryview | None]:
+    """Return the document of a partition as it is stored; None when it has none.
+
+    Raises
+    ------
+    ManifestError
+        One of ``manifest_not_found``, ``location_not_allowed``, or what reading
+        a source raises.
+    """
+    location = array.document(partition)
+    if isinstance(location, bytes):
+        return location
+    sources.check([location])
+    try:
+        body: memoryview = yield Call(
+            lambda: sources.fetch(location, _WHOLE_OBJECT),
+            lambda: sources.fetch_sync(location, _WHOLE_OBJECT),
+        )
+    except SourceNotFoundError as error:
+        if partition is not None:
+            return None
+        raise ManifestNotFoundError(
+            "the array declares a manifest that does not exist",
+            location=error.location,
+            remedy="Without it the array cannot be read; restore it beside 'zarr.json'.",
+        ) from error
+    return body
+
+
+def interpret_document_of(
+    array: DeclaredArray,
+    partition: Partition,
+    body: bytes | memoryview,
+    limits: Limits,
+    *,
+    validating: bool = False,
+) -> Findings[LoadedManifest | None]:
+    """Yield what is wrong with a document, and return what is right of it."""
+    try:
+        document = decode_body(array.configuration.codecs, body, limits.manifest_bytes)
+    except ManifestError as error:
+        yield error
+        return None
+    manifest = yield from interpret_manifest(
+        document, array.grid(partition), limits, validating=validating
+    )
+    locations = yield from _interpret_paths(manifest, array.base)
+    return LoadedManifest(manifest, locations)
+
+
+def _interpret_paths(manifest: Manifest, base: Base) -> Findings[tuple[Location, ...]]:
+    locations: list[Location] = []
+    for number, path in enumerate(manifest.paths):
+        try:
+            locations.append(base.resolve(path))
+        except InvalidPathError as error:
+            for index in manifest.with_path(number):
+                yield error.in_context(chunk=format_canonical(index))
+    return tuple(locations)

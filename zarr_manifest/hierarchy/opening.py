@@ -1,0 +1,90 @@
+"""Opening the hierarchy itself: from a path, a URL, or a store.
+
+The reader named this location, so that it needs no authorisation; credentials
+of the environment are used for it only if `allow` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from zarr.abc.store import Store
+from zarr.storage import FsspecStore, LocalStore, ObjectStore
+
+from zarr_manifest.locations import AllowList, Base, UrlLocation
+from zarr_manifest.sources import Access, Anonymous, Environment, open_object_store
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as ObstoreStore
+
+__all__ = ["base_directory", "open_hierarchy"]
+
+
+def open_hierarchy(
+    location: str | Path | ObstoreStore | Store,
+    allow: Mapping[str, Access],
+    *,
+    read_only: bool = False,
+) -> Store:
+    """Return the zarr store of a hierarchy.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The location is none, or of a kind that cannot be opened.
+
+    Examples
+    --------
+    >>> open_hierarchy("/data/h.zarr", {})
+    LocalStore('file:///data/h.zarr')
+    """
+    if isinstance(location, Store):
+        return location.with_read_only(True) if read_only and not location.read_only else location
+    if isinstance(location, Path):
+        # The working directory may be another one later, or in another process.
+        return LocalStore(location.absolute(), read_only=read_only)
+    if not isinstance(location, str):
+        if type(location).__module__.startswith("obstore"):
+            return ObjectStore(location, read_only=read_only)
+        raise TypeError(
+            "location is a path, a URL, an obstore store or a zarr Store, "
+            f"not {type(location).__name__}"
+        )
+    if "://" not in location:
+        return LocalStore(Path(location).absolute(), read_only=read_only)
+    parts = urlsplit(location)
+    if parts.scheme == "file":
+        return LocalStore(unquote(parts.path), read_only=read_only)
+    if parts.scheme == "memory":
+        return FsspecStore.from_url(location, read_only=read_only)
+    return ObjectStore(_open_url(location, allow), read_only=read_only)
+
+
+def base_directory(base: str | Path | None) -> str | None:
+    """Return the reader's own base as a URL reference that names a directory.
+
+    Examples
+    --------
+    >>> base_directory("raw")
+    'raw/'
+    """
+    # The empty reference is the root of the hierarchy, and not that of the file system.
+    return None if base is None else f"{(str(base) or '.').rstrip('/')}/"
+
+
+def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
+    root = Base.parse(location.rstrip("/") + "/").resolve("zarr.json")
+    assert isinstance(root, UrlLocation)
+    path = root.path.rpartition("/")[0]
+    directory = UrlLocation(root.scheme, root.authority, path, root.query)
+    prefix = AllowList(allow).match(directory)
+    access = None if prefix is None else allow[prefix]
+    if access is not None and not isinstance(access, Anonymous | Environment | Mapping):
+        raise ValueError(
+            f"{directory} lies below a prefix that is read through a store of yours; open the "
+            "hierarchy with a store as well: ManifestStore(S3Store(bucket, prefix=...), ...)"
+        )
+    return open_object_store(directory, access, at_prefix=True)

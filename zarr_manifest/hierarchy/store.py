@@ -1,0 +1,505 @@
+"""ManifestStore: the zarr Store over any zarr Store.
+
+Answers for the chunks of manifest arrays, hides their declarations from zarr
+and puts them back when zarr rewrites metadata. Everything else is left to the
+store underneath. Every way that zarr reads is overridden: none slips past.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
+
+from zarr_manifest.format import Configuration, Limits
+from zarr_manifest.hierarchy.listing import (
+    list_chunk_keys,
+    list_dir,
+    list_manifest_arrays,
+    list_prefix,
+)
+from zarr_manifest.hierarchy.nodes import METADATA_NAMES, Nodes, parent_of_document
+from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy
+from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, Verify
+from zarr_manifest.hierarchy.write_guard import deletable, writable
+from zarr_manifest.hierarchy.zarr_internals import supports_synchronous_io, sync
+from zarr_manifest.locations import (
+    ReferencedLocation,
+    StoreLocation,
+    UrlLocation,
+    suggest_prefixes,
+    summarize,
+)
+from zarr_manifest.sources import (
+    DEFAULT_MAX_GAP,
+    Allow,
+    Sources,
+    Steps,
+    access_by_prefix,
+    hierarchy_reader,
+    pure_request,
+    run_async,
+    run_sync,
+    slice_of,
+)
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+    from zarr.abc.buffer import Buffer, BufferPrototype
+    from zarr.abc.store import ByteRequest
+
+__all__ = ["ManifestStore", "store_underneath"]
+
+
+class ManifestStore(Store):
+    """A hierarchy in which some arrays are manifest-backed and the others native.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy: a path, a URL, or a store.
+    allow : mapping of str to Access, or iterable of str, optional
+        URL prefixes that may be read besides the hierarchy itself, and how: an
+        obstore store, :func:`anonymous`, :func:`environment`, a mapping of
+        obstore options, or None (as in a plain list) for anonymous access.
+    base : str or Path, optional
+        Directory or URL against which relative paths of all manifests resolve,
+        instead of what they declare; relative to the root of the hierarchy.
+    verify : {"auto", "always", "never"}
+        When checksums are verified: on whole-chunk reads, on every read, never.
+    limits : Limits, optional
+        Larger manifests are refused.
+    max_gap : int
+        Bytes that may be read and thrown away to merge two requests; -1 never merges.
+
+    Raises
+    ------
+    ValueError
+        `allow` holds something that is no URL prefix.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile, zarr
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (root / "raw.bin").write_bytes(bytes(range(8)))
+    >>> array = zarr.create_array(root / "a", shape=8, chunks=4, dtype="u1", compressors=None)
+    >>> metadata = json.loads((root / "a" / "zarr.json").read_text())
+    >>> metadata["storage_transformers"] = [{
+    ...     "name": "chunk-manifest-json",
+    ...     "configuration": {"manifest": {"1": {"path": "../raw.bin", "offset": 4, "length": 4}}},
+    ... }]
+    >>> _ = (root / "a" / "zarr.json").write_text(json.dumps(metadata))
+    >>> zarr.open_array(ManifestStore(root), path="a", mode="r")[:]
+    array([0, 0, 0, 0, 4, 5, 6, 7], dtype=uint8)
+    """
+
+    def __init__(
+        self,
+        location: str | Path | ObjectStore | Store,
+        *,
+        allow: Allow = None,
+        base: str | Path | None = None,
+        verify: Verify = "auto",
+        limits: Limits | None = None,
+        max_gap: int = DEFAULT_MAX_GAP,
+        read_only: bool = False,
+    ) -> None:
+        if verify not in ("auto", "always", "never"):
+            raise ValueError(f"verify must be 'auto', 'always' or 'never', not {verify!r}")
+        self._allow = access_by_prefix(allow)
+        self._store: Store = open_hierarchy(location, self._allow, read_only=read_only)
+        self._base = base_directory(base)
+        self._verify: Verify = verify
+        self._limits = Limits() if limits is None else limits
+        self._max_gap = max_gap
+        super().__init__(read_only=self._store.read_only)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Make what is not pickled: clients, and what was read so far."""
+        self._sources = Sources(self._allow, hierarchy_reader(self._store), max_gap=self._max_gap)
+        self._nodes = Nodes(self._store, self._transformer)
+
+    def _transformer(
+        self, path: str, metadata: dict[str, Any], declared: list[Any], configuration: Configuration
+    ) -> ChunkManifestTransformer:
+        return ChunkManifestTransformer(
+            path,
+            metadata,
+            declared,
+            configuration,
+            self._sources,
+            base=self._base,
+            verify=self._verify,
+            limits=self._limits,
+        )
+
+    # What the store is -------------------------------------------------------
+
+    _SETTINGS = ("_allow", "_base", "_limits", "_max_gap", "_store", "_verify")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._SETTINGS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._connect()
+
+    def __eq__(self, value: object) -> bool:
+        return isinstance(value, ManifestStore) and self.__getstate__() == value.__getstate__()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return f"manifest+{self._store}"
+
+    def __repr__(self) -> str:
+        return f"ManifestStore({self._store!r}, allow={list(self._allow)!r})"
+
+    def with_read_only(self, read_only: bool = False) -> Self:
+        """Return the same hierarchy, to be read only or to be written too."""
+        state = self.__getstate__()
+        state["_store"] = self._store.with_read_only(read_only)
+        twin = object.__new__(type(self))
+        twin.__setstate__(state)
+        return twin
+
+    # The store underneath is opened and closed; this one has no state of its own.
+
+    # A variable of Store's, which its own WrapperStore overrides in the same way.
+    @property
+    def _is_open(self) -> bool:
+        return self._store._is_open
+
+    @_is_open.setter
+    def _is_open(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Ignore what ``Store.__init__`` sets."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be written."""
+        return self._store.read_only
+
+    async def _open(self) -> None:
+        await self._store._open()
+
+    async def _ensure_open(self) -> None:
+        await self._store._ensure_open()
+
+    def close(self) -> None:
+        """Close the store underneath."""
+        self._store.close()
+
+    @property
+    def supports_writes(self) -> bool:
+        """Whether native arrays and metadata can be written."""
+        return self._store.supports_writes
+
+    @property
+    def supports_deletes(self) -> bool:
+        """Whether native chunks and nodes can be deleted."""
+        return self._store.supports_deletes
+
+    @property
+    def supports_listing(self) -> bool:
+        """Whether the store underneath can list its keys."""
+        return self._store.supports_listing
+
+    @property
+    def supports_consolidated_metadata(self) -> bool:
+        """Whether consolidated metadata can be written."""
+        return self._store.supports_consolidated_metadata
+
+    @property
+    def _supports_sync_io(self) -> bool:
+        return supports_synchronous_io(self._store)
+
+    # Reading -----------------------------------------------------------------
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Return the value of a key, or the bytes that its manifest refers to."""
+        if self._nodes.known_native(key):
+            return await self._store.get(key, prototype, byte_range)
+        path = parent_of_document(key)
+        if path is not None:
+            document = await self._store.get(key, prototype)
+            return self._reveal(path, document, prototype, byte_range)
+        owner = await run_async(self._nodes.owner(key))
+        if owner is None:
+            return await self._store.get(key, prototype, byte_range)
+        array, index = owner
+        body = await array.get(index, pure_request(byte_range))
+        return None if body is None else prototype.buffer.from_bytes(body)
+
+    def get_sync(
+        self,
+        key: str,
+        *,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """Return the value of a key, without an event loop."""
+        prototype = default_buffer_prototype() if prototype is None else prototype
+        if self._nodes.known_native(key):
+            return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
+        path = parent_of_document(key)
+        if path is not None:
+            document = self._get_underneath(key, prototype=prototype)
+            return self._reveal(path, document, prototype, byte_range)
+        owner = run_sync(self._nodes.owner(key))
+        if owner is None:
+            return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
+        array, index = owner
+        body = array.get_sync(index, pure_request(byte_range))
+        return None if body is None else prototype.buffer.from_bytes(body)
+
+    @property
+    def _underneath(self) -> Any:
+        """The store underneath, which may have methods that ``Store`` does not declare."""
+        return self._store
+
+    def _get_underneath(
+        self, key: str, *, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        found: Buffer | None = self._underneath.get_sync(
+            key, prototype=prototype, byte_range=byte_range
+        )
+        return found
+
+    def _reveal(
+        self,
+        path: str,
+        document: Buffer | None,
+        prototype: BufferPrototype,
+        byte_range: ByteRequest | None,
+    ) -> Buffer | None:
+        if document is None:
+            self._nodes.forget_document(path)
+            return None
+        stored = document.to_bytes()
+        shown = self._nodes.reveal(path, stored)
+        if byte_range is not None:
+            shown = shown[slice_of(byte_range, len(shown))]
+        elif shown is stored:
+            return document
+        return prototype.buffer.from_bytes(shown)
+
+    async def get_partial_values(
+        self,
+        prototype: BufferPrototype,
+        key_ranges: Iterable[tuple[str, ByteRequest | None]],
+    ) -> list[Buffer | None]:
+        """Return the values of many keys, in their order."""
+        return list(
+            await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
+        )
+
+    async def get_ranges(
+        self,
+        key: str,
+        byte_ranges: Sequence[ByteRequest | None],
+        *,
+        prototype: BufferPrototype,
+        **limits: Any,
+    ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
+        """Yield many ranges of one value.
+
+        Ranges of one source object are merged by :class:`Sources`, so that the
+        limits are those of this store. Errors are raised as they are, not in a group.
+        """
+        if await run_async(self._nodes.owner(key)) is None:
+            async for group in self._underneath.get_ranges(
+                key, byte_ranges, prototype=prototype, **limits
+            ):
+                yield group
+            return
+        values = await asyncio.gather(*(self.get(key, prototype, part) for part in byte_ranges))
+        if any(value is None for value in values):
+            # What zarr expects of a key that is absent.
+            raise BaseExceptionGroup("the chunk is missing", [FileNotFoundError(key)])
+        yield list(enumerate(values))
+
+    def get_ranges_sync(
+        self,
+        key: str,
+        byte_ranges: Sequence[ByteRequest | None],
+        *,
+        prototype: BufferPrototype,
+        **limits: Any,
+    ) -> Sequence[tuple[int, Buffer | None]]:
+        """Return many ranges of one value, without an event loop."""
+        if run_sync(self._nodes.owner(key)) is None:
+            native: Any = self._underneath.get_ranges_sync(
+                key, byte_ranges, prototype=prototype, **limits
+            )
+            return cast("Sequence[tuple[int, Buffer | None]]", native)
+        # Merges ranges, and reads them with get_sync.
+        return super().get_ranges_sync(key, byte_ranges, prototype=prototype, **limits)
+
+    async def _get_many(
+        self, requests: Iterable[tuple[str, BufferPrototype, ByteRequest | None]]
+    ) -> AsyncGenerator[tuple[str, Buffer | None], None]:
+        async def one(key: str, prototype: BufferPrototype, part: ByteRequest | None) -> Any:
+            return key, await self.get(key, prototype, part)
+
+        for answer in asyncio.as_completed([one(*request) for request in requests]):
+            yield await answer
+
+    async def exists(self, key: str) -> bool:
+        """Whether a key has a value, or the manifest names the chunk. Reads no source."""
+        owner = await run_async(self._nodes.owner(key))
+        if owner is None:
+            return await self._store.exists(key)
+        array, index = owner
+        return await array.names(index) is not None
+
+    async def getsize(self, key: str) -> int:
+        """Return the number of bytes of a value, as it is stored."""
+        owner = await run_async(self._nodes.owner(key))
+        if owner is None:
+            return await self._store.getsize(key)
+        array, index = owner
+        size = await array.size(index)
+        if size is None:
+            raise FileNotFoundError(key)
+        return size
+
+    async def getsize_prefix(self, prefix: str) -> int:
+        """Return the number of bytes below a prefix, with those that manifests refer to."""
+        total = await self._store.getsize_prefix(prefix)
+        directory = prefix.rstrip("/")
+        inside = await run_async(self._nodes.array_at(directory))
+        if inside is not None and inside.array_path != directory:
+            keys = [key async for key in list_chunk_keys(inside, directory)]
+            return total + sum(await asyncio.gather(*(self.getsize(key) for key in keys)))
+        arrays = [array async for array in self._manifest_arrays(directory)]
+        return total + sum(await asyncio.gather(*(array.total_size() for array in arrays)))
+
+    # Listing -----------------------------------------------------------------
+
+    async def is_empty(self, prefix: str) -> bool:
+        """Whether there are no keys below a prefix."""
+        return await self._store.is_empty(prefix)
+
+    def list(self) -> AsyncIterator[str]:
+        """Yield all keys, chunks of manifest arrays included."""
+        return self.list_prefix("")
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Yield all keys below a prefix, chunks of manifest arrays included."""
+        async for key in list_prefix(self._store, self._nodes, prefix):
+            yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the names of keys and directories right below a prefix."""
+        async for name in list_dir(self._store, self._nodes, prefix):
+            yield name
+
+    def _manifest_arrays(self, directory: str) -> AsyncIterator[ChunkManifestTransformer]:
+        return list_manifest_arrays(self._store, self._nodes, directory)
+
+    def locations(self) -> Sequence[ReferencedLocation]:
+        """Return what the hierarchy refers to, without reading it.
+
+        Manifests are loaded, sources are not touched, and nothing has to be
+        authorised.
+
+        Returns
+        -------
+        list of ReferencedLocation
+            One per prefix, fit for `allow`.
+
+        Raises
+        ------
+        ManifestError
+            A manifest cannot be loaded.
+        """
+        return sync(self._locations())
+
+    async def _locations(self) -> Sequence[ReferencedLocation]:
+        await self._ensure_open()
+        found: list[tuple[StoreLocation | UrlLocation, int, int]] = []
+        async for array in self._manifest_arrays(""):
+            found += [item async for item in array.statistics()]
+        urls = [location for location, _, _ in found if isinstance(location, UrlLocation)]
+        return summarize(found, suggest_prefixes(urls), self._allow)
+
+    # Writing -----------------------------------------------------------------
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write a native value, or metadata; a manifest array keeps its declaration."""
+        await self._store.set(key, await run_async(self._writable(key, value)))
+        self._forget_document(key)
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Write a native value, without an event loop."""
+        self._underneath.set_sync(key, run_sync(self._writable(key, value)))
+        self._forget_document(key)
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write a native value unless its key has one."""
+        await self._store.set_if_not_exists(key, await run_async(self._writable(key, value)))
+        self._forget_document(key)
+
+    async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
+        await asyncio.gather(*(self.set(key, value) for key, value in values))
+
+    def _writable(self, key: str, value: Buffer) -> Steps[Buffer]:
+        self._check_writable()
+        return writable(self._nodes, key, value)
+
+    def _deletable(self, key: str) -> Steps[bool]:
+        self._check_writable()
+        return deletable(self._nodes, key)
+
+    async def delete(self, key: str) -> None:
+        """Delete a native value. What manifests refer to is never touched."""
+        if await run_async(self._deletable(key)):
+            await self._store.delete(key)
+            self._forget_document(key)
+
+    def delete_sync(self, key: str) -> None:
+        """Delete a native value, without an event loop."""
+        if run_sync(self._deletable(key)):
+            self._underneath.delete_sync(key)
+            self._forget_document(key)
+
+    def _forget_document(self, key: str) -> None:
+        """Forget what a document said that has just been written or deleted."""
+        directory, _, name = key.rpartition("/")
+        if name in METADATA_NAMES:
+            self._nodes.forget_document(directory)
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Delete all keys below a prefix, but for those that its own manifests refer to."""
+        self._check_writable()
+        directory = prefix.rstrip("/")
+        below = f"{directory}/" if directory else ""
+        kept: set[str] = set()
+        async for array in self._manifest_arrays(directory):
+            async for location, _, _ in array.statistics():
+                if isinstance(location, StoreLocation) and location.key.startswith(below):
+                    kept.add(location.key)
+        self._nodes.forget(directory)
+        if not kept:
+            await self._store.delete_dir(prefix)
+            return
+        async for key in self._store.list_prefix(below):
+            if key not in kept:
+                await self._store.delete(key)
+
+    async def clear(self) -> None:
+        """Delete everything but what manifests refer to."""
+        await self.delete_dir("")
+
+
+def store_underneath(store: Store) -> Store:
+    """Return the hierarchy's own store, which shows what a ManifestStore hides."""
+    return store._store if isinstance(store, ManifestStore) else store  # pyright: ignore[reportPrivateUsage]

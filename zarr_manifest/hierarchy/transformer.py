@@ -1,0 +1,271 @@
+"""ChunkManifestTransformer: one array's declaration, answering requests for its chunks.
+
+Turns a request for part of a chunk into bytes, or into an error that says why
+not: the manifest says where they are, the sources have them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import zarr
+
+from zarr_manifest.errors import ChecksumMismatchError, ManifestError, RangeOutOfBoundsError
+from zarr_manifest.format import Configuration, Limits, format_canonical, strict, verify_checksum
+from zarr_manifest.hierarchy.declared_array import interpret_array
+from zarr_manifest.hierarchy.fill_chunk import encode_fill_chunk
+from zarr_manifest.hierarchy.manifest_documents import LoadedManifest, ManifestDocuments
+from zarr_manifest.locations import Location
+from zarr_manifest.manifest import Reference
+from zarr_manifest.sources import (
+    ByteRequest,
+    Call,
+    SourceRange,
+    Sources,
+    Steps,
+    Whole,
+    needs_size,
+    run_async,
+    run_sync,
+    slice_bounds,
+    source_range,
+)
+
+__all__ = ["ChunkManifestTransformer", "Verify"]
+
+type Verify = Literal["auto", "always", "never"]
+
+
+class ChunkManifestTransformer:
+    """One array that declares ``chunk-manifest-json``.
+
+    Implements the specification's "Reading", for the chunks of one array.
+
+    Parameters
+    ----------
+    array_path : str
+        Path of the array in the hierarchy's store, without slashes at the ends.
+    metadata : dict
+        Metadata document of the array, without its storage transformers.
+    declared : list
+        The storage transformers, to be put back when zarr rewrites the document.
+    configuration : Configuration
+        What the declaration says.
+    sources : Sources
+        Where bytes come from.
+    base : str or None
+        The reader's own base for relative paths, resolved against the root of
+        the hierarchy; None leaves it to the configuration.
+    verify : {"auto", "always", "never"}
+        When checksums are verified: on whole-chunk reads, on every read (which
+        then fetches the whole chunk), or not at all.
+    limits : Limits
+        Larger manifests are refused.
+
+    Raises
+    ------
+    ManifestError
+        ``invalid_configuration``, ``unsupported_transformer`` or ``invalid_path``.
+    """
+
+    def __init__(
+        self,
+        array_path: str,
+        metadata: dict[str, Any],
+        declared: list[Any],
+        configuration: Configuration,
+        sources: Sources,
+        *,
+        base: str | None,
+        verify: Verify,
+        limits: Limits,
+    ) -> None:
+        self.array_path = array_path
+        self.metadata = metadata
+        self.declared = declared
+        self._sources = sources
+        self._verify = verify
+        try:
+            array = strict(interpret_array(array_path, metadata, configuration, base=base))
+        except ManifestError as error:
+            raise error.in_context(array=array_path) from error.__cause__
+        assert array is not None  # nothing is wrong with it
+        self._encoding = array.encoding
+        self._documents = ManifestDocuments(array, sources, limits)
+        self._missing_is_an_error = False
+
+    def index_of(self, key: str) -> tuple[int, ...] | None:
+        """Return the grid index of one of the array's own relative chunk keys, or None."""
+        return self._encoding.decode(key)
+
+    def key_of(self, index: tuple[int, ...]) -> str:
+        """Return the array's own relative key of the chunk at a grid index."""
+        return self._encoding.encode(index)
+
+    def opened(self) -> None:
+        """Take note of zarr's configuration when an array object is made.
+
+        zarr remembers there whether missing chunks are errors; explicitly empty
+        chunks are not missing, and then need an answer.
+        """
+        self._missing_is_an_error |= _missing_chunks_are_errors()
+
+    # Reading -----------------------------------------------------------------
+
+    async def get(self, index: tuple[int, ...], request: ByteRequest) -> memoryview | None:
+        """Return the bytes of a chunk that answer a request; None for fill values.
+
+        Parameters
+        ----------
+        index : tuple of int
+            Grid index of the chunk.
+        request : ByteRequest
+            Which of its bytes.
+
+        Raises
+        ------
+        ManifestError
+            With array, chunk and location. Never fill values instead.
+        """
+        loaded = self._documents.authorise(await self._documents.owner(index))
+        return await run_async(self._in_context(loaded, index, request))
+
+    def get_sync(self, index: tuple[int, ...], request: ByteRequest) -> memoryview | None:
+        """Return the bytes of a chunk without an event loop; see :meth:`get`."""
+        loaded = self._documents.authorise(self._documents.owner_sync(index))
+        return run_sync(self._in_context(loaded, index, request))
+
+    def _in_context(
+        self, loaded: LoadedManifest, index: tuple[int, ...], request: ByteRequest
+    ) -> Steps[memoryview | None]:
+        try:
+            return (yield from self._read(loaded, index, request))
+        except ManifestError as error:
+            raise error.in_context(
+                array=self.array_path, chunk=format_canonical(index)
+            ) from error.__cause__
+
+    def _read(
+        self, loaded: LoadedManifest, index: tuple[int, ...], request: ByteRequest
+    ) -> Steps[memoryview | None]:
+        reference = loaded.manifest.get(index)
+        if reference is None:
+            return None
+        if reference.is_empty:
+            return (yield from self._read_empty(index, request))
+        verifying = reference.checksum is not None and (
+            self._verify == "always" or (self._verify == "auto" and isinstance(request, Whole))
+        )
+        wanted: ByteRequest = Whole() if verifying else request
+        location: Location | None = None
+        if reference.data is not None:
+            body = memoryview(reference.data)[slice(*slice_bounds(len(reference.data), wanted))]
+        else:
+            location = loaded.locations[reference.path_number]
+            body = yield from self._fetch(reference, location, wanted)
+        if verifying and reference.checksum is not None:
+            try:
+                verify_checksum(reference.checksum, body)
+            except ChecksumMismatchError as error:
+                raise error.in_context(
+                    location=None if location is None else str(location)
+                ) from None
+            if not isinstance(request, Whole):
+                body = body[slice(*slice_bounds(len(body), request))]
+        return body
+
+    def _fetch(
+        self, reference: Reference, location: Location, request: ByteRequest
+    ) -> Steps[memoryview]:
+        offset, length, conditions = reference.offset, reference.length, reference.conditions
+        ask_size = Call(
+            lambda: self._sources.size(location), lambda: self._sources.size_sync(location)
+        )
+        size: int | None = None
+        if needs_size(offset, length, request):
+            size = yield ask_size
+        span = source_range(offset, length, request, size=size)
+        try:
+            body: memoryview = yield self._fetch_call(location, span, conditions)
+        except RangeOutOfBoundsError:
+            if length is not None or size is not None or isinstance(request, Whole):
+                raise
+            # The request starts past the end of an open-ended entry: its part of it is empty.
+            size = yield ask_size
+            span = source_range(offset, length, request, size=size)
+            body = yield self._fetch_call(location, span, conditions)
+        if not body and length is None and isinstance(request, Whole):
+            raise RangeOutOfBoundsError("the object has no bytes from the entry's offset on")
+        return body
+
+    def _fetch_call(self, location: Location, span: SourceRange, conditions: Any) -> Call:
+        return Call(
+            lambda: self._sources.fetch(location, span, conditions),
+            lambda: self._sources.fetch_sync(location, span, conditions),
+        )
+
+    def _read_empty(self, index: tuple[int, ...], request: ByteRequest) -> Steps[memoryview | None]:
+        if not (self._missing_is_an_error or _missing_chunks_are_errors()):
+            return None
+        key = self.key_of(index)
+
+        def encode() -> bytes:
+            return encode_fill_chunk(self.metadata, index, key)
+
+        encoded: bytes = yield Call(lambda: asyncio.to_thread(encode), encode)
+        return memoryview(encoded)[slice(*slice_bounds(len(encoded), request))]
+
+    # Listing -----------------------------------------------------------------
+
+    async def names(self, index: tuple[int, ...]) -> Reference | None:
+        """Return what the manifest says of a chunk, without reading it."""
+        return (await self._documents.owner(index)).manifest.get(index)
+
+    def names_sync(self, index: tuple[int, ...]) -> Reference | None:
+        """Return what the manifest says of a chunk, without an event loop."""
+        return self._documents.owner_sync(index).manifest.get(index)
+
+    async def chunk_keys(self) -> AsyncIterator[str]:
+        """Yield the array's own relative keys of all chunks that the manifest names."""
+        async for loaded in self._documents.every():
+            for index in loaded.manifest.indices():
+                yield self.key_of(index)
+
+    async def size(self, index: tuple[int, ...]) -> int | None:
+        """Return the encoded size of a chunk, in bytes; None when the manifest lacks it."""
+        loaded = self._documents.authorise(await self._documents.owner(index))
+        reference = loaded.manifest.get(index)
+        return None if reference is None else await self._size_of(loaded, reference)
+
+    async def _size_of(self, loaded: LoadedManifest, reference: Reference) -> int:
+        if reference.is_empty:
+            return 0
+        if reference.length is not None:
+            return reference.length
+        size = await self._sources.size(loaded.locations[reference.path_number])
+        return max(0, size - reference.offset)
+
+    async def total_size(self) -> int:
+        """Return the sum of the encoded sizes of all chunks, in bytes."""
+        total = 0
+        async for loaded in self._documents.every():
+            open_ended = self._documents.authorise(loaded).manifest.open_ended()
+            sizes = await asyncio.gather(*(self._size_of(loaded, r) for r in open_ended))
+            total += loaded.manifest.known_bytes + sum(sizes)
+        return total
+
+    async def statistics(self) -> AsyncIterator[tuple[Location, int, int]]:
+        """Yield location, number of references and stated bytes, for every object.
+
+        An object to which several documents refer occurs once for each.
+        """
+        async for loaded in self._documents.every():
+            statistics = loaded.manifest.statistics()
+            for location, (_, references, nbytes) in zip(loaded.locations, statistics, strict=True):
+                yield location, references, nbytes
+
+
+def _missing_chunks_are_errors() -> bool:
+    return not zarr.config.get("array.read_missing_chunks", True)

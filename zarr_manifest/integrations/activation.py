@@ -1,0 +1,118 @@
+"""Activation: let plain ``zarr.open`` read manifest arrays.
+
+Hooks the one function of zarr that turns paths and URLs into stores. Undone, it
+leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from zarr_manifest.format import Limits
+from zarr_manifest.hierarchy import ManifestStore, Verify, opening_module
+from zarr_manifest.sources import Allow
+
+__all__ = ["Activation", "enable"]
+
+_lock = threading.RLock()
+_active: list[Activation] = []
+_original: Any = None
+
+
+class Activation:
+    """What :func:`enable` returns: undo it with ``disable()``, or leave its ``with`` block."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+
+    def disable(self) -> None:
+        """Undo this activation; the one before it, if any, is in force again."""
+        global _original
+        with _lock:
+            if self not in _active:
+                return
+            _active.remove(self)
+            if not _active:
+                module = opening_module()
+                vars(module)["make_store"] = _original
+                _original = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.disable()
+
+
+def enable(
+    *,
+    allow: Allow = None,
+    base: str | Path | None = None,
+    verify: Verify = "auto",
+    limits: Limits | None = None,
+) -> Activation:
+    """Let ``zarr.open`` and all that builds on it read manifest arrays from paths and URLs.
+
+    Stores that are passed to zarr as objects are left alone. When enabled
+    several times, the latest that is still in force counts.
+
+    Parameters
+    ----------
+    allow, base, verify, limits
+        As for :class:`ManifestStore`.
+
+    Returns
+    -------
+    Activation
+        Undoes it: ``with enable(): ...`` or ``enable().disable()``.
+
+    Raises
+    ------
+    RuntimeError
+        This release of zarr opens stores in a way that is not known here.
+
+    Examples
+    --------
+    >>> import tempfile, zarr
+    >>> path = tempfile.mkdtemp()
+    >>> with enable():
+    ...     type(zarr.open_group(path).store).__name__
+    'ManifestStore'
+    >>> type(zarr.open_group(path).store).__name__
+    'LocalStore'
+    """
+    global _original
+    settings = {"allow": allow, "base": base, "verify": verify, "limits": limits}
+    activation = Activation(settings)
+    with _lock:
+        module = opening_module()
+        _active.append(activation)
+        if _original is None:
+            _original = vars(module)["make_store"]
+            vars(module)["make_store"] = _make_manifest_store(_original)
+    return activation
+
+
+def _make_manifest_store(make_store: Any) -> Any:
+    @functools.wraps(make_store)
+    async def make_manifest_store(store_like: Any, **options: Any) -> Any:
+        store = await make_store(store_like, **options)
+        with _lock:
+            settings = _active[-1].settings if _active else None
+        # zarr's function calls itself for some kinds of locations: never wrap twice.
+        is_location = isinstance(store_like, str | os.PathLike)
+        if settings is None or not is_location or isinstance(store, ManifestStore):
+            return store
+        return ManifestStore(store, **settings)
+
+    return make_manifest_store

@@ -1,0 +1,98 @@
+"""The xarray engine ``zarr-manifest``: xarray's own Zarr engine over a ManifestStore."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, ClassVar
+
+from xarray import Dataset, DataTree
+from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
+
+from zarr_manifest.format import Limits
+from zarr_manifest.hierarchy import ManifestStore, Verify
+from zarr_manifest.sources import Allow
+
+__all__ = ["ManifestBackendEntrypoint"]
+
+
+class ManifestBackendEntrypoint(BackendEntrypoint):
+    """Open hierarchies with manifest arrays; ``xr.open_dataset(path, engine="zarr-manifest")``.
+
+    Takes ``allow``, ``base``, ``verify`` and ``limits`` of
+    :class:`zarr_manifest.ManifestStore`, and everything that xarray's ``zarr``
+    engine takes.
+    """
+
+    description = "Open Zarr hierarchies with chunk manifests (zarr-manifest)"
+    # xarray would look at the signature, and takes no **options there.
+    open_dataset_parameters: ClassVar[Any] = (
+        *inspect.signature(vars(ZarrBackendEntrypoint)["open_dataset"]).parameters,
+        "allow",
+        "base",
+        "verify",
+        "limits",
+    )
+    supports_groups = True
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        allow: Allow = None,
+        base: str | Path | None = None,
+        verify: Verify = "auto",
+        limits: Limits | None = None,
+        drop_variables: Any = None,
+        **options: Any,
+    ) -> Dataset:
+        """Open one group of a hierarchy as a dataset."""
+        store = _store(filename_or_obj, allow, base, verify, limits)
+        options["drop_variables"] = drop_variables
+        dataset: Dataset = _zarr_engine().open_dataset(store, **options)
+        return dataset
+
+    def open_datatree(
+        self,
+        filename_or_obj: Any,
+        *,
+        allow: Allow = None,
+        base: str | Path | None = None,
+        verify: Verify = "auto",
+        limits: Limits | None = None,
+        **options: Any,
+    ) -> DataTree:
+        """Open a hierarchy as a tree of datasets."""
+        store = _store(filename_or_obj, allow, base, verify, limits)
+        tree: DataTree = _zarr_engine().open_datatree(store, **options)
+        return tree
+
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        allow: Allow = None,
+        base: str | Path | None = None,
+        verify: Verify = "auto",
+        limits: Limits | None = None,
+        **options: Any,
+    ) -> dict[str, Dataset]:
+        """Open every group of a hierarchy as a dataset, by path."""
+        store = _store(filename_or_obj, allow, base, verify, limits)
+        groups: dict[str, Dataset] = _zarr_engine().open_groups_as_dict(store, **options)
+        return groups
+
+
+def _zarr_engine() -> Any:
+    # Any: xarray does not say that its Zarr engine takes stores.
+    return ZarrBackendEntrypoint()
+
+
+def _store(
+    location: Any, allow: Allow, base: str | Path | None, verify: Verify, limits: Limits | None
+) -> ManifestStore:
+    if isinstance(location, ManifestStore):
+        return location
+    return ManifestStore(
+        location, allow=allow, base=base, verify=verify, limits=limits, read_only=True
+    )

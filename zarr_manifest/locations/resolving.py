@@ -1,0 +1,473 @@
+"""Where the bytes of an entry are: base + path -> location, and whether the reader allows it.
+
+Pure: no input or output. A manifest is untrusted, so this module turns each
+``path`` into one canonical location, refuses what two parsers might understand
+differently, and compares canonical forms only.
+
+References are taken apart and resolved here, after RFC 3986 sections 5.2 and
+appendix B, because ``urllib.parse`` does neither safely: ``urljoin`` does not
+resolve against schemes that it does not know (``s3``), and ``urlsplit``
+silently drops tabs and newlines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Self
+from urllib.parse import quote, unquote, unquote_to_bytes
+
+from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.locations.redaction import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "AllowList",
+    "Base",
+    "Location",
+    "StoreLocation",
+    "UrlLocation",
+    "suggest_prefixes",
+]
+
+_SCHEMES = (
+    "s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "file", "memory",
+)  # fmt: skip
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# container@account.dfs.core.windows.net: what precedes the "@" is no credential.
+_CONTAINER_AT_ACCOUNT = frozenset({"abfs", "abfss"})
+
+# "+" is left out of RFC 3986's pchar: S3 over HTTP reads a bare one as a space.
+_PATH_SAFE = "!$&'()*,;=:@/"
+_QUERY_SAFE = "!$&'()*+,;=:@/?%"
+
+_REFERENCE = re.compile(
+    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<authority>[^/?]*))?"
+    r"(?P<path>[^?]*)(?:\?(?P<query>.*))?",
+    re.DOTALL,
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_ENCODED_SEPARATOR = re.compile(r"%(?:2f|5c)", re.IGNORECASE)
+_FORBIDDEN = (
+    (_CONTROL, "the path has a control character or a lone surrogate", None),
+    (re.compile(r"\\"), "the path has a backslash", "Separate segments with '/'"),
+    (re.compile("#"), "the path has a fragment", "Write %23 for a '#' in a name"),
+    (
+        re.compile(r"%(?![0-9A-Fa-f]{2})"),
+        "the path has a bare '%'",
+        "Write %25 for a '%' in a name",
+    ),
+)
+# ASCII only and no escapes, so that no client can map a host to another one.
+_HOST = re.compile(
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)(?::(?P<port>[0-9]{0,5}))?"
+)
+_BUCKET = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9._$-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLocation:
+    """Bytes in the very store that the hierarchy was opened from.
+
+    The key is percent-decoded, relative to the store's root, without a leading slash.
+    """
+
+    key: str
+
+    def __str__(self) -> str:
+        return self.key
+
+
+@dataclass(frozen=True, slots=True)
+class UrlLocation:
+    """Bytes outside the opened store, named by a canonical URL.
+
+    Two locations that :meth:`Base.resolve` returned are equal exactly if they
+    name the same object. Scheme aliases (``gs`` and ``gcs``) are not merged.
+
+    Parameters
+    ----------
+    scheme : str
+        In lower case.
+    authority : str
+        Bucket, container or host with any port; ``""`` for ``file``.
+    path : str
+        Percent-decoded, without a leading slash.
+    query : str, optional
+        Percent-encoded, without the ``?``; http and https only.
+
+    Examples
+    --------
+    >>> location = UrlLocation("https", "example.com", "a b.nc", "signature=secret")
+    >>> location.url
+    'https://example.com/a%20b.nc?signature=secret'
+    >>> print(location)
+    https://example.com/a%20b.nc?…
+    """
+
+    scheme: str
+    authority: str
+    path: str
+    query: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Scheme and authority, as in ``s3://bucket``."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def url(self) -> str:
+        """The canonical URL, percent-encoded, with its query: not for messages."""
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.origin}/{quote(self.path, safe=_PATH_SAFE)}{query}"
+
+    @property
+    def redacted(self) -> str:
+        """The canonical URL without what may be secret."""
+        return redact(self.url)
+
+    def __str__(self) -> str:
+        return self.redacted
+
+
+type Location = StoreLocation | UrlLocation
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What the relative paths of a manifest resolve against. Made by :meth:`parse`.
+
+    Parameters
+    ----------
+    scheme, authority : str
+        As in :class:`UrlLocation`; both ``""`` for the opened store.
+    path : str
+        Percent-decoded, without a leading slash. What follows the last slash is
+        dropped on resolution, as RFC 3986 says.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+
+    @classmethod
+    def parse(cls, reference: str, *, directory: str = "") -> Self:
+        """Read the ``base`` member of a declaration.
+
+        Parameters
+        ----------
+        reference : str
+            URL reference, or bare absolute file path. A query is dropped, as in
+            RFC 3986: it does not carry over to what resolves against the base.
+        directory : str, optional
+            Path within the store against which a relative reference resolves
+            (the array's own path); not percent-encoded.
+
+        Raises
+        ------
+        InvalidPathError
+            If the reference is not usable, or climbs out of the store.
+        ValueError
+            If `directory` has an empty or a dot segment.
+
+        Examples
+        --------
+        >>> Base.parse("../", directory="a/sst")
+        Base(scheme='', authority='', path='a/')
+        >>> Base.parse("s3://b/data/")
+        Base(scheme='s3', authority='b', path='data/')
+        """
+        if not reference:
+            raise _invalid("the base is empty", reference, "The array's own location is './'")
+        inside = directory.strip("/")
+        if inside and any(segment in {"", ".", ".."} for segment in inside.split("/")):
+            raise ValueError(f"{directory!r} is not the path of an array")
+        target = _resolve(reference, Base("", "", inside and f"{inside}/"))
+        return cls(target.scheme, target.authority, target.path)
+
+    def resolve(self, path: str) -> Location:
+        """Resolve the ``path`` of an entry (RFC 3986 section 5.2).
+
+        Stricter than the RFC where leniency would hide an attack or a mistake:
+        ``..`` does not climb past the root, and encoded separators and dot
+        segments, network-path references and fragments are refused. A path
+        that begins with one slash is a file path, whatever the base.
+
+        Raises
+        ------
+        InvalidPathError
+            If the path is not usable, climbs out, or names a directory.
+
+        Examples
+        --------
+        >>> base = Base.parse("./", directory="a/sst")
+        >>> base.resolve("../f%20g.nc")
+        StoreLocation(key='a/f g.nc')
+        >>> base.resolve("S3://b/x/../f.nc")
+        UrlLocation(scheme='s3', authority='b', path='f.nc', query='')
+        >>> base.resolve("../../../f.nc")
+        Traceback (most recent call last):
+        zarr_manifest.errors.InvalidPathError: invalid_path: ... (location '../../../f.nc')
+        """
+        if not path:
+            raise _invalid("the path is empty", path)
+        target = _resolve(path, self)
+        if not target.path or target.path.endswith("/"):
+            raise _invalid("the path names a directory, not an object", path)
+        if not target.scheme:
+            return StoreLocation(target.path)
+        return target
+
+
+class AllowList:
+    """The URL prefixes that the reader authorised.
+
+    A prefix covers what lies below it by whole path segments, and the object
+    of its own name. Scheme and authority must be equal.
+
+    Parameters
+    ----------
+    prefixes : iterable of str
+        URLs without a query, or bare absolute file paths; with or without a
+        trailing slash. ``s3://b`` covers a bucket and ``file:///`` the whole
+        file system; no other prefix may lack a bucket or host.
+
+    Raises
+    ------
+    ValueError
+        If a prefix is relative, has a query, is too broad, or is no usable URL.
+
+    Examples
+    --------
+    >>> allowed = AllowList(["s3://b/my-data", "/data/"])
+    >>> allowed.match(UrlLocation("s3", "b", "my-data/f.nc"))
+    's3://b/my-data'
+    >>> allowed.match(UrlLocation("s3", "b", "my-data2/f.nc")) is None
+    True
+    >>> allowed.normalized("/data/")
+    UrlLocation(scheme='file', authority='', path='data', query='')
+    """
+
+    def __init__(self, prefixes: Iterable[str]) -> None:
+        # A lone "/data" would otherwise authorise "/", its first character.
+        if isinstance(prefixes, str):
+            raise TypeError("prefixes must be an iterable of strings, not one string")
+        self._normalized = {prefix: _parse_prefix(prefix) for prefix in prefixes}
+        # Reversed, so that the first of those that mean the same stays.
+        self._originals = {at: prefix for prefix, at in reversed(self._normalized.items())}
+        # Only these are looked up: a hostile path may have any number of segments.
+        depths = {at.path.count("/") + 1 if at.path else 0 for at in self._originals}
+        self._depths = sorted(depths, reverse=True)
+
+    def match(self, location: UrlLocation) -> str | None:
+        """Return the longest prefix that covers the location, as it was given, or None.
+
+        Of prefixes that mean the same, the first is returned.
+        """
+        segments = location.path.split("/")
+        # Nothing that `Base.resolve` returns has these; a location made by hand might.
+        if "." in segments or ".." in segments:
+            return None
+        for depth in self._depths:
+            above = UrlLocation(location.scheme, location.authority, "/".join(segments[:depth]))
+            if (prefix := self._originals.get(above)) is not None:
+                return prefix
+        return None
+
+    def normalized(self, prefix: str) -> UrlLocation:
+        """Return what a prefix means: its path has no trailing slash, and may be ``""``.
+
+        Raises
+        ------
+        ValueError
+            If the prefix is not one of those given.
+        """
+        # Not KeyError: zarr turns that into fill values.
+        if prefix not in self._normalized:
+            raise ValueError(f"{redact(prefix)!r} is not one of the prefixes of this list")
+        return self._normalized[prefix]
+
+
+def suggest_prefixes(locations: Iterable[UrlLocation]) -> list[str]:
+    """Return a few prefixes that cover the locations, ready to paste.
+
+    For each scheme and authority, the longest common directory. Files that have
+    only ``/`` in common are grouped by their two topmost directories, and one
+    that lies in ``/`` stands for itself: the whole file system is never suggested.
+
+    Examples
+    --------
+    >>> base = Base.parse("./")
+    >>> paths = ["s3://b/x/1.nc", "s3://b/x/y/2.nc", "/data/a/3.nc", "/home/me/4.nc"]
+    >>> suggest_prefixes([base.resolve(path) for path in paths])
+    ['file:///data/a/', 'file:///home/me/', 's3://b/x/']
+    """
+    by_origin: defaultdict[tuple[str, str], list[UrlLocation]] = defaultdict(list)
+    for location in locations:
+        by_origin[location.scheme, location.authority].append(location)
+    suggestions: set[str] = set()
+    for (scheme, authority), group in by_origin.items():
+        common = _common(_directory(location) for location in group)
+        if scheme == "file" and not common:
+            suggestions |= _suggest_files(group)
+        else:
+            suggestions.add(_prefix_url(scheme, authority, common))
+    return sorted(suggestions)
+
+
+def _invalid(problem: str, reference: str, remedy: str | None = None) -> InvalidPathError:
+    return InvalidPathError(problem, location=redact(reference), remedy=remedy)
+
+
+def _resolve(reference: str, base: Base) -> UrlLocation:
+    """Resolve; a result that is in the opened store has the scheme ""."""
+    for pattern, problem, remedy in _FORBIDDEN:
+        if pattern.search(reference):
+            raise _invalid(problem, reference, remedy)
+    parts = _REFERENCE.fullmatch(reference)
+    assert parts is not None  # every part of the pattern is optional
+    path: str = parts["path"]
+    start: list[str] = []
+    if parts["scheme"] is not None:
+        scheme, authority = _origin(reference, parts["scheme"], parts["authority"], path)
+        path = path[1:]
+    elif parts["authority"] is not None:
+        raise _invalid("the path begins with '//'", reference, "Write the URL with its scheme")
+    elif path.startswith("/"):
+        scheme, authority, path = "file", "", path[1:]
+    else:
+        scheme, authority = base.scheme, base.authority
+        start = base.path.split("/")
+        # RFC 3986 section 5.2.2: an empty path is the base's own, last segment and all.
+        start = start[:-1] if path else start
+    query = _query(reference, scheme, parts["query"])
+    if path or not start:
+        start = _merge(reference, start, [_decode(reference, s) for s in path.split("/")])
+    # A store's keys have no empty segments. Elsewhere they are part of the name, save
+    # the first: clients strip a leading slash, and would read another object.
+    if "" in (start[:-1][:1] if scheme else start[:-1]):
+        raise _invalid("the path has an empty segment", reference, "Write one '/', not two")
+    return UrlLocation(scheme, authority, "/".join(start), query)
+
+
+def _origin(reference: str, scheme: str, authority: str | None, path: str) -> tuple[str, str]:
+    """Check and normalise the scheme and the authority of an absolute URL."""
+    scheme = scheme.lower()
+    if scheme not in _SCHEMES:
+        remedy = f"Known are {', '.join(_SCHEMES)}; a relative path with a colon begins with './'"
+        raise _invalid(f"the scheme {scheme!r} is not known", reference, remedy)
+    authority = authority or ""
+    if scheme == "file":
+        if authority.lower() not in {"", "localhost"}:
+            raise _invalid("the file URL names another host", reference, "Write file:///…")
+        if not path.startswith("/"):
+            raise _invalid("the file URL has no absolute path", reference)
+        return scheme, ""
+    if not authority:
+        raise _invalid("the URL names no bucket or host", reference)
+    if "@" in authority and scheme not in _CONTAINER_AT_ACCOUNT:
+        raise _invalid("the URL has credentials", reference, "Give them with the prefix instead")
+    if scheme in _DEFAULT_PORTS:
+        return scheme, _host(reference, scheme, authority)
+    names = authority.split("@", 1) if scheme in _CONTAINER_AT_ACCOUNT else [authority]
+    if not all(_BUCKET.fullmatch(name) for name in names):
+        raise _invalid("the URL names no valid bucket or container", reference)
+    return scheme, authority
+
+
+def _host(reference: str, scheme: str, authority: str) -> str:
+    match = _HOST.fullmatch(authority)
+    if match is None or int(match["port"] or 0) > 65535:
+        raise _invalid("the URL names no valid host", reference, "Write it in ASCII (xn--…)")
+    host: str = match["host"].lower()
+    port = int(match["port"] or _DEFAULT_PORTS[scheme])
+    return host if port == _DEFAULT_PORTS[scheme] else f"{host}:{port}"
+
+
+def _query(reference: str, scheme: str, query: str | None) -> str:
+    if query is None:
+        return ""
+    if scheme not in _DEFAULT_PORTS:
+        raise _invalid("the path has a query", reference, "Write %3F for a '?' in a name")
+    if _CONTROL.search(unquote(query, errors="ignore")):
+        raise _invalid("the query has a control character", reference)
+    # Escapes stay as they are: a signature may cover them.
+    return quote(query, safe=_QUERY_SAFE)
+
+
+def _decode(reference: str, segment: str) -> str:
+    if _ENCODED_SEPARATOR.search(segment):
+        raise _invalid("the path has an encoded slash or backslash", reference)
+    try:
+        decoded = unquote_to_bytes(segment).decode()
+    except UnicodeError:
+        raise _invalid("the path is not valid UTF-8", reference) from None
+    if _CONTROL.search(decoded):
+        raise _invalid("the path has a control character", reference)
+    if decoded in {".", ".."} and decoded != segment:
+        raise _invalid("the path has an encoded dot segment", reference)
+    return decoded
+
+
+def _merge(reference: str, directory: Sequence[str], segments: Sequence[str]) -> list[str]:
+    """Append, without dot segments (RFC 3986 section 5.2.4, less its clamping)."""
+    merged = list(directory)
+    for segment in segments:
+        if segment == "..":
+            if not merged:
+                raise _invalid("the path climbs above the root with '..'", reference)
+            merged.pop()
+        elif segment != ".":
+            merged.append(segment)
+    if segments[-1] in {".", ".."}:
+        merged.append("")
+    return merged
+
+
+def _parse_prefix(prefix: str) -> UrlLocation:
+    shown = redact(prefix)
+    if "?" in prefix:
+        raise ValueError(f"{shown!r} cannot be a prefix: it has a query")
+    try:
+        target = _resolve(prefix, Base("", "", ""))
+    except InvalidPathError as error:
+        hint = "" if error.remedy is None else f". {error.remedy}"
+        raise ValueError(f"{shown!r} cannot be a prefix: {error.problem}{hint}") from None
+    if not target.scheme:
+        raise ValueError(
+            f"{shown!r} cannot be a prefix: it is relative. "
+            "Write a URL such as 's3://bucket/data/', or an absolute file path"
+        )
+    path = target.path.removesuffix("/")
+    if path and "" in path.split("/"):
+        raise ValueError(f"{shown!r} cannot be a prefix: it has an empty segment")
+    return UrlLocation(target.scheme, target.authority, path)
+
+
+def _directory(location: UrlLocation) -> tuple[str, ...]:
+    # Up to the first empty segment: prefixes have none.
+    return tuple(takewhile(bool, location.path.split("/")[:-1]))
+
+
+def _common(directories: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    levels = takewhile(lambda level: len(set(level)) == 1, zip(*directories, strict=False))
+    return tuple(level[0] for level in levels)
+
+
+def _prefix_url(scheme: str, authority: str, directory: tuple[str, ...]) -> str:
+    return UrlLocation(scheme, authority, "".join(f"{name}/" for name in directory)).url
+
+
+def _suggest_files(locations: Sequence[UrlLocation]) -> set[str]:
+    """Cover files that have no directory in common but "/"."""
+    shallow = {d for d in map(_directory, locations) if len(d) == 1}
+    groups: defaultdict[tuple[str, ...], list[UrlLocation]] = defaultdict(list)
+    for location in locations:
+        directory = _directory(location)
+        groups[directory[:1] if directory[:1] in shallow else directory[:2]].append(location)
+    in_root = {location.url for location in groups.pop((), [])}
+    return in_root | {_prefix_url("file", "", _common(map(_directory, g))) for g in groups.values()}

@@ -1,0 +1,256 @@
+"""Columns of references -> rows in C order of the chunks, checked as entries are.
+
+For references that come as arrays of numbers, of which there may be millions:
+no loop over them in Python. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.errors import InvalidChunkKeyError, InvalidEntryError, LimitExceededError
+from zarr_manifest.format import format_canonical, grid_index, number_chunks
+
+__all__ = [
+    "TO_THE_END",
+    "Columns",
+    "NumberedPaths",
+    "PathRows",
+    "path_rows",
+    "with_rows_without_path",
+]
+
+# Value of the length column for entries that run to the end of their object.
+TO_THE_END = -1
+
+_LARGEST_INTEGER = 2**53 - 1
+
+
+class NumberedPaths(NamedTuple):
+    """A column of paths by number: what is the same for many rows is looked at once.
+
+    Attributes
+    ----------
+    numbers : ndarray of int32
+        Index of each row's path; negative where there is none.
+    paths : sequence of str
+        What the numbers count: all different, none of them empty.
+    """
+
+    numbers: npt.NDArray[np.int32]
+    paths: Sequence[str]
+
+
+class Columns(NamedTuple):
+    """The references of a manifest: one value per row, in C order of the chunks.
+
+    Attributes
+    ----------
+    numbers : ndarray of int64
+        C-order number of each row's chunk in the grid.
+    offsets, lengths : ndarray of int64
+        In bytes; a length of -1 is the rest of the object.
+    path_numbers : ndarray of int32
+        Index of each row's path; negative for a chunk that is inline or explicitly empty.
+    """
+
+    numbers: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    path_numbers: npt.NDArray[np.int32]
+
+
+class PathRows(NamedTuple):
+    """Rows with a path, in C order of the chunks.
+
+    Attributes
+    ----------
+    numbers : ndarray of int64, sorted
+        C-order number of each row's chunk in the grid.
+    offsets, lengths : ndarray of int64
+        In bytes; a length of -1 is the rest of the object.
+    path_numbers : ndarray of int32
+        Index of each row's path.
+    paths : tuple of str
+        Distinct paths, in the order of their first use.
+    """
+
+    numbers: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    path_numbers: npt.NDArray[np.int32]
+    paths: tuple[str, ...]
+
+
+def path_rows(
+    grid_shape: tuple[int, ...],
+    paths: str | npt.ArrayLike | NumberedPaths,
+    offsets: npt.ArrayLike | None,
+    lengths: npt.ArrayLike | None,
+    chunks: npt.ArrayLike | None,
+) -> PathRows:
+    """Return the rows that have a path; see :meth:`Manifest.from_columns`."""
+    if chunks is None:
+        numbers = np.arange(_count(grid_shape), dtype=np.int64)
+    else:
+        numbers = _chunk_numbers(grid_shape, np.asarray(chunks))
+    count = len(numbers)
+    path_numbers, names = _path_column(paths, count)
+    first = _integers("offsets", offsets, count, 0)
+    sizes = _integers("lengths", lengths, count, TO_THE_END)
+    stated = path_numbers >= 0
+    if not stated.all():
+        numbers, path_numbers = numbers[stated], path_numbers[stated]
+        first, sizes = first[stated], sizes[stated]
+    _require_valid(grid_shape, numbers, first, sizes)
+    if chunks is not None:
+        order = np.argsort(numbers, kind="stable")
+        numbers, path_numbers = numbers[order], path_numbers[order]
+        first, sizes = first[order], sizes[order]
+        _require_distinct(grid_shape, numbers)
+    return PathRows(numbers, first, sizes, path_numbers, names)
+
+
+def with_rows_without_path(
+    grid_shape: tuple[int, ...],
+    rows: PathRows,
+    chunks: Sequence[tuple[int, ...]],
+    kinds: Sequence[int],
+    lengths: Sequence[int],
+) -> PathRows:
+    """Return rows with others among them, that have a kind in the place of a path's number."""
+    indices = np.array(chunks, np.int64).reshape(len(chunks), len(grid_shape))
+    numbers = np.concatenate([rows.numbers, _chunk_numbers(grid_shape, indices)])
+    order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
+    _require_distinct(grid_shape, numbers)
+    return PathRows(
+        numbers,
+        np.concatenate([rows.offsets, np.zeros(len(chunks), np.int64)])[order],
+        np.concatenate([rows.lengths, np.array(lengths, np.int64)])[order],
+        np.concatenate([rows.path_numbers, np.array(kinds, np.int32)])[order],
+        rows.paths,
+    )
+
+
+def _chunk_numbers(
+    grid_shape: tuple[int, ...], chunks: npt.NDArray[np.generic]
+) -> npt.NDArray[np.int64]:
+    """Return the C-order numbers of chunks, given as an array of shape (chunks, dimensions).
+
+    Raises
+    ------
+    InvalidChunkKeyError
+        A grid index lies outside the grid.
+    """
+    _count(grid_shape)
+    if chunks.ndim != 2 or chunks.shape[1] != len(grid_shape) or chunks.dtype.kind not in "iu":
+        raise InvalidChunkKeyError(
+            f"'chunks' is an array of {chunks.dtype} and shape {chunks.shape}, "
+            f"not of integers and shape (chunks, {len(grid_shape)})"
+        )
+    indices = chunks.astype(np.int64)
+    outside = ((indices < 0) | (indices >= np.array(grid_shape, np.int64))).any(axis=1)
+    if outside.any():
+        index = cast("list[int]", indices[int(outside.argmax())].tolist())
+        raise InvalidChunkKeyError(
+            f"there is no chunk {index} in a chunk grid of the shape {list(grid_shape)}"
+        )
+    return number_chunks(indices, grid_shape)
+
+
+def _require_distinct(grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]) -> None:
+    """Refuse a chunk that is named twice, in sorted numbers."""
+    twice = np.flatnonzero(numbers[1:] == numbers[:-1])
+    if len(twice):
+        chunk = format_canonical(grid_index(grid_shape, int(numbers[int(twice[0])])))
+        raise InvalidChunkKeyError("the columns name this chunk twice", chunk=chunk)
+
+
+def _count(grid_shape: tuple[int, ...]) -> int:
+    count = math.prod(grid_shape)
+    if max(count, *grid_shape, 0) >= 2**62:
+        raise LimitExceededError(
+            f"the chunk grid has the shape {list(grid_shape)}: that is more than can be numbered"
+        )
+    return count
+
+
+def _path_column(
+    paths: str | npt.ArrayLike | NumberedPaths, count: int
+) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """Return the number of each row's path, -1 where there is none, and the distinct paths."""
+    if isinstance(paths, str):
+        return np.full(count, 0 if paths else -1, np.int32), (paths,) if paths else ()
+    if isinstance(paths, NumberedPaths):
+        return _in_order_of_use(paths)
+    column = np.asarray(paths).reshape(-1)
+    if column.size and column.dtype.kind not in "UOT":
+        raise InvalidEntryError(f"'paths' holds {column.dtype}, not strings")
+    if len(column) != count:
+        raise InvalidEntryError(f"'paths' has {len(column)} values for {count} chunks")
+    table: dict[str, int] = {"": -1}
+    # One look-up a row, as for a million keys of a dictionary: numpy's own way has to sort them.
+    values = cast("Sequence[str]", column.tolist())
+    numbers = np.fromiter(
+        (table.setdefault(path, len(table) - 1) for path in values), np.int32, count
+    )
+    del table[""]
+    if not all(isinstance(path, str) for path in cast("Iterable[object]", table)):
+        raise InvalidEntryError("'paths' holds something that is no string")
+    return numbers, tuple(table)
+
+
+def _in_order_of_use(column: NumberedPaths) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """Return a column of the paths that rows have, in the order in which they do."""
+    count = len(column.numbers)
+    first_row = np.full(len(column.paths), count)
+    # Of a number that comes repeatedly, the last assignment counts: that of the first row.
+    with_path = np.flatnonzero(column.numbers >= 0)[::-1]
+    first_row[column.numbers[with_path]] = with_path
+    used: list[int] = np.argsort(first_row, kind="stable")[
+        : int((first_row < count).sum())
+    ].tolist()
+    renumbered = np.full(len(column.paths) + 1, -1, np.int32)  # the last is that of no path
+    renumbered[used] = np.arange(len(used))
+    numbers = renumbered[np.maximum(column.numbers, -1)]
+    return numbers, tuple(column.paths[number] for number in used)
+
+
+def _integers(
+    name: str, values: npt.ArrayLike | None, count: int, default: int
+) -> npt.NDArray[np.int64]:
+    if values is None:
+        return np.full(count, default, np.int64)
+    column = np.asarray(values)
+    if column.size and column.dtype.kind not in "iu":
+        raise InvalidEntryError(f"'{name}' holds {column.dtype}, not integers")
+    if column.ndim == 0:
+        return np.full(count, int(column), np.int64)
+    if column.size != count:
+        raise InvalidEntryError(f"'{name}' has {column.size} values for {count} chunks")
+    if column.size and int(column.max()) > _LARGEST_INTEGER:
+        raise InvalidEntryError(f"'{name}' holds a number larger than 2^53-1")
+    return column.reshape(-1).astype(np.int64)
+
+
+def _require_valid(
+    grid_shape: tuple[int, ...],
+    numbers: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+) -> None:
+    for wrong, problem in (
+        (offsets < 0, "the offset is negative"),
+        (lengths < TO_THE_END, "the length is negative"),
+        (lengths == 0, "'length' 0 names no bytes; an explicitly empty chunk is in 'empty'"),
+        (offsets + lengths > _LARGEST_INTEGER, "'offset' + 'length' is larger than 2^53-1"),
+    ):
+        if wrong.any():
+            number = int(numbers[int(wrong.argmax())])
+            raise InvalidEntryError(problem, chunk=format_canonical(grid_index(grid_shape, number)))

@@ -1,0 +1,182 @@
+"""A manifest document -> columns: all that a reader or a validator makes of it.
+
+A large document is read in parts, since a million entries take ten times the memory of
+their columns. Only if nothing is to be said of it: what is wrong is found in the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.format import (
+    Entry,
+    Findings,
+    Limits,
+    Members,
+    collect,
+    count_inline_bytes,
+    interpret_document,
+)
+from zarr_manifest.manifest.entry_columns import EntryColumns, Shared, interpret_rows
+from zarr_manifest.manifest.keys import Grid, interpret_keys
+from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside
+
+__all__ = ["interpret_columns", "split_document"]
+
+# Size of the parts that a document is read in: some thousand entries.
+_PART_BYTES = 2**19
+
+# And paths, as their numbers count them.
+type _Columns = tuple[EntryColumns, tuple[str, ...]]
+
+
+def interpret_columns(
+    document: bytes,
+    grid: Grid,
+    limits: Limits,
+    *,
+    validating: bool = False,
+    part_bytes: int = _PART_BYTES,
+) -> Findings[_Columns]:
+    """Yield what is wrong with a manifest document, and return what is right of it.
+
+    Parameters
+    ----------
+    document : bytes
+        UTF-8 JSON.
+    grid : Grid
+        What the keys may name.
+    limits : Limits
+        Larger documents are refused.
+    validating : bool
+        Report duplicate members and keys outside the grid too, which readers ignore.
+    part_bytes : int
+        Size of the parts in which a document is read that is larger.
+    """
+    if part_bytes < len(document) <= limits.manifest_bytes and not validating:
+        found = _read_in_parts(document, grid, limits, part_bytes)
+        if found is not None:
+            return found
+    entries = yield from interpret_document(document, limits, report_duplicates=validating)
+    shared = Shared({}, {})
+    columns = yield from _interpret_entries(
+        entries, Members(document), grid, shared, validating=validating
+    )
+    return columns, tuple(shared.paths)
+
+
+def _interpret_entries(
+    entries: Mapping[str, Entry],
+    members: Members,
+    grid: Grid,
+    shared: Shared,
+    *,
+    validating: bool = False,
+) -> Findings[EntryColumns]:
+    keys = list(entries)
+    findings = interpret_keys(keys, grid, report_outside=validating)
+    rows = yield from _located(findings, members)
+    return (
+        yield from _located(interpret_rows(rows, keys, list(entries.values()), shared), members)
+    )
+
+
+def _located[T](findings: Findings[T], members: Members) -> Findings[T]:
+    while True:
+        try:
+            problem = next(findings)
+        except StopIteration as stop:
+            outcome: T = stop.value
+            return outcome
+        yield members.locate(problem)
+
+
+# ------------------------------------------------------------ in parts
+
+
+def split_document(document: bytes, size: int) -> Iterator[bytes]:
+    """Yield documents of at least this size, which have the members of a document in turn.
+
+    That is, if each of them is a JSON object that has members: then so is the document,
+    as objects are written in one way only. Otherwise, it may have been cut anywhere.
+
+    Examples
+    --------
+    >>> list(split_document(b'{"0": {}, "1": {}, "2": {}}', 10))
+    [b'{"0": {}, "1": {}}', b'{ "2": {}}']
+    """
+    start, opening = 0, b""
+    while comma := document.find(b"},", start + size) + 1:
+        yield opening + document[start:comma] + b"}"
+        start, opening = comma + 1, b"{"
+    yield opening + document[start:]
+
+
+def _read_in_parts(document: bytes, grid: Grid, limits: Limits, part_bytes: int) -> _Columns | None:
+    """Return the columns of a document; None if anything else may have to be said of it."""
+    if grid.shape is None:
+        return None  # every part would make another of its keys
+    parts: list[EntryColumns] = []
+    shared = Shared({}, {})
+    count = inline_bytes = 0
+    for part in split_document(document, part_bytes):
+        entries, problems = collect(interpret_document(part, limits))
+        count += len(entries)
+        inline_bytes += count_inline_bytes(entries)
+        exceeded = count > limits.entries or inline_bytes > limits.inline_bytes
+        if problems or not entries or exceeded:
+            return None
+        columns, problems = collect(_interpret_entries(entries, Members(part), grid, shared))
+        if problems:
+            return None
+        parts.append(columns)
+    return _join(parts, shared.paths)
+
+
+def _join(parts: Sequence[EntryColumns], paths: Iterable[str]) -> _Columns | None:
+    """Return all rows of the parts in C order; None if two are of the same chunk."""
+    numbers = np.concatenate([part.chunk_numbers for part in parts])
+    order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
+    if (numbers[1:] == numbers[:-1]).any():
+        return None
+    path_numbers = np.concatenate([part.path_numbers for part in parts])[order]
+    path_numbers, ordered_paths = _renumber_paths(path_numbers, list(paths))
+    columns = EntryColumns(
+        parts[0].grid_shape,
+        numbers,
+        np.concatenate([part.offsets for part in parts])[order],
+        np.concatenate([part.lengths for part in parts])[order],
+        path_numbers,
+        _join_aside(parts, order),
+    )
+    return columns, ordered_paths
+
+
+def _renumber_paths(
+    path_numbers: npt.NDArray[np.int32], paths: Sequence[str]
+) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """Give paths their numbers in the order in which rows have them."""
+    backwards = np.flatnonzero(path_numbers >= 0)[::-1]
+    first_rows = np.empty(len(paths), np.int64)
+    first_rows[path_numbers[backwards]] = backwards  # of several values, the last one stays
+    order = np.argsort(first_rows)
+    table = np.empty(len(paths) + 2, np.int32)
+    table[order] = np.arange(len(paths))
+    # The numbers of rows without a path are negative: they count from the end.
+    table[[EMPTY, INLINE]] = EMPTY, INLINE
+    return table[path_numbers], tuple([paths[number] for number in order.tolist()])
+
+
+def _join_aside(parts: Sequence[EntryColumns], order: npt.NDArray[np.int64]) -> dict[int, Aside]:
+    joined: dict[int, Aside] = {}
+    start = 0
+    for part in parts:
+        joined.update((start + row, extra) for row, extra in part.aside.items())
+        start += len(part.chunk_numbers)
+    if joined and (order[1:] < order[:-1]).any():
+        return {row: joined[place] for row, place in enumerate(order.tolist()) if place in joined}
+    return joined

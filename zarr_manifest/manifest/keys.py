@@ -1,0 +1,161 @@
+"""Rows: which chunk each member of a manifest document names.
+
+Checks keys against the chunk grid, and the block of it that the document is
+for, and orders them. Knows nothing of what the entries say.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.errors import InvalidChunkKeyError, LimitExceededError
+from zarr_manifest.format import Findings, format_canonical, number_chunks, parse_canonical
+
+__all__ = ["Grid", "KeyParser", "Rows", "interpret_keys"]
+
+type KeyParser = Callable[[str], tuple[int, ...] | None]
+
+type _Indices = npt.NDArray[np.int64]
+type _Mask = npt.NDArray[np.bool_]
+
+
+class Grid(NamedTuple):
+    """What the keys of a document may name.
+
+    Attributes
+    ----------
+    ndim : int
+        Number of dimensions.
+    shape : tuple of int or None
+        Number of chunks along every dimension; None when that is for the keys to say.
+    region : sequence of range, optional
+        The block of the grid that the document is for; None for all of it.
+    parse_key : callable, optional
+        Reads the array's own relative chunk keys.
+    """
+
+    ndim: int
+    shape: tuple[int, ...] | None
+    region: Sequence[range] | None = None
+    parse_key: KeyParser | None = None
+
+
+class Rows(NamedTuple):
+    """Members of a document that name a chunk, in C order of the chunks.
+
+    Attributes
+    ----------
+    grid_shape : tuple of int
+        Number of chunks along every dimension.
+    numbers : ndarray of int64, sorted
+        C-order number of each row's chunk in the grid.
+    members : ndarray of int64
+        Which member of the document each row is.
+    """
+
+    grid_shape: tuple[int, ...]
+    numbers: _Indices
+    members: _Indices
+
+
+def interpret_keys(keys: list[str], grid: Grid, *, report_outside: bool = False) -> Findings[Rows]:
+    """Yield what is wrong with the keys of a document, and return those that name a chunk.
+
+    Keys outside the grid are dropped, which only validators and writers report.
+    """
+    indices, named = yield from _parse_keys(keys, grid)
+    shape = grid.shape
+    if shape is None:
+        shape = tuple(int(n) + 1 for n in indices.max(axis=0, initial=0))
+    if max(math.prod(shape), *shape, 0) >= 2**62:
+        yield LimitExceededError(
+            f"the chunk grid has the shape {list(shape)}: that is more than can be numbered"
+        )
+        nothing = np.empty(0, np.int64)
+        return Rows(shape, nothing, nothing)
+    inside = named & (indices < np.array(shape, dtype=np.int64)).all(axis=1)
+    if report_outside:
+        for row in np.flatnonzero(named & ~inside).tolist():
+            yield InvalidChunkKeyError(
+                f"the member {keys[row]!r} of the manifest names a chunk outside the array, "
+                f"whose chunk grid has the shape {list(shape)}",
+                chunk=keys[row],
+            )
+    if grid.region is not None:
+        for row in np.flatnonzero(inside & ~_within(indices, grid.region)).tolist():
+            yield _misplaced(keys[row], grid.region)
+        inside &= _within(indices, grid.region)
+    members = np.flatnonzero(inside)
+    numbers = number_chunks(indices[members], shape)
+    order = np.argsort(numbers, kind="stable")
+    numbers, members = numbers[order], members[order]
+    distinct = np.ones(len(numbers), np.bool_)
+    distinct[1:] = numbers[1:] != numbers[:-1]
+    for row in np.flatnonzero(~distinct).tolist():
+        first, second = keys[int(members[row - 1])], keys[int(members[row])]
+        yield InvalidChunkKeyError(
+            f"the members {first!r} and {second!r} of the manifest name the same chunk",
+            chunk=second,
+        )
+    return Rows(shape, numbers[distinct], members[distinct])
+
+
+def _within(indices: _Indices, region: Sequence[range]) -> _Mask:
+    first = np.array([axis.start for axis in region], np.int64)
+    stop = np.array([axis.stop for axis in region], np.int64)
+    return ((indices >= first) & (indices < stop)).all(axis=1)
+
+
+def _misplaced(key: str, region: Sequence[range]) -> InvalidChunkKeyError:
+    first = format_canonical([axis.start for axis in region])
+    last = format_canonical([axis.stop - 1 for axis in region])
+    return InvalidChunkKeyError(
+        f"the member {key!r} names a chunk of another partition: this document is for "
+        f"{first!r} to {last!r}",
+        chunk=key,
+        remedy="Keys are those of the whole array; 'partition_shape' says which document has them.",
+    )
+
+
+def _parse_keys(keys: list[str], grid: Grid) -> Findings[tuple[_Indices, _Mask]]:
+    """Return the grid index of every key, and which keys are chunk keys."""
+    ndim = grid.ndim
+    at_once = _parse_canonical_keys(keys, ndim)
+    if at_once is not None:
+        return at_once, np.ones(len(keys), np.bool_)
+    indices = np.zeros((len(keys), ndim), np.int64)
+    named = np.zeros(len(keys), np.bool_)
+    for row, key in enumerate(keys):
+        index = parse_canonical(key, ndim)
+        if index is None and grid.parse_key is not None:
+            index = grid.parse_key(key)
+        if index is None:
+            yield InvalidChunkKeyError(
+                f"the member {key!r} of the manifest is not a chunk key of this array",
+                chunk=key,
+                remedy=f"Its keys have {ndim} number(s) joined with '.', such as "
+                f"{format_canonical((0,) * ndim)!r}.",
+            )
+        else:
+            indices[row] = index
+            named[row] = True
+    return indices, named
+
+
+def _parse_canonical_keys(keys: list[str], ndim: int) -> _Indices | None:
+    """Parse keys that are all canonical: a million keys are not worth a million calls."""
+    # Up to 15 digits are below the largest integer; whether 16 are is for the slow way to say.
+    number = "(?:0|[1-9][0-9]{0,14})"
+    canonical = r"\.".join([number] * ndim) if ndim else "0"
+    joined = ",".join(keys)
+    if keys and ndim and re.fullmatch(f"(?:{canonical},)*+{canonical}", joined):
+        flat = np.fromstring(joined.replace(".", ","), np.int64, sep=",")
+        if len(flat) == len(keys) * ndim:  # and no key has a comma
+            return flat.reshape(len(keys), ndim)
+    return None

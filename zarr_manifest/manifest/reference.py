@@ -1,0 +1,92 @@
+"""What a manifest says of one chunk, and how its columns say it.
+
+Offsets, lengths and path numbers are columns; what only few entries have is kept
+aside. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from zarr_manifest.format import NO_CONDITIONS, Conditions, Entry, format_last_modified
+
+__all__ = ["EMPTY", "INLINE", "NOTHING_ASIDE", "OBJECT_BYTES", "Aside", "Reference"]
+
+# Values of the path number column for entries without a path.
+INLINE = -1
+EMPTY = -2
+
+# What a small Python object takes with what refers to it, for estimates.
+OBJECT_BYTES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a manifest says of one chunk.
+
+    Parameters
+    ----------
+    path : str or None
+        URL reference, as written; None for inline and for explicitly empty chunks.
+    path_number : int
+        Index of the path in :attr:`Manifest.paths`; negative without a path.
+    offset : int
+        First byte of the chunk in its object.
+    length : int or None
+        Number of bytes; None when the chunk runs to the end of its object.
+    data : bytes or None
+        The encoded chunk, inline.
+    checksum : str or None
+        ``"<algorithm>:<hex>"`` over the encoded chunk.
+    conditions : Conditions
+        What the source object must still match.
+
+    Examples
+    --------
+    >>> Reference("s3://bucket/f.nc", 0, offset=100, length=8).length
+    8
+    """
+
+    path: str | None
+    path_number: int
+    offset: int = 0
+    length: int | None = None
+    data: bytes | None = None
+    checksum: str | None = None
+    conditions: Conditions = NO_CONDITIONS
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the chunk is explicitly empty: every element is the fill value."""
+        return self.path_number == EMPTY
+
+    def entry(self) -> Entry:
+        """Return the reference as a document states it."""
+        unset = msgspec.UNSET
+        data, conditions = self.data, self.conditions
+        last_modified = format_last_modified(conditions)
+        has_range = self.path is not None and (self.offset > 0 or self.length is not None)
+        has_length = self.path is not None and self.length is not None
+        return Entry(
+            path=unset if self.path is None else self.path,
+            offset=self.offset if has_range else unset,
+            length=self.length if has_length and self.length is not None else unset,
+            data=unset if data is None else data,
+            checksum=unset if self.checksum is None else self.checksum,
+            etag=unset if conditions.etag is None else conditions.etag,
+            last_modified=unset if last_modified is None else last_modified,
+            version=unset if conditions.version is None else conditions.version,
+        )
+
+
+class Aside(msgspec.Struct, frozen=True):
+    """What only some entries have."""
+
+    data: bytes | None = None
+    checksum: str | None = None
+    conditions: Conditions = NO_CONDITIONS
+
+
+NOTHING_ASIDE = Aside()

@@ -1,0 +1,67 @@
+"""The bytes of authorised locations: the one room that fetches."""
+
+from zarr_manifest.sources.access import (
+    Access,
+    Allow,
+    Anonymous,
+    Environment,
+    access_by_prefix,
+    anonymous,
+    environment,
+    key_within,
+    open_object_store,
+)
+from zarr_manifest.sources.byte_ranges import (
+    ByteRequest,
+    SourceRange,
+    Whole,
+    needs_size,
+    slice_bounds,
+    source_range,
+)
+from zarr_manifest.sources.byte_requests import pure_request, slice_of
+from zarr_manifest.sources.concurrency import in_order
+from zarr_manifest.sources.hierarchy_objects import (
+    STORE_ERRORS,
+    can_list,
+    hierarchy_reader,
+    store_failure,
+    store_name,
+)
+from zarr_manifest.sources.object_reader import ObstoreReader, without_secrets
+from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
+from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
+
+__all__ = [
+    "DEFAULT_MAX_GAP",
+    "STORE_ERRORS",
+    "Access",
+    "Allow",
+    "Anonymous",
+    "ByteRequest",
+    "Call",
+    "Environment",
+    "ObstoreReader",
+    "SourceRange",
+    "Sources",
+    "Steps",
+    "Whole",
+    "access_by_prefix",
+    "anonymous",
+    "can_list",
+    "environment",
+    "hierarchy_reader",
+    "in_order",
+    "key_within",
+    "needs_size",
+    "open_object_store",
+    "pure_request",
+    "run_async",
+    "run_sync",
+    "slice_bounds",
+    "slice_of",
+    "source_range",
+    "store_failure",
+    "store_name",
+    "without_secrets",
+]

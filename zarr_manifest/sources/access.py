@@ -1,0 +1,307 @@
+"""Access: how the bytes under an authorised prefix may be read.
+
+Turns a prefix and what the reader said of it into an obstore store. Credentials
+that lie in the environment are used only where the reader asked for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote, unquote, urlsplit
+
+import obstore.exceptions
+import obstore.store
+
+from zarr_manifest.errors import SourceError
+from zarr_manifest.locations import UrlLocation, redact
+from zarr_manifest.sources.credentials import with_stated_credentials
+
+if TYPE_CHECKING:
+    from obstore.store import HTTPStore, ObjectStore, RetryConfig
+
+__all__ = [
+    "Access",
+    "Allow",
+    "Anonymous",
+    "Environment",
+    "access_by_prefix",
+    "anonymous",
+    "environment",
+    "key_within",
+    "open_object_store",
+    "requested_url",
+]
+
+# A few quick retries, then an error that a person still waits for.
+DEFAULT_RETRIES: RetryConfig = {
+    "max_retries": 5,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        "max_backoff": timedelta(seconds=5),
+        "base": 2,
+    },
+}
+
+
+# obstore panics where these are beside its `client_options`, not in them.
+_CLIENT_OPTIONS = {
+    *("allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type"),
+    *("default_headers", "http1_only", "http2_only", "pool_idle_timeout", "proxy_url"),
+    *("pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes", "read_timeout"),
+    *("randomize_addresses", "root_certificate", "timeout", "user_agent"),
+}
+
+_ENDPOINT = re.compile(r"https?://[^\s/]+(?:/\S*)?\Z")
+
+# What obstore does not percent-encode in the path of an HTTP request.
+_BARE_IN_REQUESTS = "!$&'()*+,;=:@/[]^|"
+
+
+@dataclass(frozen=True)
+class Anonymous:
+    """Read without credentials; see :func:`anonymous`."""
+
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Read with the credentials that the environment holds; see :func:`environment`."""
+
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+type Access = ObjectStore | Anonymous | Environment | Mapping[str, Any] | None
+
+_ACCESS = (
+    *(obstore.store.S3Store, obstore.store.GCSStore, obstore.store.AzureStore),
+    *(obstore.store.HTTPStore, obstore.store.LocalStore, obstore.store.MemoryStore),
+    *(Anonymous, Environment, Mapping, NoneType),
+)
+
+type Allow = Mapping[str, Access] | Mapping[Path, Access] | Iterable[str | Path] | None
+
+
+def access_by_prefix(allow: Allow) -> dict[str, Access]:
+    """Return what a reader passed as `allow` as a mapping: a plain list is anonymous.
+
+    Raises
+    ------
+    ValueError
+        It is one string.
+    TypeError
+        What is said of a prefix is no access.
+
+    Examples
+    --------
+    >>> access_by_prefix(["s3://bucket/", Path("/data")])
+    {'s3://bucket/': None, '/data': None}
+    """
+    if allow is None:
+        return {}
+    if isinstance(allow, str | Path):
+        raise ValueError(f"allow takes a list of prefixes, or a mapping: allow=[{str(allow)!r}]")
+    if isinstance(allow, Mapping):
+        accesses = {str(prefix): access for prefix, access in cast("Any", allow).items()}
+        for prefix, access in accesses.items():
+            if not isinstance(access, _ACCESS):
+                raise TypeError(
+                    f"the access to {prefix!r} is a {type(access).__name__}: it must be a store of "
+                    "obstore, a mapping of its options, anonymous(), environment() or None"
+                )
+        return accesses
+    return dict.fromkeys(str(prefix) for prefix in allow)
+
+
+def anonymous(**options: Any) -> Anonymous:
+    """Let a prefix be read without credentials, whatever the environment holds.
+
+    Parameters
+    ----------
+    **options
+        Passed to ``obstore.store.from_url``: ``region``, ``endpoint``,
+        ``client_options``, ``retry_config``, …
+
+    Examples
+    --------
+    >>> anonymous(region="us-east-1")
+    Anonymous(options={'region': 'us-east-1'})
+    """
+    return Anonymous(options)
+
+
+def environment(**options: Any) -> Environment:
+    """Let a prefix be read with the credentials found in the environment.
+
+    Parameters
+    ----------
+    **options
+        Passed to ``obstore.store.from_url``, as for :func:`anonymous`.
+
+    Examples
+    --------
+    >>> environment(region="eu-central-1")
+    Environment(options={'region': 'eu-central-1'})
+    """
+    return Environment(options)
+
+
+def open_object_store(
+    prefix: UrlLocation, access: Access, *, query: str = "", at_prefix: bool = False
+) -> ObjectStore:
+    """Return an obstore store rooted at the bucket or host of a prefix, or at the prefix.
+
+    A store that the reader passed is used as it is; see :func:`key_within`.
+
+    Parameters
+    ----------
+    prefix : UrlLocation
+        The authorised prefix.
+    access : Access
+        What the reader said of it.
+    query : str
+        Query string that every request carries (``http`` and ``https`` only).
+    at_prefix : bool
+        Whether keys are relative to the prefix.
+
+    Raises
+    ------
+    SourceError
+        The options do not fit the scheme, or some are missing; a ``memory`` prefix has
+        no store; or a store that the reader passed would drop the query.
+
+    Examples
+    --------
+    >>> open_object_store(UrlLocation("https", "example.com", "d"), None).url
+    'https://example.com/'
+    """
+    if access is not None and not isinstance(access, Anonymous | Environment | Mapping):
+        if query:
+            raise SourceError(
+                f"the location has a query, which the store for {prefix} cannot send",
+                remedy="Allow the prefix with options, or None, instead of a store.",
+            )
+        return access
+    if prefix.scheme == "memory":
+        raise SourceError(
+            f"{prefix} needs an obstore MemoryStore",
+            remedy=f"Pass it: allow={{{str(prefix)!r}: store}}.",
+        )
+    if prefix.scheme == "file":
+        return obstore.store.LocalStore("/")
+    options: dict[str, Any] = {"retry_config": DEFAULT_RETRIES}
+    if isinstance(access, Anonymous | Environment):
+        options |= access.options
+    elif access is not None:
+        options |= access
+    if prefix.scheme in ("http", "https"):
+        client: Any = options.pop("client_options", {})
+        if isinstance(client, Mapping):
+            client = {"allow_http": prefix.scheme == "http", **cast("Mapping[str, Any]", client)}
+        # With a slash at its end, obstore would ask for `/directory//key`.
+        root = prefix.url.rstrip("/") if at_prefix and prefix.path else f"{prefix.origin}/"
+        url = root + (f"?{query}" if query else "")
+        return _from_url(url, {"client_options": client, **options})
+    if not isinstance(access, Environment):
+        options = with_stated_credentials(prefix.scheme, options)
+    return _from_url(prefix.url if at_prefix else prefix.origin, options)
+
+
+def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
+    misplaced = sorted(_CLIENT_OPTIONS & options.keys())
+    if misplaced:
+        raise SourceError(
+            f"{misplaced[0]!r} is a setting of the HTTP client",
+            remedy=f"State it as client_options={{{misplaced[0]!r}: …}}.",
+        )
+    # Overloaded by scheme, which only the URL tells.
+    from_url: Any = obstore.store.from_url
+    try:
+        store: ObjectStore = from_url(url, **options)
+    except (obstore.exceptions.BaseError, TypeError, ValueError) as error:
+        raise SourceError(
+            # What follows shows how obstore holds the options.
+            f"obstore cannot open the place: {str(error).partition(chr(10))[0]}",
+            remedy="Correct the options that `allow` has for it; obstore.store lists them.",
+        ) from None
+    config: Mapping[str, Any] = getattr(store, "config", {})
+    endpoint = str(config.get("endpoint", config.get("base_url", "https://…")))
+    # obstore would panic when it reads.
+    if not _ENDPOINT.match(endpoint):
+        raise SourceError(
+            f"the endpoint {redact(endpoint)!r} is no URL of a server",
+            remedy="It begins with https:// or http://, as in http://localhost:9000.",
+        )
+    return store
+
+
+def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -> str:
+    """Key under which a store knows an authorised location.
+
+    A store of the same bucket (or host, or disk) that is rooted at the prefix or
+    above takes keys below its root; any other store stands in for the prefix.
+
+    Raises
+    ------
+    SourceError
+        The store is rooted below the prefix, and does not have the location.
+
+    Examples
+    --------
+    >>> prefix = UrlLocation("s3", "bucket", "2024", "")
+    >>> location = UrlLocation("s3", "bucket", "2024/f.nc", "")
+    >>> key_within(obstore.store.S3Store("bucket", skip_signature=True), prefix, location)
+    '2024/f.nc'
+    >>> key_within(obstore.store.MemoryStore(), prefix, location)
+    'f.nc'
+    """
+    root = _root_path(store, prefix)
+    if root is None or not (_is_below(prefix.path, root) or _is_below(root, prefix.path)):
+        root = prefix.path
+    if not _is_below(location.path, root):
+        raise SourceError(
+            f"the store for {prefix} is rooted at {root!r}, and the location is not below it",
+            remedy="Allow the prefix that the store is rooted at, or pass a store of the bucket.",
+        )
+    return location.path[len(root) :].removeprefix("/")
+
+
+def requested_url(store: HTTPStore, key: str) -> str:
+    """URL that an HTTP store asks for. User information it does not send.
+
+    Examples
+    --------
+    >>> requested_url(obstore.store.HTTPStore("https://example.com/d?token=x"), "a b+c.nc")
+    'https://example.com/d/a%20b+c.nc?token=x'
+    """
+    parts = urlsplit(store.url)
+    path = f"{parts.path if parts.path != '/' else ''}/{quote(key, safe=_BARE_IN_REQUESTS)}"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path).geturl()
+
+
+def _is_below(path: str, root: str) -> bool:
+    return not root or f"{path}/".startswith(f"{root}/")
+
+
+def _root_path(store: ObjectStore, place: UrlLocation) -> str | None:
+    """Path of a store's root in its bucket, host or file system; None for another place's."""
+    if isinstance(store, obstore.store.MemoryStore):
+        return None
+    if isinstance(store, obstore.store.HTTPStore):
+        parts = urlsplit(store.url)
+        same_host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" == place.origin
+        return unquote(parts.path).strip("/") if same_host else None
+    if isinstance(store, obstore.store.LocalStore):
+        return os.path.realpath(store.prefix or "/").strip("/") if place.scheme == "file" else None
+    config: Mapping[str, Any] = dict(store.config)
+    bucket = config.get("bucket", config.get("container_name"))
+    same_bucket = bucket == place.authority.partition("@")[0]
+    return str(store.prefix or "").strip("/") if same_bucket else None

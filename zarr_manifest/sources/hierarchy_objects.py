@@ -1,0 +1,218 @@
+"""Relative sources: objects in the very store that the hierarchy was opened from.
+
+The only reader of sources that goes through zarr: it reaches whatever zarr can
+be opened from. Directories and obstore stores are read through obstore, which
+can check conditions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from obstore import exceptions as obstore_errors
+from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
+from obstore.store import LocalStore as ObstoreLocalStore
+from zarr.abc.buffer import Buffer
+from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
+
+from zarr_manifest.errors import (
+    LocationNotAllowedError,
+    ManifestError,
+    RangeOutOfBoundsError,
+    ShortReadError,
+    SourceAccessDeniedError,
+    SourceError,
+    SourceNotFoundError,
+)
+from zarr_manifest.format import Conditions
+from zarr_manifest.locations import redact
+from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.byte_requests import zarr_request
+from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader, without_secrets
+from zarr_manifest.sources.sources import require_possible_file
+from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
+
+__all__ = ["STORE_ERRORS", "can_list", "hierarchy_reader", "store_failure", "store_name"]
+
+STORE_ERRORS: tuple[type[Exception], ...] = (obstore_errors.BaseError,)
+"""What a hierarchy's own store raises besides built-in errors, where zarr asks it."""
+
+_BUCKETS: tuple[tuple[type[Any], str, str], ...] = (
+    (S3Store, "bucket", "s3"),
+    (GCSStore, "bucket", "gs"),
+    (AzureStore, "container_name", "az"),
+)
+
+
+def hierarchy_reader(store: Store) -> ObjectReader:
+    """Return the reader of the objects of a hierarchy's own store."""
+    # Only the exact types: a subclass may do more than its base says.
+    if type(store) is ObjectStore:
+        inner = cast(Any, store).store
+        if isinstance(inner, ObstoreLocalStore):
+            return _DirectoryReader(str(inner.prefix or "/"))
+        return ObstoreReader(inner)
+    if type(store) is LocalStore:
+        return _DirectoryReader(str(store.root.absolute()))
+    return _ZarrStoreReader(store)
+
+
+def can_list(store: Store) -> bool:
+    """Whether the keys of a store can be listed: web servers have no way to tell."""
+    if isinstance(store, ObjectStore):
+        return not isinstance(cast(Any, store).store, HTTPStore)
+    return store.supports_listing
+
+
+def store_name(store: Store) -> str:
+    """Return what a hierarchy's own store is called in messages: its URL, if it has one.
+
+    Examples
+    --------
+    >>> store_name(LocalStore("/data/my h.zarr"))
+    'file:///data/my%20h.zarr'
+    """
+    if isinstance(store, LocalStore):
+        return store.root.absolute().as_uri()
+    any_store: Any = store
+    inner: Any = any_store.store if isinstance(store, ObjectStore) else None
+    for kind, member, scheme in _BUCKETS:
+        if isinstance(inner, kind):
+            prefix = str(inner.prefix or "").strip("/")
+            return f"{scheme}://{inner.config[member]}/{prefix}".rstrip("/")
+    if isinstance(inner, HTTPStore):
+        return redact(inner.url)
+    if isinstance(inner, ObstoreLocalStore) and inner.prefix is not None:
+        return Path(inner.prefix).absolute().as_uri()
+    return redact(str(any_store))
+
+
+def store_failure(error: Exception) -> ManifestError:
+    """Return what an error of a hierarchy's own store means, of :data:`STORE_ERRORS`."""
+    text = without_secrets(str(error))
+    if isinstance(
+        error, obstore_errors.PermissionDeniedError | obstore_errors.UnauthenticatedError
+    ):
+        return SourceAccessDeniedError(
+            f"access is refused: {text}",
+            remedy="State credentials for the prefix: allow={prefix: environment()}, or options.",
+        )
+    return SourceError(f"the store failed: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class _DirectoryReader:
+    """Reads files below a directory, and none that symbolic links lead to outside."""
+
+    root: str
+    on_disk: bool = True
+
+    def _file(self, key: str) -> tuple[ObstoreReader, str]:
+        require_possible_file(key)
+        root = os.path.realpath(self.root)
+        real = os.path.realpath(Path(root, key))
+        if os.path.commonpath([root, real]) != root:
+            raise LocationNotAllowedError(
+                "a symbolic link leads out of the hierarchy's directory",
+                remedy="If you trust it, refer to it by its URL, and authorise that.",
+            )
+        return ObstoreReader(ObstoreLocalStore("/")), real.lstrip("/")
+
+    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        reader, path = self._file(key)
+        return await reader.read(path, span, conditions)
+
+    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        reader, path = self._file(key)
+        return reader.read_sync(path, span, conditions)
+
+    async def size(self, key: str) -> int:
+        reader, path = self._file(key)
+        return await reader.size(path)
+
+    def size_sync(self, key: str) -> int:
+        reader, path = self._file(key)
+        return reader.size_sync(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _ZarrStoreReader:
+    """Reads the objects of any zarr store, and checks how much arrives."""
+
+    store: Store
+
+    @property
+    def on_disk(self) -> bool:
+        return isinstance(self.store, LocalStore | MemoryStore | ZipStore)
+
+    def _get(self, key: str, request: Any) -> Steps[Buffer]:
+        prototype = default_buffer_prototype()
+        get_sync: Callable[..., Buffer | None] | None = getattr(self.store, "get_sync", None)
+
+        def synchronous() -> Buffer | None:
+            if get_sync is None:
+                raise SourceError(f"{type(self.store).__name__} cannot be read synchronously")
+            return get_sync(key, prototype=prototype, byte_range=request)
+
+        try:
+            found = yield Call(lambda: self.store.get(key, prototype, request), synchronous)
+        except (FileNotFoundError, KeyError, OSError, ValueError) as error:
+            _raise_translated(error)
+        if found is None:
+            _raise_translated(FileNotFoundError(key))
+        buffer: Buffer = found
+        return buffer
+
+    def _read(self, key: str, span: SourceRange, conditions: Conditions) -> Steps[memoryview]:
+        if conditions:
+            raise SourceError(
+                f"{type(self.store).__name__} cannot tell whether the object has changed since the "
+                "manifest was written",
+                remedy="Open the hierarchy through obstore, which can.",
+            )
+        buffer = yield from self._get(key, zarr_request(span))
+        view = memoryview(buffer.as_numpy_array())
+        if span.exact and span.stop is not None and len(view) != span.stop - span.start:
+            size = len((yield from self._get(key, None)))
+            if size < span.stop:
+                raise RangeOutOfBoundsError(
+                    f"bytes {span.start} to {span.stop} are referred to, the object has {size}",
+                    remedy="The object is not complete, or not the one that the manifest "
+                    "was written for.",
+                )
+            raise ShortReadError(
+                f"{span.stop - span.start} bytes were asked for, {len(view)} arrived"
+            )
+        return view
+
+    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        return await run_async(self._read(key, span, conditions))
+
+    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        return run_sync(self._read(key, span, conditions))
+
+    async def size(self, key: str) -> int:
+        try:
+            return await self.store.getsize(key)
+        except (FileNotFoundError, KeyError, OSError, ValueError) as error:
+            _raise_translated(error)
+
+    def size_sync(self, key: str) -> int:
+        return len(run_sync(self._get(key, None)))
+
+
+def _raise_translated(error: Exception) -> NoReturn:
+    if isinstance(error, FileNotFoundError | KeyError):
+        raise SourceNotFoundError(
+            "there is no such object in the hierarchy's own store",
+            remedy="It was moved or deleted; a 'base' that fits may find it.",
+        ) from error
+    if isinstance(error, PermissionError):
+        raise SourceAccessDeniedError(f"reading is refused: {error}") from error
+    raise SourceError(f"reading failed: {type(error).__name__}: {error}") from error

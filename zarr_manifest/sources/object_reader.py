@@ -1,0 +1,241 @@
+"""Object reader: ranges of the objects of one obstore store.
+
+The one place that fetches through obstore and maps its errors. Checks that what
+arrives is what was asked for: obstore clamps ranges at the end of an object
+without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import obstore as obs
+from obstore import exceptions as obstore_errors
+from obstore.store import LocalStore, MemoryStore
+
+from zarr_manifest.errors import (
+    RangeOutOfBoundsError,
+    ShortReadError,
+    SourceAccessDeniedError,
+    SourceChangedError,
+    SourceError,
+    SourceNotFoundError,
+)
+from zarr_manifest.format import NO_CONDITIONS, Conditions
+from zarr_manifest.sources.byte_ranges import SourceRange
+
+if TYPE_CHECKING:
+    from obstore import GetResult
+    from obstore.store import ObjectStore
+
+__all__ = ["ObjectReader", "ObstoreReader", "without_secrets"]
+
+
+class ObjectReader(Protocol):
+    """Reads ranges of the objects of one namespace, and checks what arrives.
+
+    Every method raises a :class:`ManifestError` without location; the caller
+    knows it.
+    """
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether reading takes no round trip over a network."""
+        ...
+
+    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        """Return the bytes of a range of an object."""
+        ...
+
+    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        """Return the bytes of a range of an object, without an event loop."""
+        ...
+
+    async def size(self, key: str) -> int:
+        """Return the number of bytes of an object."""
+        ...
+
+    def size_sync(self, key: str) -> int:
+        """Return the number of bytes of an object, without an event loop."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObstoreReader:
+    """Reads the objects of an obstore store."""
+
+    store: ObjectStore
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether reading takes no round trip over a network."""
+        return isinstance(self.store, LocalStore | MemoryStore)
+
+    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        """Return the bytes of a range of an object."""
+        try:
+            answer = await obs.get_async(self.store, key, options=_options(span, conditions))
+            _check_answer(answer, span, conditions)
+            return _checked_body(memoryview(await answer.bytes_async()), answer)
+        except _FOREIGN_ERRORS as error:
+            size = await self.size(key) if _may_be_out_of_bounds(error, span) else None
+            _raise_translated(error, span, size, conditions)
+
+    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        """Return the bytes of a range of an object, without an event loop."""
+        try:
+            answer = obs.get(self.store, key, options=_options(span, conditions))
+            _check_answer(answer, span, conditions)
+            return _checked_body(memoryview(answer.bytes()), answer)
+        except _FOREIGN_ERRORS as error:
+            size = self.size_sync(key) if _may_be_out_of_bounds(error, span) else None
+            _raise_translated(error, span, size, conditions)
+
+    async def size(self, key: str) -> int:
+        """Return the number of bytes of an object."""
+        try:
+            return (await obs.head_async(self.store, key))["size"]
+        except _FOREIGN_ERRORS as error:
+            _raise_translated(error, _WHOLE_OBJECT, None)
+
+    def size_sync(self, key: str) -> int:
+        """Return the number of bytes of an object, without an event loop."""
+        try:
+            return obs.head(self.store, key)["size"]
+        except _FOREIGN_ERRORS as error:
+            _raise_translated(error, _WHOLE_OBJECT, None)
+
+
+_WHOLE_OBJECT = SourceRange(0, None, False)
+
+# What obstore raises: its own tree, built-in errors, and ValueError for malformed keys.
+_FOREIGN_ERRORS = (obstore_errors.BaseError, OSError, ValueError)
+
+
+def _options(span: SourceRange, conditions: Conditions) -> Any:
+    options: dict[str, Any] = {}
+    if span.start < 0:
+        options["range"] = {"suffix": -span.start}
+    elif span.stop is not None:
+        options["range"] = (span.start, span.stop)
+    elif span.start > 0:
+        options["range"] = {"offset": span.start}
+    if conditions.if_match is not None:
+        options["if_match"] = conditions.if_match
+    if conditions.if_unmodified_since is not None:
+        options["if_unmodified_since"] = conditions.if_unmodified_since
+    if conditions.version is not None:
+        options["version"] = conditions.version
+    return options
+
+
+def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) -> None:
+    """Check what the head of an answer says, before its body is read."""
+    meta = answer.meta
+    if conditions:
+        violation = conditions.violation(
+            etag=meta["e_tag"], last_modified=meta["last_modified"], version=meta["version"]
+        )
+        if violation is not None:
+            raise SourceChangedError(
+                f"the object is not the one that the manifest was written for: {violation}",
+                remedy="Write the manifest again.",
+            )
+    if span.exact and tuple(answer.range) != (span.start, span.stop):
+        assert span.stop is not None
+        if meta["size"] < span.stop:
+            raise _out_of_bounds(span, meta["size"])
+        first, last = answer.range
+        raise ShortReadError(
+            f"bytes {span.start} to {span.stop} were asked for, {first} to {last} were sent"
+        )
+
+
+def _checked_body(body: memoryview, answer: GetResult) -> memoryview:
+    first, last = answer.range
+    if len(body) != last - first:
+        raise ShortReadError(f"{last - first} bytes were announced, {len(body)} arrived")
+    return body
+
+
+def _out_of_bounds(span: SourceRange, size: int) -> RangeOutOfBoundsError:
+    stop = "the end" if span.stop is None else span.stop
+    return RangeOutOfBoundsError(
+        f"bytes {span.start} to {stop} are referred to, the object has {size}",
+        remedy="The object is not complete, or not the one that the manifest was written for.",
+    )
+
+
+def _may_be_out_of_bounds(error: Exception, span: SourceRange) -> bool:
+    """Whether an error without a class of its own may be about the range."""
+    return isinstance(error, obstore_errors.GenericError) and (
+        "416" in str(error) or "ange" in str(error).partition("\n")[0]
+    )
+
+
+def without_secrets(text: str) -> str:
+    """Return the first line of what obstore says, without queries and user information."""
+    line = text.strip().splitlines()[0] if text.strip() else "no message"
+    line = re.sub(r"\?[^\s\"']+", "?…", line)
+    return re.sub(r"//[^/\s@]+@", "//…@", line)
+
+
+def _raise_translated(
+    error: Exception, span: SourceRange, size: int | None, conditions: Conditions = NO_CONDITIONS
+) -> NoReturn:
+    """Raise what an error of obstore's means.
+
+    Never from the error itself, whose text holds whole URLs with signatures.
+    """
+    text = without_secrets(str(error))
+    changed = "the object is not the one that the manifest was written for"
+    if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+        if conditions.version is not None:
+            raise SourceChangedError(
+                f"there is no version {conditions.version} of the object",
+                remedy="Write the manifest again.",
+            ) from None
+        raise SourceNotFoundError(
+            "there is no such object",
+            remedy="It was moved or deleted; a 'base' that fits may find it.",
+        ) from None
+    if _FORBIDDEN_FILE in text:
+        raise SourceAccessDeniedError(
+            f"reading is refused: {text}", remedy="The file is another user's; ask them."
+        ) from None
+    if isinstance(error, _DENIED):
+        raise SourceAccessDeniedError(
+            f"reading is refused: {text}",
+            remedy="State credentials for the prefix: allow={prefix: environment()}, or options.",
+        ) from None
+    if isinstance(error, obstore_errors.PreconditionError | obstore_errors.NotModifiedError):
+        raise SourceChangedError(f"{changed}: {text}", remedy="Write the manifest again.") from None
+    if isinstance(error, obstore_errors.NotSupportedError):
+        raise SourceError(
+            f"the server does not answer range requests: {text}",
+            remedy="Serve the object from somewhere that does.",
+        ) from None
+    if size is not None and _is_out_of_bounds(span, size):
+        raise _out_of_bounds(span, size) from None
+    if any(sign in text for sign in _SIGNS_OF_A_SHORT_BODY):
+        raise ShortReadError(f"not all bytes arrived: {text}") from None
+    raise SourceError(f"reading failed: {text}") from None
+
+
+_DENIED = (
+    obstore_errors.PermissionDeniedError,
+    obstore_errors.UnauthenticatedError,
+    PermissionError,
+)
+
+# obstore has no class for EACCES.
+_FORBIDDEN_FILE = "(os error 13)"
+
+# obstore has one class for these and all that it has no class for.
+_SIGNS_OF_A_SHORT_BODY = ("request or response body error", "Requested ", "Out of range of file")
+
+
+def _is_out_of_bounds(span: SourceRange, size: int) -> bool:
+    return size < (span.stop or 0) if span.exact else size <= span.start

@@ -1,0 +1,397 @@
+"""Sources: bytes of authorised locations.
+
+Decides who reads a location, follows redirects no further than the reader's
+authorisation goes, and merges reads of one object that are asked for at the
+same moment into few requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from obstore.store import HTTPStore
+
+from zarr_manifest.errors import (
+    InvalidPathError,
+    LocationNotAllowedError,
+    ManifestError,
+    RangeOutOfBoundsError,
+    SourceError,
+    SourceNotFoundError,
+)
+from zarr_manifest.format import NO_CONDITIONS, Conditions
+from zarr_manifest.locations import (
+    AllowList,
+    Base,
+    Location,
+    StoreLocation,
+    UrlLocation,
+    suggest_prefixes,
+)
+from zarr_manifest.sources.access import (
+    DEFAULT_RETRIES,
+    Access,
+    key_within,
+    open_object_store,
+    requested_url,
+)
+from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
+from zarr_manifest.sources.plan import PlannedRequest, plan_requests
+from zarr_manifest.sources.redirects import redirect_target
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["DEFAULT_MAX_GAP", "DEFAULT_MAX_REQUEST", "Sources", "require_possible_file"]
+
+# `python -m benchmarks` shows what other values do.
+DEFAULT_MAX_GAP = 512 * 1024
+DEFAULT_MAX_REQUEST = 16 * 1024 * 1024
+
+# Disks have no round trips to save: larger merged reads only lose parallelism.
+_MAX_GAP_ON_DISK = 64 * 1024
+_MAX_REQUEST_ON_DISK = 1024 * 1024
+
+_LONGEST_REDIRECT_CHAIN = 5
+
+# On Linux; elsewhere it is less.
+_LONGEST_FILE_PATH = 4096
+
+# Authorised locations that are remembered; beyond, all are looked at again.
+_MOST_TARGETS = 100_000
+
+# Likewise stores, of which every signed URL has its own; one takes about 100 KiB.
+_MOST_READERS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """An authorised location: who reads it, and under which key."""
+
+    reader: ObjectReader
+    key: str
+
+
+class Sources:
+    """Authorised prefixes, and the bytes below them (specification, "Security").
+
+    Parameters
+    ----------
+    allow : mapping of str to Access
+        What may be read besides the hierarchy's own store, and how.
+    hierarchy : ObjectReader
+        Reads relative locations, from the very store of the hierarchy.
+    max_gap : int
+        Bytes that may be read and thrown away to save a request.
+    max_request : int
+        Bytes that a merged request asks for at the most.
+    """
+
+    def __init__(
+        self,
+        allow: Mapping[str, Access],
+        hierarchy: ObjectReader,
+        *,
+        max_gap: int = DEFAULT_MAX_GAP,
+        max_request: int = DEFAULT_MAX_REQUEST,
+    ) -> None:
+        self._allow = allow
+        self._allow_list = AllowList(allow)
+        self._hierarchy = hierarchy
+        self._max_gap = max_gap
+        self._max_request = max_request
+        self._readers: dict[tuple[str, str], ObstoreReader] = {}
+        self._targets: dict[UrlLocation, _Target] = {}
+        self._batches: dict[_BatchKey, _Batch] = {}
+
+    def check(self, locations: Iterable[Location]) -> None:
+        """Refuse locations outside the hierarchy's store that the reader did not authorise.
+
+        Raises
+        ------
+        LocationNotAllowedError
+            Lists all that is missing, ready to paste.
+        """
+        missing = [
+            location
+            for location in locations
+            if isinstance(location, UrlLocation) and self._allow_list.match(location) is None
+        ]
+        if missing:
+            prefixes = suggest_prefixes(missing)
+            raise LocationNotAllowedError(
+                f"the manifest refers to {len(missing)} object(s) that nobody authorised, below "
+                + " and ".join(prefixes),
+                remedy=f"If you trust them, add: allow={prefixes!r}.",
+            )
+
+    async def fetch(
+        self, location: Location, span: SourceRange, conditions: Conditions = NO_CONDITIONS
+    ) -> memoryview:
+        """Return the bytes of a range; see :class:`SourceRange`.
+
+        Ranges of one object that are asked for in the same turn of the event
+        loop are merged.
+
+        Raises
+        ------
+        ManifestError
+            One of ``location_not_allowed``, ``source_not_found``,
+            ``source_access_denied``, ``source_changed``, ``range_out_of_bounds``,
+            ``short_read``, ``source_error``.
+        """
+        if span.start == span.stop:
+            return memoryview(b"")
+        if not span.exact or self._max_gap < 0:
+            return await self._fetch_alone(location, span, conditions)
+        loop = asyncio.get_running_loop()
+        batch_key = (loop, location, conditions)
+        batch = self._batches.get(batch_key)
+        if batch is None:
+            batch = self._batches[batch_key] = _Batch([], [], set())
+            loop.call_soon(self._flush, batch_key)
+        answer: asyncio.Future[memoryview] = loop.create_future()
+        assert span.stop is not None
+        batch.ranges.append((span.start, span.stop))
+        batch.answers.append(answer)
+        return await answer
+
+    async def _fetch_alone(
+        self, location: Location, span: SourceRange, conditions: Conditions
+    ) -> memoryview:
+        try:
+            target = await self._target(location)
+            return await target.reader.read(target.key, span, conditions)
+        except ManifestError as error:
+            raise error.in_context(location=str(location)) from error.__cause__
+
+    def _flush(self, batch_key: _BatchKey) -> None:
+        batch = self._batches.pop(batch_key)
+        _, location, conditions = batch_key
+        for request in self._plan(location, batch.ranges):
+            task = asyncio.ensure_future(self._answer(batch, request, location, conditions))
+            # The event loop itself keeps only weak references to tasks.
+            batch.tasks.add(task)
+            task.add_done_callback(batch.tasks.discard)
+
+    def _plan(self, location: Location, ranges: Sequence[tuple[int, int]]) -> list[PlannedRequest]:
+        max_gap, max_size = self._max_gap, self._max_request
+        if self._is_on_disk(location):
+            max_gap = min(max_gap, _MAX_GAP_ON_DISK)
+            max_size = min(max_size, _MAX_REQUEST_ON_DISK)
+        return plan_requests(ranges, max_gap=max_gap, max_size=max_size)
+
+    def _is_on_disk(self, location: Location) -> bool:
+        if isinstance(location, StoreLocation):
+            return self._hierarchy.on_disk
+        return location.scheme == "file"
+
+    async def _answer(
+        self, batch: _Batch, request: PlannedRequest, location: Location, conditions: Conditions
+    ) -> None:
+        waiting = [batch.answers[i] for i in request.members]
+        span = SourceRange(request.start, request.stop, True)
+        try:
+            try:
+                body = await self._fetch_alone(location, span, conditions)
+            except RangeOutOfBoundsError:
+                if len(request.members) == 1:
+                    raise
+                # Some of the merged ranges may be inside the object.
+                await self._answer_one_by_one(batch, request, location, conditions)
+                return
+            for i, answer in zip(request.members, waiting, strict=True):
+                if not answer.done():
+                    first, last = batch.ranges[i]
+                    answer.set_result(body[first - request.start : last - request.start])
+        except BaseException as error:
+            for answer in waiting:
+                if not answer.done():
+                    answer.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+
+    async def _answer_one_by_one(
+        self, batch: _Batch, request: PlannedRequest, location: Location, conditions: Conditions
+    ) -> None:
+        for i in request.members:
+            alone = PlannedRequest(*batch.ranges[i], (i,))
+            await self._answer(batch, alone, location, conditions)
+
+    def fetch_sync(
+        self, location: Location, span: SourceRange, conditions: Conditions = NO_CONDITIONS
+    ) -> memoryview:
+        """Return the bytes of a range, without an event loop; see :meth:`fetch`."""
+        if span.start == span.stop:
+            return memoryview(b"")
+        try:
+            target = self._target_sync(location)
+            return target.reader.read_sync(target.key, span, conditions)
+        except ManifestError as error:
+            raise error.in_context(location=str(location)) from error.__cause__
+
+    async def size(self, location: Location) -> int:
+        """Return the number of bytes of an object."""
+        try:
+            target = await self._target(location)
+            return await target.reader.size(target.key)
+        except ManifestError as error:
+            raise error.in_context(location=str(location)) from error.__cause__
+
+    def size_sync(self, location: Location) -> int:
+        """Return the number of bytes of an object, without an event loop."""
+        try:
+            target = self._target_sync(location)
+            return target.reader.size_sync(target.key)
+        except ManifestError as error:
+            raise error.in_context(location=str(location)) from error.__cause__
+
+    async def _target(self, location: Location) -> _Target:
+        if isinstance(location, StoreLocation):
+            return _Target(self._hierarchy, location.key)
+        known = self._targets.get(location)
+        if known is not None:
+            return known
+        # Looks at symbolic links, or asks the server for redirects.
+        return await asyncio.to_thread(self._authorised_target, location)
+
+    def _target_sync(self, location: Location) -> _Target:
+        if isinstance(location, StoreLocation):
+            return _Target(self._hierarchy, location.key)
+        return self._targets.get(location) or self._authorised_target(location)
+
+    def _authorised_target(self, asked: UrlLocation) -> _Target:
+        location = asked
+        for _ in range(_LONGEST_REDIRECT_CHAIN):
+            prefix = self._allow_list.match(location)
+            if prefix is None:
+                self.check([location])
+            assert prefix is not None
+            # Redirects often lead to signed URLs, which expire: only what was asked for is kept.
+            reader = self._reader(prefix, location, keep=location is asked)
+            key = self._key(prefix, reader, location)
+            redirected = self._redirected(reader.store, key)
+            if redirected is None:
+                target = _Target(reader, key)
+                if location is asked:
+                    if len(self._targets) >= _MOST_TARGETS:
+                        self._targets.clear()
+                    self._targets[asked] = target
+                return target
+            location = redirected
+        raise SourceError(f"the location redirects more than {_LONGEST_REDIRECT_CHAIN} times")
+
+    def _reader(self, prefix: str, location: UrlLocation, *, keep: bool) -> ObstoreReader:
+        reader_key = (prefix, location.query)
+        reader = self._readers.get(reader_key)
+        if reader is None:
+            normalized = self._allow_list.normalized(prefix)
+            store = open_object_store(normalized, self._allow[prefix], query=location.query)
+            reader = ObstoreReader(store)
+            if keep or not location.query:
+                if len(self._readers) >= _MOST_READERS:
+                    self._readers.clear()
+                    self._targets.clear()
+                self._readers[reader_key] = reader
+        return reader
+
+    def _redirected(self, store: ObjectStore, key: str) -> UrlLocation | None:
+        if not isinstance(store, HTTPStore):
+            return None
+        asked = requested_url(store, key)
+        retries = store.retry_config or DEFAULT_RETRIES
+        target = redirect_target(asked, _headers(store), retries, tls=_tls(store))
+        if target is None:
+            return None
+        try:
+            resolved = Base.parse(asked).resolve(target)
+            if not isinstance(resolved, UrlLocation) or resolved.scheme not in ("http", "https"):
+                # A web server must not choose among the reader's own files and buckets.
+                raise LocationNotAllowedError(f"{resolved} is not on the web")
+            self.check([resolved])
+        except (InvalidPathError, LocationNotAllowedError) as error:
+            raise LocationNotAllowedError(
+                f"the location redirects to where reading is not authorised: {error.problem}",
+                remedy=error.remedy,
+            ) from error
+        return resolved
+
+    def _key(self, prefix: str, reader: ObstoreReader, location: UrlLocation) -> str:
+        normalized = self._allow_list.normalized(prefix)
+        if location.scheme == "file":
+            location = _within_real_prefix(normalized, location)
+            normalized = UrlLocation("file", "", os.path.realpath(f"/{normalized.path}")[1:], "")
+        return key_within(reader.store, normalized, location)
+
+
+def _headers(store: HTTPStore) -> dict[str, str]:
+    """Headers that every request of an HTTP store carries."""
+    options: Any = store.client_options or {}
+    return {
+        name: value.decode("latin-1") if isinstance(value, bytes) else str(value)
+        for name, value in dict(options.get("default_headers", {})).items()
+    }
+
+
+def _tls(store: HTTPStore) -> ssl.SSLContext | None:
+    """Trust in certificates as the options of an HTTP store state it; None: the system's."""
+    options: Any = store.client_options or {}
+    certificate: str | bytes | None = options.get("root_certificate")
+    invalid_too = str(options.get("allow_invalid_certificates", "")).lower() == "true"
+    if certificate is None and not invalid_too:
+        return None
+    context = ssl.create_default_context()
+    if certificate is not None:
+        text = certificate.decode() if isinstance(certificate, bytes) else certificate
+        context.load_verify_locations(cadata=text)
+    if invalid_too:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def require_possible_file(path: str) -> None:
+    """Refuse a path that no file can have, before a look at each of its directories.
+
+    Raises
+    ------
+    SourceNotFoundError
+        It is longer than operating systems allow.
+
+    Examples
+    --------
+    >>> require_possible_file("data/f.nc")
+    """
+    if len(path) > _LONGEST_FILE_PATH:
+        raise SourceNotFoundError("there is no such object: no file has a path of that length")
+
+
+def _within_real_prefix(prefix: UrlLocation, location: UrlLocation) -> UrlLocation:
+    """Resolve symbolic links, and refuse those that lead out of the authorised directory."""
+    require_possible_file(location.path)
+    root = os.path.realpath(f"/{prefix.path}")
+    real = os.path.realpath(f"/{location.path}")
+    if real != root and not real.startswith(root.rstrip("/") + "/"):
+        raise LocationNotAllowedError(
+            "a symbolic link leads out of the authorised directory",
+            remedy="Authorise the directory that it leads to as well, if you trust it.",
+        )
+    return UrlLocation("file", "", real[1:], "")
+
+
+type _BatchKey = tuple[asyncio.AbstractEventLoop, Location, Conditions]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Ranges of one object that were asked for in one turn of the event loop."""
+
+    ranges: list[tuple[int, int]]
+    answers: list[asyncio.Future[memoryview]]
+    tasks: set[asyncio.Future[None]]

@@ -1,0 +1,21 @@
+"""Authoring: arrays with manifests, and manifests for arrays that exist."""
+
+from zarr_manifest.writing.array_writer import ArrayWriter, Form, earlier_array, remove_documents
+from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
+from zarr_manifest.writing.consolidated import update_consolidated
+from zarr_manifest.writing.document_names import with_token
+from zarr_manifest.writing.writing import create_array, write_manifest
+
+__all__ = [
+    "ArrayWriter",
+    "Form",
+    "GuardedStore",
+    "Stored",
+    "create_array",
+    "earlier_array",
+    "guarded_store",
+    "remove_documents",
+    "update_consolidated",
+    "with_token",
+    "write_manifest",
+]

@@ -1,0 +1,320 @@
+"""Writing so that two writers cannot lose each other's work unnoticed.
+
+An object is created only if it is not there, and replaced only if it is still as it was
+read. How that is done depends on the kind of store; where it cannot be done, that is an
+error, unless the caller promises that nobody else writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
+from obstore.store import AzureStore, GCSStore, S3Store
+from obstore.store import LocalStore as ObstoreLocalStore
+from obstore.store import MemoryStore as ObstoreMemoryStore
+from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import LocalStore, MemoryStore, ObjectStore
+
+from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.hierarchy import ensure_open, list_inside, sync
+from zarr_manifest.sources import can_list, store_name
+
+__all__ = ["GuardedStore", "Stored", "guarded_store"]
+
+# Objects that are written at the same time.
+_AT_ONCE = 16
+
+# How long another process may hold a lock, in seconds; it does so for one small file.
+_PATIENCE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object as it was read.
+
+    Parameters
+    ----------
+    body : bytes or None
+        None when there was no object.
+    version : object
+        By which the store knows this state of the object.
+    """
+
+    body: bytes | None
+    version: Any = None
+
+
+class GuardedStore(ABC):
+    """A store that is written to with care.
+
+    Parameters
+    ----------
+    store : Store
+        Not a ManifestStore, which shows metadata without its declarations.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def read(self, key: str) -> Stored:
+        """Return an object, and by what it can be replaced."""
+        return Stored(self._get(key))
+
+    @abstractmethod
+    def create(self, key: str, body: bytes) -> bool:
+        """Write an object if there is none, and say so; else leave it as it is."""
+
+    @abstractmethod
+    def replace(self, key: str, before: Stored, body: bytes) -> None:
+        """Write an object if it is still as it was read.
+
+        Raises
+        ------
+        WriteConflictError
+            It is not.
+        """
+
+    def put(self, bodies: Mapping[str, bytes]) -> None:
+        """Write objects, whether they are there or not, several at the same time."""
+
+        async def put_all() -> None:
+            items = list(bodies.items())
+            for start in range(0, len(items), _AT_ONCE):
+                some = items[start : start + _AT_ONCE]
+                await asyncio.gather(*(self._put(key, body) for key, body in some))
+
+        sync(put_all())
+
+    def delete(self, key: str) -> None:
+        """Delete an object."""
+        sync(self.store.delete(key))
+
+    def keys_below(self, prefix: str) -> list[str] | None:
+        """Return all keys that begin with a prefix; None where that cannot be told."""
+        if not can_list(self.store):
+            return None
+        return sync(list_inside(self.store, prefix))[0]
+
+    def names_in(self, path: str) -> list[str]:
+        """Return the names in a directory."""
+
+        async def names() -> list[str]:
+            return [name async for name in self.store.list_dir(path)]
+
+        return sync(names())
+
+    def exists(self, key: str) -> bool:
+        """Whether there is an object."""
+        return sync(self.store.exists(key))
+
+    async def _put(self, key: str, body: bytes) -> None:
+        await self.store.set(key, default_buffer_prototype().buffer.from_bytes(body))
+
+    def _get(self, key: str) -> bytes | None:
+        found = sync(self.store.get(key, default_buffer_prototype()))
+        return None if found is None else found.to_bytes()
+
+    def _compare_and_put(self, key: str, before: Stored, body: bytes) -> None:
+        """Replace an object, while nobody else can."""
+        found = self._get(key)
+        if found == body:
+            return
+        if found != before.body:
+            raise _conflict(key)
+        sync(self._put(key, body))
+
+
+class _InProcess(GuardedStore):
+    """A dictionary: only threads of this process can write to it."""
+
+    _lock = threading.Lock()  # for all of them: several stores may share a dictionary
+
+    def create(self, key: str, body: bytes) -> bool:
+        with self._lock:
+            if self._get(key) is not None:
+                return False
+            sync(self._put(key, body))
+            return True
+
+    def replace(self, key: str, before: Stored, body: bytes) -> None:
+        with self._lock:
+            self._compare_and_put(key, before, body)
+
+
+class _Directory(GuardedStore):
+    """Files: nothing replaces a file on a condition, so that writers take turns by a lock file."""
+
+    def __init__(self, store: Store, root: Path) -> None:
+        super().__init__(store)
+        self._root = root
+
+    def create(self, key: str, body: bytes) -> bool:
+        path = self._root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with path.open("xb") as file:
+                file.write(body)
+        except FileExistsError:
+            return False
+        return True
+
+    def _get(self, key: str) -> bytes | None:
+        # Not through the store: obstore fails where a file stands for a directory.
+        try:
+            return (self._root / key).read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return None
+
+    def replace(self, key: str, before: Stored, body: bytes) -> None:
+        with _locked(self._root / f"{key}.lock"):
+            self._compare_and_put(key, before, body)
+
+
+@contextmanager
+def _locked(lock: Path) -> Generator[None]:
+    """Hold a lock that other processes see."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            with lock.open("x") as file:
+                file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            break
+        except FileExistsError:
+            if time.monotonic() > deadline:
+                raise _locked_by_another(lock) from None
+            time.sleep(0.005)
+    try:
+        yield
+    finally:
+        lock.unlink()
+
+
+def _locked_by_another(lock: Path) -> WriteConflictError:
+    try:
+        owner = lock.read_text().strip() or "an unnamed process"
+    except FileNotFoundError:
+        owner = "several processes in turn"
+    return WriteConflictError(
+        f"another writer has held the lock for more than {_PATIENCE:g} seconds: {owner}",
+        location=str(lock),
+        remedy=f"If it was interrupted, remove what it left: rm {str(lock)!r}",
+    )
+
+
+class _ObjectStorage(GuardedStore):
+    """A service, or memory, that knows entity tags or versions of objects."""
+
+    def __init__(self, store: ObjectStore[Any]) -> None:
+        super().__init__(store)
+        self._objects: Any = store.store
+
+    def read(self, key: str) -> Stored:
+        try:
+            found = self._objects.get(key)
+        except FileNotFoundError:
+            return Stored(None)
+        version = {name: found.meta[name] for name in ("e_tag", "version") if found.meta.get(name)}
+        return Stored(bytes(found.bytes()), version)
+
+    def create(self, key: str, body: bytes) -> bool:
+        try:
+            self._objects.put(key, body, mode="create")
+        except AlreadyExistsError:
+            return False
+        except (NotSupportedError, NotImplementedError) as error:
+            raise _undetectable(type(self._objects).__name__) from error
+        return True
+
+    def replace(self, key: str, before: Stored, body: bytes) -> None:
+        if before.body is not None and not before.version:
+            raise _undetectable(type(self._objects).__name__)
+        try:
+            if before.body is None:
+                self._objects.put(key, body, mode="create")
+            else:
+                self._objects.put(key, body, mode=before.version)
+        except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
+            # A request that was repeated because its answer got lost conflicts with itself.
+            if self.read(key).body != body:
+                raise _conflict(key) from error
+        except (NotSupportedError, NotImplementedError) as error:
+            raise _undetectable(type(self._objects).__name__) from error
+
+
+class _Unguarded(GuardedStore):
+    """Any store, and the caller's promise that nobody else writes."""
+
+    def create(self, key: str, body: bytes) -> bool:
+        if self.exists(key):
+            return False
+        sync(self._put(key, body))
+        return True
+
+    def replace(self, key: str, before: Stored, body: bytes) -> None:
+        self._compare_and_put(key, before, body)
+
+
+def _conflict(key: str) -> WriteConflictError:
+    return WriteConflictError(
+        "somebody else has written this since it was read, and keeps it",
+        location=key,
+        remedy="Look at what is there now, and write again if it is not what you want.",
+    )
+
+
+def _undetectable(kind: str) -> WriteConflictError:
+    return WriteConflictError(
+        f"whether somebody else writes at the same time cannot be told in this {kind}",
+        remedy="If nobody does, pass sole_writer=True.",
+    )
+
+
+def guarded_store(store: Store, *, sole_writer: bool = False) -> GuardedStore:
+    """Return a store that is written to with care.
+
+    Parameters
+    ----------
+    store : Store
+        The hierarchy's own store.
+    sole_writer : bool
+        The caller's promise that nobody else writes, where that cannot be found out.
+
+    Raises
+    ------
+    WriteConflictError
+        There is no such promise, and no way to find out; or there is a file at its place.
+    """
+    try:
+        sync(ensure_open(store))
+    except (FileExistsError, NotADirectoryError) as error:
+        raise WriteConflictError(
+            "a hierarchy is a directory, and there is a file at its place",
+            location=store_name(store),
+            remedy="Choose another place.",
+        ) from error
+    if sole_writer:
+        return _Unguarded(store)
+    if isinstance(store, MemoryStore):
+        return _InProcess(store)
+    if isinstance(store, LocalStore):
+        return _Directory(store, store.root)
+    any_store: Any = store
+    inner: Any = any_store.store if isinstance(store, ObjectStore) else None
+    if isinstance(inner, ObstoreLocalStore) and inner.prefix is not None:
+        return _Directory(any_store, Path(inner.prefix))
+    if isinstance(inner, S3Store | GCSStore | AzureStore | ObstoreMemoryStore):
+        return _ObjectStorage(any_store)
+    raise _undetectable(type(any_store if inner is None else inner).__name__)

@@ -1,0 +1,104 @@
+"""Consolidated metadata above an array: kept equal to the array's own, and complete.
+
+A declaration in consolidated metadata counts as that in ``zarr.json``, and the documents
+that it names are removed after it was replaced there as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.format import ancestors, dump_node, parse_node
+from zarr_manifest.hierarchy import join
+from zarr_manifest.writing.conditional_put import GuardedStore
+
+__all__ = ["add_to_consolidated", "consolidated_members", "update_consolidated"]
+
+# Others may write the same group at the same time, about other arrays.
+_MOST_ATTEMPTS = 20
+
+
+def consolidated_members(node: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the metadata that a group's document holds of nodes below it, by path."""
+    consolidated = (node or {}).get("consolidated_metadata")
+    members = (
+        cast("dict[str, Any]", consolidated).get("metadata")
+        if isinstance(consolidated, dict)
+        else None
+    )
+    return cast("dict[str, Any]", members) if isinstance(members, dict) else {}
+
+
+def update_consolidated(store: GuardedStore, path: str, metadata: dict[str, Any]) -> None:
+    """Replace the metadata of an array wherever groups above it have a copy.
+
+    Raises
+    ------
+    WriteConflictError
+        Others write the group all the time.
+    """
+    for group in ancestors(path):
+
+        def update(members: dict[str, Any], member: str = _member(group, path)) -> None:
+            if member in members:
+                members[member] = metadata
+
+        _change(store, group, path, update)
+
+
+def add_to_consolidated(store: GuardedStore, path: str, metadata: dict[str, Any]) -> None:
+    """Add a new array, and the groups that lead to it, wherever groups above it have copies.
+
+    Whoever opens such a group by its consolidated metadata would not see the array.
+
+    Raises
+    ------
+    WriteConflictError
+        Others write the group all the time.
+    """
+    new = {path: metadata}
+    for group in ancestors(path):
+
+        def add(members: dict[str, Any], group: str = group) -> None:
+            for node, document in new.items():
+                members.setdefault(_member(group, node), document)
+
+        _change(store, group, path, add)
+        document = store.read(join(group, "zarr.json")).body
+        new[group] = {} if document is None else parse_node(document) or {}
+        new[group].pop("consolidated_metadata", None)
+
+
+def _change(
+    store: GuardedStore, group: str, path: str, change: Callable[[dict[str, Any]], None]
+) -> None:
+    """Change the consolidated metadata of a group, if it has some."""
+    key = join(group, "zarr.json")
+    for _ in range(_MOST_ATTEMPTS):
+        before = store.read(key)
+        node = None if before.body is None else parse_node(before.body)
+        if node is None or not isinstance(node.get("consolidated_metadata"), dict):
+            return
+        members = consolidated_members(node)
+        unchanged = dict(members)
+        change(members)
+        if members == unchanged:
+            return
+        try:
+            store.replace(key, before, dump_node(node))
+        except WriteConflictError:
+            continue
+        return
+    raise WriteConflictError(
+        "the array was written, but not its copy in the consolidated metadata of a group, "
+        "which others keep writing",
+        array=path,
+        location=key,
+        remedy="Consolidate the metadata of the group again.",
+    )
+
+
+def _member(group: str, path: str) -> str:
+    return path[len(group) :].lstrip("/")

@@ -1,0 +1,126 @@
+"""What the manifest documents of an array are called: their keys in the hierarchy's store.
+
+A name is never used a second time for something else while anybody may still read it:
+where it is taken, a token is put into it. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+
+from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.format import PLACEHOLDER, parse_canonical
+from zarr_manifest.hierarchy import METADATA_NAMES, DeclaredArray, Partition
+from zarr_manifest.locations import Base, StoreLocation
+
+__all__ = [
+    "around_partition",
+    "default_reference",
+    "document_key",
+    "is_document",
+    "is_variant",
+    "with_token",
+]
+
+# What stands for the partition, or for the token, where names are taken apart.
+_MARKER = "the-place-of-the-partition"
+
+_TOKEN = re.compile(r"[0-9a-f]{12}")
+
+
+def default_reference(*, partitioned: bool) -> str:
+    """Return the reference of the document beside ``zarr.json``, or the template of several."""
+    return f"./manifest/{PLACEHOLDER}.json" if partitioned else "./manifest.json"
+
+
+def with_token(reference: str, token: str) -> str:
+    """Put a token into a reference, or into a template outside of its partition.
+
+    Examples
+    --------
+    >>> with_token("./manifest.json.gz", "12ab")
+    './manifest-12ab.json.gz'
+    >>> with_token("./manifest/{partition}.json", "12ab")
+    './manifest-12ab/{partition}.json'
+    >>> with_token("{partition}.json", "12ab")
+    '12ab/{partition}.json'
+    """
+    before, placeholder, after = reference.partition(PLACEHOLDER)
+    if not placeholder:
+        directory, slash, name = reference.rpartition("/")
+        # A dot at the beginning belongs to the name.
+        stem, dot, suffix = name[1:].partition(".")
+        return f"{directory}{slash}{name[:1]}{stem}-{token}{dot}{suffix}"
+    directory = before.removesuffix("/")
+    if before and directory.rpartition("/")[2] not in ("", ".", ".."):
+        slash = before[len(directory) :] or "-"
+        return f"{directory}-{token}{slash}{placeholder}{after}"
+    return f"{before}{token}/{placeholder}{after}"
+
+
+def is_variant(reference: str, of: str) -> bool:
+    """Whether a reference is another one, or that with a token.
+
+    Examples
+    --------
+    >>> is_variant("./manifest-0123456789ab.json", "./manifest.json")
+    True
+    >>> is_variant("./other.json", "./manifest.json")
+    False
+    """
+    before, _, after = with_token(of, _MARKER).partition(_MARKER)
+    token = reference[len(before) : len(reference) - len(after)]
+    return reference == of or (
+        reference == f"{before}{token}{after}" and _TOKEN.fullmatch(token) is not None
+    )
+
+
+def document_key(array: DeclaredArray, partition: Partition) -> str:
+    """Return where in the hierarchy's store a document is to be written.
+
+    Raises
+    ------
+    InvalidPathError
+        It is not in that store, or not a place for a document.
+    """
+    location = array.document(partition)
+    if not isinstance(location, StoreLocation):
+        raise InvalidPathError(
+            "the document is not in the hierarchy's own store, and cannot be written there",
+            location=str(location) if not isinstance(location, bytes) else None,
+            remedy="Refer to it relative to the array, as in './manifest.json'.",
+        )
+    key = location.key
+    below = f"{array.path}/" if array.path else ""
+    is_chunk = key.startswith(below) and array.encoding.decode(key[len(below) :]) is not None
+    if key.rpartition("/")[2] in METADATA_NAMES or is_chunk:
+        raise InvalidPathError(
+            "the document would replace metadata, or a chunk of the array",
+            location=key,
+            remedy="Give it another name, such as './manifest.json'.",
+        )
+    return key
+
+
+def is_document(array: DeclaredArray, key: str) -> bool:
+    """Whether a key of the hierarchy's store is that of a manifest document of an array."""
+    location = array.document((0,) * array.ndim)
+    if not isinstance(location, StoreLocation):
+        return False
+    if array.partitions is None:
+        return key == location.key
+    before, after = around_partition(array)
+    between = key[len(before) : len(key) - len(after)]
+    is_partition = parse_canonical(between, array.ndim) is not None
+    return key.startswith(before) and key.endswith(after) and is_partition
+
+
+def around_partition(array: DeclaredArray) -> tuple[str, str]:
+    """Return what stands before and after the partition in the keys of documents."""
+    template = array.configuration.manifest
+    assert isinstance(template, str)  # an inline manifest has no partitions
+    reference = template.replace(PLACEHOLDER, _MARKER)
+    location = Base.parse("./", directory=array.path).resolve(reference)
+    assert isinstance(location, StoreLocation)  # as those of all its documents are
+    before, _, after = location.key.partition(_MARKER)
+    return before, after
