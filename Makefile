@@ -30,7 +30,7 @@ test: .make/test ## the test suite, with coverage
 
 test-oldest: .make/oldest ## the test suite on the oldest dependencies that pyproject.toml allows
 	@$(OLDEST_VENV)/bin/python -c 'import zarr; print("zarr", zarr.__version__)'
-	$(OLDEST_VENV)/bin/$(PYTEST) -W default tests $(NOT_ON_OLDEST:%=--ignore-glob 'tests/test_%')
+	$(OLDEST_VENV)/bin/$(PYTEST) -W default tests $(NOT_ON_OLDEST:%=--ignore-glob 'tests/*test_%')
 
 conformance: .make/test .make/node .make/chromium ## every adapter against the conformance suite; the table by area
 	$(BIN)/python -m conformance.generator --check

@@ -20,7 +20,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from tests.garbage import no_garbage_collected
+from tests.conversion.garbage import no_garbage_collected
 from zarr_manifest import ManifestError
 from zarr_manifest.command_line.application import application
 

@@ -1,0 +1,401 @@
+"""The commands on real input: what they print, what they make, and their exit statuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from zarr.storage import FsspecStore
+
+import zarr_manifest as zm
+from tests.command_line.commands import commands, make_inputs, run, words
+from zarr_manifest.command_line.application import application
+
+EXAMPLES = [
+    pytest.param(example.call, id=example.call.removeprefix("zarr-manifest "))
+    for task in (application, *commands().values())
+    for example in task.examples
+]
+
+
+@pytest.fixture
+def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with inputs."""
+    make_inputs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def here(directory: Path) -> list[str]:
+    return [directory.as_uri() + "/"]
+
+
+# Help --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", commands())
+def test_help_ends_with_examples(name: str) -> None:
+    done = run(*name.split(), "--help")
+    assert done.status == 0
+    assert done.stdout.count(f"$ zarr-manifest {name}") >= 2
+    for status in range(4):
+        assert f"\n  {status}  " in done.stdout
+
+
+def test_help_lists_the_commands() -> None:
+    done = run("--help")
+    for name in commands():
+        assert f"\n  {name.split()[0]} " in done.stdout
+    assert zm.__version__ in run("--version").stdout
+
+
+@pytest.mark.parametrize("call", EXAMPLES)
+def test_the_examples_do_what_they_say(
+    inputs: Path, call: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if " s3://" in call:
+        serve_bucket(inputs, request.getfixturevalue("s3_server"), monkeypatch)
+    for more in ([], ["--json"]):
+        remove_target(words(call))
+        done = run(*words(call), *more)
+        assert done.status == 0, done.stderr
+    assert isinstance(done.document, dict)
+
+
+def serve_bucket(inputs: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the environment say where the bucket of the examples is."""
+    server.create_bucket("bucket")
+    server.put("bucket", "2023.nc", (inputs / "2023.nc").read_bytes())
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing-secret")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+
+
+def remove_target(arguments: list[str]) -> None:
+    """Delete what a call makes, if it is there as an input of other calls."""
+    if arguments[0] in ("create", "import", "export"):
+        places = [word for word in arguments if word.endswith((".zarr", ".json", ".parq"))]
+        target = Path(places[-1])
+        if target.is_dir():
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
+
+
+# JSON --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "members"),
+    [
+        (["create", "2023.nc", "new.zarr"], 0, {"arrays": 2, "refused": []}),
+        (["import", "kerchunk", "odd.json", "new.zarr"], 1, {"arrays": 1, "references": 1}),
+        (["import", "kerchunk", "odd.json", "new.zarr", "--allow-refused"], 0, {"arrays": 1}),
+        (["import", "zarr2", "old.zarr", "new.zarr"], 0, {"references": 3}),
+        (["export", "kerchunk", "data.zarr", "new.json"], 0, {"arrays": 3, "target": "new.json"}),
+        (["export", "kerchunk", "data.zarr", "new.parq", "--parquet"], 0, {"arrays": 3}),
+        (["upgrade", "theirs.zarr"], 0, {"valid": [], "written": ["sst/zarr.json"]}),
+        (["upgrade", "data.zarr"], 0, {"valid": ["sst", "time"], "repaired": {}}),
+        (["info", "theirs.zarr"], 1, {"locations": []}),
+        (["validate", "data.zarr"], 0, {"problems": []}),
+        (["validate", "theirs.zarr"], 1, {}),
+        (["locations", "data.zarr"], 0, {}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_json(inputs: Path, arguments: Sequence[str], status: int, members: dict[str, Any]) -> None:
+    done = run(*arguments, "--json")
+    assert done.status == status, done.stderr
+    found = done.document
+    assert {name: found[name] for name in members} == members
+    assert found["command"].split()[1:] == arguments[: len(found["command"].split()) - 1]
+
+
+def test_json_names_what_was_refused(inputs: Path) -> None:
+    (refused,) = run("import", "kerchunk", "odd.json", "n.zarr", "--json").document["refused"]
+    assert (refused["path"], refused["code"]) == ("odd", "not_convertible")
+    assert "our-own" in refused["reason"]
+
+
+def test_json_names_the_problems(inputs: Path) -> None:
+    (problem,) = run("validate", "theirs.zarr", "--json").document["problems"]
+    assert problem["code"] == "invalid_configuration"
+    assert problem["phase"] == "declaration"
+    assert (problem["array"], problem["chunk"]) == ("sst", None)
+
+
+# create ------------------------------------------------------------------------------
+
+
+def test_files_become_one_array(inputs: Path) -> None:
+    done = run("create", "2023.nc", "2024.nc", "new.zarr", "--concat-dim", "time")
+    assert done.status == 0, done.stderr
+    assert done.stdout.startswith("new.zarr: 1 group, 2 arrays, ")
+    assert done.stderr == ""
+    store = zm.ManifestStore("new.zarr", allow=here(inputs))
+    with xr.open_dataset("2023.nc") as first, xr.open_dataset("2024.nc") as second:
+        expected = xr.concat([first, second], "time").load()
+    assert xr.open_zarr(store, consolidated=False).identical(expected)
+
+
+@pytest.mark.parametrize("how", ["threads", "processes", "dask"])
+def test_many_files_at_a_time(inputs: Path, how: str) -> None:
+    for name, options in {"a.zarr": [], "b.zarr": ["--parallel", how]}.items():
+        call = ["create", "2023.nc", "2024.nc", name, "--concat-dim", "time"]
+        assert run(*call, *options).status == 0
+    for path in ("sst/manifest.json", "sst/zarr.json", "time/zarr.json"):
+        assert (inputs / "a.zarr" / path).read_bytes() == (inputs / "b.zarr" / path).read_bytes()
+
+
+def test_on_a_dask_cluster(inputs: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, processes=False, dashboard_address=None, threads_per_worker=1
+    ) as cluster:
+        address = cluster.scheduler_address
+        call = ["create", "2023.nc", "2024.nc", "new.zarr", "--concat-dim", "time"]
+        done = run(*call, "--parallel", address)
+    assert done.status == 0, done.stderr
+
+
+def test_each_file_becomes_a_group(inputs: Path) -> None:
+    done = run("create", "2023.nc", "2024.nc", "new.zarr", "--group-per-file")
+    assert done.stdout.startswith("new.zarr: 3 groups, 4 arrays, ")
+    root = zarr.open_group(zm.ManifestStore("new.zarr", allow=here(inputs)), mode="r")
+    for year in ("2023", "2024"):
+        with xr.open_dataset(f"{year}.nc") as dataset:
+            np.testing.assert_array_equal(root[f"{year}/sst"][...], dataset["sst"].values)
+
+
+def test_a_file_that_cannot_be_a_group_is_refused(inputs: Path) -> None:
+    (inputs / "table.csv").write_text("a,b")
+    done = run("create", "2023.nc", "table.csv", "2024.nc", "new.zarr", "--group-per-file")
+    assert done.status == 1
+    assert done.stdout.startswith("new.zarr: 3 groups, 4 arrays, ")
+    assert "refused: /table: not_convertible: " in done.stderr
+    assert "table.csv" in done.stderr
+    missing = run("create", "2023.nc", "missing.nc", "other.zarr", "--group-per-file")
+    assert (missing.status, missing.stdout) == (3, "")
+
+
+def test_how_it_is_laid_out(inputs: Path) -> None:
+    options = ["--codec", "zstd", "--codec", "crc32c", "--partition-shape", "sst=2,1,1"]
+    options += ["--checksum", "sha256", "--base", here(inputs)[0]]
+    assert run("create", "2023.nc", "new.zarr", *options).status == 0
+    document = json.loads((inputs / "new.zarr/sst/zarr.json").read_text())
+    (transformer,) = document["storage_transformers"]
+    configuration = transformer["configuration"]
+    assert [codec["name"] for codec in configuration["codecs"]] == ["zstd", "crc32c"]
+    assert configuration["partition_shape"] == [2, 1, 1]
+    assert configuration["base"] == here(inputs)[0]
+    assert run("create", "2023.nc", "inline.zarr", "--inline-below", "1000000").status == 0
+    document = json.loads((inputs / "inline.zarr/sst/zarr.json").read_text())
+    manifest = document["storage_transformers"][0]["configuration"]["manifest"]
+    assert manifest["0.0.0"].keys() == {"path", "offset", "length", "last_modified"}
+    no_conditions = ["--no-conditions", "--inline-below", "1000000", "--overwrite"]
+    assert run("create", "2023.nc", "inline.zarr", *no_conditions).status == 0
+    document = json.loads((inputs / "inline.zarr/sst/zarr.json").read_text())
+    manifest = document["storage_transformers"][0]["configuration"]["manifest"]
+    assert manifest["0.0.0"].keys() == {"path", "offset", "length"}
+
+
+def test_a_partition_shape_of_nothing_is_noted(inputs: Path) -> None:
+    shapes = ["--partition-shape", "stt=2,1,1", "--partition-shape", "/time/=2"]
+    done = run("create", "2023.nc", "new.zarr", *shapes)
+    assert done.status == 0
+    assert done.stderr == (
+        "note: /stt: there is no such array, so that its partition shape is of no use\n"
+    )
+
+
+# kerchunk ----------------------------------------------------------------------------
+
+
+def test_references_are_rewritten(inputs: Path) -> None:
+    rewrites = ["--rewrite", "/home/them/=s3://bucket/a=b/", "--rewrite", "/home/=s3://never/"]
+    assert run("import", "kerchunk", "theirs.json", "new.zarr", *rewrites).status == 0
+    assert run("locations", "new.zarr").stdout == "s3://bucket/a=b/\n"
+
+
+@pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")  # fsspec's choice
+@pytest.mark.parametrize("options", [[], ["--parquet", "--record-size", "3"]])
+def test_fsspec_reads_what_is_exported(inputs: Path, options: list[str]) -> None:
+    assert run("export", "kerchunk", "data.zarr", "refs", *options).status == 0
+    files = fsspec.filesystem(
+        "reference",
+        fo="refs",
+        remote_protocol="file",
+        asynchronous=True,
+        skip_instance_cache=True,
+        lazy=True,
+    )
+    theirs = zarr.open_group(FsspecStore(files, path="", read_only=True), mode="r", zarr_format=2)
+    with xr.open_dataset("2023.nc") as dataset:
+        np.testing.assert_array_equal(theirs["sst"][...], dataset["sst"].values)
+    np.testing.assert_array_equal(theirs["ice"][...], np.arange(3))
+
+
+def test_what_is_there_is_not_replaced(inputs: Path) -> None:
+    (inputs / "mine").mkdir()
+    (inputs / "mine" / "f.txt").write_text("mine")
+    shutil.copytree(inputs / "references.parq", inputs / "set")
+    for call in (
+        ["export", "kerchunk", "data.zarr", "2023.nc", "--overwrite"],
+        ["export", "kerchunk", "data.zarr", "mine/f.txt", "--overwrite"],
+        ["export", "kerchunk", "data.zarr", "data.zarr/zarr.json", "--overwrite"],
+        ["export", "kerchunk", "data.zarr", "old.zarr/.zgroup", "--overwrite"],
+        ["export", "kerchunk", "data.zarr", "references.json"],
+        ["export", "kerchunk", "data.zarr", "references.parq", "--parquet"],
+        ["export", "kerchunk", "data.zarr", "set", "--overwrite"],
+        ["export", "kerchunk", "data.zarr", "mine", "--parquet", "--overwrite"],
+        ["create", "2023.nc", "data.zarr"],
+    ):
+        before = {p: p.read_bytes() for p in inputs.rglob("*") if p.is_file()}
+        done = run(*call)
+        assert done.status == 3, call
+        assert "overwrite" in done.stderr or "no reference set" in done.stderr
+        assert {p: p.read_bytes() for p in inputs.rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ["export", "kerchunk", "data.zarr", "references.json", "--overwrite"],
+        ["export", "kerchunk", "data.zarr", "references.parq", "--parquet", "--overwrite"],
+        ["create", "2024.nc", "data.zarr", "--overwrite"],
+    ],
+)
+def test_overwriting(inputs: Path, call: list[str]) -> None:
+    assert run(*call).status == 0
+    assert run(*call).status == 0
+    assert not list(inputs.glob(".export-*"))
+
+
+# upgrade -----------------------------------------------------------------------------
+
+
+def test_upgrading(inputs: Path) -> None:
+    before = (inputs / "theirs.zarr/sst/zarr.json").read_bytes()
+    dry = run("upgrade", "theirs.zarr", "--dry-run")
+    assert dry.stdout.endswith("theirs.zarr: 1 of 1 manifest arrays would be repaired\n")
+    assert run("upgrade", "theirs.zarr", "--to", "valid.zarr").status == 0
+    assert (inputs / "theirs.zarr/sst/zarr.json").read_bytes() == before
+    assert run("validate", "valid.zarr").status == 0
+    assert run("upgrade", "valid.zarr").stdout == "valid.zarr: 0 of 1 manifest arrays repaired\n"
+    assert run("upgrade", "theirs.zarr", "--to", "theirs.zarr/inside").status == 2
+
+
+# info, locations, validate -----------------------------------------------------------
+
+
+def test_info(inputs: Path) -> None:
+    done = run("info", "data.zarr")
+    assert done.stdout.splitlines() == [
+        "data.zarr",
+        "├── ice   int64 (3)  native",
+        "├── sst   float32 (4, 3, 4)  4 references to 192 B",
+        "└── time  int64 (4)  1 reference to 32 B",
+        "",
+        "The bytes live in",
+        f"  {here(inputs)[0]}  5 references to 224 B in 1 object",
+    ]
+
+
+def test_info_tells_places_apart(inputs: Path) -> None:
+    run("create", "2023.nc", "new.zarr")
+    entries = {
+        "0": {"path": "s3://b/f.nc", "length": 2},
+        "1": {"path": "raw.bin"},
+        "2": {},
+        "3": {"data": b"ab"},
+    }
+    zm.create_array("new.zarr", "more", entries, shape=10, chunks=2, dtype="i2")
+    lines = run("info", "new.zarr").stdout.splitlines()
+    assert (
+        "├── more  int16 (10)  2 references to at least 2 B, 1 inline, 1 empty, 1 chunk "
+        in (lines[1])
+    )
+    assert lines[1].endswith("missing [1] [3]")
+    assert lines[-3:] == [
+        "  [1] the hierarchy itself  1 reference in 1 object",
+        f"  [2] {here(inputs)[0]}  5 references to 224 B in 1 object",
+        "  [3] s3://b/  1 reference to 2 B in 1 object",
+    ]
+
+
+def test_info_shows_what_cannot_be_read(inputs: Path) -> None:
+    done = run("info", "theirs.zarr")
+    assert done.status == 1
+    assert "cannot be read: invalid_configuration: the array's metadata is not" in done.stdout
+
+
+def test_locations_can_be_pasted(inputs: Path) -> None:
+    done = run("locations", "data.zarr")
+    assert done.stdout.splitlines() == here(inputs)
+    store = zm.ManifestStore("data.zarr", allow=done.stdout.splitlines())
+    assert zarr.open_array(store, path="sst", mode="r")[0, 0, 0] == 2023
+    (place,) = run("locations", "data.zarr", "--json").document["locations"]
+    assert place == {"prefix": here(inputs)[0], "objects": 1, "references": 5, "nbytes": 224}
+
+
+def test_validating_reports_everything(inputs: Path) -> None:
+    (inputs / "data.zarr/sst/manifest.json").write_text('{"0": {}, "0.0.0": {"length": 4}}')
+    (inputs / "data.zarr/time/manifest.json").write_text("[")
+    done = run("validate", "data.zarr")
+    assert done.status == 1
+    *lines, last = done.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "invalid_entry",
+        "invalid_chunk_key",
+        "invalid_json",
+    ]
+    assert last == "3 problems"
+    assert len(run("validate", "data.zarr", "--array", "time").stdout.splitlines()) == 2
+    assert run("validate", "data.zarr", "--array", "ice").status == 0
+    assert run("validate", "data.zarr", "--array", "/ice/").status == 0
+    assert "an array 'missing'" in run("validate", "data.zarr", "--array", "missing").stderr
+
+
+def test_references_are_no_hierarchy(inputs: Path) -> None:
+    for name in ("info", "validate", "locations"):
+        done = run(name, "references.parq")
+        assert (done.status, done.stdout) == (3, "")
+        assert "there is no Zarr hierarchy" in done.stderr
+
+
+def test_a_bucket(
+    inputs: Path, s3_server: Any, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole way, with the credentials of the environment, and without them."""
+    s3_server.put(s3_bucket, "f/2023.nc", (inputs / "2023.nc").read_bytes())
+    url = f"s3://{s3_bucket}"
+    endpoint = ["--option", f"endpoint={s3_server.endpoint}", "--option", "region=us-east-1"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing-secret")
+    with_credentials = ["--environment", f"{url}/", *endpoint]
+    made = run("create", f"{url}/f/2023.nc", f"{url}/h.zarr", *with_credentials)
+    assert made.status == 0, made.stderr
+    for name in ("info", "validate", "locations"):
+        done = run(name, f"{url}/h.zarr", *with_credentials)
+        assert done.status == 0, done.stderr
+    assert done.stdout == f"{url}/f/\n"
+    s3_server.put(s3_bucket, "a b/refs.json", (inputs / "references.json").read_bytes())
+    references = f"{url}/a%20b/refs.json"
+    done = run("import", "kerchunk", references, "new.zarr", *with_credentials)
+    assert (done.status, done.stderr) == (0, "")
+    missing = run("import", "kerchunk", f"{url}/missing.json", "other.zarr", *with_credentials)
+    assert missing.status == 3
+    assert missing.stderr.startswith("error: source_not_found: there is no such file\n")
+    denied = run("create", f"{url}/f/2023.nc", "local.zarr", "--allow", f"{url}/", *endpoint)
+    assert denied.status == 3
+    assert "error: source_access_denied: " in denied.stderr

@@ -1,0 +1,340 @@
+"""The command line where something is wrong: messages, exit statuses, and no tracebacks."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from tests.command_line.commands import MODULE, commands, make_inputs, run
+from zarr_manifest import conversion
+from zarr_manifest.command_line.creating import executor
+from zarr_manifest.command_line.layout import Layout
+from zarr_manifest.command_line.progress import COLUMNS, Bars, bars
+from zarr_manifest.conversion.nodes import Node
+
+
+@pytest.fixture
+def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with inputs."""
+    make_inputs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# Failures ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("create missing.nc new.zarr", "source_not_found"),
+        ("create references.json new.zarr", "not_convertible"),
+        ("create 2023.nc data.zarr", "write_conflict"),
+        ("import kerchunk missing.json new.zarr", "source_not_found"),
+        ("import kerchunk data.zarr new.zarr", "not_convertible"),
+        ("import zarr2 data.zarr new.zarr", "not_convertible"),
+        ("import zarr2 missing.zarr new.zarr", "source_not_found"),
+        ("export kerchunk missing.zarr new.json", None),
+        ("upgrade missing.zarr", None),
+        ("info missing.zarr", None),
+        ("validate missing.zarr", None),
+        ("locations theirs.zarr", "invalid_configuration"),
+    ],
+)
+def test_failures(inputs: Path, call: str, code: str | None) -> None:
+    before = {path for path in inputs.rglob("*") if path.is_file()}
+    done = run(*call.split())
+    assert done.status == 3
+    assert done.stdout == ""
+    first, *_ = done.stderr.splitlines()
+    assert first.startswith("error: " if code is None else f"error: {code}: ")
+    as_json = run(*call.split(), "--json")
+    assert as_json.document["error"]["code"] == code
+    assert as_json.stderr == done.stderr
+    assert {path for path in inputs.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ("create", "Missing argument"),
+        ("create 2023.nc", "Missing argument"),
+        ("create 2023.nc new.zarr --format excel", "Invalid value for '--format'"),
+        ("create 2023.nc new.zarr --partition-shape 0,1", "takes positive integers"),
+        ("create 2023.nc new.zarr --partition-shape sst=x", "takes positive integers"),
+        (
+            "create 2023.nc new.zarr --partition-shape 1 --partition-shape a=1",
+            "can be given once, and alone",
+        ),
+        ("create 2023.nc 2024.nc n.zarr --group-per-file --concat-dim x", "leave out how"),
+        ("create 2023.nc 2023.nc new.zarr --group-per-file", "would both be the group '2023'"),
+        ("create 2023.nc 2024.nc new.zarr --parallel magic", "--parallel takes"),
+        ("create 2023.nc new.zarr --option region", "'=' between them"),
+        ("import kerchunk references.json new.zarr --rewrite a", "'=' between them"),
+        ("info data.zarr --allow nonsense", "nonsense"),
+        ("validate data.zarr --allow nonsense", "nonsense"),
+        ("upgrade theirs.zarr --to theirs.zarr/copy", "must not lie within"),
+        ("export kerchunk data.zarr references.parq", "add --parquet"),
+        ("frobnicate", "No such command"),
+    ],
+)
+def test_wrong_calls(inputs: Path, call: str, problem: str) -> None:
+    before = {path for path in inputs.rglob("*") if path.is_file()}
+    done = run(*call.split())
+    assert done.status == 2, done.stdout
+    assert done.stdout == ""
+    assert problem in " ".join(done.stderr.split())
+    assert {path for path in inputs.rglob("*") if path.is_file()} == before
+    as_json = run(*call.split(), "--json")
+    assert problem in as_json.document["error"]["problem"]
+    assert as_json.stderr == done.stderr
+
+
+def test_no_space(inputs: Path) -> None:
+    """As a file system that is full fails: without the name of a file."""
+    program = """
+import errno, sys, zarr_manifest.writing.conditional_put as put
+from zarr_manifest.command_line import main
+def create(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+put._Directory.create = create
+sys.argv[1:] = ["create", "2023.nc", "new.zarr"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "error: No space left on device\n"
+    assert not (inputs / "new.zarr").exists()
+
+
+def test_a_bug_is_not_hidden(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zarr_manifest.inspection.node_contents.summarize", None)
+    with pytest.raises(TypeError):
+        run("info", "data.zarr")
+
+
+def test_a_bug_is_no_problem_found(inputs: Path) -> None:
+    """Scripts take the status 1, which is Python's own, for problems that were found."""
+    program = (
+        "import sys, zarr_manifest.inspection.node_contents as c; c.summarize = None;"
+        "sys.argv[1:] = ['info', 'data.zarr'];"
+        "from zarr_manifest.command_line import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "TypeError" in done.stderr
+
+
+# What is not installed ---------------------------------------------------------------
+
+
+def without(module: str, call: str) -> subprocess.CompletedProcess[str]:
+    """Call the command line where a library is not installed."""
+    program = (
+        f"import sys; sys.modules[{module!r}] = None; sys.argv[1:] = {call.split()!r};"
+        "from zarr_manifest.command_line import main; main()"
+    )
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "call", "extra"),
+    [
+        ("click", "--help", "cli"),
+        ("rich", "--help", "cli"),
+        ("virtualizarr", "create 2023.nc new.zarr", "virtualizarr"),
+        ("pyarrow", "export kerchunk data.zarr new.parq --parquet", "kerchunk"),
+    ],
+)
+def test_missing_extras(inputs: Path, module: str, call: str, extra: str) -> None:
+    done = without(module, call)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"pip install 'zarr-manifest[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_commands_need_no_more_than_they_use(inputs: Path) -> None:
+    program = (
+        "import sys; from zarr_manifest.command_line.application import application;"
+        "print(*{'virtualizarr', 'xarray', 'h5py', 'pyarrow', 'jinja2'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "\n", done.stdout + done.stderr
+
+
+# Terminals and pipes -----------------------------------------------------------------
+
+
+def test_a_broken_pipe_is_quiet(inputs: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*MODULE, "info", "data.zarr"], stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_output_that_cannot_be_written(inputs: Path, options: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*MODULE, "locations", "data.zarr", *options],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (3, "error: No space left on device\n")
+
+
+def test_no_output_at_all(inputs: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *MODULE, "locations", "data.zarr"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def opened_for_writing(pipe: Path) -> int:
+    """Wait until somebody reads a named pipe, and open it for writing."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_control_c_is_quiet(inputs: Path, options: list[str]) -> None:
+    # A pipe that nobody writes into: the command waits until it is interrupted.
+    os.mkfifo(inputs / "waiting.json")
+    process = subprocess.Popen(
+        [*MODULE, "import", "kerchunk", "waiting.json", "new.zarr", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    writer = opened_for_writing(inputs / "waiting.json")
+    # Python notices a signal that comes after it opened the pipe, and before it waits, only later.
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    try:
+        out, err = process.communicate(timeout=30)
+    finally:
+        os.close(writer)  # which ends the command in any case
+    assert (process.returncode, err) == (130, "")
+    if options:
+        found = json.loads(out)
+        assert (found["status"], found["error"]["problem"]) == (130, "it was interrupted")
+    else:
+        assert out == ""
+    assert not (inputs / "new.zarr").exists()
+
+
+def test_an_interrupt_leaves_no_directories(inputs: Path) -> None:
+    def nodes() -> Iterator[Node]:
+        yield from conversion.read_kerchunk("references.json")
+        assert (inputs / "new.zarr" / "sst" / "manifest.json").exists()
+        raise KeyboardInterrupt
+
+    layout = Layout(None, (), None, 0, overwrite=False, sole_writer=False, allow={})
+    with bars("nodes") as shown, pytest.raises(KeyboardInterrupt):
+        layout.write("new.zarr", nodes(), shown)
+    assert not (inputs / "new.zarr").exists()
+
+
+@pytest.mark.parametrize("how", ["threads", "processes"])
+def test_an_interrupt_does_not_wait_for_all_files(how: str) -> None:
+    waiting: list[Future[None]] = []
+
+    def work() -> None:
+        with executor(how) as workers:
+            assert isinstance(workers, Executor)
+            waiting.extend(workers.submit(time.sleep, 1) for _ in range(100))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert sum(future.cancelled() for future in waiting) > 50
+
+
+def chunks_of(terminal: int) -> Iterator[bytes]:
+    """Read what was written to a terminal whose other end is closed."""
+    while True:
+        try:
+            yield os.read(terminal, 4096)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return  # which is how the end is told
+
+
+def test_progress_is_shown_on_a_terminal_only(inputs: Path) -> None:
+    call = [*MODULE, "create", "2023.nc", "2024.nc", "new.zarr", "--concat-dim", "time"]
+    quiet = subprocess.run([*call], capture_output=True, text=True)
+    assert quiet.stderr == ""
+    ours, theirs = pty.openpty()
+    watched = subprocess.Popen(
+        [*call, "--overwrite"],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        text=True,
+    )
+    os.close(theirs)
+    shown = b"".join(chunks_of(ours)).decode()
+    os.close(ours)
+    assert watched.communicate(timeout=30)[0] == quiet.stdout
+    assert "files" in shown
+    assert "2/2" in shown
+
+
+def test_progress_takes_no_name_for_markup() -> None:
+    """Or names of styles would be left out, and others would be errors."""
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with Progress(*COLUMNS, console=terminal, auto_refresh=False) as progress:
+        shown = Bars(progress, "files")
+        shown.found(1, 1, "file:///a/[bold]b.nc")
+        shown.wrote("a[/b]", 2)
+        progress.refresh()
+    assert isinstance(terminal.file, io.StringIO)
+    assert {"[bold]b.nc", "/a[/b]"} <= set(terminal.file.getvalue().split())
+
+
+def test_the_entry_point_is_installed() -> None:
+    program = Path(sys.executable).with_name("zarr-manifest")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_json_has_the_whole_error(inputs: Path) -> None:
+    (inputs / "data.zarr/sst/manifest.json").write_text('{"0.0.0": {"length": 4}}')
+    error = run("locations", "data.zarr", "--json").document["error"]
+    assert error.keys() == {"code", "problem", "array", "chunk", "location", "remedy"}
+    assert (error["array"], error["chunk"]) == ("sst", "0.0.0")
+    assert json.dumps(error)
+
+
+def test_every_command_has_json() -> None:
+    for name in commands():
+        assert "--json" in run(*name.split(), "--help").stdout

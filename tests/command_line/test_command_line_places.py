@@ -1,0 +1,309 @@
+"""Places that the command line is given: paths, URLs, and what is there already."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zarr_manifest as zm
+from tests.command_line.commands import MODULE, make_inputs, run
+from tests.servers.http_files import FileServer
+from zarr_manifest import conversion
+from zarr_manifest.command_line.wording import in_options
+
+
+@pytest.fixture
+def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with inputs."""
+    make_inputs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# Paths -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "create 2023.nc data.zarr",
+        "import kerchunk references.json data.zarr",
+        "import zarr2 missing.zarr new.zarr",
+        "import zarr2 old.zarr 2023.nc",
+        "info missing.zarr",
+        "validate old.json",
+        "upgrade missing.zarr",
+        "locations missing.zarr",
+        "export kerchunk missing.zarr new.json",
+    ],
+)
+def test_errors_have_absolute_places(inputs: Path, call: str) -> None:
+    error = run(*call.split(), "--json").document["error"]
+    said = f"{error['problem']} {error['location']}"
+    assert f"{inputs.as_uri()}/" in said or f"{inputs}/" in said
+    assert "file:///" in said or "file:" not in said
+
+
+def test_names_that_a_shell_would_take_apart(inputs: Path) -> None:
+    directory = inputs / "my data"
+    directory.mkdir()
+    shutil.copy("2023.nc", directory / "a b%20c#d?.nc")
+    made = run("create", "my data/a b%20c#d?.nc", "my data/h h.zarr/")
+    assert made.status == 0, made.stderr
+    assert made.stdout.endswith(" zarr-manifest locations 'my data/h h.zarr/'\n")
+    (prefix,) = run("locations", f"{inputs.as_uri()}/my%20data/h%20h.zarr").stdout.splitlines()
+    store = zm.ManifestStore("my data/h h.zarr", allow=[prefix])
+    assert zarr.open_array(store, path="sst", mode="r")[0, 0, 0] == 2023
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ["create", "missing.nc", "new.zarr"],
+        ["create", "references.json", "new.zarr"],
+        ["import", "kerchunk", "missing.json", "new.zarr"],
+        ["import", "zarr2", "missing.zarr", "new.zarr"],
+        ["import", "zarr2", "data.zarr", "new.zarr"],
+        ["upgrade", "missing.zarr"],
+        ["upgrade", "missing.zarr", "--to", "new.zarr"],
+        ["upgrade", "theirs.zarr", "--to", "new.zarr", "--dry-run"],
+        ["info", "missing.zarr"],
+        ["locations", "missing.zarr"],
+        ["validate", "missing.zarr"],
+        ["export", "kerchunk", "missing.zarr", "new.json"],
+    ],
+    ids=" ".join,
+)
+def test_what_fails_leaves_no_directory(inputs: Path, call: list[str]) -> None:
+    before = set(inputs.rglob("*"))
+    run(*call)
+    assert set(inputs.rglob("*")) == before
+
+
+def test_a_directory_that_was_there_stays(inputs: Path) -> None:
+    (inputs / "empty").mkdir()
+    assert run("create", "missing.nc", "empty").status == 3
+    assert (inputs / "empty").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (["create", "", "new.zarr"], "'SOURCES...': it is empty"),
+        (["create", "2023.nc", ""], "'HIERARCHY': it is empty"),
+        (["info", ""], "'HIERARCHY': it is empty"),
+        (["upgrade", "theirs.zarr", "--to", ""], "'--to': it is empty"),
+        (["create", "2023.nc", "2024.nc"], "2024.nc is a file"),
+        (["create", "-", "new.zarr"], "'SOURCES...': standard input and output are not used"),
+        (["export", "kerchunk", "data.zarr", "-"], "'TARGET': standard input and output"),
+        (["info", "s3://b/h.zarr", "--option", "region=x"], "name them by --allow PREFIX"),
+    ],
+)
+def test_places_that_are_none(inputs: Path, call: list[str], problem: str) -> None:
+    before = set(inputs.rglob("*"))
+    done = run(*call)
+    assert (done.status, done.stdout) == (2, "")
+    assert problem in " ".join(done.stderr.split())
+    assert set(inputs.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["2023.nc", "2023.nc/new.zarr"])
+def test_a_file_is_no_place_for_a_hierarchy(inputs: Path, name: str) -> None:
+    before = (inputs / "2023.nc").read_bytes()
+    error = run("import", "zarr2", "old.zarr", name, "--json").document["error"]
+    assert error["code"] == "write_conflict"
+    assert "is a directory, and there is a file" in error["problem"]
+    with pytest.raises(zm.WriteConflictError):
+        conversion.write_hierarchy(name, [])
+    assert (inputs / "2023.nc").read_bytes() == before
+
+
+def test_references_need_a_directory_on_this_machine(inputs: Path) -> None:
+    for target in ("missing/new.json", "s3://bucket/new.json"):
+        done = run("export", "kerchunk", "data.zarr", target)
+        assert done.status == 3
+        assert "there is no directory " in done.stderr
+        assert ".export-" not in done.stderr
+
+
+def test_locations_of_what_is_no_hierarchy(inputs: Path) -> None:
+    (inputs / "empty").mkdir()
+    for name in ("empty", "2023.nc"):
+        done = run("locations", name)
+        assert (done.status, done.stdout) == (3, "")
+        assert "there is no Zarr hierarchy in file:///" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "info {}",
+        "locations {}",
+        "validate {}",
+        "upgrade {}",
+        "upgrade {} --to new.zarr",
+        "export kerchunk {} new.json",
+        "import zarr2 {} new.zarr",
+    ],
+)
+@pytest.mark.parametrize("name", ["2023.nc", "references.json"])
+def test_a_file_is_no_hierarchy(inputs: Path, call: str, name: str) -> None:
+    before = set(inputs.rglob("*"))
+    done = run(*call.format(name).split())
+    assert (done.status, done.stdout) == (3, "")
+    assert f"no Zarr hierarchy in {inputs.as_uri()}/{name}, which is a file: " in done.stderr
+    assert "zarr-manifest import kerchunk" in done.stderr
+    assert set(inputs.rglob("*")) == before
+
+
+def test_what_is_meant_is_said(inputs: Path) -> None:
+    """Of inputs that another command takes."""
+    for call, remedy in {
+        "create references.json new.zarr": "read with zarr-manifest import kerchunk",
+        "create references.parq new.zarr": "a kerchunk reference set is imported as one",
+        "import zarr2 references.parq new.zarr": "a kerchunk reference set is imported as one",
+        "import zarr2 data.zarr new.zarr": "It is a Zarr v3 hierarchy already",
+        "upgrade old.zarr": "It is of Zarr v2, which is imported",
+    }.items():
+        done = run(*call.split())
+        assert done.status == 3
+        assert remedy in done.stderr
+
+
+def test_v3_beside_v2_is_shown_once(inputs: Path) -> None:
+    assert run("import", "zarr2", "old.zarr", "old.zarr").status == 0
+    done = run("info", "old.zarr")
+    assert done.status == 0
+    assert done.stdout.count("sst") == 1
+    assert "int16 (6)  3 references" in done.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names are text there")
+def test_names_in_no_encoding(inputs: Path) -> None:
+    name = os.fsdecode(b"\xff.zarr")
+    done = run("info", name, "--json")
+    assert name in done.document["error"]["problem"]
+    shown = subprocess.run([*MODULE, "info", name], capture_output=True, text=True)
+    assert (shown.returncode, shown.stdout) == (3, "")
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred\x1b[2J", "\x1b]0;title\x07", "l\n  x", "\u202etxt"])
+def test_names_cannot_steer_the_terminal(inputs: Path, name: str) -> None:
+    for path in ("data.zarr/ice", "old.zarr/sst"):
+        (inputs / path).rename((inputs / path).with_name(name))
+    document = inputs / "data.zarr/sst/zarr.json"
+    document.write_text(document.read_text().replace('"float32"', json.dumps(name)))
+    (inputs / "data.zarr/time/manifest.json").write_text(json.dumps({name: {"path": name}}))
+    for call in ("info data.zarr", "validate data.zarr", "import zarr2 old.zarr new.zarr"):
+        done = run(*call.split())
+        shown = done.stdout + done.stderr
+        assert repr(name)[1:-1] in shown or call.startswith("import")
+        assert not {*shown.replace("\n", "")}.intersection("\x1b\x07\u202e")
+        assert "\n  x" not in shown
+
+
+# Remedies ----------------------------------------------------------------------------
+
+
+def test_remedies_name_options(inputs: Path) -> None:
+    done = run("create", "2023.nc", "data.zarr")
+    assert done.stderr.endswith("  Pass --overwrite to replace it, or choose another place.\n")
+    with pytest.raises(zm.WriteConflictError, match=r"Pass overwrite=True to replace it"):
+        conversion.write_hierarchy("data.zarr", [])
+
+
+def test_the_remedy_of_a_conflict_is_its_own(inputs: Path) -> None:
+    """A lock that somebody left is not put right by overwriting."""
+    (inputs / "new.zarr").mkdir()
+    (inputs / "new.zarr" / "zarr.json.lock").write_text("process 1 on elsewhere\n")
+    done = run("import", "kerchunk", "references.json", "new.zarr")
+    assert done.status == 3
+    assert "error: write_conflict: another writer has held the lock" in done.stderr
+    assert "remove what it left: rm " in done.stderr
+    assert "--overwrite" not in done.stderr
+
+
+def test_manifests_elsewhere_have_to_be_allowed(inputs: Path) -> None:
+    (inputs / "data.zarr/sst/manifest.json").rename(inputs / "elsewhere.json")
+    document = inputs / "data.zarr/sst/zarr.json"
+    url = f"{inputs.as_uri()}/elsewhere.json"
+    document.write_text(document.read_text().replace("./manifest.json", url))
+    done = run("locations", "data.zarr")
+    assert f"If you trust them, add: --allow {inputs.as_uri()}/." in done.stderr
+    assert run("locations", "data.zarr", "--allow", f"{inputs.as_uri()}/").status == 0
+
+
+@given(st.lists(st.text("ab/:[]'\" .", min_size=1), min_size=1, max_size=3))
+def test_allow_lists_become_options(prefixes: list[str]) -> None:
+    said = in_options(f"If you trust them, add: allow={prefixes!r}.")
+    options = shlex.split(said.removeprefix("If you trust them, add: ").removesuffix("."))
+    assert options == [word for prefix in prefixes for word in ("--allow", prefix)]
+
+
+def test_no_python_in_messages() -> None:
+    for text in (
+        "If nobody does, pass sole_writer=True.",
+        "State credentials for the prefix: allow={prefix: environment()}, or options.",
+        "Say what its root is called: url='s3://bucket/prefix'.",
+        "which is not known; say base=...",
+        "Name the dimension along which they follow one another: concat_dim.",
+        "name the arrays, validate(..., arrays=[...])",
+        "Split it: partition_shape=..., or smaller partitions.",
+    ):
+        said = in_options(text)
+        assert "--" in said
+        assert not set("='(").intersection(said.replace("KEY=VALUE", ""))
+
+
+# Servers -----------------------------------------------------------------------------
+
+
+def test_a_web_server(inputs: Path, http_server: FileServer) -> None:
+    for path in (inputs / "data.zarr").rglob("*"):
+        if path.is_file():
+            http_server.put(path.relative_to(inputs).as_posix(), path.read_bytes())
+    url = f"{http_server.url}/data.zarr"
+    for name in ("info", "locations", "validate"):
+        done = run(name, url)
+        assert done.status == 2, done.stdout
+        assert "cannot be listed" in done.stderr
+    assert "--array" in done.stderr
+    assert run("validate", url, "--array", "sst").status == 0
+
+
+def test_a_server_that_is_not_there(inputs: Path) -> None:
+    for name in ("info", "locations", "validate"):
+        done = run(name, "http://127.0.0.1:1/h.zarr")
+        assert done.status == 3
+        assert done.stderr.startswith("error: source_error: the store failed: ")
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_bucket_that_is_not_there(
+    inputs: Path, s3_server: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = s3_server.endpoint  # type: ignore[attr-defined]
+    options = ["--option", f"endpoint={endpoint}", "--option", "region=us-east-1"]
+    url = "s3://no-such-bucket/h.zarr"
+    done = run("info", url, "--allow", "s3://no-such-bucket/", *options)
+    assert done.status == 3
+    assert done.stderr.startswith("error: source_")
+    assert "Debug source" not in done.stderr
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing-secret")
+    writing = run("create", "2023.nc", url, "--environment", "s3://no-such-bucket/", *options)
+    assert writing.status == 3
+    assert len(writing.stderr.splitlines()) == 1
+    unknown = run("info", url, "--allow", "s3://no-such-bucket/", "--option", "colour=blue")
+    assert unknown.status == 3
+    assert "colour" in unknown.stderr

@@ -1,0 +1,206 @@
+"""GRIB2: what is read, and what gribberish would read as something else."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
+from zarr_manifest.conversion.files.grib.messages import messages
+from zarr_manifest.conversion.files.reading import read_files
+from zarr_manifest.conversion.refusals import NotConvertibleError
+
+pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
+
+_VALUES = np.arange(6.0).reshape(2, 3)
+_MISSING = 0xFFFFFFFF
+
+
+def _section(number: int, body: bytes) -> bytes:
+    return (len(body) + 5).to_bytes(4, "big") + bytes([number]) + body
+
+
+def _grid(
+    *,
+    scanning: int = 0,
+    first: tuple[int, int] = (60, 10),
+    last: tuple[int, int] = (58, 14),
+    step: int = 2_000_000,
+    columns: int = 3,
+    angle: int = 0,
+    flags: int = 48,
+    template: int = 0,
+) -> bytes:
+    """Two rows of latitudes, and columns of longitudes."""
+    body = b"\0" + struct.pack(">IBBH", 6, 0, 0, template) + b"\6" + bytes(15)
+    body += struct.pack(">IIII", columns, 2, angle, _MISSING)
+    degrees = (first[0] * 10**6, first[1] * 10**6, flags, last[0] * 10**6, last[1] * 10**6)
+    return _section(3, body + struct.pack(">IIBIIIIB", *degrees, step, step, scanning))
+
+
+def _product(*, level: int = 0, number: int = 0, unit: int = 1, time: int = 6) -> bytes:
+    body = struct.pack(">HHBBBBB", 0, 0, 0, number, 2, 0, 0) + bytes(3)
+    body += struct.pack(">BI", unit, time)
+    return _section(4, body + struct.pack(">BBIBBI", 103, 0, level, 255, 255, _MISSING))
+
+
+def _field(
+    *, grid: bytes | None = None, product: bytes | None = None, packing: int = 0, bitmap: int = 255
+) -> bytes:
+    packed = struct.pack(">IHfHHBB", 6, packing, 0.0, 0, 0, 8, 0)
+    values = _VALUES.astype("u1").tobytes()
+    sections = [grid or _grid(), product or _product(), _section(5, packed)]
+    return b"".join([*sections, _section(6, bytes([bitmap])), _section(7, values)])
+
+
+def _message(*fields: bytes) -> bytes:
+    when = struct.pack(">HBBBBB", 2024, 1, 31, 18, 0, 0)
+    identification = _section(1, struct.pack(">HHBBB", 98, 0, 27, 0, 1) + when + bytes(2))
+    body = identification + b"".join(fields)
+    head = b"GRIB" + bytes([0, 0, 0, 2])
+    return head + (16 + len(body) + 4).to_bytes(8, "big") + body + b"7777"
+
+
+def _convert(directory: Path, *found: bytes) -> Any:
+    pytest.importorskip("gribberish")
+    (directory / "f.grib2").write_bytes(b"".join(found))
+    return convert(directory / "f.grib2", directory / "h.zarr")
+
+
+def test_messages_are_chunks(tmp_path: Path) -> None:
+    levels = [_message(_field(product=_product(level=level))) for level in (10, 2)]
+    found = _convert(tmp_path, levels[0], b"padding", levels[1])
+    assert found.refused == {}
+    assert same(found.arrays["hag/instant/tmp"][...], np.stack([_VALUES, _VALUES])[None])
+    assert found.arrays["hag/instant/hag"][...].tolist() == [2, 10]
+    assert found.arrays["hag/instant/latitude"][...].tolist() == [60, 58]
+    assert found.arrays["hag/instant/longitude"][...].tolist() == [10, 12, 14]
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        ({"grid": _grid(scanning=0x20)}, "in columns, not in rows"),
+        ({"grid": _grid(scanning=0x10)}, "every other row of its values runs backwards"),
+        ({"grid": _grid(scanning=0x08)}, "rows are shifted"),
+        ({"grid": _grid(columns=_MISSING)}, "not all as long"),
+        ({"grid": _grid(step=_MISSING)}, "the step between its latitudes"),
+        ({"grid": _grid(last=(60, 14), scanning=0x40)}, "the step between its latitudes"),
+        ({"grid": _grid(last=(58, 10))}, "the step between its longitudes"),
+        ({"grid": _grid(angle=7)}, "in units of their own"),
+        ({"grid": _grid(template=40)}, "its grid is of template 40"),
+        ({"product": _product(time=(1 << 31) + 3)}, "its forecast time is negative"),
+        ({"product": _product(unit=3)}, "months or years"),
+        ({"product": _product(number=222)}, "gribberish left it out"),
+        ({"packing": 4}, "gribberish cannot read it: .* unpack"),
+        ({"bitmap": 254}, "its bitmap is not with it"),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_would_be_read_as_something_else_is_refused(
+    tmp_path: Path, field: dict[str, Any], reason: str, is_first: bool
+) -> None:
+    whole, other = _message(_field(product=_product(number=4))), _message(_field(**field))
+    both = (other, whole) if is_first else (whole, other)
+    found = _convert(tmp_path, *both)
+    ((name, refused),) = found.refused.items()
+    assert name == f"message at byte {0 if is_first else len(whole)} of f.grib2"
+    assert re.search(reason, refused)
+    assert same(found.arrays["hag/instant/tmax"][...], _VALUES[None])
+    assert "hag/instant/tmp" not in found.arrays
+
+
+def test_coordinates_are_those_of_one_grid(tmp_path: Path) -> None:
+    grids = [_grid(), _grid(flags=56), _grid(first=(50, 10), last=(48, 14))]
+    fields = [_field(grid=grid, product=_product(number=4 * n)) for n, grid in enumerate(grids)]
+    found = _convert(tmp_path, *map(_message, fields))
+    (reason,) = found.refused.values()
+    assert reason == "its grid is not that of the messages before it"
+    assert {"hag/instant/tmp", "hag/instant/tmax"} <= found.arrays.keys()
+    assert found.arrays["hag/instant/latitude"][...].tolist() == [60, 58]
+
+
+def test_fields_after_the_first_of_a_message_are_refused(tmp_path: Path) -> None:
+    found = _convert(tmp_path, _message(_field(), _field(product=_product(number=4))))
+    assert found.refused == {"message at byte 0 of f.grib2, field 2": "only a first field is read"}
+    assert same(found.arrays["hag/instant/tmp"][...], _VALUES[None])
+
+
+def test_a_variable_that_lacks_messages_is_refused(tmp_path: Path) -> None:
+    products = [
+        {"level": 2},
+        {"level": 10},
+        {"level": 2, "time": 12},
+        {"level": 2, "number": 4},
+    ]
+    fields = [_field(product=_product(**product)) for product in products]
+    found = _convert(tmp_path, *map(_message, fields))
+    assert found.refused == {"hag/instant/tmp": "it has 3 messages, not 2 time_1 x 2 hag"}
+    assert "hag/instant/tmax" in found.arrays
+
+
+def test_messages_that_are_left_out_are_refused(tmp_path: Path) -> None:
+    found = _convert(tmp_path, _message(_field()), _message(_field()))
+    (reason,) = found.refused.values()
+    assert "gribberish left it out" in reason
+
+
+def test_panics_are_reasons(tmp_path: Path) -> None:
+    """Earths that gribberish has no projection for: Rust gives up with no usual exception."""
+    lambert = b"\0" + struct.pack(">IBBH", 6, 0, 0, 30) + b"\4" + bytes(15)
+    lambert += struct.pack(">IIIIB", 3, 2, 60 * 10**6, 10**7, 48) + struct.pack(
+        ">IIIIBBIIII", 60 * 10**6, 10**7, 10**6, 10**6, 0, 0x40, 60 * 10**6, 60 * 10**6, 0, 0
+    )
+    other = _message(_field(grid=_section(3, lambert)))
+    found = _convert(tmp_path, other, _message(_field()))
+    assert "Invalid projection" in found.refused["message at byte 0 of f.grib2"]
+    assert "hag/instant/tmp" in found.arrays
+
+
+@pytest.mark.parametrize("damage", [slice(16, 20), slice(-1, None)])
+def test_a_damaged_message_is_refused(tmp_path: Path, damage: slice) -> None:
+    # gribberish would not come to an end with a section of no bytes.
+    damaged = bytearray(_message(_field()))
+    damaged[damage] = bytes(len(damaged[damage]))
+    found = _convert(tmp_path, bytes(damaged), _message(_field()))
+    assert "it is damaged" in found.refused["message at byte 0 of f.grib2"]
+    assert "hag/instant/tmp" in found.arrays
+    (tmp_path / "f.grib2").write_bytes(damaged)
+    with pytest.raises(NotConvertibleError, match=r"message at byte 0 cannot be read: it is dam"):
+        list(read_files(tmp_path / "f.grib2"))
+
+
+def test_messages_of_the_first_edition_are_refused(tmp_path: Path) -> None:
+    old = b"GRIB" + (28).to_bytes(3, "big") + b"\x01" + b"\0" * 16 + b"7777"
+    found = _convert(tmp_path, _message(_field()), old)
+    (reason,) = found.refused.values()
+    assert "edition 1" in reason
+    (tmp_path / "f.grib").write_bytes(old)
+    with pytest.raises(NotConvertibleError, match="no message of GRIB edition 2"):
+        list(read_files(tmp_path / "f.grib"))
+
+
+def test_messages_of_many_files_are_told_apart(tmp_path: Path) -> None:
+    pytest.importorskip("gribberish")
+    files = [tmp_path / "0.grib2", tmp_path / "1.grib2"]
+    for number, file in enumerate(files):
+        fields = [_field(product=_product(time=number)), _field(grid=_grid(scanning=32))]
+        file.write_bytes(b"".join(map(_message, fields)))
+    found = convert(files, tmp_path / "h.zarr", concat_dim="time")
+    assert found.arrays["hag/instant/tmp"].shape == (2, 2, 3)
+    assert len(found.refused) == 2
+
+
+@pytest.mark.parametrize("gap", [0, 1, 5000])
+def test_messages_are_found_whatever_lies_between(gap: int) -> None:
+    message = _message(_field(), _field())
+    body = b"-" * gap + message + b"-" * gap + b"GRIB" + b"-" * gap + message[:-1]
+    whole, cut = messages(body)
+    assert (whole.start, whole.length, whole.fields, whole.problem) == (gap, len(message), 2, None)
+    assert cut.start == 3 * gap + len(message) + 4
+    assert cut.problem is not None

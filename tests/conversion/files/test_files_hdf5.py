@@ -1,0 +1,461 @@
+"""HDF5 and netCDF-4 files through read_files: values equal h5py's and netCDF4's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.conversion.files.converted_files import (
+    IGNORED_WARNINGS,
+    convert,
+    hdf5_values,
+    netcdf_values,
+    netcdf_variables,
+    same,
+)
+from zarr_manifest.conversion.values.unstable_types import HAS_ALL_BYTE_ORDERS
+
+pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
+
+LITTLE = np.dtype([("a", "<i4"), ("b", "<f8"), ("s", "S3")])
+BIG = np.dtype([("a", ">i4"), ("b", ">f8")])
+
+
+def structured(dtype: np.dtype[Any]) -> Any:
+    values = np.zeros(6, dtype)
+    values["a"], values["b"] = np.arange(6), np.arange(6) / 3
+    return values
+
+
+DATA: dict[str, Any] = {
+    **{
+        code: np.arange(6).astype(code)
+        for code in (
+            *("i1", "u1", "<i2", ">i2", "<u2", ">u2", "<i4", ">i4", "<u4", ">u4"),
+            *("<i8", ">i8", "<u8", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"),
+            *("<c8", ">c8", "<c16", ">c16", "?"),
+        )
+    },
+    "fixed strings": np.array([b"a", b"bc", b"", b"abcde", b"f", b"g"], "S5"),
+    "little-endian compound": structured(LITTLE),
+    "big-endian compound": structured(BIG),
+    "opaque": np.array([b"abc", b"def", b"ghi", b"xyz", b"uvw", b"rst"], "V3"),
+}
+NOT_IN_THIS_ZARR = set() if HAS_ALL_BYTE_ORDERS else {"big-endian compound"}
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "contiguous": {},
+    "chunked": {"chunks": (4,)},
+    "gzip": {"chunks": (4,), "compression": "gzip"},
+    "shuffle": {"chunks": (4,), "shuffle": True},
+    "fletcher32": {"chunks": (4,), "fletcher32": True},
+    "all filters": {"chunks": (4,), "compression": "gzip", "shuffle": True, "fletcher32": True},
+    "unlimited": {"maxshape": (None,), "chunks": (512,)},
+    "unlimited, gzip": {"maxshape": (None,), "chunks": (512,), "compression": "gzip"},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_data_type_in_every_layout(tmp_path: Path, layout: str) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        for name, values in DATA.items():
+            file.create_dataset(name, data=values, **LAYOUTS[layout])
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused.keys() == NOT_IN_THIS_ZARR
+    with h5py.File(tmp_path / "f.h5") as file:
+        for name in DATA.keys() - NOT_IN_THIS_ZARR:
+            assert same(found.arrays[name][...], hdf5_values(file[name])), name
+    # All of it is in the file, and none of it in the manifests.
+    assert '"data"' not in "".join(p.read_text() for p in found.root.rglob("manifest.json"))
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_any_shape_and_chunks_read_as_h5py_reads_them(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    directory = tmp_path_factory.mktemp("any")
+    shape = tuple(data.draw(st.lists(st.integers(0, 7), max_size=3)))
+    options: dict[str, Any] = {}
+    if shape and data.draw(st.booleans()):
+        options["chunks"] = tuple(data.draw(st.integers(1, 9)) for _ in shape)
+        options["maxshape"] = tuple(
+            max(n, c) for n, c in zip(shape, options["chunks"], strict=True)
+        )
+        options["compression"] = data.draw(st.sampled_from([None, "gzip"]))
+        options["shuffle"] = data.draw(st.booleans())
+        options["fletcher32"] = data.draw(st.booleans())
+    with h5py.File(
+        directory / "f.h5", "w", userblock_size=data.draw(st.sampled_from([0, 512]))
+    ) as f:
+        dataset = f.create_dataset(
+            "x", shape, dtype=data.draw(st.sampled_from(["<i2", ">f8"])), fillvalue=7, **options
+        )
+        if data.draw(st.booleans()):
+            dataset[...] = np.arange(dataset.size).reshape(shape)
+        elif shape and all(shape):
+            dataset[(0,) * len(shape)] = 3
+    found = convert(directory / "f.h5", directory / "h.zarr")
+    assert found.refused == {}
+    with h5py.File(directory / "f.h5") as file:
+        assert same(found.arrays["x"][...], hdf5_values(file["x"]))
+
+
+WRITE_WITH_PLUGINS = """
+import h5py, hdf5plugin, numpy, sys
+with h5py.File(sys.argv[1], "w") as file:
+    for name in sys.argv[2:]:
+        options = getattr(hdf5plugin, name)()
+        file.create_dataset(name, data=numpy.arange(1000, dtype="f4"), chunks=(100,), **options)
+"""
+
+
+def test_filters_of_hdf5plugin_are_read_or_refused(tmp_path: Path) -> None:
+    pytest.importorskip("hdf5plugin")
+    names = ["Bitshuffle", "Blosc", "BZip2", "LZ4", "Zstd"]
+    # In a process of its own, that knows nothing of netCDF4: it names plugins for its own HDF5.
+    environment = {k: v for k, v in os.environ.items() if k != "HDF5_PLUGIN_PATH"}
+    command = [sys.executable, "-c", WRITE_WITH_PLUGINS, str(tmp_path / "f.h5"), *names]
+    subprocess.run(command, check=True, env=environment)
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.arrays.keys() | found.refused.keys() == set(names)
+    assert {"Blosc", "Zstd"} <= found.arrays.keys()
+    for name, array in found.arrays.items():
+        assert same(array[...], np.arange(1000)), name
+
+
+def test_chunks_that_were_never_written_read_as_the_fill_value(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        for name, options in {"chunked": {"chunks": (10, 10)}, "contiguous": {}}.items():
+            file.create_dataset(name, (100, 100), "f4", fillvalue=-7, **options)
+        file["chunked"][25, 25] = 1
+        file.create_dataset("nothing", (1000, 1000), "f4", chunks=(10, 10), fillvalue=np.nan)
+        file.create_dataset("zero", (0, 3), "f4", maxshape=(None, 3))
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    assert found.report.references == 1
+    with h5py.File(tmp_path / "f.h5") as file:
+        for name in file:
+            assert same(found.arrays[name][...], hdf5_values(file[name])), name
+
+
+def compact(file: h5py.File, name: str, values: Any) -> None:
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_layout(h5py.h5d.COMPACT)
+    kind = h5py.h5t.py_create(values.dtype, logical=True)
+    dataset = h5py.h5d.create(
+        file.id, name.encode(), kind, h5py.h5s.create_simple(values.shape), plist
+    )
+    dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+
+
+def test_compact_datasets_are_held_inline(tmp_path: Path) -> None:
+    # Their bytes lie in the header, and HDF5 does not say where: VirtualiZarr reads fill values.
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        for name, values in DATA.items():
+            compact(file, name, values)
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused.keys() == NOT_IN_THIS_ZARR
+    assert any("held inline" in note for _, note in found.report.notes)
+    with h5py.File(tmp_path / "f.h5") as file:
+        for name in DATA.keys() - NOT_IN_THIS_ZARR:
+            assert same(found.arrays[name][...], hdf5_values(file[name])), name
+
+
+def test_a_block_for_the_user_before_the_file_is_counted_in(tmp_path: Path) -> None:
+    # As MATLAB writes them.
+    with h5py.File(tmp_path / "f.mat", "w", userblock_size=1024) as file:
+        file["contiguous"] = np.arange(5)
+        file.create_dataset("chunked", data=np.arange(50), chunks=(7,), compression="gzip")
+        file.create_dataset("empty", (3,), "i4")
+    found = convert(tmp_path / "f.mat", tmp_path / "h.zarr")
+    assert found.refused == {}
+    assert same(found.arrays["contiguous"][...], np.arange(5))
+    assert same(found.arrays["chunked"][...], np.arange(50))
+    assert same(found.arrays["empty"][...], np.zeros(3))
+
+
+def test_strings_of_different_lengths_are_held_inline(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["utf8"] = ["a", "bcé", "", "日本"]
+        file["ascii"] = np.array([b"x", b"yz"], h5py.string_dtype("ascii"))
+        file["scalar"] = "hello"
+        file.create_dataset("chunked", data=["a"] * 10, chunks=(3,), compression="gzip")
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    with h5py.File(tmp_path / "f.h5") as file:
+        for name in file:
+            assert same(found.arrays[name][...], hdf5_values(file[name])), name
+
+
+def test_strings_that_were_never_written(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "f.nc", "w") as file:
+        file.createDimension("x", 3)
+        file.createVariable("text", str, ("x",))
+    found = convert(tmp_path / "f.nc", tmp_path / "h.zarr")
+    assert found.arrays["text"][...].tolist() == ["", "", ""]
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "gzip", "compound"])
+def test_what_follows_the_ends_of_strings_is_not_read(tmp_path: Path, layout: str) -> None:
+    # As C programs write them: after the zero byte lies whatever was in memory.
+    kind = h5py.h5t.C_S1.copy()
+    kind.set_size(6)
+    raw: Any = np.array([b"ab\0XYZ", b"abcdef", b"\0zzzzz"], "S6")
+    if layout == "compound":
+        whole = h5py.h5t.create(h5py.h5t.COMPOUND, 10)
+        whole.insert(b"s", 0, kind)
+        whole.insert(b"i", 6, h5py.h5t.STD_I32LE)
+        kind, strings, raw = whole, raw, np.zeros(3, [("s", "S6"), ("i", "<i4")])
+        raw["s"] = strings
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    if layout == "gzip":
+        plist.set_chunk((2,))
+        plist.set_deflate(4)
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        for name, values in {"x": raw, "clean": np.repeat(raw[1:2], 3)}.items():
+            space = h5py.h5s.create_simple(values.shape)
+            dataset = h5py.h5d.create(file.id, name.encode(), kind, space, plist)
+            dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, values, kind)
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    with h5py.File(tmp_path / "f.h5") as file:
+        for name in file:
+            assert same(found.arrays[name][...], hdf5_values(file[name])), name
+    assert [name for name, _ in found.report.notes] == ["x"]
+
+
+def test_padding_of_strings_with_spaces_is_not_read(tmp_path: Path) -> None:
+    kind = h5py.h5t.C_S1.copy()
+    kind.set_size(5)
+    kind.set_strpad(h5py.h5t.STR_SPACEPAD)
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        dataset = h5py.h5d.create(file.id, b"fortran", kind, h5py.h5s.create_simple((2,)))
+        dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([b"ab", b"abcde"], "S5"))
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.arrays["fortran"][...].tolist() == [b"ab", b"abcde"]
+
+
+def test_enumerations_and_times_are_their_numbers(tmp_path: Path) -> None:
+    kind = h5py.enum_dtype({"LAND": 0, "SEA": 7}, basetype="<i2")
+    times = np.array(["2020-01-01", "2021-01-01"], "M8[s]")
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.create_dataset("enum", data=np.array([0, 7], "i2"), dtype=kind)
+        file["time"] = times.astype(h5py.opaque_dtype("M8[s]"))
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.arrays["enum"][...].tolist() == [0, 7]
+    assert same(found.arrays["time"][...], times)
+
+
+def test_groups_become_groups_with_their_attributes(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.attrs["title"] = "root"
+        inner = file.create_group("a/b")
+        inner.attrs["numbers"] = np.arange(3, dtype="i2")
+        inner["x"] = np.arange(3)
+        inner["x"].attrs["empty"] = h5py.Empty("f4")
+        inner["x"].attrs["range"] = [0.0, np.nan]
+        inner["x"].attrs["limit"] = np.inf
+        inner["x"].attrs["flag"] = np.bool_(True)
+        inner["x"].attrs["other"] = file["a"].ref
+        file["soft"] = h5py.SoftLink("/a/b/x")
+        file["second"] = inner["x"]
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    assert found.group.attrs["title"] == "root"
+    assert found.group["a/b"].attrs["numbers"] == [0, 1, 2]
+    attributes = dict(found.arrays["a/b/x"].attrs)
+    assert attributes == {"empty": "", "range": [0.0, "NaN"], "limit": "Infinity", "flag": True}
+    notes = "\n".join(note for _, note in found.report.notes)
+    assert "'range'" in notes
+    assert "'other'" in notes
+    for name in ("a/b/x", "soft", "second"):
+        assert same(found.arrays[name][...], np.arange(3))
+
+
+def test_xarray_opens_groups_without_names_of_dimensions_as_a_tree(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["a/x"] = np.zeros((3, 3, 2))
+        file["a/b/y"] = np.zeros((4, 3))
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    with xr.open_datatree(
+        found.root, engine="zarr-manifest", allow=["/"], consolidated=False
+    ) as tree:
+        assert tree["a/x"].dims == ("phony_dim_0", "phony_dim_1", "phony_dim_2")
+        assert tree["a/b/y"].dims == ("phony_dim_3", "phony_dim_0")
+
+
+# ------------------------------------------------------------ netCDF-4
+
+
+def write_dimensions(file: netCDF4.Dataset) -> None:
+    file.createDimension("time", None)
+    file.createDimension("x", 3)
+    file.createDimension("text", 4)
+    file.createVariable("time", "f8", ("time",))
+    file.createVariable("x", "i4", ("x",))[:] = [5, 6, 7]
+    file.createVariable("v", "i2", ("time", "x"), zlib=True, fill_value=-1)
+
+
+def several_dimensions(file: netCDF4.Dataset) -> None:
+    # A coordinate variable of two dimensions: it has no dimension scales.
+    file.createDimension("time", 2)
+    file.createDimension("text", 4)
+    file.createVariable("time", "S1", ("time", "text"))[:] = np.array(
+        [list("abcd"), list("efgh")], "S1"
+    )
+    file.createVariable("text", "f4", ("time",))[:] = [1, 2]
+
+
+def nested_groups(file: netCDF4.Dataset) -> None:
+    file.createDimension("x", 3)
+    group = file.createGroup("a").createGroup("b")
+    group.createDimension("y", 2)
+    group.createVariable("v", "f4", ("y", "x"), shuffle=True, zlib=True, fletcher32=True)[:] = 1.5
+    group.createVariable("y", "i8", ("y",))[:] = [3, 4]
+
+
+def many_types(file: netCDF4.Dataset) -> None:
+    file.createDimension("x", 3)
+    for code in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"):
+        for endian in ("little", "big"):
+            name = f"{code}_{endian}"
+            kind = np.dtype(code).newbyteorder("<" if endian == "little" else ">")
+            variable = file.createVariable(name, kind, ("x",), endian=endian, fill_value=99)
+            variable[:] = [1, 2, 3]
+            variable.scale_factor = 0.5
+            variable.set_auto_maskandscale(False)
+    text = file.createVariable("text", str, ("x",))
+    text[:] = np.array(["a", "bc", "é"], object)
+    letters = file.createVariable("letters", "S1", ("x",), fill_value=b"-")
+    letters[:] = np.array([b"a", b"b", b"-"])
+    enum = file.createEnumType("i1", "kind_t", {"a": 0, "b": 1})
+    file.createVariable("enum", enum, ("x",))[:] = [0, 1, 0]
+    scalar = file.createVariable("scalar", "f8", ())
+    scalar[...] = 2.5
+
+
+def scaled(file: netCDF4.Dataset) -> None:
+    file.createDimension("t", 4)
+    variable = file.createVariable("t", "i4", ("t",))
+    variable.units = "days since 2000-01-01"
+    variable[:] = range(4)
+    packed = file.createVariable("packed", "i2", ("t",), fill_value=-999)
+    packed.scale_factor, packed.add_offset = 0.1, 20.0
+    packed[:] = np.ma.masked_greater([20.0, 21.5, 22.0, 99.0], 90)
+    floats = file.createVariable("floats", "f4", ("t",), fill_value=np.nan)
+    floats[:] = [1, np.nan, 3, 4]
+    floats.missing_value = np.float32(np.nan)
+    floats.coordinates = "t"
+
+
+@pytest.mark.parametrize(
+    "make", [write_dimensions, several_dimensions, nested_groups, many_types, scaled]
+)
+def test_netcdf4_files_read_as_netcdf4_reads_them(
+    tmp_path: Path, make: Callable[[netCDF4.Dataset], None]
+) -> None:
+    with netCDF4.Dataset(tmp_path / "f.nc", "w") as file:
+        make(file)
+    found = convert(tmp_path / "f.nc", tmp_path / "h.zarr")
+    with netCDF4.Dataset(tmp_path / "f.nc") as file:
+        variables = netcdf_variables(file)
+        assert found.arrays.keys() | found.refused.keys() == variables.keys()
+        assert found.refused == {}
+        for path, variable in variables.items():
+            array = found.arrays[path]
+            assert same(array[...], netcdf_values(variable)), path
+            assert array.metadata.dimension_names == tuple(variable.dimensions), path
+
+
+@pytest.mark.parametrize("make", [nested_groups, many_types, scaled])
+def test_xarray_decodes_the_hierarchy_as_it_does_the_file(
+    tmp_path: Path, make: Callable[[netCDF4.Dataset], None]
+) -> None:
+    with netCDF4.Dataset(tmp_path / "f.nc", "w") as file:
+        make(file)
+    found = convert(tmp_path / "f.nc", tmp_path / "h.zarr")
+    group = "a/b" if make is nested_groups else ""
+    options: dict[str, Any] = {"engine": "zarr-manifest", "consolidated": False, "group": group}
+    with (
+        xr.open_dataset(tmp_path / "f.nc", engine="netcdf4", group=group or None) as expected,
+        xr.open_dataset(found.root, allow=["/"], **options) as decoded,
+    ):
+        # xarray has no way to state the fill value of letters in Zarr v3.
+        letters = ["letters"]
+        xr.testing.assert_equal(
+            decoded.drop_vars(letters, errors="ignore").load(),
+            expected.drop_vars(letters, errors="ignore").load(),
+        )
+
+
+@pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF4_CLASSIC"])
+def test_variables_are_as_long_as_their_unlimited_dimensions(tmp_path: Path, kind: Any) -> None:
+    with netCDF4.Dataset(tmp_path / "f.nc", "w", format=kind) as file:
+        file.createDimension("t", None)
+        file.createDimension("x", 3)
+        file.createVariable("t", "f8", ("t",))[:] = np.arange(5)
+        file.createVariable("part", "i4", ("t", "x"))[:3] = 2
+        options: Any = {"zlib": True, "chunksizes": (2, 2), "fill_value": -5}
+        file.createVariable("packed", "i2", ("t", "x"), **options)[:3] = 2
+        file.createVariable("never", "i4", ("t", "x"), fill_value=-5)
+        if kind == "NETCDF4":
+            file.createVariable("text", str, ("t",))[0] = "a"
+            file.createGroup("g").createVariable("longest", "i2", ("t",))[:7] = 9
+    found = convert(tmp_path / "f.nc", tmp_path / "h.zarr")
+    assert found.refused == {}
+    with netCDF4.Dataset(tmp_path / "f.nc") as file:
+        for path, variable in netcdf_variables(file).items():
+            assert same(found.arrays[path][...], netcdf_values(variable)), path
+    # xarray refuses dimensions of two lengths.
+    with xr.open_dataset(
+        found.root, engine="zarr-manifest", allow=["/"], consolidated=False
+    ) as opened:
+        assert opened.sizes["t"] == (7 if kind == "NETCDF4" else 5)
+
+
+def test_datasets_of_hdf5_have_their_own_lengths(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["t"] = np.arange(5)
+        file["t"].make_scale("t")
+        file.create_dataset("v", data=np.arange(3), maxshape=(None,), chunks=(2,))
+        file["v"].dims[0].attach_scale(file["t"])
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.arrays["v"][...].tolist() == [0, 1, 2]
+
+
+def test_a_fill_value_that_is_no_integer_masks_none(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["x"] = np.arange(3)
+        file["x"].attrs["_FillValue"] = 1.5
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert "_FillValue" not in found.arrays["x"].attrs
+    assert "1.5 is no integer" in found.report.notes[0][1]
+
+
+def test_a_variable_that_was_never_written_is_not_left_out(tmp_path: Path) -> None:
+    # VirtualiZarr drops it for a dimension without a variable.
+    with netCDF4.Dataset(tmp_path / "f.nc", "w") as file:
+        file.createDimension("time", None)
+        file.createDimension("only", 5)
+        file.createVariable("time", "f8", ("time",)).units = "days since 2000-01-01"
+        file.createVariable("v", "f4", ("time", "only"))
+    found = convert(tmp_path / "f.nc", tmp_path / "h.zarr")
+    assert found.arrays.keys() == {"time", "v"}
+    assert found.arrays["time"].shape == (0,)
+    assert found.arrays["time"].attrs["units"] == "days since 2000-01-01"
+    assert found.arrays["v"].metadata.dimension_names == ("time", "only")

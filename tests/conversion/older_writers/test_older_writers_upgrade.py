@@ -1,0 +1,455 @@
+"""Stores that VirtualiZarr 1.0.0 to 1.3.0 really wrote, made valid and read.
+
+What they hold is compared with h5py, netCDF4, astropy and zarr on the sources.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from zarr.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+from zarr.errors import UnstableSpecificationWarning
+from zarr.storage import LocalStore, MemoryStore, ZipStore
+
+import zarr_manifest as zm
+from tests.conversion.older_writers.older_writer_stores import (
+    RELEASES,
+    SOURCES,
+    check,
+    files_in,
+    refused_in,
+    unpack,
+)
+from tests.interrupted_stores import Interrupted, InterruptedDirectory, InterruptedMemory
+from zarr_manifest.conversion import upgrade
+
+pytestmark = pytest.mark.filterwarnings(
+    f"ignore::{UnstableSpecificationWarning.__module__}.{UnstableSpecificationWarning.__name__}"
+)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Path:
+    return tmp_path / "the writer's directory"
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("release", RELEASES)
+def test_values(release: str, source: str, writer: Path) -> None:
+    root = unpack(release, source, writer)
+    before = files_in(root)
+    report = upgrade(root)
+    assert report.repaired
+    assert set(report.arrays) | {node.path for node in report.refused} == {
+        key.rpartition("/")[0] for key in before if key.endswith("/zarr.json")
+    }
+    check(root, writer, release, source, report)
+    refused = {node.path for node in report.refused}
+    assert {problem.array for problem in zm.validate(root)} <= refused
+    changed = {key for key, body in files_in(root).items() if before[key] != body}
+    assert changed == set(report.written)
+    assert changed - {"zarr.json"} == {f"{path}/zarr.json" for path in report.repaired}
+    assert ("zarr.json" in changed) == (source == "joined.h5")  # its attributes contain NaN
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_second_run_changes_nothing(release: str, source: str, writer: Path) -> None:
+    root = unpack(release, source, writer)
+    first = upgrade(root)
+    before = files_in(root)
+    report = upgrade(root)
+    assert files_in(root) == before
+    assert report.repaired == report.written == []
+    assert report.refused == first.refused
+    assert str(report).startswith("nothing to repair in ")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_dry_run_says_what_a_run_does(release: str, writer: Path) -> None:
+    root = unpack(release, "references.json", writer)
+    before = files_in(writer)
+    dry = upgrade(root, dry_run=True)
+    assert files_in(writer) == before
+    assert "would be repaired" in str(dry)
+    report = upgrade(root)
+    assert (dry.arrays, dry.refused, dry.notes, dry.written) == (
+        report.arrays,
+        report.refused,
+        report.notes,
+        report.written,
+    )
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_copy_leaves_the_original(release: str, source: str, writer: Path) -> None:
+    root = unpack(release, source, writer)
+    before = files_in(writer)
+    target = writer.parent / "copies" / "valid.zarr"
+    dry = upgrade(root, target=target, dry_run=True)
+    assert not target.exists()
+    report = upgrade(root, target=target)
+    assert dry.written == report.written
+    assert files_in(writer) == before
+    check(target, writer, release, source, report)
+    assert set(files_in(target)) == set(files_in(root))
+    for node in report.refused:
+        for name in ("zarr.json", "manifest.json"):
+            assert (target / node.path / name).read_bytes() == (
+                root / node.path / name
+            ).read_bytes()
+    copied = files_in(target)
+    again = upgrade(root, target=target)
+    assert again.written == []
+    assert files_in(target) == copied
+    assert upgrade(target).repaired == []
+
+
+def test_the_repairs_are_named(writer: Path) -> None:
+    root = unpack("1.2.0", "types.h5", writer)
+    report = upgrade(root)
+    assert report.arrays["float32"] == ()
+    assert report.arrays["float32_big"] == (
+        "data_type '>f4', which is not of Zarr v3, became 'float32', with the codec 'bytes' "
+        "big-endian, which said 'little'",
+    )
+    (sentence,) = report.arrays["packed_big"]
+    assert "'numcodecs.fixedscaleoffset' stood behind 'bytes', but works on elements" in sentence
+    assert sentence.endswith(
+        "; the codecs are 'numcodecs.fixedscaleoffset', 'bytes' (big-endian), "
+        "'numcodecs.shuffle', 'numcodecs.zlib' now"
+    )
+    assert report.arrays["nan_gaps"] == ('the fill value NaN, which JSON lacks, became "NaN"',)
+    # What was written is JSON, without anything that only Python reads.
+    for file in root.rglob("zarr.json"):
+        json.loads(file.read_text(), parse_constant=pytest.fail)
+
+
+# Relative paths -------------------------------------------------------------------
+
+
+def base_in(root: Path, path: str) -> str | None:
+    metadata = json.loads((root / path / "zarr.json").read_text())
+    configuration = metadata["storage_transformers"][0]["configuration"]
+    base: str | None = configuration.get("base")
+    return base
+
+
+def test_the_directory_of_the_writer_is_found(writer: Path) -> None:
+    """Above the hierarchy, as it is where somebody wrote it into a directory of the sources."""
+    root = unpack("1.0.0", "classic.nc", writer, writer / "some" / "where" / "h.zarr")
+    report = upgrade(root)
+    assert base_in(root, "time") == f"{writer.as_uri()}/"
+    assert report.arrays["time"][-1] == (
+        "its paths were relative to the directory in which it was written; that is "
+        f"'{writer.as_uri()}/' now, which has all files, unlike other directories above"
+    )
+    check(root, writer, "1.0.0", "classic.nc", report)
+
+
+def test_the_directory_of_the_writer_is_the_hierarchy(writer: Path) -> None:
+    """Then both can be moved together."""
+    root = unpack("1.1.0", "classic.nc", writer, writer)
+    report = upgrade(root)
+    assert base_in(root, "time") == "../"
+    moved = shutil.move(root, writer.parent / "moved")
+    check(moved, writer, "1.1.0", "classic.nc", report)
+
+
+def test_several_directories_have_all_files(writer: Path) -> None:
+    root = unpack("1.0.0", "classic.nc", writer)
+    shutil.copy(writer / "classic.nc", writer.parent)
+    report = upgrade(root)
+    assert base_in(root, "time") is None
+    assert {path for path, _ in report.notes} == set(report.arrays)
+    for _, note in report.notes:
+        assert "several have all files" in note
+        assert f"{writer}, {writer.parent}; say base=..." in note
+    assert upgrade(root).repaired == []
+    # What is said later is taken up.
+    again = upgrade(root, base=writer)
+    assert set(again.repaired) == set(report.arrays)
+    check(root, writer, "1.0.0", "classic.nc", again)
+    assert upgrade(root, base=writer).repaired == []
+
+
+def test_no_directory_has_all_files(writer: Path) -> None:
+    root = unpack("1.0.0", "classic.nc", writer)
+    (writer / "classic.nc").rename(writer / "elsewhere.nc")
+    report = upgrade(root)
+    assert all("is not known; say base=..." in note for _, note in report.notes)
+    assert report.notes
+    assert report.repaired
+
+
+@pytest.mark.parametrize(
+    ("say", "base"),
+    [
+        (lambda writer: writer, "{writer}/"),
+        (str, "{writer}/"),
+        (lambda writer: writer.as_uri(), "{writer}/"),
+        (lambda writer: f"{writer.as_uri()}/", "{writer}/"),
+        (lambda _: "raw/data", "../raw/data/"),
+        (lambda _: Path("raw data"), "../raw%20data/"),
+        (lambda _: ".", "../"),
+        (lambda _: "s3://bucket/data", "s3://bucket/data/"),
+    ],
+)
+def test_the_directory_of_the_writer_is_said(
+    say: Callable[[Path], str | Path], base: str, writer: Path
+) -> None:
+    root = unpack("1.0.0", "classic.nc", writer)
+    report = upgrade(root, base=say(writer))
+    assert base_in(root, "time") == base.format(writer=writer.as_uri())
+    assert report.arrays["time"][-1].endswith("now, as you said")
+    assert zm.validate(root) == []
+
+
+def test_paths_that_lead_to_files_beside_the_array(writer: Path) -> None:
+    root = unpack("1.1.0", "field.fits", writer)
+    (writer / "field.fits").rename(root / "PRIMARY" / "field.fits")
+    report = upgrade(root)
+    assert base_in(root, "PRIMARY") is None
+    assert report.notes == []
+    check(root, writer, "1.1.0", "field.fits", report)
+
+
+# Refusals -------------------------------------------------------------------------
+
+
+def test_refusals_leave_every_byte(writer: Path) -> None:
+    root = unpack("1.0.0", "references.json", writer)
+    before = files_in(root)
+    report = upgrade(root)
+    assert {node.path for node in report.refused} == refused_in("1.0.0", "references.json")
+    for node in report.refused:
+        assert node.code == "not_convertible"
+        assert "the compressor was not written down" in node.reason
+        for name in ("zarr.json", "manifest.json"):
+            key = f"{node.path}/{name}"
+            assert (root / key).read_bytes() == before[key]
+    assert "refused 7, left as they are:" in str(report)
+
+
+def having(**members: Any) -> Callable[[Path], None]:
+    def spoil(array: Path) -> None:
+        metadata = json.loads((array / "zarr.json").read_text())
+        (array / "zarr.json").write_text(json.dumps(metadata | members))
+
+    return spoil
+
+
+def manifest(text: str) -> Callable[[Path], None]:
+    return lambda array: (array / "manifest.json").write_text(text) and None
+
+
+ENTRY = {"path": "classic.nc", "offset": 1, "length": 8}
+DECLARED = {"name": "chunk-manifest-json", "configuration": {"manifest": "./manifest.json"}}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "reason"),
+    [
+        (having(data_type="object"), "not_convertible", "'|O'"),
+        (having(data_type="nonsense"), "not_convertible", "'nonsense'"),
+        (having(shape=None), "not_convertible", "'shape'"),
+        (having(chunk_grid=None), "not_convertible", "'chunk_grid'"),
+        (having(codecs=7), "not_convertible", "'codecs'"),
+        (having(codecs=[7]), "not_convertible", "no codec"),
+        (having(codecs=[{"id": "imagecodecs_lzf"}]), "not_convertible", "imagecodecs_lzf"),
+        (having(codecs=[{"id": "zlib"}, {"id": "delta", "dtype": "<f8"}]), "not_convertible", ""),
+        (having(fill_value="no number"), "invalid_configuration", "zarr cannot open"),
+        (having(data_type=">i8", fill_value=0.5), "not_convertible", "0.5"),
+        (having(storage_transformers="x"), "invalid_configuration", "not a list"),
+        (having(storage_transformers=["x"]), "unsupported_transformer", "'x'"),
+        (having(storage_transformers=[DECLARED] * 2), "unsupported_transformer", "2 times"),
+        (manifest("[]"), "invalid_manifest", "not an object"),
+        (manifest('{"0": []}'), "invalid_manifest", "not an object of entries"),
+        (manifest("{"), "invalid_json", "not JSON"),
+        (manifest(json.dumps({"x": ENTRY})), "invalid_chunk_key", ""),
+        (manifest(json.dumps({"0": {"length": 8}})), "invalid_entry", ""),
+        (manifest(json.dumps({"0": ENTRY | {"path": r"C:\f.nc"}})), "invalid_path", "backslash"),
+        (manifest(json.dumps({"0": {"path": "classic.nc"}})), "not_convertible", "how many bytes"),
+        (manifest(json.dumps({"0": ENTRY | {"length": 7}})), "not_convertible", "7 bytes, but 8"),
+        (lambda array: (array / "manifest.json").unlink(), "manifest_not_found", ""),
+    ],
+)
+def test_one_array_is_refused(
+    spoil: Callable[[Path], None], code: str, reason: str, writer: Path
+) -> None:
+    root = unpack("1.0.0", "classic.nc", writer)
+    spoil(root / "time")
+    before = files_in(root / "time")
+    report = upgrade(root)
+    assert files_in(root / "time") == before
+    (refused,) = report.refused
+    assert (refused.path, refused.code) == ("time", code)
+    assert reason in refused.reason
+    # The others are repaired all the same.
+    assert set(report.repaired) == {"field", "packed", "mask", "label"}
+
+
+def test_what_was_never_theirs_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "raw.bin").write_bytes(bytes(range(8)))
+    zarr.create_array(tmp_path, name="native", shape=4, dtype="i4")[:] = 1
+    zarr.create_array(tmp_path, name="ours", shape=8, chunks=4, dtype="u1", compressors=None)
+    entries = {(i,): {"path": "raw.bin", "offset": 4 * i, "length": 4} for i in range(2)}
+    zm.write_manifest(tmp_path, "ours", entries, base="../")
+    # As what is imported from Zarr v2: objects of their own, of which no length is stated.
+    zm.create_array(
+        tmp_path, "whole", {"0": {"path": "a"}, "1": {"path": "b"}}, shape=7, chunks=4, dtype="u1"
+    )
+    before = files_in(tmp_path)
+    report = upgrade(tmp_path)
+    assert (report.arrays, report.refused) == ({"ours": (), "whole": ()}, [])
+    assert "joined from several" not in str(report.notes)
+    assert files_in(tmp_path) == before
+
+
+# Stores, and interruptions --------------------------------------------------------
+
+
+def memory_of(root: Path, kind: type[MemoryStore] = MemoryStore) -> MemoryStore:
+    buffer = default_buffer_prototype().buffer
+    return kind({key: buffer.from_bytes(body) for key, body in files_in(root).items()})
+
+
+def bytes_in(store: MemoryStore) -> dict[str, bytes]:
+    return {key: value.to_bytes() for key, value in store._store_dict.items()}
+
+
+def states(root: Path, writer: Path, base: Path | None) -> tuple[dict[str, bytes], ...]:
+    """The bytes of a hierarchy before and after."""
+    before = memory_of(root)
+    after = memory_of(root)
+    upgrade(after, base=base)
+    return bytes_in(before), bytes_in(after)
+
+
+@pytest.mark.parametrize("kind", [InterruptedMemory, InterruptedDirectory])
+@pytest.mark.parametrize("name", ["classic.nc", "100%.nc"])
+def test_an_interruption_leaves_each_array_old_or_new(
+    name: str, kind: type[Any], writer: Path
+) -> None:
+    """With the second name, manifests have to be written anew as well."""
+    root = unpack("1.0.0", "classic.nc", writer)
+    shutil.move(writer / "classic.nc", writer / name)
+    for document in root.rglob("manifest.json"):
+        document.write_text(document.read_text().replace("classic.nc", name))
+    before, after = states(root, writer, writer)
+    for left in range(100):
+        at = writer.parent / f"{left}.zarr"
+        shutil.copytree(root, at)
+        store = kind(at) if kind is InterruptedDirectory else memory_of(at, kind)
+        store.left = left
+        try:
+            upgrade(store, base=writer)
+        except Interrupted:
+            is_complete = False
+        else:
+            is_complete = True
+        found = files_in(at) if kind is InterruptedDirectory else bytes_in(store)
+        for path in ("time", "field", "packed", "mask", "label"):
+            key = f"{path}/zarr.json"
+            state = before if found[key] == before[key] else after
+            assert found[key] == state[key]
+            wanted = {k: body for k, body in state.items() if k.startswith(f"{path}/")}
+            assert wanted.items() <= found.items()
+        store.left = 100
+        upgrade(store, base=writer)
+        found = files_in(at) if kind is InterruptedDirectory else bytes_in(store)
+        assert after.items() <= found.items()
+        if is_complete:
+            break
+    else:
+        pytest.fail("it was always interrupted")
+    assert left > len(("time", "field", "packed", "mask", "label")) - 1
+    assert found == after
+
+
+def test_an_interrupted_copy_is_completed(writer: Path) -> None:
+    root = unpack("1.3.0", "classic.nc", writer)
+    complete = MemoryStore()
+    upgrade(root, target=complete)
+    for left in range(len(bytes_in(complete))):
+        target = InterruptedMemory()
+        target.left = left
+        with pytest.raises(Interrupted):
+            upgrade(root, target=target)
+        # It cannot be opened before it is complete, and what is there is as it is to be.
+        assert "zarr.json" not in bytes_in(target)
+        assert bytes_in(target).items() <= bytes_in(complete).items()
+        target.left = 100
+        upgrade(root, target=target)
+        assert bytes_in(target) == bytes_in(complete)
+
+
+def test_a_copy_does_not_replace_anything(writer: Path, tmp_path: Path) -> None:
+    root = unpack("1.3.0", "classic.nc", writer)
+    target = tmp_path / "other.zarr"
+    zarr.create_group(target, attributes={"mine": True})
+    with pytest.raises(zm.WriteConflictError, match="something else already"):
+        upgrade(root, target=target)
+    assert zarr.open_group(target, mode="r").attrs["mine"] is True
+
+
+@pytest.mark.parametrize("below", ["", "copy.zarr"])
+def test_a_copy_within_the_hierarchy(below: str, writer: Path) -> None:
+    root = unpack("1.3.0", "classic.nc", writer)
+    with pytest.raises(ValueError, match="must not lie within"):
+        upgrade(root, target=root / below)
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently")
+def test_consolidated_metadata_stays_equal(writer: Path) -> None:
+    """Of arrays that zarr could consolidate: 1.1.0's are valid but for their paths."""
+    root = unpack("1.1.0", "types.h5", writer)
+    for path in root.iterdir():
+        if path.is_dir() and path.name != "float32":
+            shutil.rmtree(path)
+    zarr.consolidate_metadata(zm.ManifestStore(root))
+    report = upgrade(root)
+    assert report.repaired == ["float32"]
+    assert zm.validate(root) == []
+    group = zarr.open_consolidated(zm.ManifestStore(root, allow=[writer.as_uri()]))
+    np.testing.assert_array_equal(group["float32"][...], np.arange(12).reshape(3, 4))
+
+
+def test_a_manifest_store_sees_what_was_written(writer: Path) -> None:
+    root = unpack("1.0.0", "classic.nc", writer)
+    store = zm.ManifestStore(root, allow=[writer.as_uri()])
+    with pytest.raises(zm.InvalidConfigurationError, match="codecs"):
+        zarr.open_group(store, mode="r")["time"]
+    report = upgrade(store)
+    assert report.repaired
+    np.testing.assert_array_equal(zarr.open_group(store, mode="r")["time"][...], [0, 1])
+
+
+def test_a_store_that_cannot_tell_of_other_writers(writer: Path) -> None:
+    root = unpack("1.0.0", "classic.nc", writer)
+    with ZipStore(writer / "h.zip", mode="w") as archive:
+        for key, body in files_in(root).items():
+            sync(archive.set(key, default_buffer_prototype().buffer.from_bytes(body)))
+    store = ZipStore(writer / "h.zip", mode="r")
+    with pytest.raises(zm.WriteConflictError, match="sole_writer"):
+        upgrade(store)
+    target = writer / "copy.zarr"
+    report = upgrade(store, target=target, base=writer)
+    check(target, writer, "1.0.0", "classic.nc", report)
+
+
+def test_there_is_no_hierarchy(tmp_path: Path) -> None:
+    with pytest.raises(zm.SourceNotFoundError, match="file:///"):
+        upgrade(tmp_path / "nothing")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(zm.SourceNotFoundError, match="no Zarr hierarchy"):
+        upgrade(LocalStore(tmp_path))

@@ -1,0 +1,240 @@
+"""A hierarchy is replaced as a whole: what opens is the old one or the new one, at any time."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from obstore.store import MemoryStore as ObstoreMemoryStore
+from zarr.storage import MemoryStore, ObjectStore
+
+import zarr_manifest as zm
+from tests.conversion.inline_nodes import read, streamed, vector
+from tests.hierarchies import files_below
+from tests.interrupted_stores import Interrupted, InterruptedMemory
+from zarr_manifest.conversion.nodes import GroupNode, Node
+from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.errors import WriteConflictError
+
+
+def test_an_importer_that_fails_leaves_everything_as_it_was() -> None:
+    def nodes() -> Iterator[Node]:
+        yield vector("a", [1])
+        raise RuntimeError("cannot be read")
+
+    store = MemoryStore()
+    for there in ({}, {"b": [1, 2]}):
+        if there:
+            write_hierarchy(store, [vector(path, values) for path, values in there.items()])
+        before = dict(store._store_dict)
+        with pytest.raises(RuntimeError, match="cannot be read"):
+            write_hierarchy(store, nodes(), overwrite=bool(there))
+        assert store._store_dict == before
+
+
+def test_a_hierarchy_is_not_replaced_unless_told() -> None:
+    store = MemoryStore()
+    write_hierarchy(store, [vector("a", [1])])
+    before = dict(store._store_dict)
+    with pytest.raises(WriteConflictError, match="overwrite=True"):
+        write_hierarchy(store, [vector("a", [2])])
+    assert store._store_dict == before
+
+
+def test_replacing_by_the_same_changes_nothing(tmp_path: Path) -> None:
+    nodes = [vector("a", [1, 2, 3]), GroupNode("g/h", {"x": 1}), vector("g/b", [3])]
+    write_hierarchy(tmp_path, nodes, partition_shape=[2])
+    before = files_below(tmp_path)
+    report = write_hierarchy(tmp_path, nodes, partition_shape=[2], overwrite=True)
+    assert files_below(tmp_path) == before
+    assert report.notes == []
+
+
+def test_earlier_nodes_are_replaced_and_removed(tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    native = zarr.create_array(root, name="native", shape=2, chunks=1, dtype="u1")
+    native[:] = [8, 9]
+    write_hierarchy(
+        root,
+        [vector("a", [1, 2]), vector("gone", [3]), vector("g/inside", [4]), vector("was", [5])],
+        overwrite=True,
+    )
+    zarr.create_array(root, name="was_native", shape=2, chunks=1, dtype="u1")[:] = [8, 9]
+    report = write_hierarchy(
+        root,
+        [
+            vector("a", [6, 7]),
+            streamed("b", [8, 9]),
+            vector("g", [10]),
+            vector("was/array", [11]),
+            vector("was_native", [12, 13]),
+        ],
+        overwrite=True,
+    )
+    group = zarr.open_group(zm.ManifestStore(root), mode="r")
+    expected = {"a": [6, 7], "b": [8, 9], "g": [10], "was/array": [11], "was_native": [12, 13]}
+    assert {path: read(root, path) for path in expected} == expected
+    with pytest.warns(UserWarning, match="not recognized"):  # directories that are left
+        assert set(dict(group.members(max_depth=None))) == {*expected, "was"}
+    assert [path for path, _ in report.notes] == ["g/inside", "gone"]
+    remaining = set(files_below(root))
+    assert {path for path in remaining if path.startswith("was_native/c")}
+    assert not {path for path in remaining if path.startswith(("gone", "g/inside", "was/man"))}
+    assert zm.validate(root) == []
+
+
+def test_consolidated_metadata_does_not_outlive_what_it_describes() -> None:
+    store = MemoryStore()
+    write_hierarchy(store, [vector("g/a", [1, 2]), vector("b", [3])], partition_shape=[1])
+    with pytest.warns(UserWarning, match="onsolidated"):
+        zarr.consolidate_metadata(zm.ManifestStore(store))
+    write_hierarchy(store, [vector("g/a", [4, 5])], partition_shape=[1], overwrite=True)
+    root = zarr.open_group(zm.ManifestStore(store), mode="r")
+    assert root.metadata.consolidated_metadata is None
+    assert read(store, "g/a") == [4, 5]
+
+
+def everything(old: bool) -> list[Node]:
+    shift = 0 if old else 100
+    return [
+        GroupNode("", {"old": old}),
+        vector("whole", [1 + shift, 2 + shift, 3 + shift]),
+        streamed("g/parts", [4 + shift, 5 + shift, 6 + shift]),
+        vector("only old" if old else "only new", [7 + shift]),
+    ]
+
+
+OLD = {"whole": [1, 2, 3], "g/parts": [4, 5, 6], "only old": [7]}
+NEW = {"whole": [101, 102, 103], "g/parts": [104, 105, 106], "only new": [107]}
+
+
+def contents(store: MemoryStore) -> dict[str, list[int]] | None:
+    """All arrays that are found from the root, if it can be opened."""
+    try:
+        root = zarr.open_group(zm.ManifestStore(store), mode="r")
+    except FileNotFoundError:
+        return None
+    found = {p: read(store, p) for p, node in root.members(None) if isinstance(node, zarr.Array)}
+    assert root.attrs["old"] == (found == OLD)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:Object at .* is not recognized")  # documents of no array yet
+@pytest.mark.parametrize("there", [False, True])
+def test_interrupted_anywhere(there: bool) -> None:
+    """What opens is the old hierarchy or the new one, and never some nodes of both."""
+    complete = False
+    seen = []
+    for left in itertools.count():
+        store = InterruptedMemory()
+        if there:
+            write_hierarchy(store, everything(old=True))
+        store.left = left
+        try:
+            write_hierarchy(store, everything(old=False), overwrite=there)
+            complete = True
+        except Interrupted:
+            store.left = 10**9
+        seen.append(contents(store))
+        assert seen[-1] in ((OLD, None, NEW) if there else (None, NEW))
+        if complete:
+            break
+        write_hierarchy(store, everything(old=False), overwrite=True)
+        assert contents(store) == NEW
+        assert "only old/zarr.json" not in store._store_dict
+        assert zm.validate(store) == []
+    assert left > 5
+    # The old one stays while documents are written.
+    assert not there or [found for found in seen if found == OLD][3:]
+
+
+def test_an_interruption_while_nothing_but_one_array_changes() -> None:
+    for left in range(8):
+        store = InterruptedMemory()
+        write_hierarchy(store, [vector("a", [1]), vector("b", [2])])
+        store.left = left
+        with contextlib.suppress(Interrupted):
+            write_hierarchy(store, [vector("a", [3]), vector("b", [2])], overwrite=True)
+        store.left = 10**9
+        assert (read(store, "a"), read(store, "b")) in (([1], [2]), ([3], [2]))
+        zarr.open_group(zm.ManifestStore(store), mode="r")
+
+
+def test_what_is_no_part_of_a_hierarchy_is_left_alone(tmp_path: Path) -> None:
+    zarr.create_array(tmp_path / "others.zarr", name="native", data=np.arange(3))
+    before = files_below(tmp_path)
+    report = write_hierarchy(tmp_path, [vector("a", [1]), vector("b", [2])], overwrite=True)
+    assert report.notes == []
+    after = files_below(tmp_path)
+    assert before.items() <= after.items()
+    assert {key for key in after if "/" not in key} == {"zarr.json"}
+
+
+def test_a_failure_leaves_consolidated_metadata() -> None:
+    store = MemoryStore()
+    write_hierarchy(store, [vector("a", [1])])
+    with pytest.warns(UserWarning, match="onsolidated"):
+        zarr.consolidate_metadata(zm.ManifestStore(store))
+    before = dict(store._store_dict)
+
+    def nodes() -> Iterator[Node]:
+        yield vector("a", [2])
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_hierarchy(store, nodes(), overwrite=True)
+    assert store._store_dict == before
+    report = write_hierarchy(store, [vector("a", [1])], overwrite=True)
+    assert report.notes == []
+    assert zarr.open_group(zm.ManifestStore(store)).metadata.consolidated_metadata is None
+
+
+def test_a_root_of_another_kind() -> None:
+    for before, after in itertools.permutations(
+        [[vector("", [1, 2])], [vector("a", [3]), vector("g/b", [4])]]
+    ):
+        for left in itertools.count():
+            store = InterruptedMemory()
+            write_hierarchy(store, before)
+            store.left = left
+            try:
+                write_hierarchy(store, after, overwrite=True)
+            except Interrupted:
+                store.left = 10**9
+                root = zarr.open(zm.ManifestStore(store), mode="r")
+                if isinstance(root, zarr.Array):
+                    assert read(store, "") == [1, 2]
+                else:
+                    assert (read(store, "a"), read(store, "g/b")) == ([3], [4])
+            else:
+                assert left > 2
+                assert zm.validate(store) == []
+                break
+
+
+def test_somebody_else_writes_a_node_meanwhile() -> None:
+    store = ObjectStore(ObstoreMemoryStore())
+    write_hierarchy(store, [vector("a", [1]), vector("b", [2])])
+
+    def nodes() -> Iterator[Node]:
+        yield vector("b", [3])
+        zm.write_manifest(store, "a", {"0": {"data": b"\x09"}})
+        yield vector("a", [4])
+
+    with pytest.raises(WriteConflictError):
+        write_hierarchy(store, nodes(), overwrite=True)
+    assert read(store, "a") == [9]
+
+    def others() -> Iterator[Node]:
+        yield vector("b", [3])
+        zm.write_manifest(store, "a", {"0": {"data": b"\x08"}})
+
+    with pytest.raises(WriteConflictError, match="Nothing was replaced"):
+        write_hierarchy(store, others(), overwrite=True)
+    assert read(store, "a") == [8]
+    assert read(store, "b") == [2]

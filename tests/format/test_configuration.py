@@ -1,0 +1,217 @@
+"""The declaration in ``storage_transformers``: what is accepted, and which problem comes first."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zarr_manifest as zm
+from tests.format.test_document import TEXT, entries
+from zarr_manifest.format.declaration import (
+    TRANSFORMER_NAME,
+    Configuration,
+    interpret_declaration,
+    parse_declaration,
+)
+from zarr_manifest.format.document_codecs import DocumentCodec
+from zarr_manifest.format.findings import collect
+from zarr_manifest.format.manifest_document import Limits, decode_document
+
+
+def declared(configuration: Any = ..., **members: Any) -> list[dict[str, Any]]:
+    if configuration is ...:
+        configuration = {"manifest": "./m.json"}
+    return [{"name": TRANSFORMER_NAME, "configuration": configuration, **members}]
+
+
+WRONG_CODECS: list[tuple[Any, str]] = [
+    (None, "'codecs' is not a list"),
+    ("gzip", "'codecs' is not a list"),
+    ({"name": "gzip"}, "'codecs' is not a list"),
+    ([7], "has no 'name'"),
+    ([None], "has no 'name'"),
+    ([{}], "has no 'name'"),
+    ([{"name": 7}], "has no 'name'"),
+    (["gzip", {"configuration": {}}], "has no 'name'"),
+    ([{"name": "gzip", "configuration": None}], "'configuration' of the codec 'gzip'"),
+    ([{"name": "gzip", "configuration": []}], "'configuration' of the codec 'gzip'"),
+    ([{"name": "gzip", "level": 5}], "'level' in the codec 'gzip'"),
+    ([{"name": "gzip", "must_understand": False}], "'must_understand' in the codec"),
+    ([{"name": "lzma", "level": 5}], "'level' in the codec 'lzma'"),
+]
+WRONG_SHAPES: list[Any] = [
+    None, 1, "11", {"0": 1}, [0], [-1], [1.0], [True], ["1"], [None], [2**53], [1, 0], [[1]],
+]  # fmt: skip
+WRONG_TEMPLATES = [
+    "m.json", "{partition}/{partition}", "{Partition}", "%7Bpartition%7D", "{ partition }",
+    "m?x={partition}", "m#{partition}", "s3://{partition}/m", "s3://b{partition}/m",
+    "s3{partition}://b/m", "//h{partition}/m", "http://h?{partition}", "a{partition}:b",
+]  # fmt: skip
+TEMPLATES = [
+    "{partition}", "./m/{partition}.json.gz", "../{partition}/m?x=1", "s3://b/{partition}",
+    "https://h/m-{partition}", "/data/{partition}", "{partition}://x", "./a{partition}:b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_templates(template: str) -> None:
+    configuration = {"manifest": template, "partition_shape": [2, 2**53 - 1]}
+    assert parse_declaration(declared(configuration)) == Configuration(
+        template, "./", (), (2, 2**53 - 1)
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["gzip", "zstd", "crc32c"]), st.sampled_from([None, {}, {"x": 1}])
+        )
+    )
+)
+def test_codecs(codecs: list[tuple[str, Any]]) -> None:
+    stated = [
+        name if given_ is None else {"name": name, "configuration": given_}
+        for name, given_ in codecs
+    ]
+    expected = tuple(DocumentCodec(name, given_ or {}) for name, given_ in codecs)
+    found = parse_declaration(declared({"manifest": "m", "codecs": stated}))
+    assert found == Configuration("m", "./", expected)
+
+
+PROBLEMS = st.sampled_from(
+    [
+        {"x": 1}, {"manifest": None}, {"base": 7}, {"codecs": 7}, {"codecs": ["lzma"]},
+        {"partition_shape": 7}, {"partition_shape": [1]},
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(PROBLEMS, max_size=4), st.booleans(), st.sampled_from([True, False, None]))
+def test_readers_raise_the_first_of_all_problems(
+    changes: list[dict[str, Any]], twice: bool, must_understand: Any
+) -> None:
+    configuration: dict[str, Any] = {"manifest": "m"}
+    for change in changes:
+        configuration |= change
+    transformers = declared(configuration, must_understand=must_understand) * (1 + twice)
+    found, problems = collect(interpret_declaration(transformers))
+    if not problems:
+        assert found == parse_declaration(transformers)
+        return
+    with pytest.raises(zm.ManifestError) as raised:
+        parse_declaration(transformers)
+    assert str(raised.value) == str(problems[0])
+
+
+def test_an_inline_manifest_is_kept_as_it_is() -> None:
+    """What is wrong with it is found when it is loaded, as with a document."""
+    for value, code in ((2**70, "invalid_entry"), (math.nan, "invalid_json"), ("\ud800", None)):
+        found = parse_declaration(declared({"manifest": {"0": {"path": "f", "offset": value}}}))
+        assert found is not None
+        assert isinstance(found.manifest, bytes)
+        with pytest.raises(zm.ManifestError) as raised:
+            decode_document(found.manifest, Limits())
+        assert code is None or raised.value.code == code
+
+
+@pytest.mark.parametrize("must_understand", [{}, {"must_understand": True}])
+def test_declaration(must_understand: dict[str, Any]) -> None:
+    expected = Configuration("./m.json", "./")
+    assert parse_declaration(declared(**must_understand)) == expected
+
+
+def test_declaration_with_base() -> None:
+    configuration = {"manifest": "./m.json", "base": "s3://b/"}
+    assert parse_declaration(declared(configuration)) == Configuration("./m.json", "s3://b/")
+
+
+@given(st.dictionaries(TEXT, entries(), max_size=4))
+@settings(max_examples=40)
+def test_inline_manifest(manifest: dict[str, Any]) -> None:
+    found = parse_declaration(declared({"manifest": manifest}))
+    assert found is not None
+    assert isinstance(found.manifest, bytes)
+    assert json.loads(found.manifest) == manifest
+
+
+OPTIONAL = {"name": "other", "must_understand": False}
+
+
+@pytest.mark.parametrize("transformers", [[], [OPTIONAL], [OPTIONAL, {**OPTIONAL, "name": "x"}]])
+def test_nothing_to_apply(transformers: list[Any]) -> None:
+    assert parse_declaration(transformers) is None
+
+
+def test_optional_transformers_around_ours_are_skipped() -> None:
+    found = parse_declaration([OPTIONAL, *declared(), OPTIONAL])
+    assert found == Configuration("./m.json")
+
+
+@pytest.mark.parametrize(
+    ("transformers", "says"),
+    [
+        (["zip"], "'zip'"),
+        ([{"name": "zip"}], "'zip'"),
+        ([{"name": "zip", "must_understand": True}], "'zip'"),
+        ([*declared(), {"name": "zip"}], "'zip'"),
+        ([{"name": TRANSFORMER_NAME.upper()}], "unknown"),
+        (declared() + declared(), "2 times"),
+        (declared({"manifest": "m.json", "codecs": ["lzma"]}), "'lzma'"),
+    ],
+)
+def test_unsupported(transformers: list[Any], says: str) -> None:
+    with pytest.raises(zm.UnsupportedTransformerError) as raised:
+        parse_declaration(transformers)
+    assert raised.value.code == "unsupported_transformer"
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("transformers", "says"),
+    [
+        ({"name": TRANSFORMER_NAME}, "not a list"),
+        (None, "not a list"),
+        (TRANSFORMER_NAME, "not a list"),
+        ([None], "no 'name'"),
+        ([{}], "no 'name'"),
+        ([{"name": 5}], "no 'name'"),
+        ([TRANSFORMER_NAME], "'configuration' is missing"),
+        *((declared({"manifest": "m", "codecs": c}), says) for c, says in WRONG_CODECS),
+        *(
+            (declared({"manifest": "{partition}", "partition_shape": shape}), "positive integers")
+            for shape in WRONG_SHAPES
+        ),
+        *((declared({"manifest": t, "partition_shape": [1]}), "once") for t in WRONG_TEMPLATES),
+        (declared({"manifest": "./{partition}.json"}), "no 'partition_shape'"),
+        (declared({"manifest": {}, "codecs": []}), "'codecs' is of no use"),
+        (declared({"manifest": {}, "partition_shape": [1]}), "'partition_shape' is of no use"),
+        # The first problem counts.
+        (declared({"manifest": "m", "codecs": ["lzma"], "partition_shape": [1]}), "once"),
+        (declared({"manifest": "m", "base": 1, "codecs": 1}), "'base'"),
+        (declared({"manifest": "m", "codecs": 1, "partition_shape": 1}), "'codecs'"),
+        (declared({"x": 1, "base": 1}), "'x'"),
+        (declared(None), "'configuration' is missing"),
+        (declared([]), "'configuration' is missing"),
+        (declared(must_understand=False), "must not be false"),
+        (declared(must_understand="no"), "not a boolean"),
+        ([{"name": "other", "must_understand": 0}], "not a boolean"),
+        (declared(extra=1), "'extra' in the declaration"),
+        (declared({"manifest": "m.json", "Base": "x"}), "'Base' in 'configuration'"),
+        (declared({}), "'manifest' is neither"),
+        (declared({"manifest": None}), "'manifest' is neither"),
+        (declared({"manifest": ""}), "'manifest' is neither"),
+        (declared({"manifest": []}), "'manifest' is neither"),
+        (declared({"manifest": "m.json", "base": None}), "'base' is not a string"),
+        (declared({"manifest": "m.json", "base": 1}), "'base' is not a string"),
+    ],
+)
+def test_invalid_configuration(transformers: Any, says: str) -> None:
+    with pytest.raises(zm.InvalidConfigurationError) as raised:
+        parse_declaration(transformers)
+    assert raised.value.code == "invalid_configuration"
+    assert says in str(raised.value)

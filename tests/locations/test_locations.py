@@ -1,0 +1,302 @@
+"""Locations: one canonical form per object, and no path that parsers may read differently."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.locations.location_strategies import (
+    STORE,
+    encoded,
+    hostile,
+    plausible,
+    resolved,
+    segments,
+    urls,
+)
+from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.locations.redaction import redact
+from zarr_manifest.locations.resolving import Base, StoreLocation, UrlLocation
+
+BUCKET = Base.parse("s3://b/data/")
+WEB = Base.parse("https://example.com/data/")
+
+# ---------------------------------------------------------------- properties
+
+
+@given(urls() | plausible, st.sampled_from([STORE, BUCKET, WEB, Base.parse("/data/")]))
+def test_resolving_again_changes_nothing(path: str, base: Base) -> None:
+    location = resolved(path, base)
+    if isinstance(location, UrlLocation):
+        assert location.url.isascii()
+        assert STORE.resolve(location.url) == location
+    else:
+        again = Base.parse("./").resolve("./" + "/".join(map(encoded, location.key.split("/"))))
+        assert again == location
+
+
+@given(plausible, st.sampled_from([STORE, BUCKET, WEB]))
+@example("..//x", BUCKET)
+@example("../..//x", STORE)
+def test_locations_are_canonical(path: str, base: Base) -> None:
+    location = resolved(path, base)
+    key = location.key if isinstance(location, StoreLocation) else location.path
+    assert not key.startswith("/")
+    assert not key.endswith("/")
+    assert not {".", ".."} & set(key.split("/"))
+    assert not re.search(r"[\x00-\x1f\x7f\\]", key)
+    assert isinstance(location, UrlLocation) or "" not in key.split("/")
+
+
+@given(st.lists(segments.map(encoded) | st.sampled_from([".", "..", ""]), min_size=1))
+def test_a_relative_path_stays_in_its_store(parts: list[str]) -> None:
+    path = "./" + "/".join(parts)
+    assert isinstance(resolved(path, STORE), StoreLocation)
+    location = resolved(path, BUCKET)
+    assert isinstance(location, UrlLocation)
+    assert location.origin == "s3://b"
+
+
+@given(hostile)
+def test_arbitrary_text_raises_nothing_else(text: str) -> None:
+    for base in STORE, BUCKET, WEB:
+        try:
+            base.resolve(text)
+            Base.parse(text)
+        except InvalidPathError as error:
+            assert error.location == redact(text)  # noqa: PT017
+
+
+@given(st.lists(segments, min_size=1), st.sampled_from(["./", "s3://b/", "http://h/"]))
+def test_percent_encoding_round_trips(names: list[str], base: str) -> None:
+    location = Base.parse(base).resolve("./" + "/".join(map(encoded, names)))
+    key = location.key if isinstance(location, StoreLocation) else location.path
+    assert key == "/".join(names)
+
+
+# ---------------------------------------------------------------- resolution
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "expected"),
+    [
+        ("./", "f.nc", "a/sst/f.nc"),
+        (".", "f.nc", "a/sst/f.nc"),
+        ("x", "f.nc", "a/sst/f.nc"),
+        ("x/", "f.nc", "a/sst/x/f.nc"),
+        ("..", "f.nc", "a/f.nc"),
+        ("../../", "f.nc", "f.nc"),
+        ("./", "../../f.nc", "f.nc"),
+        ("./", "x//../f.nc", "a/sst/x/f.nc"),
+        ("./", "x/./f%20g.nc", "a/sst/x/f g.nc"),
+        ("./", "f g é.nc", "a/sst/f g é.nc"),
+        ("./", "%C3%A9", "a/sst/é"),
+        ("./", "a%252fb", "a/sst/a%2fb"),
+        ("./", "./a:b", "a/sst/a:b"),
+        ("./", "2020-01-01T00:00.nc", "a/sst/2020-01-01T00:00.nc"),
+        ("./", "%3F%23%25%40", "a/sst/?#%@"),
+        ("./", "...", "a/sst/..."),
+        ("./", "..a/b..", "a/sst/..a/b.."),
+        ("./", "f%2enc", "a/sst/f.nc"),
+        ("./", "x@y/z", "a/sst/x@y/z"),
+    ],
+)
+def test_relative_to_the_store(base: str, path: str, expected: str) -> None:
+    location = Base.parse(base, directory="a/sst").resolve(path)
+    assert location == StoreLocation(expected)
+    assert str(location) == expected
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "expected"),
+    [
+        ("s3://b/data/", "f.nc", "s3://b/data/f.nc"),
+        ("s3://b/data", "f.nc", "s3://b/f.nc"),
+        ("s3://b", "f.nc", "s3://b/f.nc"),
+        ("s3://b/data/x/..", "f.nc", "s3://b/data/f.nc"),
+        ("s3://b/data/", "../f.nc", "s3://b/f.nc"),
+        ("s3://b/data/", "/f.nc", "file:///f.nc"),
+        ("s3://b/data/", "gs://c/f.nc", "gs://c/f.nc"),
+        ("s3://b/my-data/", "x//y", "s3://b/my-data/x//y"),
+        ("/data/", "f.nc", "file:///data/f.nc"),
+        ("/data", "f.nc", "file:///f.nc"),
+        ("file:/data/", "../f.nc", "file:///f.nc"),
+        ("https://h/d/?token=x", "f.nc", "https://h/d/f.nc"),
+        ("https://h/d/", 'f.nc?a=%2F+ b"', "https://h/d/f.nc?a=%2F+%20b%22"),
+        ("https://h/d/f.nc?a", "?b", "https://h/d/f.nc?b"),
+        ("./", "S3://My.Bucket/K", "s3://My.Bucket/K"),
+        ("./", "s3://b/my-data/../other", "s3://b/other"),
+        ("./", "s3://b/a+b%2Bc", "s3://b/a%2Bb%2Bc"),
+        ("./", "HTTP://EXAMPLE.com:80/A", "http://example.com/A"),
+        ("./", "http://example.com:443/A", "http://example.com:443/A"),
+        ("./", "https://example.com:00443/A", "https://example.com/A"),
+        ("./", "https://example.com:/A", "https://example.com/A"),
+        ("./", "https://[2001:DB8::1]:8443/A", "https://[2001:db8::1]:8443/A"),
+        ("./", "https://h/f?", "https://h/f"),
+        ("./", "FILE://LocalHost/f", "file:///f"),
+        ("./", "file:///data//f", "file:///data//f"),
+        ("./", "/C:/f", "file:///C:/f"),
+        ("./", "abfss://c@acc.dfs.core.windows.net/f", "abfss://c@acc.dfs.core.windows.net/f"),
+        ("./", "az://$web/f", "az://$web/f"),
+        ("./", "memory://m/f", "memory://m/f"),
+    ],
+)
+def test_urls(base: str, path: str, expected: str) -> None:
+    location = Base.parse(base, directory="a/sst").resolve(path)
+    assert isinstance(location, UrlLocation)
+    assert location.url == expected
+
+
+def test_forms_of_a_url() -> None:
+    location = STORE.resolve("https://h:8443/a b?sig=secret")
+    assert isinstance(location, UrlLocation)
+    assert location == UrlLocation("https", "h:8443", "a b", "sig=secret")
+    assert location.origin == "https://h:8443"
+    assert str(location) == location.redacted == "https://h:8443/a%20b?…"
+    assert hash(location) == hash(STORE.resolve("HTTPS://H:8443/a%20b?sig=secret"))
+
+
+# ---------------------------------------------------------------- refused
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("", "empty"),
+        (".", "directory"),
+        ("..", "directory"),
+        ("dir/", "directory"),
+        ("dir/.", "directory"),
+        ("s3://b", "directory"),
+        ("s3://b/", "directory"),
+        ("s3://b/dir/", "directory"),
+        ("https://h?x", "directory"),
+        ("/", "directory"),
+        ("file:///", "directory"),
+        ("../../../f", "climbs"),
+        ("x/../../../../f", "climbs"),
+        ("s3://b/../f", "climbs"),
+        ("s3://b/..", "climbs"),
+        ("/../etc/passwd", "climbs"),
+        ("file:///data/../../etc/passwd", "climbs"),
+        ("x%2fy", "encoded slash"),
+        ("..%2Ff", "encoded slash"),
+        ("s3://b/x%5Cy", "encoded slash or backslash"),
+        ("%2e%2e/f", "encoded dot"),
+        ("%2E", "encoded dot"),
+        (".%2e/f", "encoded dot"),
+        ("s3://b/%2e./f", "encoded dot"),
+        ("//host/x", "'//'"),
+        ("//host", "'//'"),
+        ("///x", "'//'"),
+        ("a//b", "empty segment"),
+        ("s3://b//f", "empty segment"),
+        ("s3://b/x/..//f", "empty segment"),
+        ("file:////etc/passwd", "empty segment"),
+        ("/.//host/f", "empty segment"),
+        ("x\\y", "backslash"),
+        ("\\\\host\\x", "backslash"),
+        ("https:\\\\h/f", "backslash"),
+        ("x\x00", "control"),
+        ("x\ny", "control"),
+        ("s3://b\t/f", "control"),
+        ("ht\ttp://h/f", "control"),
+        ("x\x7f", "control"),
+        ("x\x85", "control"),
+        ("x\ud800", "surrogate"),
+        ("x%00", "control"),
+        ("x%0d%0a", "control"),
+        ("%7F", "control"),
+        ("%C2%85", "control"),
+        ("https://h/f?x=%0a", "control"),
+        ("https://h/f?x=\ud800", "surrogate"),
+        ("https://h/f?x=%zz", "bare '%'"),
+        ("%zz", "bare '%'"),
+        ("x%", "bare '%'"),
+        ("x%4", "bare '%'"),
+        ("%ff", "UTF-8"),
+        ("%c0%ae%c0%ae/f", "UTF-8"),
+        ("%ed%a0%80", "UTF-8"),
+        ("x#y", "fragment"),
+        ("https://h/f#y", "fragment"),
+        ("x?y", "query"),
+        ("?", "query"),
+        ("s3://b/f?versionId=1", "query"),
+        ("s3://b/f?", "query"),
+        ("/data/f?x", "query"),
+        ("C:/x", "scheme 'c'"),
+        ("a:b", "scheme 'a'"),
+        ("javascript:x", "scheme 'javascript'"),
+        ("s3a://b/f", "scheme 's3a'"),
+        ("s3:///f", "no bucket"),
+        ("s3:f", "no bucket"),
+        ("s3:/b/f", "no bucket"),
+        ("https:///h/f", "no bucket or host"),
+        ("memory:///f", "no bucket"),
+        ("s3://../f", "no valid bucket"),
+        ("s3://%62/f", "no valid bucket"),
+        ("s3://b:9000/f", "no valid bucket"),
+        ("s3://bücket/f", "no valid bucket"),
+        ("abfs://u:p@account/f", "no valid bucket"),
+        ("abfs://a@b@c/f", "no valid bucket"),
+        ("abfs://@account/f", "no valid bucket"),
+        ("az://c@account/f", "credentials"),
+        ("s3://key:secret@b/f", "credentials"),
+        ("https://user@h/f", "credentials"),
+        ("https://user:secret@h/f", "credentials"),
+        ("https://example.com@evil.com/f", "credentials"),
+        ("https://example。com/f", "no valid host"),
+        ("https://example%2ecom/f", "no valid host"),
+        ("https://h:x/f", "no valid host"),
+        ("https://h:65536/f", "no valid host"),
+        ("https://h:0x50/f", "no valid host"),
+        ("https://[::1/f", "no valid host"),
+        ("https:// h/f", "no valid host"),
+        ("file://host/f", "another host"),
+        ("file://127.0.0.1/f", "another host"),
+        ("file://C:/f", "another host"),
+        ("file:f", "no absolute path"),
+        ("file://localhost", "no absolute path"),
+    ],
+)
+def test_refused_paths(path: str, problem: str) -> None:
+    with pytest.raises(InvalidPathError, match=re.escape(problem)) as caught:
+        STORE.resolve(path)
+    assert caught.value.location == redact(path)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"), [("x#y", "%23"), ("x?y", "%3F"), ("100%", "%25"), ("a:b", "s3, gs, gcs")]
+)
+def test_remedies(path: str, remedy: str) -> None:
+    with pytest.raises(InvalidPathError) as caught:
+        STORE.resolve(path)
+    assert caught.value.remedy is not None
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("base", ["s3://b/data/", "https://h/data/", "/data/"])
+def test_a_url_base_has_a_root(base: str) -> None:
+    with pytest.raises(InvalidPathError, match="climbs"):
+        Base.parse(base).resolve("../../f")
+
+
+@pytest.mark.parametrize("reference", ["../../../", "..//../../..", "//h/", "a//", "x?y", "%2e/"])
+def test_refused_bases(reference: str) -> None:
+    with pytest.raises(InvalidPathError):
+        Base.parse(reference, directory="a/sst")
+
+
+@pytest.mark.parametrize("directory", ["..", "a/../b", "a//b", "a/./b"])
+def test_refused_directories(directory: str) -> None:
+    with pytest.raises(ValueError, match="not the path of an array"):
+        Base.parse("./", directory=directory)
+
+
+def test_the_directory_is_not_decoded() -> None:
+    assert Base.parse("./", directory="/50%/a#b/").resolve("f") == StoreLocation("50%/a#b/f")
+    assert Base.parse("./").resolve("f") == StoreLocation("f")

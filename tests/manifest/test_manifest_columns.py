@@ -1,0 +1,127 @@
+"""A manifest document that is read in parts gives what it gives at once, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import zarr_manifest as zm
+from tests.format.test_document import WRONG_ENTRIES
+from tests.manifest.test_manifest import ENTRIES
+from zarr_manifest.format.findings import strict
+from zarr_manifest.format.manifest_document import Limits
+from zarr_manifest.manifest.decoding import interpret_columns, split_document
+from zarr_manifest.manifest.keys import Grid
+from zarr_manifest.manifest.manifest import Manifest
+
+# Of a grid of 3 by 4 chunks; some are outside, in the array's own spelling, or no keys at all.
+KEYS = st.one_of(
+    st.builds("{}.{}".format, st.integers(0, 3), st.integers(0, 4)),
+    st.sampled_from(["c/0/1", "0.01", "x},"]),
+)
+VALID = ENTRIES.map(json.dumps)
+UNUSUAL = st.sampled_from(
+    [
+        *(entry for entry, _ in WRONG_ENTRIES.values()),
+        '{"path": "a},", "offset": 1}',
+        '{"x": [{}, {}], "path": "a"}',
+        '{"x": {"y": {}}, "path": "a"}',
+        '{"path": "a", "checksum": "crc9:00"}',
+        '{"path": "a", "checksum": "md5:"}',
+    ]
+)
+SEPARATORS = st.sampled_from([",", ",\n", " , "])
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> bytes:
+    """What looks like a manifest document: members may stand twice, and a character be wrong."""
+    entries = VALID | UNUSUAL if draw(st.booleans()) else VALID
+    members = draw(st.lists(st.tuples(KEYS, entries), max_size=8))
+    if draw(st.booleans()):
+        members = list(dict(members).items())
+    inside = draw(SEPARATORS).join(f"{json.dumps(key)}:{entry}" for key, entry in members)
+    text = f"{{{inside}}}"
+    if draw(st.integers(0, 3)) == 0:
+        start = draw(st.integers(0, len(text)))
+        wrong = draw(st.sampled_from(["", "}", "{", ",", "},", '"', " ", "ü", "\\"]))
+        text = text[:start] + wrong + text[start + draw(st.integers(0, 1)) :]
+    return text.encode()
+
+
+def parse_key(key: str) -> tuple[int, ...] | None:
+    return (0, 1) if key == "c/0/1" else None
+
+
+def outcome(document: bytes, part_bytes: int, grid: Grid, limits: Limits) -> Any:
+    """The columns, as values that compare; or the error and what it says."""
+    try:
+        columns, paths = strict(interpret_columns(document, grid, limits, part_bytes=part_bytes))
+    except zm.ManifestError as error:
+        return type(error), error.chunk, str(error)
+    arrays = [(column.dtype, column.tolist()) for column in columns[1:5]]
+    shared = {id(extra) for extra in columns.aside.values()}
+    return columns.grid_shape, arrays, paths, list(columns.aside.items()), len(shared)
+
+
+@given(
+    documents(),
+    st.integers(1, 60),
+    st.sampled_from([None, (range(2), range(4)), (range(4), range(5))]),
+    st.sampled_from([Limits(), Limits(entries=3), Limits(inline_bytes=6)]),
+)
+@settings(max_examples=400)
+@example(b'{"0.0":{},}', 1, None, Limits())
+@example(b'{"0.0":{"path":"a"}, ,"0.1":{}}', 1, None, Limits())
+@example(b'{"0.0":{},"0.1":{}}}', 1, None, Limits())
+@example(b'{},"0.1":{}}', 1, None, Limits())
+@example(b'{"0.1":{"path":"b"},"0.2":{},"0.0":{"path":"a"}}', 1, None, Limits())
+@example(b'{"9.9":{"path":1},"9.9":{},"0.0":{}}', 1, None, Limits())
+@example(b'{"0.0":{},"0.1":{},"0.2":{},"0.3":{}}', 1, None, Limits(entries=3))
+@example(b'{"0.0":{"data":"YWJjZA=="},"9.9":{"data":"YWJj"}}', 1, None, Limits(inline_bytes=6))
+def test_in_parts_as_at_once(
+    document: bytes, part_bytes: int, region: tuple[range, range] | None, limits: Limits
+) -> None:
+    for shape in ((3, 4), None):
+        grid = Grid(2, shape, region, parse_key)
+        at_once = outcome(document, len(document), grid, limits)
+        assert outcome(document, part_bytes, grid, limits) == at_once
+
+
+@given(st.dictionaries(KEYS, ENTRIES, min_size=1), st.integers(1, 60), SEPARATORS)
+def test_parts_have_the_members_in_turn(
+    members: dict[str, dict[str, Any]], size: int, separator: str
+) -> None:
+    document = json.dumps(members, separators=(separator, ":")).encode()
+    parts = list(split_document(document, size))
+    if separator != " , " and "x}," not in members:
+        decoded = [msgspec.json.decode(part) for part in parts]
+        assert [item for part in decoded for item in part.items()] == list(members.items())
+        assert all(decoded)
+    assert all(len(part) > size for part in parts[:-1])
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_memory_while_a_document_is_read(indent: int | None) -> None:
+    count = 100_000
+    document = json.dumps(
+        {
+            f"{n // 500}.{n % 500}": {"path": f"s3://b/{n // 500}", "offset": n, "length": 64}
+            for n in reversed(range(count))
+        },
+        indent=indent,
+    ).encode()
+    tracemalloc.start()
+    try:
+        manifest = Manifest.loads(document, grid_shape=(count // 500, 500))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(manifest) == count
+    assert peak / count <= 150

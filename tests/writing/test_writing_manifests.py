@@ -1,0 +1,460 @@
+"""Writing manifests: what is written reads back, is valid, and is the same every time."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import obstore.store
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from zarr.storage import LocalStore, MemoryStore, ObjectStore
+
+import zarr_manifest as zm
+from tests.hierarchies import files_below, split_into_source
+from tests.manifest.test_manifest import manifests as manifest_cases
+from zarr_manifest.format.chunk_keys import format_canonical
+
+type Index = tuple[int, ...]
+
+
+# dumps ------------------------------------------------------------------------------
+
+
+@given(manifest_cases(), st.randoms())
+def test_dumps_undoes_loads(case: tuple[Index, dict[Index, dict[str, Any]]], random: Any) -> None:
+    grid_shape, entries = case
+    shuffled = list(entries.items())
+    random.shuffle(shuffled)
+    documents = [
+        json.dumps({format_canonical(i): entry for i, entry in items}, indent=indent).encode()
+        for items, indent in ((entries.items(), None), (shuffled, 2))
+    ]
+    manifest, other = (zm.Manifest.loads(text, grid_shape=grid_shape) for text in documents)
+    dumped = manifest.dumps()
+    assert dumped == other.dumps()
+    again = zm.Manifest.loads(dumped, grid_shape=grid_shape)
+    assert again.dumps() == dumped
+    assert dict(again.items()) == dict(manifest.items())
+    assert again.paths == manifest.paths
+    assert list(json.loads(dumped)) == [format_canonical(index) for index in sorted(entries)]
+    assert len(dumped.splitlines()) == (len(entries) + 2 if entries else 1)
+
+
+def test_dumps_keeps_what_an_entry_says() -> None:
+    entry = {
+        "path": "ü%20 .nc",
+        "offset": 0,
+        "length": 3,
+        "checksum": "crc32c:00000000",
+        "etag": '"x"',
+        "last_modified": "2024-01-31T14:00:00.500+02:00",
+        "version": "v",
+    }
+    dumped = zm.Manifest.loads(json.dumps({"0": entry}).encode(), ndim=1).dumps()
+    assert json.loads(dumped) == {"0": {**entry, "last_modified": "2024-01-31T12:00:00.500000Z"}}
+    assert "ü" in dumped.decode()
+
+
+@pytest.mark.parametrize("entry", [{"path": "f"}, {"path": "f", "offset": 3}, {"data": "AA=="}, {}])
+def test_dumps_adds_nothing(entry: dict[str, Any]) -> None:
+    dumped = zm.Manifest.loads(json.dumps({"0": entry}).encode(), ndim=1).dumps()
+    assert json.loads(dumped) == {"0": entry}
+
+
+# Written, and read back ---------------------------------------------------------------
+
+CODEC = st.sampled_from(
+    ["gzip", "zstd", "crc32c", {"name": "gzip", "configuration": {"level": 1}}, {"name": "zstd"}]
+)
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "codecs": st.lists(CODEC, max_size=2),
+        "partition_shape": st.lists(st.integers(1, 5), min_size=2, max_size=2),
+        "base": st.sampled_from(["./", "../raw/"]),
+    },
+) | st.just({"inline": True})
+
+SHAPE, CHUNKS = (5, 7), (2, 3)
+GRID = list(itertools.product(range(3), range(3)))
+DATA = np.arange(1, 36, dtype="<u2").reshape(SHAPE)
+PADDED = np.zeros((6, 9), "<u2")
+PADDED[:5, :7] = DATA
+
+
+def chunk(index: Index) -> bytes:
+    i, j = index
+    return PADDED[2 * i : 2 * i + 2, 3 * j : 3 * j + 3].tobytes()
+
+
+def new_array(root: Any, path: str = "a") -> None:
+    zarr.create_array(
+        root,
+        name=path or None,
+        shape=SHAPE,
+        chunks=CHUNKS,
+        dtype="<u2",
+        compressors=None,
+        fill_value=9,
+    )
+
+
+KINDS = st.sampled_from(["whole", "range", "inline", "empty", "missing"])
+
+
+@given(OPTIONS, st.lists(KINDS, min_size=9, max_size=9), st.booleans())
+@settings(max_examples=60)
+def test_what_is_written_reads_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    options: dict[str, Any],
+    kinds: list[str],
+    by_key: bool,
+) -> None:
+    root = tmp_path_factory.mktemp("h")
+    new_array(root)
+    directory = root / options.get("base", "./").replace("../", "").replace("./", "a")
+    directory.mkdir(exist_ok=True)
+    entries: dict[Any, dict[str, Any]] = {}
+    expected = np.full_like(PADDED, 9)
+    for index, kind in zip(GRID, kinds, strict=True):
+        name = format_canonical(index)
+        entry: dict[str, Any] = {
+            "whole": {"path": f"{name}.bin"},
+            "range": {"path": f"{name}.bin", "offset": 2, "length": 12},
+            "inline": {"data": chunk(index)},
+            "empty": {},
+            "missing": {},
+        }[kind]
+        (directory / f"{name}.bin").write_bytes(
+            b"--" + chunk(index) + b"--" if kind == "range" else chunk(index)
+        )
+        if kind != "missing":
+            entries[name if by_key else index] = entry
+        if kind not in ("missing", "empty"):
+            i, j = index
+            expected[2 * i : 2 * i + 2, 3 * j : 3 * j + 3] = np.frombuffer(
+                chunk(index), "<u2"
+            ).reshape(CHUNKS)
+    zm.write_manifest(root, "a", entries, **options)
+    first = files_below(root)
+    zm.write_manifest(root, "a", entries, **options)
+    assert files_below(root) == first
+    assert zm.validate(root) == []
+    store = zm.ManifestStore(root)
+    np.testing.assert_array_equal(zarr.open_array(store, path="a")[:], expected[:5, :7])
+    if "partition_shape" in options:
+        shape = options["partition_shape"]
+        blocks = {
+            tuple(i // p for i, p in zip(index, shape, strict=True))
+            for index, kind in zip(GRID, kinds, strict=True)
+            if kind != "missing"
+        }
+        blocks.add((0, 0))  # is always written
+        written = {p.name for p in (root / "a" / "manifest").glob("*")}
+        assert written == {f"{format_canonical(block)}.json" for block in blocks}
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), max_size=3), st.data())
+@settings(max_examples=30)
+def test_partitions_of_the_whole_grid_are_the_whole_manifest(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    counts = tuple(n for n, _ in sizes)
+    larger = [n + data.draw(st.integers(0, 3)) for n in counts]
+    root = tmp_path_factory.mktemp("h")
+    entries: dict[Index, dict[str, Any]] = {
+        index: {"data": bytes([number % 255 + 1])}
+        for number, index in enumerate(itertools.product(*map(range, counts)))
+    }
+    for path in ("whole", "parts"):
+        zarr.create_array(
+            root, name=path, shape=counts, chunks=(1,) * len(counts), dtype="u1", compressors=None
+        )
+    zm.write_manifest(root, "whole", entries)
+    zm.write_manifest(root, "parts", entries, partition_shape=larger)
+    whole = (root / "whole" / "manifest.json").read_bytes()
+    name = format_canonical((0,) * len(counts))
+    assert files_below(root / "parts" / "manifest") == {f"{name}.json": whole}
+    store = zm.ManifestStore(root)
+    values = zarr.open_array(store, path="parts")[...]
+    np.testing.assert_array_equal(values, zarr.open_array(store, path="whole")[...])
+    assert math.prod(counts) == len(entries)
+
+
+def all_entries() -> dict[str, dict[str, Any]]:
+    entries, source = split_into_source(DATA, CHUNKS, path="raw.bin")
+    return {
+        key: {"data": source[entry["offset"] : entry["offset"] + entry["length"]]}
+        for key, entry in entries.items()
+    }
+
+
+@pytest.mark.parametrize("path", ["", "a", "deep/down"])
+@pytest.mark.parametrize("options", [{}, {"partition_shape": [2, 2]}, {"inline": True}])
+def test_any_store_and_any_path(tmp_path: Path, path: str, options: dict[str, Any]) -> None:
+    memory = MemoryStore()
+    locations = [
+        tmp_path / "local",
+        str(tmp_path / "text"),
+        LocalStore(tmp_path / "store"),
+        memory,
+        zm.ManifestStore(MemoryStore()),
+        ObjectStore(obstore.store.MemoryStore()),
+        obstore.store.MemoryStore(),
+    ]
+    for location in locations:
+        at = ObjectStore(location) if isinstance(location, obstore.store.MemoryStore) else location
+        new_array(at, path)
+        zm.write_manifest(location, path, all_entries(), **options)
+        store = at if isinstance(at, zm.ManifestStore) else zm.ManifestStore(at)
+        np.testing.assert_array_equal(zarr.open_array(store, path=path, mode="r")[:], DATA)
+
+
+def test_a_manifest_object(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    entries = {
+        key: {"data": base64.b64encode(e["data"]).decode()} for key, e in all_entries().items()
+    }
+    manifest = zm.Manifest.loads(json.dumps(entries).encode(), ndim=2)
+    zm.write_manifest(tmp_path, "a", manifest, partition_shape=(2, 1), codecs=["zstd"])
+    np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
+
+
+def test_an_open_store_sees_what_is_written_through_it(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    store = zm.ManifestStore(tmp_path)
+    assert (zarr.open_array(store, path="a")[:] == 9).all()
+    zm.write_manifest(store, "a", all_entries())
+    np.testing.assert_array_equal(zarr.open_array(store, path="a")[:], DATA)
+    zm.write_manifest(store, "a", {}, inline=True)
+    assert (zarr.open_array(store, path="a")[:] == 9).all()
+
+
+# Declarations -------------------------------------------------------------------------
+
+
+def declared(root: Path) -> list[Any]:
+    found: list[Any] = json.loads((root / "a" / "zarr.json").read_text())["storage_transformers"]
+    return found
+
+
+def test_an_earlier_declaration_is_replaced_and_the_rest_is_kept(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    document = tmp_path / "a" / "zarr.json"
+    before = json.loads(document.read_text())
+    other = {"name": "urn:x", "must_understand": False}
+    for transformers in (
+        [],
+        [other],
+        ["chunk-manifest-json", other],
+        [other, {"name": "chunk-manifest-json"}],
+    ):
+        before["storage_transformers"] = transformers
+        before["attributes"] = {"units": "K"}
+        document.write_text(json.dumps(before))
+        zm.write_manifest(tmp_path, "a", {}, base="../", inline=True)
+        ours = {"manifest": {}, "base": "../"}
+        found = declared(tmp_path)
+        assert sorted(t["name"] for t in found) == sorted(
+            {"chunk-manifest-json"} | {t["name"] for t in transformers if isinstance(t, dict)}
+        )
+        assert {"name": "chunk-manifest-json", "configuration": ours} in found
+        after = json.loads(document.read_text())
+        assert {**after, "storage_transformers": 0} == {**before, "storage_transformers": 0}
+
+
+def test_codecs_are_declared_in_full(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    zm.write_manifest(tmp_path, "a", {}, codecs=["zstd", {"name": "crc32c"}], manifest="m")
+    assert declared(tmp_path)[0]["configuration"] == {
+        "manifest": "m",
+        "codecs": [
+            {"name": "zstd", "configuration": {"level": 0, "checksum": False}},
+            {"name": "crc32c"},
+        ],
+    }
+
+
+# Names of documents ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [None, [1, 1], [2, 2]])
+def test_other_entries_get_other_names_and_what_is_not_declared_is_removed(
+    tmp_path: Path, shape: list[int] | None
+) -> None:
+    new_array(tmp_path)
+    names = []
+    for entries in (all_entries(), {"2.2": {}}, {}, all_entries()):
+        zm.write_manifest(tmp_path, "a", entries, partition_shape=shape)
+        manifest = declared(tmp_path)[0]["configuration"]["manifest"]
+        names.append(manifest)
+        present = {path for path in files_below(tmp_path / "a") if path != "zarr.json"}
+        assert present
+        stem = manifest.removeprefix("./").partition("{")[0]
+        assert all(path.startswith(stem) for path in present)
+        assert zm.validate(tmp_path) == []
+    assert names[0] == "./manifest.json" if shape is None else "./manifest/{partition}.json"
+    assert len(set(names)) == 4
+    np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
+
+
+def test_files_that_are_no_documents_stay(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    zm.write_manifest(tmp_path, "a", all_entries(), partition_shape=[1, 1])
+    (tmp_path / "a" / "manifest" / "notes.json").write_text("kept")
+    (tmp_path / "a" / "manifest" / "0.0.json.old").write_text("kept")
+    zm.write_manifest(tmp_path, "a", {}, partition_shape=[1, 1])
+    kept = sorted(path.name for path in (tmp_path / "a" / "manifest").glob("*"))
+    assert kept == ["0.0.json.old", "notes.json"]
+
+
+def test_documents_that_others_may_share_stay(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    zm.write_manifest(tmp_path, "a", {}, manifest="../shared.json")
+    zm.write_manifest(tmp_path, "a", {}, inline=True)
+    assert (tmp_path / "shared.json").exists()
+
+
+def test_a_file_that_is_there_is_not_replaced(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    (tmp_path / "a" / "manifest.json").write_text("mine")
+    zm.write_manifest(tmp_path, "a", all_entries())
+    assert (tmp_path / "a" / "manifest.json").read_text() == "mine"
+    np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
+
+
+def test_a_partition_that_is_there_is_not_taken_over(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    directory = tmp_path / "a" / "manifest"
+    directory.mkdir()
+    (directory / "2.2.json").write_text('{"2.2": {}}')
+    entries = {key: entry for key, entry in all_entries().items() if key != "2.2"}
+    zm.write_manifest(tmp_path, "a", entries, partition_shape=[1, 1])
+    assert [path.name for path in directory.glob("*")] == ["2.2.json"]
+    store = zm.ManifestStore(tmp_path)
+    assert sorted(store.locations()) == []
+    names = [key for key in files_below(tmp_path / "a") if key.startswith("manifest-")]
+    assert len(names) == 8
+
+
+def test_a_name_that_the_present_declaration_would_read_is_not_taken(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    entries = all_entries()
+    del entries["2.2"]
+    zm.write_manifest(tmp_path, "a", entries, partition_shape=[1, 1])
+    zm.write_manifest(tmp_path, "a", all_entries(), manifest="manifest/2.2.json")
+    name = declared(tmp_path)[0]["configuration"]["manifest"]
+    assert name.startswith("manifest/2-")
+
+
+@pytest.mark.parametrize("template", ["{partition}", "m-{partition}/x", "../m/{partition}.json"])
+def test_templates(tmp_path: Path, template: str) -> None:
+    new_array(tmp_path)
+    before = files_below(tmp_path)
+    zm.write_manifest(tmp_path, "a", all_entries(), manifest=template, partition_shape=[1, 2])
+    np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
+    zm.write_manifest(tmp_path, "a", {}, manifest=template, partition_shape=[1, 2])
+    if not template.startswith(".."):
+        assert len(files_below(tmp_path)) == len(before) + 1
+
+
+# What is refused ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entries", "options", "code", "says"),
+    [
+        ({"0.0": {"length": 4}}, {}, "invalid_entry", "'path'"),
+        ({"0.0": {"path": "f", "lenght": 4}}, {}, "invalid_entry", "'lenght'"),
+        ({"0.0": {"data": b""}}, {}, "invalid_entry", "'data'"),
+        ({"0.0": {"path": "f", "offset": 1.5}}, {}, "invalid_entry", "offset"),
+        ({"3.0": {}}, {}, "invalid_chunk_key", "outside"),
+        ({(0, 3): {}}, {}, "invalid_chunk_key", "outside"),
+        ({(0,): {}}, {}, "invalid_chunk_key", "not a chunk key"),
+        ({"0.0": {}, "c/0/0": {}}, {}, "invalid_chunk_key", "same chunk"),
+        ({"0.0": {}, (0, 0): {}}, {}, "invalid_chunk_key", "twice"),
+        ({"0.0": {"path": "../../x"}}, {}, "invalid_path", "climbs"),
+        ({"0.0": {"path": "x", "checksum": "y:0"}}, {}, "unsupported_checksum", "'y'"),
+        ({}, {"base": "../../"}, "invalid_path", "climbs"),
+        ({}, {"manifest": "s3://b/m.json"}, "invalid_path", "relative to the array"),
+        ({}, {"manifest": "/tmp/m.json"}, "invalid_path", "relative to the array"),
+        ({}, {"manifest": "../../m.json"}, "invalid_path", "climbs"),
+        ({}, {"manifest": "zarr.json"}, "invalid_path", "another name"),
+        ({}, {"manifest": "../zarr.json"}, "invalid_path", "another name"),
+        ({}, {"manifest": "c/0/0"}, "invalid_path", "another name"),
+        ({}, {"manifest": ""}, "invalid_configuration", "'manifest'"),
+        ({}, {"manifest": "{partition}.json"}, "invalid_configuration", "partition"),
+        ({}, {"manifest": "m", "partition_shape": [1, 1]}, "invalid_configuration", "once"),
+        ({}, {"partition_shape": [1]}, "invalid_configuration", "dimension"),
+        ({}, {"partition_shape": [1, 0]}, "invalid_configuration", "positive"),
+        ({}, {"inline": True, "codecs": ["gzip"]}, "invalid_configuration", "inline"),
+        ({}, {"inline": True, "partition_shape": [1, 1]}, "invalid_configuration", "inline"),
+        ({}, {"codecs": ["blosc"]}, "unsupported_transformer", "'blosc'"),
+        (
+            {},
+            {"codecs": [{"name": "gzip", "configuration": {"level": 99}}]},
+            "invalid_configuration",
+            "level",
+        ),
+    ],
+)
+def test_refused_before_anything_is_written(
+    tmp_path: Path, entries: Any, options: dict[str, Any], code: str, says: str
+) -> None:
+    new_array(tmp_path)
+    zm.write_manifest(tmp_path, "a", all_entries())
+    before = files_below(tmp_path)
+    with pytest.raises(zm.ManifestError) as raised:
+        zm.write_manifest(tmp_path, "a", {**entries, "1.1": {}}, **options)
+    assert raised.value.code == code
+    assert says in str(raised.value)
+    assert raised.value.array == "a"
+    assert files_below(tmp_path) == before
+
+
+def test_no_array_there(tmp_path: Path) -> None:
+    zarr.create_group(tmp_path)
+    for path in ("", "nothing"):
+        with pytest.raises(zm.InvalidConfigurationError, match="no Zarr v3 array"):
+            zm.write_manifest(tmp_path, path, {})
+    with pytest.raises(FileNotFoundError):
+        zm.write_manifest(tmp_path / "nowhere", "a", {})
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_metadata_that_is_not_valid(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    document = tmp_path / "a" / "zarr.json"
+    metadata = json.loads(document.read_text())
+    document.write_text(json.dumps({**metadata, "storage_transformers": {}}))
+    with pytest.raises(zm.InvalidConfigurationError, match="not a list"):
+        zm.write_manifest(tmp_path, "a", {})
+    document.write_text(json.dumps({**metadata, "codecs": None}))
+    with pytest.raises(zm.InvalidConfigurationError, match="'codecs'"):
+        zm.write_manifest(tmp_path, "a", {})
+
+
+def test_what_readers_would_find_too_large(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    entries = {"0.0": {"data": bytes(2**28)}, "0.1": {"data": b"x"}}
+    with pytest.raises(zm.LimitExceededError, match="partition_shape"):
+        zm.write_manifest(tmp_path, "a", entries)
+    assert not (tmp_path / "a" / "manifest.json").exists()
+
+
+def test_numbers_of_numpy(tmp_path: Path) -> None:
+    new_array(tmp_path)
+    entries = {tuple(np.array([1, 2])): {"path": "f", "offset": np.int64(3), "length": np.uint8(4)}}
+    zm.write_manifest(tmp_path, "a", entries)
+    stored = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    assert stored == {"1.2": {"path": "f", "offset": 3, "length": 4}}
+    with pytest.raises(TypeError, match="of type set"):
+        zm.write_manifest(tmp_path, "a", {"0.0": {"path": {"f"}}})
