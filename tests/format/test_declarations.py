@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import zarr_manifest as zm
 from zarr_manifest.format.findings import strict
 from zarr_manifest.format.node_metadata import (
-    ArrayDocument,
+    ArrayMetadata,
     arrays_in,
     declare,
     dump_node,
@@ -97,7 +97,7 @@ def test_no_arrays(node: dict[str, Any]) -> None:
 
 
 def test_null_declares_nothing() -> None:
-    assert ArrayDocument("", {"storage_transformers": None}).declared == []
+    assert ArrayMetadata("", {"storage_transformers": None}).declared == []
 
 
 @pytest.mark.parametrize(

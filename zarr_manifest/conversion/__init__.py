@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     )
     from zarr_manifest.conversion.nodes import (
         ArrayNode,
+        ConversionReport,
         GroupNode,
         Node,
+        NotConvertibleError,
         RefusedNode,
         StreamedManifest,
     )
     from zarr_manifest.conversion.older_writers import UpgradeReport, upgrade
-    from zarr_manifest.conversion.refusals import NotConvertibleError
-    from zarr_manifest.conversion.report import ConversionReport
     from zarr_manifest.conversion.target import write_hierarchy
     from zarr_manifest.conversion.virtual import (
         read_virtual,
@@ -69,10 +69,16 @@ _MODULES = {
         "read_kerchunk_json",
         "read_kerchunk_parquet",
     ],
-    "nodes": ["ArrayNode", "GroupNode", "Node", "RefusedNode", "StreamedManifest"],
+    "nodes": [
+        "ArrayNode",
+        "ConversionReport",
+        "GroupNode",
+        "Node",
+        "NotConvertibleError",
+        "RefusedNode",
+        "StreamedManifest",
+    ],
     "older_writers": ["UpgradeReport", "upgrade"],
-    "refusals": ["NotConvertibleError"],
-    "report": ["ConversionReport"],
     "target": ["write_hierarchy"],
     "virtual": ["read_virtual", "to_virtual_dataset", "to_virtual_datatree"],
     "zarr2": ["read_zarr2"],

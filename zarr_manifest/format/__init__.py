@@ -4,7 +4,15 @@ No input or output, and no zarr.
 """
 
 from zarr_manifest.format.checksums import compute_checksum, parse_checksum, verify_checksum
-from zarr_manifest.format.chunk_grid import ChunkGrid, grid_index, grid_indices, number_chunks
+from zarr_manifest.format.chunk_grid import (
+    PLACEHOLDER,
+    ChunkGrid,
+    Partitions,
+    document_reference,
+    grid_index,
+    grid_indices,
+    number_chunks,
+)
 from zarr_manifest.format.chunk_keys import (
     encode_relative,
     format_canonical,
@@ -40,23 +48,24 @@ from zarr_manifest.format.manifest_document import (
     interpret_document,
 )
 from zarr_manifest.format.node_metadata import (
-    ArrayDocument,
+    NODE_METADATA,
+    ArrayMetadata,
+    ancestors,
     arrays_in,
     declare,
     dump_node,
+    impossible_name,
     interpret_members,
     parse_node,
     without_declarations,
 )
-from zarr_manifest.format.node_paths import NODE_DOCUMENTS, ancestors, impossible_name
-from zarr_manifest.format.partitions import PLACEHOLDER, Partitions, document_reference
 
 __all__ = [
-    "NODE_DOCUMENTS",
+    "NODE_METADATA",
     "NO_CONDITIONS",
     "PLACEHOLDER",
     "TRANSFORMER_NAME",
-    "ArrayDocument",
+    "ArrayMetadata",
     "ChunkGrid",
     "Conditions",
     "Configuration",

@@ -16,9 +16,9 @@ from zarr_manifest.errors import (
     LimitExceededError,
     UnsupportedTransformerError,
 )
+from zarr_manifest.format.chunk_grid import PLACEHOLDER
 from zarr_manifest.format.document_codecs import KNOWN_CODECS, DocumentCodec
 from zarr_manifest.format.findings import Findings, strict
-from zarr_manifest.format.partitions import PLACEHOLDER
 
 __all__ = [
     "TRANSFORMER_NAME",

@@ -1,12 +1,14 @@
-"""Declarations in ``zarr.json``: hidden from zarr when read, put back when written.
+"""Metadata of nodes: ``zarr.json``, what it declares, and where a node may lie.
 
-zarr refuses an array that declares storage transformers, or ignores what it
-declares and returns fill values. Pure: documents in, documents out.
+Declarations are hidden from zarr when it reads metadata, and put back when it writes:
+zarr refuses an array that declares storage transformers, or ignores what it declares
+and returns fill values. Names of nodes come from strangers, and become directories.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,10 +17,13 @@ from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format.findings import Findings
 
 __all__ = [
-    "ArrayDocument",
+    "NODE_METADATA",
+    "ArrayMetadata",
+    "ancestors",
     "arrays_in",
     "declare",
     "dump_node",
+    "impossible_name",
     "interpret_members",
     "parse_node",
     "without_declarations",
@@ -38,7 +43,7 @@ _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayDocument:
+class ArrayMetadata:
     """Metadata of an array, and what it declares.
 
     Parameters
@@ -76,7 +81,7 @@ def _object(value: Any) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def arrays_in(node: dict[str, Any]) -> Iterator[ArrayDocument]:
+def arrays_in(node: dict[str, Any]) -> Iterator[ArrayMetadata]:
     """Yield the arrays that a node's document describes.
 
     That is the node itself, or the arrays in a group's consolidated metadata.
@@ -88,12 +93,12 @@ def arrays_in(node: dict[str, Any]) -> Iterator[ArrayDocument]:
     [[{'name': 'x'}]]
     """
     if node.get("node_type") == "array":
-        yield ArrayDocument("", node)
+        yield ArrayMetadata("", node)
         return
     consolidated = _object(node.get("consolidated_metadata")) or {}
     for path, member in (_object(consolidated.get("metadata")) or {}).items():
         for array in arrays_in(_object(member) or {}):
-            yield ArrayDocument(f"{path}/{array.path}".rstrip("/"), array.metadata)
+            yield ArrayMetadata(f"{path}/{array.path}".rstrip("/"), array.metadata)
 
 
 def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:
@@ -126,7 +131,7 @@ def without_declarations(node: dict[str, Any]) -> bytes:
     return json.dumps(node).encode()
 
 
-def declare(array: ArrayDocument, declared: list[Any]) -> None:
+def declare(array: ArrayMetadata, declared: list[Any]) -> None:
     """Put a declaration into the metadata of an array, in place."""
     array.metadata[_MEMBER] = declared
 
@@ -134,3 +139,38 @@ def declare(array: ArrayDocument, declared: list[Any]) -> None:
 def dump_node(node: dict[str, Any]) -> bytes:
     """Return the document of a node, as zarr formats it."""
     return json.dumps(node, indent=2).encode()
+
+
+# Every node, of Zarr v3 or v2, has one of these.
+NODE_METADATA = frozenset({"zarr.json", ".zarray", ".zgroup"})
+
+# Reserved by Zarr v3 (core specification, "Node names"), or understood in different ways by
+# stores and readers.
+_IMPOSSIBLE = re.compile(r"\.*|__.*|zarr\.json|.*[\x00-\x1f\x7f-\x9f\ud800-\udfff\\].*", re.DOTALL)
+
+
+def impossible_name(path: str) -> str | None:
+    """Return the first name in the path of a node that no node can have; None if all are fine.
+
+    Examples
+    --------
+    >>> impossible_name("ocean/sea surface temperature"), impossible_name("")
+    (None, None)
+    >>> impossible_name("a/../../etc"), impossible_name("a//b")
+    ('..', '')
+    """
+    names = path.split("/") if path else []
+    return next((name for name in names if _IMPOSSIBLE.fullmatch(name)), None)
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """Yield the paths of the groups above a node, the nearest first and the root last.
+
+    Examples
+    --------
+    >>> list(ancestors("a/b"))
+    ['a', '']
+    """
+    while path:
+        path = path.rpartition("/")[0]
+        yield path

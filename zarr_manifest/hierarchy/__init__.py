@@ -1,7 +1,6 @@
 """A zarr Store over the nodes of a hierarchy."""
 
 from zarr_manifest.hierarchy.declared_array import DeclaredArray, interpret_array
-from zarr_manifest.hierarchy.fill_chunk import encode_fill_chunk
 from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
 from zarr_manifest.hierarchy.manifest_documents import (
     CONCURRENCY,
@@ -12,11 +11,10 @@ from zarr_manifest.hierarchy.manifest_documents import (
     fetch_document,
     interpret_document_of,
 )
-from zarr_manifest.hierarchy.nodes import METADATA_NAMES, join, parent_of_document
-from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy
+from zarr_manifest.hierarchy.nodes import METADATA_NAMES, join, node_of_metadata
+from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy, store_urls
 from zarr_manifest.hierarchy.store import ManifestStore, store_underneath
-from zarr_manifest.hierarchy.store_url import store_urls
-from zarr_manifest.hierarchy.transformer import Verify
+from zarr_manifest.hierarchy.transformer import Verify, encode_fill_chunk
 from zarr_manifest.hierarchy.walking import link_outside, list_inside, list_keys
 from zarr_manifest.hierarchy.zarr_internals import ensure_open, opening_module, sync
 
@@ -41,9 +39,9 @@ __all__ = [
     "link_outside",
     "list_inside",
     "list_keys",
+    "node_of_metadata",
     "open_hierarchy",
     "opening_module",
-    "parent_of_document",
     "store_underneath",
     "store_urls",
     "sync",

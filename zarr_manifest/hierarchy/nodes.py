@@ -2,21 +2,26 @@
 
 Remembers every array that it has seen. A worker that received a pickled store
 has seen none: it finds the owner of a key by reading ``zarr.json`` above it.
+
+Also what may be listed and written. A chunk of a manifest array exists if the
+manifest names it: what the store underneath has under its key is never read, and
+so not listed. Native values and metadata may be written, chunks of manifest
+arrays may not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any
 
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.errors import ManifestError, ReadOnlyError
 from zarr_manifest.format import (
-    NODE_DOCUMENTS,
-    ArrayDocument,
+    NODE_METADATA,
+    ArrayMetadata,
     Configuration,
     arrays_in,
     declare,
@@ -27,11 +32,23 @@ from zarr_manifest.format import (
     without_declarations,
 )
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
-from zarr_manifest.sources import Call, Steps
+from zarr_manifest.sources import Call, Steps, run_async
 
-__all__ = ["METADATA_NAMES", "Native", "Nodes", "join", "parent_of_document"]
+__all__ = [
+    "METADATA_NAMES",
+    "Native",
+    "Nodes",
+    "deletable",
+    "join",
+    "list_chunk_keys",
+    "list_dir",
+    "list_manifest_arrays",
+    "list_prefix",
+    "node_of_metadata",
+    "writable",
+]
 
-METADATA_NAMES = NODE_DOCUMENTS | {".zattrs", ".zmetadata"}
+METADATA_NAMES = NODE_METADATA | {".zattrs", ".zmetadata"}
 
 
 class Native:
@@ -49,7 +66,7 @@ def join(directory: str, name: str) -> str:
     return f"{directory}/{name}" if directory and name else directory or name
 
 
-def parent_of_document(key: str) -> str | None:
+def node_of_metadata(key: str) -> str | None:
     """Return the path of the node whose ``zarr.json`` a key is, or None."""
     if key == "zarr.json":
         return ""
@@ -103,7 +120,7 @@ class Nodes:
                 known.opened()
         return without_declarations(node) if declaring else document
 
-    def _note(self, path: str, array: ArrayDocument) -> _Array:
+    def _note(self, path: str, array: ArrayMetadata) -> _Array:
         fingerprint = dump_node(array.metadata)
         known = self._arrays.get(path)
         if known is None or self._seen.get(path) != fingerprint:
@@ -111,7 +128,7 @@ class Nodes:
             self._seen[path] = fingerprint
         return known
 
-    def _interpret(self, path: str, array: ArrayDocument) -> _Array:
+    def _interpret(self, path: str, array: ArrayMetadata) -> _Array:
         try:
             configuration = parse_declaration(array.declared)
             if configuration is None:
@@ -143,7 +160,7 @@ class Nodes:
         node = parse_node(document.to_bytes())
         if node is None or node.get("node_type") != "array":
             return None
-        return self._note(path, ArrayDocument("", node))
+        return self._note(path, ArrayMetadata("", node))
 
     def known_native(self, key: str) -> bool:
         """Whether a key is known, without looking, to be a chunk of a native array."""
@@ -214,7 +231,7 @@ class Nodes:
                     restored = True
         return dump_node(node) if restored else document
 
-    def forget_document(self, path: str) -> None:
+    def forget_metadata(self, path: str) -> None:
         """Forget what was read from a node's document."""
         self._arrays.pop(path, None)
         self._seen.pop(path, None)
@@ -224,10 +241,119 @@ class Nodes:
         node = None if document is None else parse_node(document.to_bytes())
         if node is None or node.get("node_type") != "array":
             return []
-        return ArrayDocument("", node).declared
+        return ArrayMetadata("", node).declared
 
 
 def _ancestors(path: str) -> Iterator[str]:
     while path:
         path = path.rpartition("/")[0]
         yield path
+
+
+async def list_prefix(store: Store, nodes: Nodes, prefix: str) -> AsyncIterator[str]:
+    """Yield all keys below a prefix."""
+    arrays: dict[str, ChunkManifestTransformer] = {}
+    inside = await run_async(nodes.array_at(prefix.rstrip("/")))
+    if inside is not None:
+        arrays[inside.array_path] = inside
+    undecided: list[str] = []
+    async for key in store.list_prefix(prefix):
+        path = node_of_metadata(key)
+        if path is not None:
+            yield key
+            array = await run_async(nodes.array_at(path))
+            if array is not None:
+                arrays[array.array_path] = array
+        elif nodes.known_native(key):
+            yield key
+        else:
+            # The document of the array that it may be a chunk of may come later.
+            undecided.append(key)
+    for key in undecided:
+        if not _is_chunk(key, arrays):
+            yield key
+    for array in arrays.values():
+        async for key in list_chunk_keys(array, prefix):
+            yield key
+
+
+def _is_chunk(key: str, arrays: dict[str, ChunkManifestTransformer]) -> bool:
+    """Whether a key is that of a chunk of one of some manifest arrays."""
+    return any(
+        path in arrays and arrays[path].index_of(key[len(path) :].lstrip("/")) is not None
+        for path in owner_candidates(key)
+    )
+
+
+async def list_chunk_keys(array: ChunkManifestTransformer, prefix: str) -> AsyncIterator[str]:
+    """Yield the keys of the chunks of a manifest array below a prefix."""
+    start = f"{array.array_path}/" if array.array_path else ""
+    async for key in array.chunk_keys():
+        if (start + key).startswith(prefix):
+            yield start + key
+
+
+async def list_dir(store: Store, nodes: Nodes, prefix: str) -> AsyncIterator[str]:
+    """Yield the names of keys and directories right below a prefix."""
+    directory = prefix.rstrip("/")
+    if await run_async(nodes.array_at(directory)) is None:
+        async for name in store.list_dir(prefix):
+            yield name
+        return
+    below = f"{directory}/" if directory else ""
+    names: dict[str, None] = {}
+    async for key in list_prefix(store, nodes, below):
+        names[key[len(below) :].partition("/")[0]] = None
+    for name in names:
+        yield name
+
+
+async def list_manifest_arrays(
+    store: Store, nodes: Nodes, directory: str
+) -> AsyncIterator[ChunkManifestTransformer]:
+    """Yield the manifest arrays at and below a path."""
+    below = f"{directory}/" if directory else ""
+    async for key in store.list_prefix(below):
+        path = node_of_metadata(key)
+        if path is not None:
+            array = await run_async(nodes.array_at(path))
+            if array is not None and array.array_path == path:
+                yield array
+
+
+def writable(nodes: Nodes, key: str, value: Buffer) -> Steps[Buffer]:
+    """Refuse chunks of manifest arrays, and return the value with metadata completed."""
+    path = node_of_metadata(key)
+    if path is not None and hasattr(value, "to_bytes"):
+        document = value.to_bytes()
+        restored = yield from nodes.restore(path, document)
+        return value if restored is document else type(value).from_bytes(restored)
+    if key.rpartition("/")[2] not in METADATA_NAMES and not nodes.known_native(key):
+        owner = yield from nodes.owner(key)
+        if owner is not None:
+            raise _read_only(*owner)
+    return value
+
+
+def deletable(nodes: Nodes, key: str) -> Steps[bool]:
+    """Refuse referenced chunks; say whether there is anything to delete."""
+    if key.rpartition("/")[2] in METADATA_NAMES or nodes.known_native(key):
+        return True
+    owner = yield from nodes.owner(key)
+    if owner is None:
+        return True
+    array, index = owner
+    reference = yield Call(lambda: array.names(index), lambda: array.names_sync(index))
+    if reference is not None and not reference.is_empty:
+        raise _read_only(array, index)
+    return False
+
+
+def _read_only(array: ChunkManifestTransformer, index: tuple[int, ...]) -> ReadOnlyError:
+    return ReadOnlyError(
+        "chunks of a manifest array cannot be written or deleted",
+        array=array.array_path,
+        chunk=".".join(map(str, index)) or "0",
+        remedy="Copy the array to a native one, and write there. To shrink an array and keep its "
+        "references, use its async_array.resize(shape, delete_outside_chunks=False).",
+    )

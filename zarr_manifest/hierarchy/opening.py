@@ -1,4 +1,4 @@
-"""Opening the hierarchy itself: from a path, a URL, or a store.
+"""Opening the hierarchy itself: from a path, a URL, or a store; and the URLs of a store.
 
 The reader named this location, so that it needs no authorisation; credentials
 of the environment are used for it only if `allow` says so.
@@ -6,11 +6,14 @@ of the environment are used for it only if `allow` says so.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
+from obstore.store import AzureStore, GCSStore, S3Store
+from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, ObjectStore
 
@@ -20,7 +23,7 @@ from zarr_manifest.sources import Access, Anonymous, Environment, open_object_st
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
 
-__all__ = ["base_directory", "open_hierarchy"]
+__all__ = ["base_directory", "open_hierarchy", "store_urls"]
 
 
 def open_hierarchy(
@@ -88,3 +91,40 @@ def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
             "hierarchy with a store as well: ManifestStore(S3Store(bucket, prefix=...), ...)"
         )
     return open_object_store(directory, access, at_prefix=True)
+
+
+_SERVICES: tuple[tuple[type[Any], str, tuple[str, ...]], ...] = (
+    (S3Store, "bucket", ("s3",)),
+    (GCSStore, "bucket", ("gs", "gcs")),
+    (AzureStore, "container_name", ("az", "azure")),
+)
+
+
+def store_urls(store: Store) -> list[UrlLocation]:
+    """Return the URLs of the directory that a store's keys are relative to.
+
+    Buckets of one name are taken for the same one, whatever server they are on.
+
+    Examples
+    --------
+    >>> print(store_urls(LocalStore("/data/h.zarr"))[0])
+    file:///data/h.zarr
+    """
+    if isinstance(store, LocalStore):
+        return _directories(str(store.root))
+    if not isinstance(store, ObjectStore):
+        return []
+    inner: Any = cast(Any, store).store
+    if isinstance(inner, ObstoreLocalStore):
+        return _directories(str(inner.prefix)) if inner.prefix is not None else []
+    prefix = str(inner.prefix or "").strip("/") if hasattr(inner, "prefix") else ""
+    for kind, member, schemes in _SERVICES:
+        if isinstance(inner, kind):
+            return [UrlLocation(scheme, str(inner.config[member]), prefix) for scheme in schemes]
+    return []
+
+
+def _directories(path: str) -> list[UrlLocation]:
+    """Return a directory by the name that was given, and by its own."""
+    names = dict.fromkeys([os.path.abspath(path), os.path.realpath(path)])  # noqa: PTH100
+    return [UrlLocation("file", "", name.lstrip("/")) for name in names]

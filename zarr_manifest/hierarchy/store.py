@@ -16,16 +16,19 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.format import Configuration, Limits
-from zarr_manifest.hierarchy.listing import (
+from zarr_manifest.hierarchy.nodes import (
+    METADATA_NAMES,
+    Nodes,
+    deletable,
     list_chunk_keys,
     list_dir,
     list_manifest_arrays,
     list_prefix,
+    node_of_metadata,
+    writable,
 )
-from zarr_manifest.hierarchy.nodes import METADATA_NAMES, Nodes, parent_of_document
 from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, Verify
-from zarr_manifest.hierarchy.write_guard import deletable, writable
 from zarr_manifest.hierarchy.zarr_internals import supports_synchronous_io, sync
 from zarr_manifest.locations import (
     ReferencedLocation,
@@ -227,7 +230,7 @@ class ManifestStore(Store):
         """Return the value of a key, or the bytes that its manifest refers to."""
         if self._nodes.known_native(key):
             return await self._store.get(key, prototype, byte_range)
-        path = parent_of_document(key)
+        path = node_of_metadata(key)
         if path is not None:
             document = await self._store.get(key, prototype)
             return self._reveal(path, document, prototype, byte_range)
@@ -249,7 +252,7 @@ class ManifestStore(Store):
         prototype = default_buffer_prototype() if prototype is None else prototype
         if self._nodes.known_native(key):
             return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
-        path = parent_of_document(key)
+        path = node_of_metadata(key)
         if path is not None:
             document = self._get_underneath(key, prototype=prototype)
             return self._reveal(path, document, prototype, byte_range)
@@ -281,7 +284,7 @@ class ManifestStore(Store):
         byte_range: ByteRequest | None,
     ) -> Buffer | None:
         if document is None:
-            self._nodes.forget_document(path)
+            self._nodes.forget_metadata(path)
             return None
         stored = document.to_bytes()
         shown = self._nodes.reveal(path, stored)
@@ -475,7 +478,7 @@ class ManifestStore(Store):
         """Forget what a document said that has just been written or deleted."""
         directory, _, name = key.rpartition("/")
         if name in METADATA_NAMES:
-            self._nodes.forget_document(directory)
+            self._nodes.forget_metadata(directory)
 
     async def delete_dir(self, prefix: str) -> None:
         """Delete all keys below a prefix, but for those that its own manifests refer to."""

@@ -16,7 +16,7 @@ from zarr.abc.store import Store
 from zarr.storage import LocalStore
 
 from zarr_manifest.errors import LocationNotAllowedError, SourceAccessDeniedError
-from zarr_manifest.format import NODE_DOCUMENTS
+from zarr_manifest.format import NODE_METADATA
 
 __all__ = ["link_outside", "list_inside", "list_keys"]
 
@@ -81,7 +81,7 @@ def _files(
         for entry in sorted(entries, key=lambda entry: entry.name):
             key = f"{prefix}{entry.name}"
             if entry.is_dir() and entry.is_symlink() and not _lies(entry.path, within):
-                if any(Path(entry.path, name).exists() for name in NODE_DOCUMENTS):
+                if any(Path(entry.path, name).exists() for name in NODE_METADATA):
                     yield key, True
             elif entry.is_dir():
                 yield from _files(entry.path, f"{key}/", within, (*above, real))

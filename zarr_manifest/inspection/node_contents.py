@@ -18,8 +18,8 @@ from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.errors import InvalidConfigurationError, ManifestError
 from zarr_manifest.format import (
-    NODE_DOCUMENTS,
-    ArrayDocument,
+    NODE_METADATA,
+    ArrayMetadata,
     ChunkGrid,
     Limits,
     arrays_in,
@@ -234,7 +234,7 @@ class _Reader:
                 yield found
             return
         listed, links = await list_inside(self.store)
-        keys = [key for key in listed if key.rpartition("/")[2] in NODE_DOCUMENTS]
+        keys = [key for key in listed if key.rpartition("/")[2] in NODE_METADATA]
         present = set(keys)
         for key in sorted(keys):
             path = key.rpartition("/")[0]
@@ -302,7 +302,7 @@ class _Reader:
             prefixes=tuple(counts.prefixes()),
         ), counts.found
 
-    async def _counts(self, path: str, document: ArrayDocument) -> _Counts:
+    async def _counts(self, path: str, document: ArrayMetadata) -> _Counts:
         configuration = strict(interpret_declaration(document.declared))
         counts = _Counts()
         if configuration is None:
@@ -327,7 +327,7 @@ class _Reader:
         return counts
 
 
-def _described(array: ArrayDocument) -> dict[str, Any]:
+def _described(array: ArrayMetadata) -> dict[str, Any]:
     """Return what the metadata says of an array; what is not valid is left out."""
     grid = ChunkGrid.from_metadata(array.metadata)
     data_type: Any = array.metadata.get("data_type")

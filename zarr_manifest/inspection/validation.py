@@ -18,8 +18,8 @@ from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.errors import InvalidConfigurationError, ManifestError
 from zarr_manifest.format import (
-    NODE_DOCUMENTS,
-    ArrayDocument,
+    NODE_METADATA,
+    ArrayMetadata,
     Limits,
     arrays_in,
     collect,
@@ -40,8 +40,8 @@ from zarr_manifest.hierarchy import (
     join,
     link_outside,
     list_inside,
+    node_of_metadata,
     open_hierarchy,
-    parent_of_document,
     store_underneath,
     sync,
 )
@@ -188,8 +188,8 @@ class _Validator:
         """Return the metadata documents of all nodes, by path, and links to nodes elsewhere."""
         if can_list(self.store):
             found, links = await list_inside(self.store)
-            keys = [key for key in found if key.rpartition("/")[2] in NODE_DOCUMENTS]
-            paths = [path for key in keys if (path := parent_of_document(key)) is not None]
+            keys = [key for key in found if key.rpartition("/")[2] in NODE_METADATA]
+            paths = [path for key in keys if (path := node_of_metadata(key)) is not None]
             if not keys and not links:
                 raise FileNotFoundError(f"there is no Zarr hierarchy in {store_name(self.store)}")
             return await self._documents(paths), links
@@ -240,7 +240,7 @@ class _Validator:
                 yield _problem(array_path, "declaration", error)
 
     async def _array(
-        self, path: str, document: ArrayDocument, inline: bytes | None
+        self, path: str, document: ArrayMetadata, inline: bytes | None
     ) -> AsyncIterator[Problem]:
         if document.declared == []:
             return
@@ -292,7 +292,7 @@ def _problem(path: str, phase: Phase, error: ManifestError) -> Problem:
 
 def _declared(document: bytes) -> Any:
     node = parse_node(document)
-    return [] if node is None else ArrayDocument("", node).declared
+    return [] if node is None else ArrayMetadata("", node).declared
 
 
 class _RawConfiguration(msgspec.Struct):

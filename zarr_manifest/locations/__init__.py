@@ -1,14 +1,8 @@
 """URL references: where the bytes of an entry are, and whether the reader allows it. Pure."""
 
+from zarr_manifest.locations.allow_list import AllowList, suggest_prefixes
 from zarr_manifest.locations.redaction import redact
-from zarr_manifest.locations.resolving import (
-    AllowList,
-    Base,
-    Location,
-    StoreLocation,
-    UrlLocation,
-    suggest_prefixes,
-)
+from zarr_manifest.locations.resolving import Base, Location, StoreLocation, UrlLocation
 from zarr_manifest.locations.summary import ReferencedLocation, summarize
 
 __all__ = [

@@ -1,8 +1,7 @@
-"""Where the bytes of an entry are: base + path -> location, and whether the reader allows it.
+"""Where the bytes of an entry are: base + path -> location.
 
-Pure: no input or output. A manifest is untrusted, so this module turns each
-``path`` into one canonical location, refuses what two parsers might understand
-differently, and compares canonical forms only.
+Pure. A manifest is untrusted, so this module turns each ``path`` into one
+canonical location, and refuses what two parsers might understand differently.
 
 References are taken apart and resolved here, after RFC 3986 sections 5.2 and
 appendix B, because ``urllib.parse`` does neither safely: ``urljoin`` does not
@@ -13,9 +12,7 @@ silently drops tabs and newlines.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote, unquote_to_bytes
 
@@ -23,15 +20,14 @@ from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.locations.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 __all__ = [
-    "AllowList",
     "Base",
     "Location",
     "StoreLocation",
     "UrlLocation",
-    "suggest_prefixes",
+    "resolve_reference",
 ]
 
 _SCHEMES = (
@@ -186,7 +182,7 @@ class Base:
         inside = directory.strip("/")
         if inside and any(segment in {"", ".", ".."} for segment in inside.split("/")):
             raise ValueError(f"{directory!r} is not the path of an array")
-        target = _resolve(reference, Base("", "", inside and f"{inside}/"))
+        target = resolve_reference(reference, Base("", "", inside and f"{inside}/"))
         return cls(target.scheme, target.authority, target.path)
 
     def resolve(self, path: str) -> Location:
@@ -215,7 +211,7 @@ class Base:
         """
         if not path:
             raise _invalid("the path is empty", path)
-        target = _resolve(path, self)
+        target = resolve_reference(path, self)
         if not target.path or target.path.endswith("/"):
             raise _invalid("the path names a directory, not an object", path)
         if not target.scheme:
@@ -223,108 +219,12 @@ class Base:
         return target
 
 
-class AllowList:
-    """The URL prefixes that the reader authorised.
-
-    A prefix covers what lies below it by whole path segments, and the object
-    of its own name. Scheme and authority must be equal.
-
-    Parameters
-    ----------
-    prefixes : iterable of str
-        URLs without a query, or bare absolute file paths; with or without a
-        trailing slash. ``s3://b`` covers a bucket and ``file:///`` the whole
-        file system; no other prefix may lack a bucket or host.
-
-    Raises
-    ------
-    ValueError
-        If a prefix is relative, has a query, is too broad, or is no usable URL.
-
-    Examples
-    --------
-    >>> allowed = AllowList(["s3://b/my-data", "/data/"])
-    >>> allowed.match(UrlLocation("s3", "b", "my-data/f.nc"))
-    's3://b/my-data'
-    >>> allowed.match(UrlLocation("s3", "b", "my-data2/f.nc")) is None
-    True
-    >>> allowed.normalized("/data/")
-    UrlLocation(scheme='file', authority='', path='data', query='')
-    """
-
-    def __init__(self, prefixes: Iterable[str]) -> None:
-        # A lone "/data" would otherwise authorise "/", its first character.
-        if isinstance(prefixes, str):
-            raise TypeError("prefixes must be an iterable of strings, not one string")
-        self._normalized = {prefix: _parse_prefix(prefix) for prefix in prefixes}
-        # Reversed, so that the first of those that mean the same stays.
-        self._originals = {at: prefix for prefix, at in reversed(self._normalized.items())}
-        # Only these are looked up: a hostile path may have any number of segments.
-        depths = {at.path.count("/") + 1 if at.path else 0 for at in self._originals}
-        self._depths = sorted(depths, reverse=True)
-
-    def match(self, location: UrlLocation) -> str | None:
-        """Return the longest prefix that covers the location, as it was given, or None.
-
-        Of prefixes that mean the same, the first is returned.
-        """
-        segments = location.path.split("/")
-        # Nothing that `Base.resolve` returns has these; a location made by hand might.
-        if "." in segments or ".." in segments:
-            return None
-        for depth in self._depths:
-            above = UrlLocation(location.scheme, location.authority, "/".join(segments[:depth]))
-            if (prefix := self._originals.get(above)) is not None:
-                return prefix
-        return None
-
-    def normalized(self, prefix: str) -> UrlLocation:
-        """Return what a prefix means: its path has no trailing slash, and may be ``""``.
-
-        Raises
-        ------
-        ValueError
-            If the prefix is not one of those given.
-        """
-        # Not KeyError: zarr turns that into fill values.
-        if prefix not in self._normalized:
-            raise ValueError(f"{redact(prefix)!r} is not one of the prefixes of this list")
-        return self._normalized[prefix]
-
-
-def suggest_prefixes(locations: Iterable[UrlLocation]) -> list[str]:
-    """Return a few prefixes that cover the locations, ready to paste.
-
-    For each scheme and authority, the longest common directory. Files that have
-    only ``/`` in common are grouped by their two topmost directories, and one
-    that lies in ``/`` stands for itself: the whole file system is never suggested.
-
-    Examples
-    --------
-    >>> base = Base.parse("./")
-    >>> paths = ["s3://b/x/1.nc", "s3://b/x/y/2.nc", "/data/a/3.nc", "/home/me/4.nc"]
-    >>> suggest_prefixes([base.resolve(path) for path in paths])
-    ['file:///data/a/', 'file:///home/me/', 's3://b/x/']
-    """
-    by_origin: defaultdict[tuple[str, str], list[UrlLocation]] = defaultdict(list)
-    for location in locations:
-        by_origin[location.scheme, location.authority].append(location)
-    suggestions: set[str] = set()
-    for (scheme, authority), group in by_origin.items():
-        common = _common(_directory(location) for location in group)
-        if scheme == "file" and not common:
-            suggestions |= _suggest_files(group)
-        else:
-            suggestions.add(_prefix_url(scheme, authority, common))
-    return sorted(suggestions)
-
-
 def _invalid(problem: str, reference: str, remedy: str | None = None) -> InvalidPathError:
     return InvalidPathError(problem, location=redact(reference), remedy=remedy)
 
 
-def _resolve(reference: str, base: Base) -> UrlLocation:
-    """Resolve; a result that is in the opened store has the scheme ""."""
+def resolve_reference(reference: str, base: Base) -> UrlLocation:
+    """Resolve a URL reference against a base; in the opened store, the scheme is ``""``."""
     for pattern, problem, remedy in _FORBIDDEN:
         if pattern.search(reference):
             raise _invalid(problem, reference, remedy)
@@ -426,48 +326,3 @@ def _merge(reference: str, directory: Sequence[str], segments: Sequence[str]) ->
     if segments[-1] in {".", ".."}:
         merged.append("")
     return merged
-
-
-def _parse_prefix(prefix: str) -> UrlLocation:
-    shown = redact(prefix)
-    if "?" in prefix:
-        raise ValueError(f"{shown!r} cannot be a prefix: it has a query")
-    try:
-        target = _resolve(prefix, Base("", "", ""))
-    except InvalidPathError as error:
-        hint = "" if error.remedy is None else f". {error.remedy}"
-        raise ValueError(f"{shown!r} cannot be a prefix: {error.problem}{hint}") from None
-    if not target.scheme:
-        raise ValueError(
-            f"{shown!r} cannot be a prefix: it is relative. "
-            "Write a URL such as 's3://bucket/data/', or an absolute file path"
-        )
-    path = target.path.removesuffix("/")
-    if path and "" in path.split("/"):
-        raise ValueError(f"{shown!r} cannot be a prefix: it has an empty segment")
-    return UrlLocation(target.scheme, target.authority, path)
-
-
-def _directory(location: UrlLocation) -> tuple[str, ...]:
-    # Up to the first empty segment: prefixes have none.
-    return tuple(takewhile(bool, location.path.split("/")[:-1]))
-
-
-def _common(directories: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    levels = takewhile(lambda level: len(set(level)) == 1, zip(*directories, strict=False))
-    return tuple(level[0] for level in levels)
-
-
-def _prefix_url(scheme: str, authority: str, directory: tuple[str, ...]) -> str:
-    return UrlLocation(scheme, authority, "".join(f"{name}/" for name in directory)).url
-
-
-def _suggest_files(locations: Sequence[UrlLocation]) -> set[str]:
-    """Cover files that have no directory in common but "/"."""
-    shallow = {d for d in map(_directory, locations) if len(d) == 1}
-    groups: defaultdict[tuple[str, ...], list[UrlLocation]] = defaultdict(list)
-    for location in locations:
-        directory = _directory(location)
-        groups[directory[:1] if directory[:1] in shallow else directory[:2]].append(location)
-    in_root = {location.url for location in groups.pop((), [])}
-    return in_root | {_prefix_url("file", "", _common(map(_directory, g))) for g in groups.values()}

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from zarr_manifest.locations.resolving import AllowList, StoreLocation, UrlLocation
+from zarr_manifest.locations.allow_list import AllowList
+from zarr_manifest.locations.resolving import StoreLocation, UrlLocation
 
 __all__ = ["ReferencedLocation", "summarize"]
 

@@ -31,9 +31,8 @@ from zarr_manifest.manifest.author_columns import (
     path_rows,
     with_rows_without_path,
 )
-from zarr_manifest.manifest.decoding import interpret_columns
+from zarr_manifest.manifest.decoding import interpret_columns, interpret_conditions
 from zarr_manifest.manifest.encoding import encode_rows
-from zarr_manifest.manifest.entry_columns import interpret_conditions
 from zarr_manifest.manifest.keys import Grid, KeyParser
 from zarr_manifest.manifest.reference import (
     EMPTY,

@@ -19,18 +19,18 @@ from zarr_manifest.sources.byte_ranges import (
     slice_bounds,
     source_range,
 )
-from zarr_manifest.sources.byte_requests import pure_request, slice_of
-from zarr_manifest.sources.concurrency import in_order
 from zarr_manifest.sources.hierarchy_objects import (
     STORE_ERRORS,
     can_list,
     hierarchy_reader,
+    pure_request,
+    slice_of,
     store_failure,
     store_name,
 )
 from zarr_manifest.sources.object_reader import ObstoreReader, without_secrets
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
-from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
+from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
 
 __all__ = [
     "DEFAULT_MAX_GAP",

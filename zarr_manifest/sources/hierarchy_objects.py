@@ -17,7 +17,15 @@ from obstore import exceptions as obstore_errors
 from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
 from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.buffer import Buffer
-from zarr.abc.store import Store
+from zarr.abc.store import (
+    ByteRequest as ZarrByteRequest,
+)
+from zarr.abc.store import (
+    OffsetByteRequest,
+    RangeByteRequest,
+    Store,
+    SuffixByteRequest,
+)
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 
@@ -32,13 +40,29 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import redact
-from zarr_manifest.sources.byte_ranges import SourceRange
-from zarr_manifest.sources.byte_requests import zarr_request
+from zarr_manifest.sources.byte_ranges import (
+    Bounded,
+    ByteRequest,
+    From,
+    Last,
+    SourceRange,
+    Whole,
+    slice_bounds,
+)
 from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader, without_secrets
 from zarr_manifest.sources.sources import require_possible_file
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 
-__all__ = ["STORE_ERRORS", "can_list", "hierarchy_reader", "store_failure", "store_name"]
+__all__ = [
+    "STORE_ERRORS",
+    "can_list",
+    "hierarchy_reader",
+    "pure_request",
+    "slice_of",
+    "store_failure",
+    "store_name",
+    "zarr_request",
+]
 
 STORE_ERRORS: tuple[type[Exception], ...] = (obstore_errors.BaseError,)
 """What a hierarchy's own store raises besides built-in errors, where zarr asks it."""
@@ -216,3 +240,38 @@ def _raise_translated(error: Exception) -> NoReturn:
     if isinstance(error, PermissionError):
         raise SourceAccessDeniedError(f"reading is refused: {error}") from error
     raise SourceError(f"reading failed: {type(error).__name__}: {error}") from error
+
+
+def pure_request(byte_range: ZarrByteRequest | None) -> ByteRequest:
+    """Return a request of zarr's as one of ours.
+
+    Examples
+    --------
+    >>> pure_request(OffsetByteRequest(3))
+    From(start=3)
+    """
+    match byte_range:
+        case None:
+            return Whole()
+        case RangeByteRequest(start, end):
+            return Bounded(start, max(start, end))
+        case OffsetByteRequest(offset):
+            return From(offset)
+        case SuffixByteRequest(suffix):
+            return Last(suffix)
+        case _:
+            raise TypeError(f"Unexpected byte_range, got {byte_range}.")
+
+
+def slice_of(byte_range: ZarrByteRequest, size: int) -> slice:
+    """Return which part of a value of so many bytes a request of zarr's asks for."""
+    return slice(*slice_bounds(size, pure_request(byte_range)))
+
+
+def zarr_request(span: SourceRange) -> ZarrByteRequest | None:
+    """Return the request of zarr's that asks for a range of an object."""
+    if span.start < 0:
+        return SuffixByteRequest(-span.start)
+    if span.stop is not None:
+        return RangeByteRequest(span.start, span.stop)
+    return OffsetByteRequest(span.start) if span.start else None

@@ -1,4 +1,4 @@
-"""One logic for synchronous and asynchronous callers.
+"""One logic for synchronous and asynchronous callers, and many calls in order.
 
 zarr reads stores in both ways. A procedure is written once, as a generator that
 yields the calls it needs; a driver makes them and sends back what they return.
@@ -6,11 +6,13 @@ yields the calls it needs; a driver makes them and sends back what they return.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Call", "Steps", "run_async", "run_sync"]
+__all__ = ["Call", "Steps", "in_order", "run_async", "run_sync"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +71,34 @@ def run_sync[T](steps: Steps[T]) -> T:
         return value
     finally:
         steps.close()
+
+
+async def in_order[T](
+    calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], at_once: int
+) -> AsyncIterator[T]:
+    """Yield what calls return, in their order, and hold at most `at_once` answers.
+
+    The first failure is raised when its turn comes; what runs then is cancelled.
+
+    Examples
+    --------
+    >>> async def double(n):
+    ...     return 2 * n
+    >>> async def doubled():
+    ...     calls = (lambda n=n: double(n) for n in range(4))
+    ...     return [n async for n in in_order(calls, 2)]
+    >>> asyncio.run(doubled())
+    [0, 2, 4, 6]
+    """
+    running: deque[asyncio.Task[T]] = deque()
+    try:
+        for call in calls:
+            running.append(asyncio.ensure_future(call()))
+            if len(running) == at_once:
+                yield await running.popleft()
+        while running:
+            yield await running.popleft()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -29,7 +29,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import (
     TRANSFORMER_NAME,
-    ArrayDocument,
+    ArrayMetadata,
     Configuration,
     DocumentCodec,
     collect,
@@ -239,7 +239,7 @@ class ArrayWriter:
     def _declared(self, manifest: str | dict[str, Any]) -> DeclaredArray:
         """Put a declaration into the metadata, and return what it means."""
         configuration = self._form.configuration(manifest)
-        others = ArrayDocument("", self._metadata).declared
+        others = ArrayMetadata("", self._metadata).declared
         declared = strict(interpret_declaration(_stack(others, configuration)))
         assert declared is not None  # it has ours, and nothing is wrong with it
         codecs = tuple(complete_codec(codec) for codec in declared.codecs)
@@ -248,7 +248,7 @@ class ArrayWriter:
         complete = Configuration(declared.manifest, declared.base, codecs, declared.partition_shape)
         array = strict(interpret_array(self._path, self._metadata, complete))
         assert array is not None  # nothing is wrong with it
-        declare(ArrayDocument("", self._metadata), _stack(others, configuration))
+        declare(ArrayMetadata("", self._metadata), _stack(others, configuration))
         return array
 
     def _claim(self, bodies: Mapping[Partition, bytes], token: Callable[[int], str]) -> None:
@@ -296,7 +296,7 @@ def earlier_array(path: str, before: Stored) -> tuple[DeclaredArray | None, bool
     node = None if before.body is None else parse_node(before.body)
     if node is None or node.get("node_type") != "array":
         return None, False
-    declared = ArrayDocument("", node).declared
+    declared = ArrayMetadata("", node).declared
     configuration, problems = collect(interpret_declaration(declared))
     declares = isinstance(declared, list) and any(map(is_ours, cast("list[object]", declared)))
     if configuration is None or problems:

@@ -13,7 +13,7 @@ from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import manifest_document
 from zarr_manifest.format.node_metadata import arrays_in
 from zarr_manifest.hierarchy import manifest_documents, nodes, store, transformer
-from zarr_manifest.manifest import entry_columns
+from zarr_manifest.manifest import decoding
 from zarr_manifest.manifest.manifest import Manifest, Reference
 
 _MEMBERS = ("manifest", "base", "codecs", "partition_shape")
@@ -234,7 +234,7 @@ def checksums_ignored() -> None:
 @broken_in("checksums")
 def unknown_checksums_ignored() -> None:
     """Accept whatever stands in ``checksum`` until it is compared."""
-    replace(entry_columns, "parse_checksum", lambda _: lambda _stated: None)
+    replace(decoding, "parse_checksum", lambda _: lambda _stated: None)
 
 
 @broken_in("checksums")
@@ -253,7 +253,7 @@ def _without_conditions(*names: str) -> None:
 
         return changed
 
-    replace(entry_columns, "parse_conditions", make)
+    replace(decoding, "parse_conditions", make)
 
 
 @broken_in("source-conditions")

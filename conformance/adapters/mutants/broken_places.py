@@ -8,7 +8,8 @@ from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.locations import resolving
-from zarr_manifest.locations.resolving import AllowList, Base, UrlLocation
+from zarr_manifest.locations.allow_list import AllowList
+from zarr_manifest.locations.resolving import Base, UrlLocation
 from zarr_manifest.sources import sources
 from zarr_manifest.sources.access import Anonymous, Environment
 from zarr_manifest.sources.sources import Sources

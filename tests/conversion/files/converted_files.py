@@ -13,7 +13,7 @@ import zarr
 
 from zarr_manifest import ManifestStore
 from zarr_manifest.conversion.files.reading import read_files
-from zarr_manifest.conversion.report import ConversionReport
+from zarr_manifest.conversion.nodes import ConversionReport
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 
 # Zarr does not specify fixed-length strings, compound types and numcodecs' codecs.

@@ -34,8 +34,7 @@ from tests.conversion.kerchunk.kerchunk_sets import (
 from zarr_manifest import ManifestError, SourceError, SourceNotFoundError
 from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.reading import read_kerchunk
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, NotConvertibleError, RefusedNode
 from zarr_manifest.errors import InvalidJSONError, InvalidPathError, LimitExceededError
 
 # Any set ---------------------------------------------------------------------------

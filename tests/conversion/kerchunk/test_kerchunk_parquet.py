@@ -20,7 +20,7 @@ from zarr_manifest import Manifest, ManifestError
 from zarr_manifest.conversion.kerchunk.parquet.manifests import contiguous_partition_shape
 from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, StreamedManifest
-from zarr_manifest.format.partitions import Partitions
+from zarr_manifest.format.chunk_grid import Partitions
 
 URL = "s3://bucket/a b%.nc"
 PATH = "s3://bucket/a%20b%25.nc"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from zarr_manifest import LimitExceededError
 from zarr_manifest.conversion.kerchunk.json.templates import Templates, generate
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 
 # The example of the specification of kerchunk's references.
 SPECIFICATION: dict[str, Any] = {

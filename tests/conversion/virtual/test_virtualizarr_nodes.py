@@ -22,8 +22,7 @@ from virtualizarr.manifests.utils import create_v3_array_metadata
 from virtualizarr.parsers import HDFParser
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, same, write
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, NotConvertibleError, RefusedNode
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.virtual.arrays import url_reference
 from zarr_manifest.conversion.virtual.nodes import read_virtual

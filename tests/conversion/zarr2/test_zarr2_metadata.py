@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from tests.conversion.zarr2.zarr2_arrays import IS_CURRENT_ZARR, Written, assert_same, write, zarray
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array, convert_group
 from zarr_manifest.errors import ManifestError
 

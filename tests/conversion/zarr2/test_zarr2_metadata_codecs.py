@@ -17,7 +17,7 @@ from tests.conversion.zarr2.zarr2_arrays import (
     write,
     zarray,
 )
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v3.metadata import Converted, convert_array
 
 type Config = dict[str, Any]

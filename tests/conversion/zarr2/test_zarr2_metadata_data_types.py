@@ -16,7 +16,7 @@ from tests.conversion.zarr2.zarr2_arrays import (
     write,
     zarray,
 )
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array
 
 UNITS = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "25s", "3ns"]

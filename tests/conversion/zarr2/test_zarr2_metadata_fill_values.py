@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conversion.zarr2.zarr2_arrays import IS_CURRENT_ZARR, Written, assert_same, zarray
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v3.metadata import Converted, convert_array
 
 POINT = [["a", "<i2"], ["b", "|S2"]]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conversion.zarr2.zarr2_arrays import assert_same, has_codec, patterns, write, zarray
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v2.metadata import (
     convert_array_to_zarr2,
     convert_group_to_zarr2,

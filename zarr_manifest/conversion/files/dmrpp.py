@@ -13,7 +13,7 @@ from zarr_manifest.conversion.files.trees import (
     FileTree,
     parse_one_by_one,
 )
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.conversion.virtual import library
 

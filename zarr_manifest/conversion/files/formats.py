@@ -13,7 +13,7 @@ from zarr_manifest.conversion.files.netcdf3 import read_netcdf3
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources
 from zarr_manifest.conversion.files.tiff import read_tiff
 from zarr_manifest.conversion.files.trees import FileTree
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.errors import SourceError, SourceNotFoundError
 from zarr_manifest.locations import redact
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.virtual import library
 
 __all__ = ["read_netcdf3"]

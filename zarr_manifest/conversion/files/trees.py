@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zarr_manifest.conversion.nodes import RefusedNode
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode
 from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.conversion.virtual import library
 

@@ -9,8 +9,13 @@ from typing import Any
 import numpy as np
 
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Listed
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    NotConvertibleError,
+    RefusedNode,
+)
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import ChunkGrid

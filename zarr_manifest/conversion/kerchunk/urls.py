@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from zarr_manifest.conversion.nodes import RefusedNode
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode
 from zarr_manifest.locations import Base, UrlLocation, redact
 
 __all__ = ["SourceReference", "SourceUrls", "kerchunk_url"]

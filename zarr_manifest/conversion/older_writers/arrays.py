@@ -23,7 +23,7 @@ from zarr_manifest.errors import (
     NotConvertibleError,
 )
 from zarr_manifest.format import (
-    ArrayDocument,
+    ArrayMetadata,
     Configuration,
     Limits,
     dump_node,
@@ -89,7 +89,7 @@ class OlderArray:
 
     def repair(self, store: GuardedStore) -> None:
         """Repair the metadata, and the spelling of paths."""
-        configuration = parse_declaration(ArrayDocument("", self.metadata).declared)
+        configuration = parse_declaration(ArrayMetadata("", self.metadata).declared)
         if configuration is None:
             raise InvalidConfigurationError("it declares no manifest")
         self.is_theirs = is_theirs(self.metadata)
@@ -161,7 +161,7 @@ class OlderArray:
 
     def _configuration(self) -> dict[str, Any]:
         """Return the configuration of our declaration, to be changed."""
-        declared: Any = ArrayDocument("", self.metadata).declared
+        declared: Any = ArrayMetadata("", self.metadata).declared
         return next(item["configuration"] for item in declared if is_ours(item))
 
     # Paths ------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class OlderArray:
 
     def check(self) -> None:
         """Refuse what is still not valid, by the checks of readers."""
-        declared = ArrayDocument("", self.metadata).declared
+        declared = ArrayMetadata("", self.metadata).declared
         configuration = parse_declaration(declared)
         assert configuration is not None  # `repair` has seen it
         array = strict(interpret_array(self.path, self.metadata, configuration))

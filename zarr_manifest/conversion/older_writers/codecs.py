@@ -21,7 +21,7 @@ from zarr_manifest.conversion.zarr2 import ARRAY_FILTERS, convert_codecs, read_p
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zarr_manifest.conversion.decisions import Decisions
+    from zarr_manifest.conversion.nodes import Decisions
     from zarr_manifest.conversion.zarr2 import DataType
 
 __all__ = ["OlderCodecs", "encoded_size", "read_codecs", "spelled"]

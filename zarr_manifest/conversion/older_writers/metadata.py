@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.decisions import Decisions
+from zarr_manifest.conversion.nodes import Decisions
 from zarr_manifest.conversion.older_writers.attributes import repair_attributes
 from zarr_manifest.conversion.older_writers.codecs import (
     OlderCodecs,

@@ -26,15 +26,15 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
     WriteConflictError,
 )
-from zarr_manifest.format import ArrayDocument, parse_node
+from zarr_manifest.format import ArrayMetadata, parse_node
 from zarr_manifest.hierarchy import (
     ManifestStore,
     ensure_open,
     join,
     link_outside,
     list_inside,
+    node_of_metadata,
     open_hierarchy,
-    parent_of_document,
     store_underneath,
     store_urls,
     sync,
@@ -222,7 +222,7 @@ def _no_hierarchy(store: Store, keys: Iterable[str]) -> SourceNotFoundError:
 
 def _arrays(store: GuardedStore, keys: list[str]) -> dict[str, OlderArray]:
     """Return the arrays that declare a manifest, by path, repaired as far as they can be."""
-    paths = sorted(path for key in keys if (path := parent_of_document(key)) is not None)
+    paths = sorted(path for key in keys if (path := node_of_metadata(key)) is not None)
     if not paths:
         raise _no_hierarchy(store.store, keys)
     arrays: dict[str, OlderArray] = {}
@@ -231,7 +231,7 @@ def _arrays(store: GuardedStore, keys: list[str]) -> dict[str, OlderArray]:
         node = None if before.body is None else parse_node(before.body)
         if node is None or node.get("node_type") != "array":
             continue
-        if ArrayDocument("", node).declared != []:
+        if ArrayMetadata("", node).declared != []:
             array = arrays[path] = OlderArray(path, node, before)
             array.attempt(functools.partial(array.repair, store))
     return arrays
@@ -345,7 +345,7 @@ def _copy(
     """Copy all objects, of changed nodes what they have become; metadata last, the root's very."""
     bodies = {key: body for node in changed for key, body in node.bodies.items()}
     left_out = {node.replaced for node in changed if isinstance(node, OlderArray)}
-    nodes = {key for key in keys if parent_of_document(key) is not None}
+    nodes = {key for key in keys if node_of_metadata(key) is not None}
     order = sorted(
         (set(keys) | set(bodies)) - left_out,
         key=lambda key: (key in nodes, key == "zarr.json", key),

@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, StreamedManifest
-from zarr_manifest.conversion.report import ConversionReport
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    ConversionReport,
+    GroupNode,
+    Node,
+    RefusedNode,
+    StreamedManifest,
+)
 from zarr_manifest.conversion.target.array_metadata import require_valid_array, require_valid_group
 from zarr_manifest.conversion.target.earlier_hierarchy import EarlierHierarchy
 from zarr_manifest.conversion.target.source_paths import SourcePaths

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from zarr.storage import MemoryStore
 
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    NotConvertibleError,
+    RefusedNode,
+)
 from zarr_manifest.conversion.target import array_of_documents
 from zarr_manifest.conversion.values import json_attributes, unstable_types_accepted
 from zarr_manifest.conversion.virtual.arrays import MakeChecksums, array_node, checked_metadata

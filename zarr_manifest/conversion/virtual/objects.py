@@ -15,13 +15,13 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual.columns import ChunkColumns
 from zarr_manifest.conversion.virtual.optional_library import library
 from zarr_manifest.errors import ManifestError, SourceNotFoundError
 from zarr_manifest.format import (
-    ArrayDocument,
+    ArrayMetadata,
     ChunkGrid,
     Limits,
     parse_declaration,
@@ -218,7 +218,7 @@ class _Hierarchy:
 
     def _array(self, path: str, metadata: dict[str, Any]) -> Any:
         manifests: Any = library("virtualizarr.manifests")
-        document = ArrayDocument("", metadata)
+        document = ArrayMetadata("", metadata)
         configuration = parse_declaration(document.declared)
         plain = {name: value for name, value in metadata.items() if name != "storage_transformers"}
         grid = ChunkGrid.from_metadata(plain)

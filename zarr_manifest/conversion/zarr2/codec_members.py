@@ -17,7 +17,7 @@ from zarr_manifest.conversion.values import shown
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from zarr_manifest.conversion.decisions import Decisions
+    from zarr_manifest.conversion.nodes import Decisions
 
 __all__ = ["CodecMembers"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from zarr_manifest.conversion.values import as_array, shown
 
 if TYPE_CHECKING:
-    from zarr_manifest.conversion.decisions import Decisions
+    from zarr_manifest.conversion.nodes import Decisions
 
 __all__ = ["OBJECT_CODECS", "DataType", "Endian", "convert_data_type"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from zarr_manifest.conversion.values import as_array, json_attributes, shown
 
 if TYPE_CHECKING:
-    from zarr_manifest.conversion.decisions import Decisions
+    from zarr_manifest.conversion.nodes import Decisions
 
 __all__ = ["fill_value_as_attribute", "fill_value_for_masking"]
 

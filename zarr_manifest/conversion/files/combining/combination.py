@@ -19,8 +19,7 @@ from zarr_manifest.conversion.files.combining.meaning import (
 )
 from zarr_manifest.conversion.files.combining.splitting import Splitting, split_arrays
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree
-from zarr_manifest.conversion.nodes import RefusedNode
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode
 from zarr_manifest.conversion.values import shown, unstable_types_accepted
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.locations import redact

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, shown
 from zarr_manifest.conversion.virtual import library
 

@@ -28,7 +28,7 @@ from zarr_manifest.conversion.files.trees import (
     parse_one_by_one,
     with_metadata,
 )
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.target import array_of_documents, unwritten_array
 from zarr_manifest.conversion.values import json_attributes, shown
 from zarr_manifest.conversion.virtual import library

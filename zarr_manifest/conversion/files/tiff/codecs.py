@@ -6,7 +6,7 @@ from typing import Any
 
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
 from zarr_manifest.conversion.virtual import library
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from zarr_manifest.conversion.files.tiff.codecs import interleaved_array, with_announced_codecs
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, with_metadata
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.virtual import library
 
 __all__ = ["read_tiff"]

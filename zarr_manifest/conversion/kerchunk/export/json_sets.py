@@ -20,8 +20,7 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedGroup,
     exported_nodes,
 )
-from zarr_manifest.conversion.refusals import NotConvertibleError
-from zarr_manifest.conversion.report import ConversionReport
+from zarr_manifest.conversion.nodes import ConversionReport, NotConvertibleError
 from zarr_manifest.conversion.zarr2 import refused
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import grid_indices

@@ -19,8 +19,7 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.conversion.kerchunk.export.blocks import Block, Exporter, url_in_store
-from zarr_manifest.conversion.nodes import RefusedNode
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode
 from zarr_manifest.conversion.zarr2 import (
     Zarr2Documents,
     convert_array_to_zarr2,
@@ -29,7 +28,7 @@ from zarr_manifest.conversion.zarr2 import (
 )
 from zarr_manifest.errors import InvalidConfigurationError, ManifestError, SourceNotFoundError
 from zarr_manifest.format import (
-    ArrayDocument,
+    ArrayMetadata,
     ChunkGrid,
     Limits,
     Partitions,
@@ -225,7 +224,7 @@ class _Hierarchy:
     def _references(
         self, path: str, metadata: dict[str, Any]
     ) -> tuple[Partitions, Callable[[tuple[int, ...]], Block], Counter[str]]:
-        document = ArrayDocument("", metadata)
+        document = ArrayMetadata("", metadata)
         configuration = parse_declaration(document.declared)
         grid = ChunkGrid.from_metadata(metadata)
         assert grid is not None  # Zarr v2 can express it

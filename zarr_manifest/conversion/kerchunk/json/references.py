@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.json.members import TOO_LARGE, Batch, Members, distribute
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError
 from zarr_manifest.conversion.values import as_array, as_object, shown
 from zarr_manifest.conversion.zarr2 import (
     ArrayPlan,

@@ -23,8 +23,14 @@ from zarr_manifest.conversion.kerchunk.parquet.manifests import (
 )
 from zarr_manifest.conversion.kerchunk.places import local_path
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, StreamedManifest
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    NotConvertibleError,
+    RefusedNode,
+    StreamedManifest,
+)
 from zarr_manifest.conversion.values import as_object, shown
 from zarr_manifest.conversion.zarr2 import (
     ArrayPlan,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from zarr.dtype import parse_dtype
 
-from zarr_manifest.conversion.decisions import Decisions
+from zarr_manifest.conversion.nodes import Decisions
 from zarr_manifest.conversion.values import as_array, as_object, shown
 from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS, ARRAY_TO_BYTES
 from zarr_manifest.conversion.zarr2.bytes_codecs import BYTES_CODECS

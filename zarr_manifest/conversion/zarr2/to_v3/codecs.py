@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from zarr_manifest.conversion.decisions import Decisions
+    from zarr_manifest.conversion.nodes import Decisions
 
 __all__ = ["convert_codecs", "object_codec_of", "read_pipeline"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from zarr_manifest.conversion.values import as_array, shown
 
 if TYPE_CHECKING:
-    from zarr_manifest.conversion.decisions import Decisions
+    from zarr_manifest.conversion.nodes import Decisions
     from zarr_manifest.conversion.zarr2.data_types import DataType
 
 __all__ = ["convert_fill_value"]

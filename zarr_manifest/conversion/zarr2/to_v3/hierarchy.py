@@ -16,8 +16,7 @@ import numpy as np
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v3.chunk_key_owners import (
     count_keys,
     find_owner,

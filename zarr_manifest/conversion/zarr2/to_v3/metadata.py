@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zarr_manifest.conversion.decisions import Decisions
+from zarr_manifest.conversion.nodes import Decisions
 from zarr_manifest.conversion.values import as_array, as_object, json_attributes, shown
 from zarr_manifest.conversion.zarr2.data_types import convert_data_type
 from zarr_manifest.conversion.zarr2.missing_values import fill_value_as_attribute

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zarr_manifest.conversion.nodes import RefusedNode
-from zarr_manifest.conversion.refusals import NotConvertibleError
+from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode
 from zarr_manifest.conversion.values import as_array, as_object, shown
 from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array, convert_group
 from zarr_manifest.errors import ManifestError
