@@ -150,7 +150,7 @@ def test_streaming_bounds_the_memory(tmp_path: Path) -> None:
     program = """
         import json, pathlib, resource, sys
         import numpy as np, pyarrow as pa, pyarrow.parquet as pq
-        from zarr_manifest.conversion.kerchunk.parquet_sets import read_kerchunk_parquet
+        from zarr_manifest.conversion import read_kerchunk_parquet
 
         root, files, record_size = pathlib.Path(sys.argv[1]), int(sys.argv[2]), 100_000
         (root / "x").mkdir(parents=True)
