@@ -7,11 +7,12 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.format.test_document import TEXT, entries
+from tests.properties import examples
 from zarr_manifest.format.declaration import (
     TRANSFORMER_NAME,
     Configuration,
@@ -131,7 +132,7 @@ def test_declaration_with_base() -> None:
 
 
 @given(st.dictionaries(TEXT, entries(), max_size=4))
-@settings(max_examples=40)
+@examples(0.4)
 def test_inline_manifest(manifest: dict[str, Any]) -> None:
     found = parse_declaration(declared({"manifest": manifest}))
     assert found is not None

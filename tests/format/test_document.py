@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
+from tests.properties import examples
 from zarr_manifest.format.manifest_document import LARGEST_INTEGER, Limits, decode_document
 from zarr_manifest.manifest.manifest import Manifest
 
@@ -64,7 +65,7 @@ def without_unknown(entry: dict[str, Any]) -> dict[str, Any]:
     st.sampled_from([None, 1]),
     st.booleans(),
 )
-@settings(max_examples=40)
+@examples(0.4)
 def test_valid_document_decodes_to_what_was_written(
     document: dict[str, Any], indent: int | None, ascii_only: bool
 ) -> None:
@@ -177,7 +178,7 @@ def test_what_the_manifest_refuses_is_located_too(
 
 
 @given(st.dictionaries(TEXT, entries(), max_size=3), TEXT)
-@settings(max_examples=40)
+@examples(0.4)
 def test_position_whatever_the_text_around(before: dict[str, Any], key: str) -> None:
     document = json.dumps({**before, key: {"path": 1}}, indent=1, ensure_ascii=False).encode()
     with pytest.raises(zm.InvalidEntryError) as raised:

@@ -18,13 +18,14 @@ import pytest
 import zarr
 import zarr.codecs
 import zarr.core.codec_pipeline
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.buffer import default_buffer_prototype
 
 import zarr_manifest as zm
 from tests.hierarchies import encode_chunks, write_manifest_array
+from tests.properties import examples
 
 PROTOTYPE = default_buffer_prototype()
 POISON = b"\xee"
@@ -80,7 +81,7 @@ def serializer(chunks: tuple[int, ...], compressors: Any, index_location: str) -
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @given(data=st.data())
-@settings(max_examples=25)
+@examples(0.25)
 def test_selections_of_shards_equal_numpy(pipeline: str, data: st.DataObject) -> None:
     case = data.draw(sharded_arrays())
     shape, shards = case["shape"], case["shards"]["shape"]
@@ -279,7 +280,7 @@ def test_answers_equal_slices_of_the_chunk(
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("chunk", [len(FORMS), len(FORMS) + 1, len(FORMS) + 2], ids=str)
 @given(request=REQUESTS)
-@settings(max_examples=10)
+@examples(0.1)
 def test_no_bytes_for_empty_absent_and_impossible_chunks(
     read: Callable[[zm.ManifestStore, str, list[Any]], list[Any]],
     chunk: int,

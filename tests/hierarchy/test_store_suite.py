@@ -16,6 +16,7 @@ from zarr.testing.stateful import ZarrHierarchyStateMachine, ZarrStoreStateMachi
 from zarr.testing.store import StoreTests
 
 import zarr_manifest as zm
+from tests.properties import examples
 
 
 class _ManifestStoreTests(StoreTests[zm.ManifestStore, cpu.Buffer]):
@@ -76,9 +77,8 @@ class TestOverObjectStore(_ManifestStoreTests):
 
 
 _MODEST = settings(
-    max_examples=20,
+    examples(0.2),
     stateful_step_count=20,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.format.test_document import WRONG_ENTRIES
 from tests.manifest.test_manifest import ENTRIES
+from tests.properties import examples
 from zarr_manifest.format.findings import strict
 from zarr_manifest.format.manifest_document import Limits
 from zarr_manifest.manifest.decoding import interpret_columns, split_document
@@ -76,7 +77,7 @@ def outcome(document: bytes, part_bytes: int, grid: Grid, limits: Limits) -> Any
     st.sampled_from([None, (range(2), range(4)), (range(4), range(5))]),
     st.sampled_from([Limits(), Limits(entries=3), Limits(inline_bytes=6)]),
 )
-@settings(max_examples=400)
+@examples(4)
 @example(b'{"0.0":{},}', 1, None, Limits())
 @example(b'{"0.0":{"path":"a"}, ,"0.1":{}}', 1, None, Limits())
 @example(b'{"0.0":{},"0.1":{}}}', 1, None, Limits())

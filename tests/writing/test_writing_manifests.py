@@ -13,13 +13,14 @@ import numpy as np
 import obstore.store
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 import zarr_manifest as zm
 from tests.hierarchies import files_below, split_into_source
 from tests.manifest.test_manifest import manifests as manifest_cases
+from tests.properties import examples
 from zarr_manifest.format.chunk_keys import format_canonical
 
 type Index = tuple[int, ...]
@@ -111,7 +112,7 @@ KINDS = st.sampled_from(["whole", "range", "inline", "empty", "missing"])
 
 
 @given(OPTIONS, st.lists(KINDS, min_size=9, max_size=9), st.booleans())
-@settings(max_examples=60)
+@examples(0.6)
 def test_what_is_written_reads_back(
     tmp_path_factory: pytest.TempPathFactory,
     options: dict[str, Any],
@@ -163,7 +164,7 @@ def test_what_is_written_reads_back(
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), max_size=3), st.data())
-@settings(max_examples=30)
+@examples(0.3)
 def test_partitions_of_the_whole_grid_are_the_whole_manifest(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[int, int]], data: st.DataObject
 ) -> None:

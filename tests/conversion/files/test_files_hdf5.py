@@ -25,6 +25,7 @@ from tests.conversion.files.converted_files import (
     netcdf_variables,
     same,
 )
+from tests.properties import examples
 from zarr_manifest.conversion.values.unstable_types import HAS_ALL_BYTE_ORDERS
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
@@ -81,9 +82,7 @@ def test_every_data_type_in_every_layout(tmp_path: Path, layout: str) -> None:
     assert '"data"' not in "".join(p.read_text() for p in found.root.rglob("manifest.json"))
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(examples(0.25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_shape_and_chunks_read_as_h5py_reads_them(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from zarr.storage import FsspecStore, MemoryStore
 
@@ -31,6 +31,7 @@ from tests.conversion.kerchunk.kerchunk_sets import (
     zarray,
 )
 from tests.conversion.zarr2.zarr2_arrays import has_codec
+from tests.properties import examples
 from zarr_manifest import ManifestError, ManifestStore, write_manifest
 from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json
 from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
@@ -62,7 +63,7 @@ def content(value: Any) -> Any:
     return value
 
 
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 @given(
     st.dictionaries(
         st.sampled_from(["a", "g/b", "g/a b%"]),

@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
 from tests.conversion.kerchunk.kerchunk_parquet_sets import open_with_fsspec
 from tests.hierarchies import declare_manifest, write_manifest_array
+from tests.properties import examples
 from zarr_manifest import Manifest, ManifestError, ManifestStore
 from zarr_manifest.conversion.kerchunk.export.parquet_sets import export_kerchunk_parquet
 from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
@@ -162,7 +163,7 @@ def manifests(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[tuple[int, ...], d
     return grid, draw(st.dictionaries(index, ENTRIES, max_size=40))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(0.4)
 @given(manifests(), st.integers(1, 12), st.integers(0, 30), st.data())
 def test_manifest_to_parquet_to_manifest(
     found: tuple[tuple[int, ...], dict[tuple[int, ...], dict[str, Any]]],

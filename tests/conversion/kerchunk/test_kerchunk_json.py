@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conversion.kerchunk.kerchunk_sets import (
@@ -31,6 +31,7 @@ from tests.conversion.kerchunk.kerchunk_sets import (
     refusal,
     zarray,
 )
+from tests.properties import examples
 from zarr_manifest import ManifestError, SourceError, SourceNotFoundError
 from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.reading import read_kerchunk
@@ -69,7 +70,7 @@ def entry_of(value: Any) -> Any:
     return (URLS[value[0]], 0, None) if len(value) == 1 else (URLS[value[0]], *value[1:])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(1.5)
 @given(
     st.lists(st.integers(0, 4), max_size=3),
     st.sampled_from("./"),

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conversion.kerchunk.kerchunk_parquet_sets import write_rows, write_set, zarray
+from tests.properties import examples
 from zarr_manifest import Manifest, ManifestError
 from zarr_manifest.conversion.kerchunk.parquet.manifests import contiguous_partition_shape
 from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
@@ -88,7 +89,7 @@ def reference_sets(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[int, Any]]:
     return grid, draw(st.dictionaries(st.integers(0, count - 1), REFERENCES, max_size=60))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 @given(
     reference_sets(),
     st.integers(1, 12),

@@ -9,9 +9,10 @@ from typing import Any
 
 import fsspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from zarr_manifest import LimitExceededError
 from zarr_manifest.conversion.kerchunk.json.templates import Templates, generate
 from zarr_manifest.conversion.nodes import NotConvertibleError
@@ -59,7 +60,7 @@ DIMENSION = st.one_of(
 EXPRESSIONS = ["{{ NAME }}", "{{NAME*7+1}}", "{{ '%03d' % NAME }}", "{{'{:+d}'.format(NAME)}}"]
 
 
-@settings(max_examples=80, deadline=None)
+@examples(0.8)
 @given(
     st.dictionaries(NAMES, DIMENSION, min_size=1, max_size=3),
     st.sampled_from(EXPRESSIONS),
@@ -260,7 +261,7 @@ def test_a_template_that_is_too_long() -> None:
 
 
 @given(st.text(alphabet="{}%#ab'i .()*", max_size=20))
-@settings(max_examples=300, deadline=None)
+@examples(3)
 def test_any_text_is_rendered_or_refused(text: str) -> None:
     try:
         rendered = Templates({"a": "x", "b": "{{i}}"}).render(text)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 import zarr
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from obstore.store import S3Store
 from zarr.storage import MemoryStore
@@ -21,6 +21,7 @@ from zarr.storage import MemoryStore
 import zarr_manifest as zm
 from tests.conversion.inline_nodes import inline_manifest, metadata, read, streamed, vector
 from tests.hierarchies import files_below
+from tests.properties import examples
 from tests.servers.s3 import S3Server
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, StreamedManifest
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
@@ -73,7 +74,7 @@ def above_of(path: str) -> Iterator[str]:
     ),
     st.booleans(),
 )
-@settings(max_examples=40)
+@examples(0.4)
 def test_nodes_to_hierarchy_and_back(
     case: tuple[dict[str, list[int]], dict[str, dict[str, Any]]],
     random: Any,

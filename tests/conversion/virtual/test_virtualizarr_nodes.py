@@ -22,6 +22,7 @@ from virtualizarr.manifests.utils import create_v3_array_metadata
 from virtualizarr.parsers import HDFParser
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, same, write
+from tests.properties import examples
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, NotConvertibleError, RefusedNode
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.virtual.arrays import url_reference
@@ -278,9 +279,7 @@ def manifest_arrays(draw: st.DrawFn) -> ManifestArray:
     return ManifestArray(metadata(shape, chunks, dimension_names=names), manifest)
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(examples(0.4), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(array=manifest_arrays())
 def test_any_array_comes_back(
     tmp_path_factory: pytest.TempPathFactory, array: ManifestArray

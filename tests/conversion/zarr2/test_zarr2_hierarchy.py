@@ -14,7 +14,7 @@ import obstore.store
 import pytest
 import xarray as xr
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 
@@ -89,7 +89,6 @@ def filters_for(dtype: np.dtype[Any]) -> list[Any]:
     return [numcodecs.Shuffle(dtype.itemsize)]
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.one_of(*map(st.sampled_from, (NUMBERS, OTHERS, STRUCTURED))),
     st.lists(st.tuples(st.integers(0, 5), st.integers(2, 4)), max_size=3),

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from tests.conversion.zarr2.zarr2_arrays import IS_CURRENT_ZARR, Written, assert_same, write, zarray
+from tests.properties import examples
 from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array, convert_group
 from zarr_manifest.errors import ManifestError
@@ -285,7 +286,7 @@ MEMBERS: dict[str, st.SearchStrategy[Any]] = {
 
 
 @given(changes=st.fixed_dictionaries({}, optional=MEMBERS), zattrs=st.none() | ANYTHING)
-@settings(max_examples=300)
+@examples(3)
 def test_any_document_is_converted_to_valid_metadata_or_refused(
     changes: dict[str, Any], zattrs: Any
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conversion.zarr2.zarr2_arrays import (
@@ -17,6 +17,7 @@ from tests.conversion.zarr2.zarr2_arrays import (
     write,
     zarray,
 )
+from tests.properties import examples
 from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v3.metadata import Converted, convert_array
 
@@ -307,7 +308,7 @@ def pipelines(draw: st.DrawFn) -> tuple[str, list[Config]]:
     shape=st.lists(st.integers(0, 4), max_size=3),
     data=st.data(),
 )
-@settings(max_examples=150)
+@examples(1.5)
 def test_any_pipeline_over_any_grid(
     pipeline: tuple[str, list[Config]],
     is_compressor_null: bool,

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conversion.zarr2.zarr2_arrays import IS_CURRENT_ZARR, Written, assert_same, zarray
+from tests.properties import examples
 from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v3.metadata import Converted, convert_array
 
@@ -166,7 +167,7 @@ def test_missing_chunks_read_as_in_v2(dtype: str, data: st.DataObject) -> None:
     assert_same(ours, Written(strict, {}).read_v2())
 
 
-@settings(max_examples=50)
+@examples(0.5)
 @given(fill=st.text(max_size=3) | st.binary(max_size=3), is_variable=st.booleans())
 def test_missing_text_and_bytes_read_as_in_v2(fill: str | bytes, is_variable: bool) -> None:
     is_text = isinstance(fill, str)
@@ -187,7 +188,7 @@ def test_missing_text_and_bytes_read_as_in_v2(fill: str | bytes, is_variable: bo
 
 @pytest.mark.skipif(not IS_CURRENT_ZARR, reason="zarr 3.1 has no big-endian structured types")
 @given(content=st.binary(min_size=37, max_size=37))
-@settings(max_examples=50)
+@examples(0.5)
 def test_structured_fill_values_keep_every_bit(content: bytes) -> None:
     fields = [["h", "f2"], ["f", "f4"], ["d", "f8"], ["t", "M8[s]"], ["i", "i4"], ["u", "u2"]]
     tail = [["s", "|S4"], ["v", "|V4"], ["b", "|u1"]]

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conversion.zarr2.zarr2_arrays import assert_same, has_codec, patterns, write, zarray
+from tests.properties import examples
 from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v2.metadata import (
     convert_array_to_zarr2,
@@ -124,7 +125,7 @@ def test_structured_types(spec: list[Any]) -> None:
     assert there_and_back(zarray(dtype=spec, fill_value=None))["dtype"] == spec
 
 
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 @given(
     st.sampled_from(["<i2", ">i4", "<u8", "<f4", ">f8", "<c8", "|b1"]).flatmap(
         lambda dtype: st.tuples(

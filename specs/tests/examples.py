@@ -1,4 +1,4 @@
-"""Writes the specification's examples: ``python -m tests.specification_examples``.
+"""Writes the specification's examples: ``python -m specs.tests.examples``.
 
 Documents that the specification shows are taken from there, so that each is written once. What
 it does not show (sources, groups, encoded documents) is made here. Deterministic: gzip documents
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.specification_text import DIRECTORY, marked
+from specs.tests.text import DIRECTORY, marked
 
 __all__ = ["examples", "main"]
 
@@ -23,7 +23,7 @@ _README = """\
 # Examples
 
 Complete hierarchies; [the specification](../README.md#examples) says what each reads as. They are
-written by `python -m tests.specification_examples`, and tests compare them with what that writes.
+written by `python -m specs.tests.examples`, and tests compare them with what that writes.
 """
 
 _GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}

@@ -13,9 +13,9 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
-from tests.specification_examples import examples, main
-from tests.specification_text import DIRECTORY, Block, marked
-from tests.specification_verdicts import in_schema
+from specs.tests.examples import examples, main
+from specs.tests.text import DIRECTORY, Block, marked
+from specs.tests.verdicts import in_schema
 
 EXAMPLES = DIRECTORY / "examples"
 ARRAYS = {block.argument: json.loads(block.body) for block in marked("reads")}

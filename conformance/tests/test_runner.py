@@ -21,7 +21,7 @@ from conformance.runner.errors import UsageError
 from conformance.runner.expectations import Expectations
 from conformance.runner.results import Outcome, Report
 from conformance.runner.run import run_suite
-from tests.conformance_corpora import CorpusWriter, adapter_command, sha256
+from conformance.tests.corpora import CorpusWriter, adapter_command, sha256
 
 VALUES = struct.pack("<6h", 1, 2, 3, 4, 5, 6)
 EXPECT_VALUES = {
@@ -457,7 +457,7 @@ def test_selecting(corpus: CorpusWriter) -> None:
 
 
 def test_the_documentation_lists_the_features() -> None:
-    readme = Path(__file__).parents[1] / "conformance" / "README.md"
+    readme = Path(__file__).parents[1] / "README.md"
     section = readme.read_text(encoding="utf-8").partition("### Features")[2].partition("###")[0]
     cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
     assert set(re.findall(r"`(.*?)`", " ".join(cells))) == FEATURES

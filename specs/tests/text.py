@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 __all__ = ["DIRECTORY", "TEXT", "Block", "anchors", "blocks", "marked", "section", "tables"]
 
-DIRECTORY = Path(__file__).resolve().parent.parent / "specs" / "chunk-manifest-json"
+DIRECTORY = Path(__file__).resolve().parents[1] / "chunk-manifest-json"
 TEXT = (DIRECTORY / "README.md").read_text(encoding="utf-8")
 
 # Blocks within list items are indented.

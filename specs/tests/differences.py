@@ -26,7 +26,7 @@ class Case:
     Parameters
     ----------
     kind : {"declaration", "manifest", "storage_transformers", ...}
-        As for `specification_verdicts.in_schema`.
+        As for `verdicts.in_schema`.
     value : JSON value
     """
 

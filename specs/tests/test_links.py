@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.specification_text import DIRECTORY, TEXT, anchors
+from specs.tests.text import DIRECTORY, TEXT, anchors
 
 LINKS = sorted(set(re.findall(r"\]\(([^)\s]+)\)", TEXT)))
 

@@ -368,7 +368,7 @@ def test_versions(start: Start) -> None:
 def s3_store(origin: str, **config: Any) -> S3Store:
     return S3Store(
         "bucket",
-        config={"endpoint": origin, "region": REGION, **config},
+        config={"endpoint": origin, "region": REGION, **config},  # type: ignore[arg-type]
         client_options={"allow_http": True},
         retry_config={"max_retries": 0},
     )
@@ -453,7 +453,8 @@ def test_every_part_is_signed() -> None:
         ("authorization", "AWS AKID:x", "AccessDenied"),
         ("authorization", f"{request.headers['authorization'][:-1]}g", "AccessDenied"),
     ):
-        assert refusal(request, **{name: value}) == expected, name
+        changed: Any = {name: value}
+        assert refusal(request, **changed) == expected, name
     assert refusal(request, timedelta(minutes=16)) == "RequestTimeTooSkewed"
     scope = request.headers["authorization"].replace("/s3/", "/ec2/")
     assert refusal(request, authorization=scope) == "SignatureDoesNotMatch"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from conformance.runner import table
 from conformance.runner.__main__ import main
 from conformance.runner.one_shot import parse_values
-from tests.conformance_corpora import CorpusWriter, adapter_command, sha256, tool_command
+from conformance.tests.corpora import CorpusWriter, adapter_command, sha256, tool_command
 
 DATA = struct.pack("<2h", 1, -2)
 EXPECT = {
@@ -237,7 +237,7 @@ def test_as_a_program(corpus: CorpusWriter) -> None:
     program = [sys.executable, "-S", "-W", "error", "-m", "conformance.runner"]
     program += ["--corpus", str(corpus.directory)]
     command = [*program, "--", *adapter_command()]
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (1, TABLE, "")
     assert subprocess.run(program, capture_output=True, cwd=root, check=False).returncode == 2

@@ -1,6 +1,6 @@
 """Values that members of declarations and manifest documents have, and must not have.
 
-Lists, from which `specification_documents` draws and which `specification_faults` goes through.
+Lists, from which `documents` draws and which `faults` goes through.
 """
 
 from __future__ import annotations

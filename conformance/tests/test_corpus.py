@@ -28,8 +28,8 @@ from conformance.generator.frames import blosc_frame, gzip_member, shard, zstd_b
 from conformance.generator.writing import differences, render, write
 from zarr_manifest import errors
 
-CONFORMANCE = Path(__file__).parents[1] / "conformance"
-SPECIFICATION = Path(__file__).parents[1] / "specs" / "chunk-manifest-json" / "README.md"
+CONFORMANCE = Path(__file__).parents[1]
+SPECIFICATION = Path(__file__).parents[2] / "specs" / "chunk-manifest-json" / "README.md"
 INDEX: list[dict[str, Any]] = json.loads((CONFORMANCE / "index.json").read_bytes())["cases"]
 CASES: dict[str, dict[str, Any]] = {
     entry["id"]: json.loads((CONFORMANCE / "cases" / entry["id"] / "case.json").read_bytes())

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ from conformance.adapters.zarr_arrays import (
 from tests.hierarchies import declare_manifest, write_hierarchy, write_manifest_array
 from tests.servers.http_files import FileServer, status
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 needs_missing_errors = pytest.mark.skipif(
     not MISSING_ERROR, reason=f"zarr {zarr.__version__} has no array.read_missing_chunks"
 )
@@ -352,9 +352,9 @@ def native_arrays(draw: st.DrawFn) -> tuple[Any, np.ndarray[Any, Any]]:
     """A native array in memory, and its values."""
     shape = tuple(draw(st.lists(st.integers(1, 5), max_size=3)))
     data_type = draw(st.sampled_from(["bool", "int8", "uint16", "float32", "float64", ">i4"]))
-    version = draw(st.sampled_from([2, 3]))
+    version: Literal[2, 3] = draw(st.sampled_from([2, 3]))
     separator = draw(st.sampled_from(["/", "."]))
-    encoding = {"name": "default" if version == 3 else "v2", "separator": separator}
+    encoding: Any = {"name": "default" if version == 3 else "v2", "separator": separator}
     data = np.arange(1, 1 + int(np.prod(shape))).reshape(shape).astype(data_type)
     array = zarr.create_array(
         {},

@@ -12,26 +12,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tests.specification_differences import (
+from specs.tests.differences import (
     BEYOND_THE_READER,
     BEYOND_THE_SCHEMAS,
     Case,
     Difference,
 )
-from tests.specification_documents import (
+from specs.tests.documents import (
     bases,
     declarations,
     hostile_references,
     manifests,
     transformer_lists,
 )
-from tests.specification_faults import (
+from specs.tests.faults import (
     declaration_faults,
     list_faults,
     manifest_faults,
     references,
 )
-from tests.specification_verdicts import (
+from specs.tests.verdicts import (
     ARRAY,
     MANIFEST_SCHEMA,
     REGISTRY,

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.specification_text import TEXT, Block, blocks, marked
-from tests.specification_verdicts import METADATA, in_package, in_schema
+from specs.tests.text import TEXT, Block, blocks, marked
+from specs.tests.verdicts import METADATA, in_package, in_schema
 
 KINDS = {
     "valid declaration",
@@ -18,7 +18,7 @@ KINDS = {
     "reads",
 }
 
-# Invalid blocks that the schema accepts, and why (see `specification_differences`).
+# Invalid blocks that the schema accepts, and why (see `specs.tests.differences`).
 BEYOND_THE_SCHEMA: dict[str, str] = {}
 
 

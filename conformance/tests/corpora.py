@@ -19,13 +19,13 @@ def sha256(data: bytes) -> str:
 
 def adapter_command(**hello: Any) -> list[str]:
     """The scripted adapter, with members of its hello replaced."""
-    script = Path(__file__).with_name("conformance_scripted_adapter.py")
+    script = Path(__file__).with_name("scripted_adapter.py")
     return [sys.executable, str(script), json.dumps(hello)]
 
 
 def tool_command() -> list[str]:
     """The scripted one-shot tool."""
-    return [sys.executable, str(Path(__file__).with_name("conformance_scripted_tool.py"))]
+    return [sys.executable, str(Path(__file__).with_name("scripted_tool.py"))]
 
 
 class CorpusWriter:

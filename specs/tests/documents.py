@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests import specification_vocabulary as vocabulary
+from specs.tests import vocabulary
 
 __all__ = ["bases", "declarations", "hostile_references", "manifests", "transformer_lists"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.specification_vocabulary import (
+from specs.tests.vocabulary import (
     BASES,
     CHECKSUMS,
     CODECS,

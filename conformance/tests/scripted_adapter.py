@@ -26,6 +26,7 @@ HELLO = {
 
 
 def load(hierarchy: str) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]]
     if not hierarchy.startswith("http://"):
         steps = json.loads((Path(hierarchy) / "do.json").read_bytes())
     else:

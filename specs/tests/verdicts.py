@@ -16,7 +16,7 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
-from tests.specification_text import DIRECTORY
+from specs.tests.text import DIRECTORY
 
 __all__ = ["ARRAY", "MANIFEST_SCHEMA", "METADATA", "REGISTRY", "SCHEMA", "in_package", "in_schema"]
 

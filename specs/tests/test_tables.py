@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.specification_text import TEXT, section, tables
-from tests.specification_verdicts import MANIFEST_SCHEMA, SCHEMA, in_schema
+from specs.tests.text import TEXT, section, tables
+from specs.tests.verdicts import MANIFEST_SCHEMA, SCHEMA, in_schema
 from zarr_manifest import errors
 from zarr_manifest.format.checksums import _REGISTRY, compute_checksum, parse_checksum
 from zarr_manifest.locations.resolving import _SCHEMES, Base, StoreLocation

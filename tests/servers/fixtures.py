@@ -1,0 +1,57 @@
+"""Loopback servers as fixtures for every test of the repository; `conftest.py` loads this."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.servers.http_files import FileServer
+
+if TYPE_CHECKING:
+    from tests.servers.s3 import S3Server
+
+_bucket_numbers = itertools.count()
+
+
+@pytest.fixture
+def http_server() -> Iterator[FileServer]:
+    """A fresh HTTP file server."""
+    with FileServer() as server:
+        yield server
+
+
+@pytest.fixture
+def second_http_server() -> Iterator[FileServer]:
+    """Another origin, for redirects and for locations that were not authorised."""
+    with FileServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """The S3 server of the session; moto is imported only if a test asks for it."""
+    from tests.servers.s3 import S3Server
+
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_bucket(s3_server: S3Server) -> str:
+    """The name of a private, empty bucket; what the server recorded before is forgotten."""
+    name = f"test-bucket-{next(_bucket_numbers)}"
+    s3_server.create_bucket(name)
+    s3_server.clear()
+    return name
+
+
+@pytest.fixture
+def public_s3_bucket(s3_server: S3Server) -> str:
+    """The name of an empty bucket that anybody can read."""
+    name = f"test-public-{next(_bucket_numbers)}"
+    s3_server.create_bucket(name, public=True)
+    s3_server.clear()
+    return name
