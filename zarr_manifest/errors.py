@@ -8,9 +8,12 @@ the specification, the conformance suite and other implementations share them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 __all__ = [
+    "Advice",
     "ChecksumMismatchError",
     "InvalidChunkKeyError",
     "InvalidConfigurationError",
@@ -25,6 +28,7 @@ __all__ = [
     "NotConvertibleError",
     "RangeOutOfBoundsError",
     "ReadOnlyError",
+    "Setting",
     "ShortReadError",
     "SourceAccessDeniedError",
     "SourceChangedError",
@@ -34,6 +38,80 @@ __all__ = [
     "UnsupportedTransformerError",
     "WriteConflictError",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What an :class:`Advice` says to set: a parameter in Python, an option in a shell.
+
+    Parameters
+    ----------
+    name : str
+        Name of the parameter.
+    value : object
+        What it should be; ``...`` where that is the reader's choice.
+    python : str, optional
+        How Python spells the setting, where ``name=value`` does not show it well.
+
+    Examples
+    --------
+    >>> print(Setting("overwrite", True), Setting("base"), Setting("limits", python="Limits(...)"))
+    overwrite=True base=... Limits(...)
+    """
+
+    name: str
+    value: object = ...
+    python: str | None = None
+
+    def __str__(self) -> str:
+        if self.python is not None:
+            return self.python
+        return f"{self.name}={'...' if self.value is ... else repr(self.value)}"
+
+
+class Advice(str):
+    """Text that names settings: as text it spells them like Python does.
+
+    The command line has options instead of parameters, and spells them in its own way.
+
+    Parameters
+    ----------
+    *parts : str, Setting or Advice
+        The text, in order.
+
+    Attributes
+    ----------
+    parts : tuple of str and Setting
+        The text, in order.
+
+    Examples
+    --------
+    >>> advice = Advice("Pass ", Setting("overwrite", True), " to replace it.")
+    >>> print(advice)
+    Pass overwrite=True to replace it.
+    >>> advice.spelled(lambda setting: f"--{setting.name}")
+    'Pass --overwrite to replace it.'
+    """
+
+    __slots__ = ("parts",)
+
+    parts: tuple[str | Setting, ...]
+
+    def __new__(cls, *parts: str | Setting) -> Self:
+        """Join the parts."""
+        flat: list[str | Setting] = []
+        for part in parts:
+            flat.extend(part.parts if isinstance(part, Advice) else [part])
+        advice = super().__new__(cls, "".join(map(str, flat)))
+        advice.parts = tuple(flat)
+        return advice
+
+    def spelled(self, spell: Callable[[Setting], str]) -> str:
+        """Return the text with the settings as `spell` spells them."""
+        return "".join(part if isinstance(part, str) else spell(part) for part in self.parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), self.parts)
 
 
 class ManifestError(Exception):
@@ -51,12 +129,14 @@ class ManifestError(Exception):
         Where the bytes were to come from. Must not contain credentials or
         signed query strings: redact it first.
     remedy : str, optional
-        What the reader can do about it.
+        What the reader can do about it; an :class:`Advice` where it names settings.
 
     Attributes
     ----------
     code : str
         Stable identifier of the class, for programs (specification, "Error codes").
+    message : str
+        All that is known of the error but its code, in one line.
 
     Examples
     --------
@@ -109,7 +189,9 @@ class ManifestError(Exception):
         error.__cause__ = self.__cause__
         return error
 
-    def __str__(self) -> str:
+    @property
+    def message(self) -> str:
+        """What is wrong, where, and what the reader can do about it."""
         context = ", ".join(
             f"{name} {value!r}"
             for name, value in (
@@ -119,12 +201,15 @@ class ManifestError(Exception):
             )
             if value is not None
         )
-        text = f"{self.code}: {self.problem}"
+        told: list[str] = [self.problem]
         if context:
-            text += f" ({context})"
+            told.append(f" ({context})")
         if self.remedy is not None:
-            text += f". {self.remedy}"
-        return text
+            told += [". ", self.remedy]
+        return Advice(*told)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         members = {

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import zarr
-from hypothesis import given
-from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.command_line.commands import MODULE, make_inputs, run
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
-from zarr_manifest.command_line.wording import in_options
 
 
 @pytest.fixture
@@ -241,28 +237,6 @@ def test_manifests_elsewhere_have_to_be_allowed(inputs: Path) -> None:
     done = run("locations", "data.zarr")
     assert f"If you trust them, add: --allow {inputs.as_uri()}/." in done.stderr
     assert run("locations", "data.zarr", "--allow", f"{inputs.as_uri()}/").status == 0
-
-
-@given(st.lists(st.text("ab/:[]'\" .", min_size=1), min_size=1, max_size=3))
-def test_allow_lists_become_options(prefixes: list[str]) -> None:
-    said = in_options(f"If you trust them, add: allow={prefixes!r}.")
-    options = shlex.split(said.removeprefix("If you trust them, add: ").removesuffix("."))
-    assert options == [word for prefix in prefixes for word in ("--allow", prefix)]
-
-
-def test_no_python_in_messages() -> None:
-    for text in (
-        "If nobody does, pass sole_writer=True.",
-        "State credentials for the prefix: allow={prefix: environment()}, or options.",
-        "Say what its root is called: url='s3://bucket/prefix'.",
-        "which is not known; say base=...",
-        "Name the dimension along which they follow one another: concat_dim.",
-        "name the arrays, validate(..., arrays=[...])",
-        "Split it: partition_shape=..., or smaller partitions.",
-    ):
-        said = in_options(text)
-        assert "--" in said
-        assert not set("='(").intersection(said.replace("KEY=VALUE", ""))
 
 
 # Servers -----------------------------------------------------------------------------

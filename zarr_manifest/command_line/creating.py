@@ -147,7 +147,7 @@ def _named_apart(
                 yield dataclasses.replace(node, path=f"{name}/{node.path}".rstrip("/"))
         except NotConvertibleError as error:
             # The other files have nothing to do with it.
-            yield RefusedNode(name, error.code, str(error).removeprefix(f"{error.code}: "))
+            yield RefusedNode(name, error.code, error.message)
         shown.found(number, len(sources), source)
 
 

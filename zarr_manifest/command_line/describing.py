@@ -10,6 +10,8 @@ import click
 from zarr_manifest.command_line.options import access_options, allowed, require_no_file
 from zarr_manifest.command_line.outcomes import counted, size
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
+from zarr_manifest.command_line.wording import spelled
+from zarr_manifest.errors import ManifestError
 from zarr_manifest.inspection import NodeContents, contents
 from zarr_manifest.locations import ReferencedLocation
 
@@ -112,7 +114,10 @@ def _node_document(node: NodeContents) -> dict[str, Any]:
             "prefixes": [prefix or None for prefix in node.prefixes],
         }
     if node.problem is not None:
-        found["problem"] = {"code": node.problem.code, "message": str(node.problem)}
+        found["problem"] = {
+            "code": node.problem.code,
+            "message": _told(node.problem),
+        }
     return found
 
 
@@ -123,6 +128,10 @@ def _location_document(place: ReferencedLocation) -> dict[str, Any]:
         "references": place.references,
         "nbytes": place.nbytes,
     }
+
+
+def _told(error: ManifestError) -> str:
+    return f"{error.code}: {spelled(error.message)}"
 
 
 # For people ------------------------------------------------------------------------
@@ -174,7 +183,7 @@ def _branches(
 
 def _description(node: NodeContents, numbers: Mapping[str, int]) -> str:
     if node.problem is not None:
-        return f"cannot be read: {node.problem}"
+        return f"cannot be read: {_told(node.problem)}"
     shape = "scalar" if node.shape == () else "of unknown shape"
     if node.shape:
         shape = f"({', '.join(map(str, node.shape))})"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome
-from zarr_manifest.command_line.wording import in_options
+from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.conversion import ConversionReport, RefusedNode
 
 __all__ = [
@@ -53,14 +53,13 @@ def counted(number: int, noun: str) -> str:
 def refusals(refused: Iterable[RefusedNode]) -> list[dict[str, Any]]:
     """Return what was refused, as JSON values."""
     return [
-        {"path": node.path, "code": node.code, "reason": in_options(node.reason)}
-        for node in refused
+        {"path": node.path, "code": node.code, "reason": spelled(node.reason)} for node in refused
     ]
 
 
 def noted(notes: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     """Return what was decided, as JSON values."""
-    return [{"path": path, "note": in_options(note)} for path, note in notes]
+    return [{"path": path, "note": spelled(note)} for path, note in notes]
 
 
 def hierarchy_outcome(hierarchy: str, report: ConversionReport, *, allow_refused: bool) -> Outcome:
@@ -109,11 +108,11 @@ def _summary(report: ConversionReport) -> str:
 def note_lines(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Return a line for each decision."""
     for path, note in notes:
-        said = in_options(note)
+        said = spelled(note)
         yield f"note: {said}" if repr(path) in note else f"note: /{path}: {said}"
 
 
 def refusal_lines(refused: Iterable[RefusedNode]) -> Iterator[str]:
     """Return a line for each refusal."""
     for node in refused:
-        yield f"refused: /{node.path}: {node.code}: {in_options(node.reason)}"
+        yield f"refused: /{node.path}: {node.code}: {spelled(node.reason)}"

@@ -14,8 +14,8 @@ from typing import Any, cast
 import click
 from zarr.errors import UnstableSpecificationWarning
 
-from zarr_manifest.command_line.wording import in_options, visible
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.command_line.wording import spelled, visible
+from zarr_manifest.errors import Advice, ManifestError
 from zarr_manifest.sources import STORE_ERRORS, store_failure, without_secrets
 
 __all__ = [
@@ -229,7 +229,10 @@ def stating_usage(*kinds: type[Exception]) -> Generator[None]:
     try:
         yield
     except kinds as error:
-        raise click.UsageError(visible(in_options(str(error)))) from error
+        # str() would make plain text of advice.
+        told: object = error.args[0] if len(error.args) == 1 else None
+        text = told if isinstance(told, Advice) else str(error)
+        raise click.UsageError(visible(spelled(text))) from error
 
 
 def _print(command: str, outcome: Outcome, *, as_json: bool) -> None:
@@ -274,7 +277,7 @@ def _failure(error: ManifestError | OSError) -> Outcome:
 def _error(problem: str, *, remedy: str | None = None, **members: str | None) -> dict[str, Any]:
     """Return what ``--json`` prints of an error; all have the same members."""
     known = dict.fromkeys(("code", "problem", "array", "chunk", "location", "remedy"))
-    said = {"problem": in_options(problem), "remedy": remedy and in_options(remedy)}
+    said = {"problem": spelled(problem), "remedy": remedy and spelled(remedy)}
     return {"error": known | members | said}
 
 

@@ -8,6 +8,7 @@ import zarr_manifest
 from zarr_manifest.command_line.options import access_options, allowed, require_no_file
 from zarr_manifest.command_line.outcomes import counted
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
+from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.inspection import Problem
 
 __all__ = ["validate"]
@@ -50,7 +51,7 @@ def validate(
             allow=allowed(anonymously, with_credentials, settings),
         )
     document = {"hierarchy": hierarchy, "problems": [_document(found) for found in problems]}
-    lines = [found.message for found in problems]
+    lines = [spelled(found.message) for found in problems]
     lines.append(counted(len(problems), "problem") if problems else f"{hierarchy} is valid")
     return Outcome(document, lines, status=PROBLEMS if problems else 0)
 
@@ -61,5 +62,5 @@ def _document(problem: Problem) -> dict[str, str | None]:
         "phase": problem.phase,
         "array": problem.array,
         "chunk": problem.chunk,
-        "message": problem.message,
+        "message": spelled(problem.message),
     }

@@ -5,39 +5,35 @@ Pure.
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
-__all__ = ["in_options", "visible"]
+from zarr_manifest.errors import Advice, Setting
 
-type _Wording = str | Callable[[re.Match[str]], str]
+__all__ = ["OPTIONS", "spelled", "visible"]
 
 
-def _allowing(found: re.Match[str]) -> str:
-    prefixes: list[str] = ast.literal_eval(found[1])
+def _allowing(prefixes: list[str]) -> str:
     return " ".join(f"--allow {shlex.quote(prefix)}" for prefix in prefixes)
 
 
-# As Python writes it: URLs may have quotes, and IPv6 addresses have brackets.
-_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-
-_WORDINGS: tuple[tuple[re.Pattern[str], _Wording], ...] = (
-    (re.compile(r"\boverwrite=True"), "--overwrite"),
-    (re.compile(r"\bsole_writer=True"), "--sole-writer"),
-    (re.compile(rf"\ballow=(\[{_TEXT}(?:, {_TEXT})*\])"), _allowing),
-    (
-        re.compile(r"\ballow=\{prefix: environment\(\)\}, or options"),
-        "--environment PREFIX, or --option KEY=VALUE",
-    ),
-    (re.compile(r"\bbase=\.\.\."), "--base URL"),
-    (re.compile(r"\bpartition_shape=\.\.\."), "--partition-shape"),
-    (re.compile(r"\bvalidate\(\.\.\., arrays=\[\.\.\.\]\)"), "--array PATH"),
-    (re.compile(r"(?<=: )concat_dim\b"), "--concat-dim NAME"),
-    (re.compile(r"\burl='([^']*)'"), r"--url \1"),
-    (re.compile(r"\bread_kerchunk\b"), "zarr-manifest import kerchunk"),
-)
+# What the settings of the library are called here: a text, or made of the value.
+OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
+    "allow": _allowing,
+    "arrays": "--array PATH",
+    "base": "--base URL",
+    "concat_dim": "--concat-dim NAME",
+    "credentials": "--environment PREFIX, or --option KEY=VALUE",
+    "environment": "--environment PREFIX",
+    "options": "--option",
+    "overwrite": "--overwrite",
+    "partition_shape": "--partition-shape",
+    "read_kerchunk": "zarr-manifest import kerchunk",
+    "sole_writer": "--sole-writer",
+    "url": lambda url: f"--url {shlex.quote(url)}",
+}
 
 
 # Control characters, and those that turn the direction of text around: a terminal obeys them.
@@ -55,16 +51,23 @@ def visible(text: str) -> str:
     return _INVISIBLE.sub(lambda found: repr(found[0])[1:-1], text)
 
 
-def in_options(text: str) -> str:
-    """Return a message with options in place of the parameters that they stand for.
+def spelled(text: str) -> str:
+    """Return a message with options in place of the settings that it names.
 
     Examples
     --------
-    >>> in_options("Pass overwrite=True to replace it, or choose another place.")
-    'Pass --overwrite to replace it, or choose another place.'
-    >>> in_options("If you trust them, add: allow=['s3://b/', 'file:///my data/'].")
-    "If you trust them, add: --allow s3://b/ --allow 'file:///my data/'."
+    >>> spelled(Advice("Pass ", Setting("overwrite", True), " to replace it."))
+    'Pass --overwrite to replace it.'
+    >>> spelled(Advice("If you trust it, add: ", Setting("allow", ["file:///my data/"]), "."))
+    "If you trust it, add: --allow 'file:///my data/'."
+    >>> spelled(Advice("Pass ", Setting("max_bytes"), "."))
+    'Pass max_bytes=... in Python.'
     """
-    for parameter, option in _WORDINGS:
-        text = parameter.sub(option, text)
-    return text
+    return text.spelled(_option) if isinstance(text, Advice) else text
+
+
+def _option(setting: Setting) -> str:
+    option = OPTIONS.get(setting.name)
+    if option is None:
+        return f"{setting} in Python"
+    return option if isinstance(option, str) else option(setting.value)

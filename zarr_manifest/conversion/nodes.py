@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.manifest import Manifest
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "NotConvertibleError",
     "RefusedNode",
     "StreamedManifest",
+    "refused",
 ]
 
 
@@ -126,6 +127,14 @@ class RefusedNode:
     path: str
     code: str
     reason: str
+
+
+def refused(path: str, error: ManifestError) -> RefusedNode:
+    """Return the node of an error, with all that it says but the array, which is the node's."""
+    bare = type(error)(
+        error.problem, chunk=error.chunk, location=error.location, remedy=error.remedy
+    )
+    return RefusedNode(path, error.code, bare.message)
 
 
 type Node = GroupNode | ArrayNode | RefusedNode

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple, Protocol
 import google_crc32c
 import zstandard
 
-from zarr_manifest.errors import InvalidConfigurationError, InvalidManifestError, LimitExceededError
+from zarr_manifest.errors import (
+    Advice,
+    InvalidConfigurationError,
+    InvalidManifestError,
+    LimitExceededError,
+    Setting,
+)
 
 __all__ = ["KNOWN_CODECS", "DocumentCodec", "complete_codec", "decode_body", "encode_body"]
 
@@ -54,7 +60,9 @@ _LEAST_INPUT = 256
 _LARGEST_EXPANSION = 2**15
 
 
-def _decode_frames(body: memoryview, new_frame: Callable[[], _Frame], limit: int) -> bytes:
+def _decode_frames(
+    body: memoryview, new_frame: Callable[[], _Frame], limit: int, what: str
+) -> bytes:
     """Decode frames until the body ends, which must be at the end of one."""
     parts: list[bytes] = []
     size = position = 0
@@ -65,28 +73,30 @@ def _decode_frames(body: memoryview, new_frame: Callable[[], _Frame], limit: int
         step = max(_LEAST_INPUT, min(_MOST_INPUT, (limit - size) // _LARGEST_EXPANSION))
         part = bytes(body[position : position + step])
         if not part:
-            raise InvalidManifestError("the encoded manifest is truncated")
+            raise InvalidManifestError(f"the encoded {what} is truncated")
         decoded = frame.decompress(part)
         position += len(part) - len(frame.unused_data)
         size += len(decoded)
         if size > limit:
-            raise _too_large(f"more than {limit}", limit)
+            raise _too_large(f"more than {limit}", limit, what)
         parts.append(decoded)
     return b"".join(parts)
 
 
-def _too_large(size: str, limit: int) -> LimitExceededError:
+def _too_large(size: str, limit: int, what: str) -> LimitExceededError:
     return LimitExceededError(
-        f"the manifest has {size} bytes, the limit is {limit}",
-        remedy="Raise Limits(manifest_bytes=...) if you trust it.",
+        f"the {what} has {size} bytes, the limit is {limit}",
+        remedy=Advice(
+            "Raise ", Setting("limits", python="Limits(manifest_bytes=...)"), " if you trust it."
+        ),
     )
 
 
-def _decode_gzip(body: memoryview, limit: int) -> bytes:
+def _decode_gzip(body: memoryview, limit: int, what: str) -> bytes:
     try:
-        return _decode_frames(body, lambda: zlib.decompressobj(wbits=31), limit)
+        return _decode_frames(body, lambda: zlib.decompressobj(wbits=31), limit, what)
     except zlib.error as error:
-        raise InvalidManifestError(f"the manifest does not decode as gzip: {error}") from error
+        raise InvalidManifestError(f"the {what} does not decode as gzip: {error}") from error
 
 
 def _encode_gzip(body: bytes, configuration: Mapping[str, Any]) -> bytes:
@@ -94,12 +104,12 @@ def _encode_gzip(body: bytes, configuration: Mapping[str, Any]) -> bytes:
     return zlib.compress(body, configuration["level"], wbits=31)
 
 
-def _decode_zstd(body: memoryview, limit: int) -> bytes:
+def _decode_zstd(body: memoryview, limit: int, what: str) -> bytes:
     decompressor = zstandard.ZstdDecompressor()
     try:
-        return _decode_frames(body, decompressor.decompressobj, limit)
+        return _decode_frames(body, decompressor.decompressobj, limit, what)
     except zstandard.ZstdError as error:
-        raise InvalidManifestError(f"the manifest does not decode as zstd: {error}") from error
+        raise InvalidManifestError(f"the {what} does not decode as zstd: {error}") from error
 
 
 def _encode_zstd(body: bytes, configuration: Mapping[str, Any]) -> bytes:
@@ -118,10 +128,10 @@ def _crc32c(body: bytes) -> bytes:
     return value.to_bytes(4, "little")
 
 
-def _decode_crc32c(body: memoryview, limit: int) -> bytes:
+def _decode_crc32c(body: memoryview, limit: int, what: str) -> bytes:
     decoded = bytes(body[:-4])
     if len(body) < 4 or _crc32c(decoded) != bytes(body[-4:]):
-        raise InvalidManifestError("the crc32c of the manifest is not the one at its end")
+        raise InvalidManifestError(f"the crc32c of the {what} is not the one at its end")
     return decoded
 
 
@@ -138,7 +148,7 @@ class _Option(NamedTuple):
 
 
 class _Codec(NamedTuple):
-    decode: Callable[[memoryview, int], bytes]
+    decode: Callable[[memoryview, int, str], bytes]
     encode: Callable[[bytes, Mapping[str, Any]], bytes]
     options: Mapping[str, _Option]
 
@@ -155,7 +165,13 @@ _REGISTRY = {
 KNOWN_CODECS = tuple(_REGISTRY)
 
 
-def decode_body(codecs: Iterable[DocumentCodec], body: bytes | memoryview, limit: int) -> bytes:
+def decode_body(
+    codecs: Iterable[DocumentCodec],
+    body: bytes | memoryview,
+    limit: int,
+    *,
+    what: str = "manifest",
+) -> bytes:
     """Undo the codecs of a manifest document.
 
     Parameters
@@ -167,6 +183,8 @@ def decode_body(codecs: Iterable[DocumentCodec], body: bytes | memoryview, limit
     limit : int
         Number of bytes that neither the stored nor the decoded document, nor
         any form between, may exceed.
+    what : str
+        What errors call the document.
 
     Raises
     ------
@@ -181,9 +199,9 @@ def decode_body(codecs: Iterable[DocumentCodec], body: bytes | memoryview, limit
     b'{}'
     """
     if len(body) > limit:
-        raise _too_large(str(len(body)), limit)
+        raise _too_large(str(len(body)), limit, what)
     for codec in reversed(list(codecs)):
-        body = _REGISTRY[codec.name].decode(memoryview(body), limit)
+        body = _REGISTRY[codec.name].decode(memoryview(body), limit, what)
     return body if isinstance(body, bytes) else bytes(body)
 
 

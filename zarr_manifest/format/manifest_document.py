@@ -18,11 +18,13 @@ import msgspec
 import numpy as np
 
 from zarr_manifest.errors import (
+    Advice,
     InvalidEntryError,
     InvalidJSONError,
     InvalidManifestError,
     LimitExceededError,
     ManifestError,
+    Setting,
 )
 from zarr_manifest.format.findings import Findings, strict
 
@@ -159,7 +161,11 @@ def interpret_document(
     if len(document) > limits.manifest_bytes:
         yield LimitExceededError(
             f"the manifest has {len(document)} bytes, the limit is {limits.manifest_bytes}",
-            remedy="Raise Limits(manifest_bytes=...) if you trust it.",
+            remedy=Advice(
+                "Raise ",
+                Setting("limits", python="Limits(manifest_bytes=...)"),
+                " if you trust it.",
+            ),
         )
         return {}
     members = Members(document)
@@ -240,13 +246,17 @@ def _exceeded(entries: Mapping[str, Entry], limits: Limits) -> Iterator[Manifest
     if len(entries) > limits.entries:
         yield LimitExceededError(
             f"the manifest has {len(entries)} entries, the limit is {limits.entries}",
-            remedy="Raise Limits(entries=...) if you trust it.",
+            remedy=Advice(
+                "Raise ", Setting("limits", python="Limits(entries=...)"), " if you trust it."
+            ),
         )
     inline_bytes = count_inline_bytes(entries)
     if inline_bytes > limits.inline_bytes:
         yield LimitExceededError(
             f"the manifest holds {inline_bytes} inline bytes, the limit is {limits.inline_bytes}",
-            remedy="Raise Limits(inline_bytes=...) if you trust it.",
+            remedy=Advice(
+                "Raise ", Setting("limits", python="Limits(inline_bytes=...)"), " if you trust it."
+            ),
         )
 
 

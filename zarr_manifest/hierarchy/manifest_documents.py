@@ -16,10 +16,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from zarr_manifest.errors import (
+    Advice,
     InvalidPathError,
     LimitExceededError,
     ManifestError,
     ManifestNotFoundError,
+    Setting,
     SourceNotFoundError,
 )
 from zarr_manifest.format import (
@@ -207,7 +209,9 @@ def every_partition(array: DeclaredArray, limits: Limits) -> Iterable[Partition]
             f"the manifest has {partitions.total} partitions, all of which are needed; "
             f"the limit is {limits.entries}",
             array=array.path,
-            remedy="Raise Limits(entries=...) if you have the time.",
+            remedy=Advice(
+                "Raise ", Setting("limits", python="Limits(entries=...)"), " if you have the time."
+            ),
         )
     return partitions
 

@@ -18,7 +18,7 @@ from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import ManifestError, ReadOnlyError
+from zarr_manifest.errors import Advice, ManifestError, ReadOnlyError, Setting
 from zarr_manifest.format import (
     NODE_METADATA,
     ArrayMetadata,
@@ -354,6 +354,10 @@ def _read_only(array: ChunkManifestTransformer, index: tuple[int, ...]) -> ReadO
         "chunks of a manifest array cannot be written or deleted",
         array=array.array_path,
         chunk=".".join(map(str, index)) or "0",
-        remedy="Copy the array to a native one, and write there. To shrink an array and keep its "
-        "references, use its async_array.resize(shape, delete_outside_chunks=False).",
+        remedy=Advice(
+            "Copy the array to a native one, and write there. To shrink an array and keep its "
+            "references, use its ",
+            Setting("resize", python="async_array.resize(shape, delete_outside_chunks=False)"),
+            ".",
+        ),
     )

@@ -16,7 +16,7 @@ import msgspec
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import InvalidConfigurationError, ManifestError
+from zarr_manifest.errors import Advice, InvalidConfigurationError, ManifestError, Setting
 from zarr_manifest.format import (
     NODE_METADATA,
     ArrayMetadata,
@@ -199,8 +199,11 @@ class _Validator:
         node = parse_node(documents[""]) or {}
         if node.get("node_type") == "group" and not node.get("consolidated_metadata"):
             raise ValueError(
-                f"{store_name(self.store)} cannot be listed, and has no consolidated metadata: "
-                "name the arrays, validate(..., arrays=[...])"
+                Advice(
+                    f"{store_name(self.store)} cannot be listed, and has no consolidated "
+                    "metadata: name the arrays, ",
+                    Setting("arrays", python="validate(..., arrays=[...])"),
+                )
             )
         members = await self._documents([array.path for array in arrays_in(node)])
         return documents | members, []
@@ -287,7 +290,8 @@ class _Validator:
 
 
 def _problem(path: str, phase: Phase, error: ManifestError) -> Problem:
-    return Problem(error.code, phase, path, error.chunk, str(error.in_context(array=path)))
+    message = Advice(f"{error.code}: ", error.in_context(array=path).message)
+    return Problem(error.code, phase, path, error.chunk, message)
 
 
 def _declared(document: bytes) -> Any:

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote, urlsplit
 import obstore.exceptions
 import obstore.store
 
-from zarr_manifest.errors import SourceError
+from zarr_manifest.errors import Advice, Setting, SourceError
 from zarr_manifest.locations import UrlLocation, redact
 from zarr_manifest.sources.credentials import with_stated_credentials
 
@@ -193,7 +193,9 @@ def open_object_store(
     if prefix.scheme == "memory":
         raise SourceError(
             f"{prefix} needs an obstore MemoryStore",
-            remedy=f"Pass it: allow={{{str(prefix)!r}: store}}.",
+            remedy=Advice(
+                "Pass it: ", Setting("store", python=f"allow={{{str(prefix)!r}: store}}"), "."
+            ),
         )
     if prefix.scheme == "file":
         return obstore.store.LocalStore("/")
@@ -220,7 +222,11 @@ def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
     if misplaced:
         raise SourceError(
             f"{misplaced[0]!r} is a setting of the HTTP client",
-            remedy=f"State it as client_options={{{misplaced[0]!r}: …}}.",
+            remedy=Advice(
+                "State it as ",
+                Setting("client_options", python=f"client_options={{{misplaced[0]!r}: …}}"),
+                ".",
+            ),
         )
     # Overloaded by scheme, which only the URL tells.
     from_url: Any = obstore.store.from_url
@@ -230,7 +236,11 @@ def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
         raise SourceError(
             # What follows shows how obstore holds the options.
             f"obstore cannot open the place: {str(error).partition(chr(10))[0]}",
-            remedy="Correct the options that `allow` has for it; obstore.store lists them.",
+            remedy=Advice(
+                "Correct the options that ",
+                Setting("options", python="`allow`"),
+                " has for it; obstore.store lists them.",
+            ),
         ) from None
     config: Mapping[str, Any] = getattr(store, "config", {})
     endpoint = str(config.get("endpoint", config.get("base_url", "https://…")))

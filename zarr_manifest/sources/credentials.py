@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zarr_manifest.errors import SourceError
+from zarr_manifest.errors import Advice, Setting, SourceError
 
 __all__ = ["with_stated_credentials"]
 
@@ -133,7 +133,13 @@ def _refuse_preferred(cloud: _Cloud, stated: str) -> None:
         if ours and _plain(variable) in preferred:
             raise SourceError(
                 f"obstore would use {variable} of the environment instead of the stated {stated}",
-                remedy="Unset it, pass a credential_provider, or let environment() use it.",
+                remedy=Advice(
+                    "Unset it, pass a ",
+                    Setting("credential_provider", python="credential_provider"),
+                    ", or let ",
+                    Setting("environment", python="environment()"),
+                    " use it.",
+                ),
             )
 
 

@@ -49,7 +49,12 @@ from zarr_manifest.sources.byte_ranges import (
     Whole,
     slice_bounds,
 )
-from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader, without_secrets
+from zarr_manifest.sources.object_reader import (
+    STATE_CREDENTIALS,
+    ObjectReader,
+    ObstoreReader,
+    without_secrets,
+)
 from zarr_manifest.sources.sources import require_possible_file
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 
@@ -125,7 +130,7 @@ def store_failure(error: Exception) -> ManifestError:
     ):
         return SourceAccessDeniedError(
             f"access is refused: {text}",
-            remedy="State credentials for the prefix: allow={prefix: environment()}, or options.",
+            remedy=STATE_CREDENTIALS,
         )
     return SourceError(f"the store failed: {text}")
 

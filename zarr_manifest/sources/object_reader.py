@@ -16,7 +16,9 @@ from obstore import exceptions as obstore_errors
 from obstore.store import LocalStore, MemoryStore
 
 from zarr_manifest.errors import (
+    Advice,
     RangeOutOfBoundsError,
+    Setting,
     ShortReadError,
     SourceAccessDeniedError,
     SourceChangedError,
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 __all__ = ["ObjectReader", "ObstoreReader", "without_secrets"]
+
+STATE_CREDENTIALS = Advice(
+    "State credentials for the prefix: ",
+    Setting("credentials", python="allow={prefix: environment()}, or options"),
+    ".",
+)
 
 
 class ObjectReader(Protocol):
@@ -208,7 +216,7 @@ def _raise_translated(
     if isinstance(error, _DENIED):
         raise SourceAccessDeniedError(
             f"reading is refused: {text}",
-            remedy="State credentials for the prefix: allow={prefix: environment()}, or options.",
+            remedy=STATE_CREDENTIALS,
         ) from None
     if isinstance(error, obstore_errors.PreconditionError | obstore_errors.NotModifiedError):
         raise SourceChangedError(f"{changed}: {text}", remedy="Write the manifest again.") from None

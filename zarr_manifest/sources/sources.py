@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 from obstore.store import HTTPStore
 
 from zarr_manifest.errors import (
+    Advice,
     InvalidPathError,
     LocationNotAllowedError,
     ManifestError,
     RangeOutOfBoundsError,
+    Setting,
     SourceError,
     SourceNotFoundError,
 )
@@ -128,7 +130,7 @@ class Sources:
             raise LocationNotAllowedError(
                 f"the manifest refers to {len(missing)} object(s) that nobody authorised, below "
                 + " and ".join(prefixes),
-                remedy=f"If you trust them, add: allow={prefixes!r}.",
+                remedy=Advice("If you trust them, add: ", Setting("allow", prefixes), "."),
             )
 
     async def fetch(

@@ -27,7 +27,7 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
-from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.errors import Advice, Setting, WriteConflictError
 from zarr_manifest.hierarchy import ensure_open, list_inside, sync
 from zarr_manifest.sources import can_list, store_name
 
@@ -278,7 +278,7 @@ def _conflict(key: str) -> WriteConflictError:
 def _undetectable(kind: str) -> WriteConflictError:
     return WriteConflictError(
         f"whether somebody else writes at the same time cannot be told in this {kind}",
-        remedy="If nobody does, pass sole_writer=True.",
+        remedy=Advice("If nobody does, pass ", Setting("sole_writer", True), "."),
     )
 
 

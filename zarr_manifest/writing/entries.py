@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, SupportsIndex, cast
 
 from zarr_manifest.errors import (
+    Advice,
     InvalidChunkKeyError,
     InvalidEntryError,
     InvalidPathError,
     LimitExceededError,
+    Setting,
 )
 from zarr_manifest.format import Configuration, Entry, Limits, encode_body, format_canonical, strict
 from zarr_manifest.hierarchy import DeclaredArray, Partition, interpret_document_of
@@ -169,6 +171,6 @@ def encode_manifest(array: DeclaredArray, manifest: Manifest) -> bytes:
         if number > limit:
             raise LimitExceededError(
                 f"the manifest has {number} {unit}, and readers have a limit of {limit}",
-                remedy="Split it: partition_shape=..., or smaller partitions.",
+                remedy=Advice("Split it: ", Setting("partition_shape"), ", or smaller partitions."),
             )
     return encode_body(array.configuration.codecs, document)

@@ -14,7 +14,7 @@ from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources
 from zarr_manifest.conversion.files.tiff import read_tiff
 from zarr_manifest.conversion.files.trees import FileTree
 from zarr_manifest.conversion.nodes import NotConvertibleError
-from zarr_manifest.errors import SourceError, SourceNotFoundError
+from zarr_manifest.errors import Advice, Setting, SourceError, SourceNotFoundError
 from zarr_manifest.locations import redact
 
 __all__ = ["FORMATS", "ZARR_FORMATS", "detect_format", "format_of", "read_tree"]
@@ -57,11 +57,14 @@ _BEGINNINGS = (
     (b"GRIB", "grib"),
 )
 
+_READ_REFERENCES = Advice(
+    "kerchunk references are read with ", Setting("read_kerchunk", python="read_kerchunk")
+)
 # What is recognised only to be refused by its name.
 _OTHERS = (
     (b"\x0e\x03\x13\x01", "HDF4"),
     (b"\0\0\x01\0", "a Met Office PP file (or another file of Fortran records)"),
-    (b"PAR1", "Parquet: kerchunk references are read with read_kerchunk"),
+    (b"PAR1", Advice("Parquet: ", _READ_REFERENCES)),
     (b"\x1f\x8b", "compressed with gzip: nothing can refer to ranges of what is in it"),
     (b"PK\x03\x04", "a zip archive"),
     (b"BUFR", "BUFR"),
@@ -125,9 +128,11 @@ def detect_format(url: str, sources: FileSources) -> str:
         raise problem
     what = next((what for mark, what in _OTHERS if head.startswith(mark)), None)
     if head.lstrip().startswith(b"{"):
-        what = "JSON: kerchunk references are read with read_kerchunk"
+        what = Advice("JSON: ", _READ_REFERENCES)
     raise NotConvertibleError(
-        f"the file is {what}" if what else "the file's first bytes are those of no known format",
+        Advice("the file is ", what)
+        if what
+        else "the file's first bytes are those of no known format",
         location=redact(url),
         remedy=f"These are read: {', '.join(FORMATS)}.",
     )

@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Listed
-from zarr_manifest.conversion.nodes import (
-    ArrayNode,
-    GroupNode,
-    Node,
-    NotConvertibleError,
-    RefusedNode,
-)
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError, refused
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import ChunkGrid
@@ -61,7 +55,7 @@ def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True
         try:
             yield _node(url, path, sources, below[path], record_conditions)
         except ManifestError as error:
-            yield RefusedNode(path, error.code, error.problem)
+            yield refused(path, error)
 
 
 def _by_array(paths: list[str], objects: Mapping[str, Listed]) -> dict[str, dict[str, Listed]]:

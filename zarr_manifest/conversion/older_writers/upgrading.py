@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.conversion.nodes import RefusedNode, refused
 from zarr_manifest.conversion.older_writers.arrays import OlderArray
 from zarr_manifest.conversion.older_writers.groups import OlderGroup, groups_to_repair
 from zarr_manifest.conversion.older_writers.paths import directories_with, has_files
 from zarr_manifest.errors import (
+    Advice,
     ManifestError,
     NotConvertibleError,
+    Setting,
     SourceNotFoundError,
     WriteConflictError,
 )
@@ -247,8 +249,7 @@ def _report(arrays: Mapping[str, OlderArray], links: Iterable[str]) -> UpgradeRe
             refusals[path] = array.refusal
         report.notes += [(path, note) for note in array.notes]
     for path, error in sorted(refusals.items()):
-        reason = error.problem if error.remedy is None else f"{error.problem}. {error.remedy}"
-        report.refused.append(RefusedNode(path, error.code, reason))
+        report.refused.append(refused(path, error))
     return report
 
 
@@ -275,9 +276,12 @@ def _set_bases(arrays: Mapping[str, OlderArray], own: Store, base: str | Path | 
         else:
             several = ", ".join(str(directory) for directory in found)
             array.notes.append(
-                "its paths are relative to the directory in which it was written, "
-                + (f"and several have all files: {several}" if several else "which is not known")
-                + "; say base=..."
+                Advice(
+                    "its paths are relative to the directory in which it was written, ",
+                    f"and several have all files: {several}" if several else "which is not known",
+                    "; say ",
+                    Setting("base"),
+                )
             )
     for array in arrays.values():
         array.attempt(array.check)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.errors import Advice, Setting, WriteConflictError
 from zarr_manifest.format import parse_node
 from zarr_manifest.hierarchy import join
 from zarr_manifest.writing import GuardedStore, Stored, earlier_array, remove_documents
@@ -72,7 +72,9 @@ class EarlierHierarchy:
                 "interrupted",
                 array=path,
                 location=key,
-                remedy="Pass overwrite=True to replace it, or choose another place.",
+                remedy=Advice(
+                    "Pass ", Setting("overwrite", True), " to replace it, or choose another place."
+                ),
             )
         self._first_read[path] = found
         return found

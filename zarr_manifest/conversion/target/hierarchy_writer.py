@@ -20,14 +20,17 @@ from zarr_manifest.conversion.nodes import (
     Node,
     RefusedNode,
     StreamedManifest,
+    refused,
 )
 from zarr_manifest.conversion.target.array_metadata import require_valid_array, require_valid_group
 from zarr_manifest.conversion.target.earlier_hierarchy import EarlierHierarchy
 from zarr_manifest.conversion.target.source_paths import SourcePaths
 from zarr_manifest.errors import (
+    Advice,
     InvalidConfigurationError,
     ManifestError,
     NotConvertibleError,
+    Setting,
     WriteConflictError,
 )
 from zarr_manifest.format import ChunkGrid, Partitions, ancestors, dump_node, impossible_name
@@ -130,7 +133,9 @@ def write_hierarchy(
         raise WriteConflictError(
             "there is a hierarchy already",
             location=store_name(own),
-            remedy="Pass overwrite=True to replace it, or choose another place.",
+            remedy=Advice(
+                "Pass ", Setting("overwrite", True), " to replace it, or choose another place."
+            ),
         )
     earlier = EarlierHierarchy(store, may_replace=overwrite)
     writer = _HierarchyWriter(
@@ -216,8 +221,7 @@ class _HierarchyWriter:
         except WriteConflictError:
             raise
         except ManifestError as error:
-            reason = str(error).removeprefix(f"{error.code}: ")
-            self.report.refused.append(RefusedNode(path, error.code, reason))
+            self.report.refused.append(refused(path, error))
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from zarr.storage import MemoryStore
 
-from zarr_manifest.conversion.nodes import (
-    ArrayNode,
-    GroupNode,
-    Node,
-    NotConvertibleError,
-    RefusedNode,
-)
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError, refused
 from zarr_manifest.conversion.target import array_of_documents
 from zarr_manifest.conversion.values import json_attributes, unstable_types_accepted
 from zarr_manifest.conversion.virtual.arrays import MakeChecksums, array_node, checked_metadata
@@ -163,8 +157,7 @@ def or_refused(path: str, make: Callable[[str], ArrayNode]) -> Node:
     try:
         return make(path)
     except ManifestError as error:
-        reason = error.problem if error.remedy is None else f"{error.problem}. {error.remedy}"
-        return RefusedNode(path, error.code, reason)
+        return refused(path, error)
 
 
 def _coordinates(dataset: xr.Dataset) -> dict[str, str]:

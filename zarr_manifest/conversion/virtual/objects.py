@@ -19,7 +19,7 @@ from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual.columns import ChunkColumns
 from zarr_manifest.conversion.virtual.optional_library import library
-from zarr_manifest.errors import ManifestError, SourceNotFoundError
+from zarr_manifest.errors import Advice, ManifestError, Setting, SourceNotFoundError
 from zarr_manifest.format import (
     ArrayMetadata,
     ChunkGrid,
@@ -179,7 +179,11 @@ class _Hierarchy:
         if self.refused:
             raise NotConvertibleError(
                 "VirtualiZarr cannot express " + "; ".join(self.refused),
-                remedy="Leave them out: drop_variables=[...].",
+                remedy=Advice(
+                    "Leave them out: ",
+                    Setting("drop_variables", python="drop_variables=[...]"),
+                    ".",
+                ),
             )
         return found
 

@@ -20,7 +20,6 @@ from zarr_manifest.conversion.zarr2.to_v3 import (
     plan_nodes,
     read_pipeline,
     read_zarr2,
-    refused,
     refused_strays,
     unread_keys,
 )
@@ -44,7 +43,6 @@ __all__ = [
     "plan_nodes",
     "read_pipeline",
     "read_zarr2",
-    "refused",
     "refused_strays",
     "unread_keys",
 ]

@@ -22,6 +22,7 @@ from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, File
 from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode
 from zarr_manifest.conversion.values import shown, unstable_types_accepted
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import Advice, Setting
 from zarr_manifest.locations import redact
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def combine_files(
     refused: dict[str, RefusedNode] = {}
     for file in files:
         for node in file.tree.refused:
-            reason = f"{node.reason} (in {redact(file.url)})"
+            reason = Advice(node.reason, f" (in {redact(file.url)})")
             refused.setdefault(node.path, RefusedNode(node.path, node.code, reason))
     tree.refused.extend(refused.values())
     for path, notes in ((p, n) for file in files for p, n in file.tree.notes.items()):
@@ -177,7 +178,11 @@ def combine_files(
     if combine == "by_coords" and len(files) > 1 and not any(group.varying for group in groups):
         raise NotConvertibleError(
             "nothing tells how the files belong together: no coordinate differs between them",
-            remedy="Name the dimension along which they follow one another: concat_dim.",
+            remedy=Advice(
+                "Name the dimension along which they follow one another: ",
+                Setting("concat_dim", python="concat_dim"),
+                ".",
+            ),
         )
     return combination
 

@@ -18,6 +18,7 @@ import numpy as np
 from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, shown
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import Advice, Setting
 
 __all__ = ["Treatment", "treatment_of"]
 
@@ -71,7 +72,7 @@ def treatment_of(dataset: Any, *, inline_limit: int) -> Treatment:
             raise NotConvertibleError(
                 f"{by_value}, and with {size} bytes it is too large to be held inline "
                 f"(limit: {inline_limit})",
-                remedy="Raise inline_limit.",
+                remedy=Advice("Raise ", Setting("inline_limit", python="inline_limit"), "."),
             )
     if layout == h5.h5d.COMPACT:
         return Treatment.INLINE

@@ -152,8 +152,7 @@ class _Walk:
             try:
                 treatments[name] = treatment_of(dataset, inline_limit=self.inline_limit)
             except NotConvertibleError as error:
-                remedy = "" if error.remedy is None else f". {error.remedy}"
-                self.tree.refuse(path, error.problem + remedy)
+                self.tree.refuse(path, error.message)
         wanted = [name for name in treatments if treatments[name] is not Treatment.UNWRITTEN]
         arrays, refused = self._parse(group, wanted)
         for name, treatment in treatments.items():

@@ -20,9 +20,8 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedGroup,
     exported_nodes,
 )
-from zarr_manifest.conversion.nodes import ConversionReport, NotConvertibleError
-from zarr_manifest.conversion.zarr2 import refused
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.conversion.nodes import ConversionReport, NotConvertibleError, refused
+from zarr_manifest.errors import Advice, ManifestError, Setting
 from zarr_manifest.format import grid_indices
 from zarr_manifest.manifest import canonical_keys
 from zarr_manifest.sources import Allow
@@ -107,7 +106,11 @@ def export_kerchunk_json(
         reasons = "; ".join(f"{node.path or '/'}: {node.reason}" for node in counts.refused)
         raise NotConvertibleError(
             f"kerchunk cannot express {len(counts.refused)} node(s): {reasons}",
-            remedy="Pass report=ConversionReport() to export the others.",
+            remedy=Advice(
+                "Pass ",
+                Setting("report", python="report=ConversionReport()"),
+                " to export the others.",
+            ),
         )
     return {"version": 1, "refs": references} if version == 1 else references
 

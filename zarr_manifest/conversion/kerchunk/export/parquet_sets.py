@@ -18,8 +18,12 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
 )
 from zarr_manifest.conversion.kerchunk.export.parquet_files import RefsWriter
 from zarr_manifest.conversion.kerchunk.parquet import local_directory, parquet
-from zarr_manifest.conversion.nodes import ConversionReport, NotConvertibleError, RefusedNode
-from zarr_manifest.conversion.zarr2 import refused
+from zarr_manifest.conversion.nodes import (
+    ConversionReport,
+    NotConvertibleError,
+    RefusedNode,
+    refused,
+)
 from zarr_manifest.errors import ManifestError
 
 if TYPE_CHECKING:

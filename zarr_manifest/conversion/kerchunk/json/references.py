@@ -22,14 +22,13 @@ import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.json.members import TOO_LARGE, Batch, Members, distribute
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError, refused
 from zarr_manifest.conversion.values import as_array, as_object, shown
 from zarr_manifest.conversion.zarr2 import (
     ArrayPlan,
     GroupPlan,
     count_keys,
     plan_nodes,
-    refused,
     refused_strays,
     unread_keys,
 )

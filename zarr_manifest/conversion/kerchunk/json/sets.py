@@ -24,9 +24,11 @@ from zarr_manifest.conversion.nodes import Node, NotConvertibleError, RefusedNod
 from zarr_manifest.conversion.values import as_object, shown
 from zarr_manifest.conversion.zarr2 import is_metadata_key
 from zarr_manifest.errors import (
+    Advice,
     InvalidJSONError,
     InvalidManifestError,
     LimitExceededError,
+    Setting,
     SourceError,
     SourceNotFoundError,
 )
@@ -133,15 +135,16 @@ def _content(references: str | Path | bytes, max_bytes: int) -> bytes:
 
 def _decompressed(content: bytes, codec: str, max_bytes: int) -> bytes:
     try:
-        return decode_body([DocumentCodec(codec)], content, max_bytes)
+        return decode_body([DocumentCodec(codec)], content, max_bytes, what="reference set")
     except LimitExceededError as error:
         raise LimitExceededError(
             f"the reference set is compressed, and has more than {max_bytes} bytes",
-            remedy="If you trust it, decompress it first, or pass max_bytes=... in Python.",
+            remedy=Advice(
+                "If you trust it, decompress it first, or pass ", Setting("max_bytes"), "."
+            ),
         ) from error
     except InvalidManifestError as error:
-        problem = error.problem.replace("manifest", "reference set")
-        raise NotConvertibleError(f"it cannot be decompressed: {problem}") from error
+        raise NotConvertibleError(f"it cannot be decompressed: {error.problem}") from error
 
 
 def _read(location: str | Path) -> bytes:

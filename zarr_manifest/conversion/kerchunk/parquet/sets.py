@@ -30,16 +30,10 @@ from zarr_manifest.conversion.nodes import (
     NotConvertibleError,
     RefusedNode,
     StreamedManifest,
-)
-from zarr_manifest.conversion.values import as_object, shown
-from zarr_manifest.conversion.zarr2 import (
-    ArrayPlan,
-    GroupPlan,
-    Plan,
-    is_metadata_key,
-    plan_nodes,
     refused,
 )
+from zarr_manifest.conversion.values import as_object, shown
+from zarr_manifest.conversion.zarr2 import ArrayPlan, GroupPlan, Plan, is_metadata_key, plan_nodes
 from zarr_manifest.errors import (
     InvalidJSONError,
     LimitExceededError,

@@ -19,7 +19,6 @@ from zarr_manifest.conversion.zarr2.to_v3.planning import (
     Plan,
     is_metadata_key,
     plan_nodes,
-    refused,
 )
 
 __all__ = [
@@ -35,7 +34,6 @@ __all__ = [
     "plan_nodes",
     "read_pipeline",
     "read_zarr2",
-    "refused",
     "refused_strays",
     "unread_keys",
 ]

@@ -16,7 +16,7 @@ import numpy as np
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError, refused
 from zarr_manifest.conversion.zarr2.to_v3.chunk_key_owners import (
     count_keys,
     find_owner,
@@ -29,9 +29,8 @@ from zarr_manifest.conversion.zarr2.to_v3.planning import (
     Plan,
     is_metadata_key,
     plan_nodes,
-    refused,
 )
-from zarr_manifest.errors import ManifestError, SourceNotFoundError
+from zarr_manifest.errors import Advice, ManifestError, Setting, SourceNotFoundError
 from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.hierarchy import ensure_open, list_keys, open_hierarchy, store_urls, sync
 from zarr_manifest.locations import Base, UrlLocation
@@ -124,7 +123,9 @@ def _prefix(location: object, store: Store, url: str | None) -> str:
         if not roots:
             raise NotConvertibleError(
                 f"the store ({type(store).__name__}) has no URL, and the chunks no name",
-                remedy="Say what its root is called: url='s3://bucket/prefix'.",
+                remedy=Advice(
+                    "Say what its root is called: ", Setting("url", "s3://bucket/prefix"), "."
+                ),
             )
         root = roots[0]
     else:

@@ -14,13 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode
+from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode, refused
 from zarr_manifest.conversion.values import as_array, as_object, shown
 from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array, convert_group
-from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import ChunkGrid, impossible_name
 
-__all__ = ["ArrayPlan", "GroupPlan", "Plan", "is_metadata_key", "plan_nodes", "refused"]
+__all__ = ["ArrayPlan", "GroupPlan", "Plan", "is_metadata_key", "plan_nodes"]
 
 _GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED = ".zgroup", ".zarray", ".zattrs", ".zmetadata"
 _V3 = "zarr.json"
@@ -80,14 +79,6 @@ def is_metadata_key(key: str) -> bool:
     (True, True, False)
     """
     return key.rpartition("/")[2] in _NAMES
-
-
-def refused(path: str, error: ManifestError) -> RefusedNode:
-    """Return the node of an error, with all that it says but the path, which is the node's."""
-    bare = type(error)(
-        error.problem, chunk=error.chunk, location=error.location, remedy=error.remedy
-    )
-    return RefusedNode(path, error.code, str(bare).removeprefix(f"{error.code}: "))
 
 
 def plan_nodes(documents: Mapping[str, Any]) -> list[Plan]:

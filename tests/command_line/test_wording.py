@@ -1,0 +1,118 @@
+"""What the library advises, in options: no message tells a shell to pass parameters of Python."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zarr_manifest
+from zarr_manifest.command_line.application import application
+from zarr_manifest.command_line.tasks import stating_usage
+from zarr_manifest.command_line.wording import OPTIONS, spelled
+from zarr_manifest.errors import Advice, Setting
+
+# What has no option: the command line says that it is a matter of Python.
+ONLY_IN_PYTHON = {
+    "client_options",
+    "credential_provider",
+    "drop_variables",
+    "inline_limit",
+    "limits",
+    "max_bytes",
+    "report",
+    "resize",
+    "store",
+}
+
+_CALLS = {"overwrite": True, "allow": ["s3://b/"], "url": "s3://b/prefix"}
+
+
+def advice() -> Iterator[ast.Call]:
+    """Every call in the package that makes advice, or a setting for it."""
+    for file in sorted(Path(zarr_manifest.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                yield node
+
+
+def texts(node: ast.expr) -> Iterator[str]:
+    """The literal text of an expression, without what `Setting` is called with."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Setting":
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            yield from texts(child)
+
+
+def test_every_setting_has_an_option_or_is_known_to_have_none() -> None:
+    named = {
+        call.args[0].value
+        for call in advice()
+        if isinstance(call.func, ast.Name) and call.func.id == "Setting"
+        if isinstance(call.args[0], ast.Constant)
+    }
+    assert named == OPTIONS.keys() | ONLY_IN_PYTHON
+    assert not OPTIONS.keys() & ONLY_IN_PYTHON
+
+
+def test_remedies_spell_no_parameter_themselves() -> None:
+    remedies = [
+        text
+        for call in advice()
+        for node in [
+            *(keyword.value for keyword in call.keywords if keyword.arg == "remedy"),
+            *(call.args if isinstance(call.func, ast.Name) and call.func.id == "Advice" else ()),
+        ]
+        for text in texts(node)
+    ]
+    assert len(remedies) > 50
+    assert not [text for text in remedies if re.search(r"\w=|\w\(\)|`|\w\(\w+=", text)]
+
+
+def known_options(command: click.Command) -> Iterator[str]:
+    for parameter in command.params:
+        yield from parameter.opts
+    if isinstance(command, click.Group):
+        yield from command.commands
+        for below in command.commands.values():
+            yield from known_options(below)
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_the_options_exist(name: str) -> None:
+    said = spelled(Advice(Setting(name, _CALLS.get(name, ...))))
+    words = {word for word in said.replace(",", "").split() if word.startswith("--")}
+    assert words or said == "zarr-manifest import kerchunk"
+    assert words <= set(known_options(application))
+    assert not set("='(").intersection(said.replace("KEY=VALUE", ""))
+
+
+@given(st.lists(st.text("ab/:[]'\" .", min_size=1), min_size=1, max_size=3))
+def test_allow_lists_become_options(prefixes: list[str]) -> None:
+    advice = Advice("If you trust them, add: ", Setting("allow", prefixes), ".")
+    assert advice == f"If you trust them, add: allow={prefixes!r}."
+    said = spelled(advice)
+    options = shlex.split(said.removeprefix("If you trust them, add: ").removesuffix("."))
+    assert options == [word for prefix in prefixes for word in ("--allow", prefix)]
+
+
+@given(st.text())
+def test_plain_text_stays(text: str) -> None:
+    assert spelled(text) == text
+
+
+def test_usage_errors_name_options() -> None:
+    with pytest.raises(click.UsageError, match=r"^say --base URL$"), stating_usage(ValueError):
+        raise ValueError(Advice("say ", Setting("base")))
+    with pytest.raises(click.UsageError, match=r"^no \[Errno 2\]$"), stating_usage(ValueError):
+        raise ValueError("no [Errno 2]")
