@@ -30,7 +30,7 @@ def read(root: Any, **options: Any) -> list[int]:
 
 
 def refused(
-    root: Any, expected: type[zm.ManifestError] = zm.LocationNotAllowedError, **options: Any
+    root: Any, expected: type[zm.ManifestError] = zm.errors.LocationNotAllowedError, **options: Any
 ) -> zm.ManifestError:
     with pytest.raises(zm.ManifestError) as raised:
         read(root, **options)

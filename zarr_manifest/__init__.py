@@ -1,73 +1,39 @@
 """Open the bytes you already have as one Zarr hierarchy.
 
 Implements the Zarr v3 storage transformer ``chunk-manifest-json`` for zarr.
+
+- Read: :class:`ManifestStore` for ``zarr.open`` and xarray, or :func:`enable` for code
+  that opens paths and URLs. :func:`anonymous`, :func:`environment` and :class:`Limits`
+  say what reading may do.
+- Write: :func:`create_array` and :func:`write_manifest`, with entries or a :class:`Manifest`.
+- Look: :func:`contents` and :func:`validate`.
+
+All errors are :class:`ManifestError`; each class is in :mod:`zarr_manifest.errors`. Other
+formats and references are converted by :mod:`zarr_manifest.conversion`. What functions
+return has its class beside them: :mod:`zarr_manifest.inspection` for `contents` and
+`validate`, :mod:`zarr_manifest.manifest` for the references of a manifest,
+:mod:`zarr_manifest.locations` for :meth:`ManifestStore.locations`.
 """
 
-from zarr_manifest.errors import (
-    ChecksumMismatchError,
-    InvalidChunkKeyError,
-    InvalidConfigurationError,
-    InvalidEntryError,
-    InvalidJSONError,
-    InvalidManifestError,
-    InvalidPathError,
-    LimitExceededError,
-    LocationNotAllowedError,
-    ManifestError,
-    ManifestNotFoundError,
-    NotConvertibleError,
-    RangeOutOfBoundsError,
-    ReadOnlyError,
-    ShortReadError,
-    SourceAccessDeniedError,
-    SourceChangedError,
-    SourceError,
-    SourceNotFoundError,
-    UnsupportedChecksumError,
-    UnsupportedTransformerError,
-    WriteConflictError,
-)
+from zarr_manifest import errors as errors
+from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import ManifestStore
-from zarr_manifest.inspection import Problem, validate
+from zarr_manifest.inspection import contents, validate
 from zarr_manifest.integrations import enable
-from zarr_manifest.locations import ReferencedLocation
-from zarr_manifest.manifest import Manifest, Reference
+from zarr_manifest.manifest import Manifest
 from zarr_manifest.sources import anonymous, environment
 from zarr_manifest.writing import create_array, write_manifest
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    "ChecksumMismatchError",
-    "InvalidChunkKeyError",
-    "InvalidConfigurationError",
-    "InvalidEntryError",
-    "InvalidJSONError",
-    "InvalidManifestError",
-    "InvalidPathError",
-    "LimitExceededError",
     "Limits",
-    "LocationNotAllowedError",
     "Manifest",
     "ManifestError",
-    "ManifestNotFoundError",
     "ManifestStore",
-    "NotConvertibleError",
-    "Problem",
-    "RangeOutOfBoundsError",
-    "ReadOnlyError",
-    "Reference",
-    "ReferencedLocation",
-    "ShortReadError",
-    "SourceAccessDeniedError",
-    "SourceChangedError",
-    "SourceError",
-    "SourceNotFoundError",
-    "UnsupportedChecksumError",
-    "UnsupportedTransformerError",
-    "WriteConflictError",
     "anonymous",
+    "contents",
     "create_array",
     "enable",
     "environment",

@@ -118,7 +118,7 @@ def test_a_file_is_no_place_for_a_hierarchy(inputs: Path, name: str) -> None:
     error = run("import", "zarr2", "old.zarr", name, "--json").document["error"]
     assert error["code"] == "write_conflict"
     assert "is a directory, and there is a file" in error["problem"]
-    with pytest.raises(zm.WriteConflictError):
+    with pytest.raises(zm.errors.WriteConflictError):
         conversion.write_hierarchy(name, [])
     assert (inputs / "2023.nc").read_bytes() == before
 
@@ -214,7 +214,7 @@ def test_names_cannot_steer_the_terminal(inputs: Path, name: str) -> None:
 def test_remedies_name_options(inputs: Path) -> None:
     done = run("create", "2023.nc", "data.zarr")
     assert done.stderr.endswith("  Pass --overwrite to replace it, or choose another place.\n")
-    with pytest.raises(zm.WriteConflictError, match=r"Pass overwrite=True to replace it"):
+    with pytest.raises(zm.errors.WriteConflictError, match=r"Pass overwrite=True to replace it"):
         conversion.write_hierarchy("data.zarr", [])
 
 

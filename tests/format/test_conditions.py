@@ -138,7 +138,7 @@ def test_fractions_of_a_second_are_kept() -> None:
     ],
 )
 def test_not_rfc_3339(text: str) -> None:
-    with pytest.raises(zm.InvalidEntryError, match="RFC 3339") as raised:
+    with pytest.raises(zm.errors.InvalidEntryError, match="RFC 3339") as raised:
         parse_conditions('"a"', text, None)
     assert repr(text) in str(raised.value)
     assert "2024-01-31T12:00:00Z" in str(raised.value)
@@ -167,7 +167,7 @@ def test_last_modified_is_written_as_it_is_read(when: datetime) -> None:
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"])
 def test_instants_that_no_calendar_has_in_utc(text: str) -> None:
-    with pytest.raises(zm.InvalidEntryError):
+    with pytest.raises(zm.errors.InvalidEntryError):
         parse_conditions(None, text, None)
 
 

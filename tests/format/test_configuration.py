@@ -166,7 +166,7 @@ def test_optional_transformers_around_ours_are_skipped() -> None:
     ],
 )
 def test_unsupported(transformers: list[Any], says: str) -> None:
-    with pytest.raises(zm.UnsupportedTransformerError) as raised:
+    with pytest.raises(zm.errors.UnsupportedTransformerError) as raised:
         parse_declaration(transformers)
     assert raised.value.code == "unsupported_transformer"
     assert says in str(raised.value)
@@ -212,7 +212,7 @@ def test_unsupported(transformers: list[Any], says: str) -> None:
     ],
 )
 def test_invalid_configuration(transformers: Any, says: str) -> None:
-    with pytest.raises(zm.InvalidConfigurationError) as raised:
+    with pytest.raises(zm.errors.InvalidConfigurationError) as raised:
         parse_declaration(transformers)
     assert raised.value.code == "invalid_configuration"
     assert says in str(raised.value)

@@ -137,18 +137,22 @@ def test_invalid_member_is_named(name: str, value: Any, found: str) -> None:
     metadata = {k: v for k, v in VALID.items() if k != name}
     if value is not ...:
         metadata[name] = value
-    with pytest.raises(zm.InvalidConfigurationError, match=f"'{name}' is {found}, not a") as raised:
+    with pytest.raises(
+        zm.errors.InvalidConfigurationError, match=f"'{name}' is {found}, not a"
+    ) as raised:
         strict(interpret_members(metadata))
     assert raised.value.code == "invalid_configuration"
 
 
 def test_fill_value_is_required_but_may_be_anything() -> None:
     strict(interpret_members({**VALID, "fill_value": None}))
-    with pytest.raises(zm.InvalidConfigurationError, match="'fill_value' is missing, not a value"):
+    with pytest.raises(
+        zm.errors.InvalidConfigurationError, match="'fill_value' is missing, not a value"
+    ):
         strict(interpret_members({k: v for k, v in VALID.items() if k != "fill_value"}))
 
 
 def test_long_values_are_cut() -> None:
-    with pytest.raises(zm.InvalidConfigurationError) as raised:
+    with pytest.raises(zm.errors.InvalidConfigurationError) as raised:
         strict(interpret_members({**VALID, "codecs": "x" * 10_000}))
     assert len(str(raised.value)) < 200

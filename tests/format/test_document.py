@@ -145,7 +145,7 @@ WRONG_ENTRIES = {
 @pytest.mark.parametrize(("entry", "says"), WRONG_ENTRIES.values(), ids=WRONG_ENTRIES)
 def test_wrong_entry_is_named_and_located(entry: str, says: str, layout: str) -> None:
     document = layout.format(GOOD, entry).encode()
-    with pytest.raises(zm.InvalidEntryError) as raised:
+    with pytest.raises(zm.errors.InvalidEntryError) as raised:
         decode_document(document, Limits())
     error = raised.value
     assert error.code == "invalid_entry"
@@ -158,12 +158,12 @@ def test_wrong_entry_is_named_and_located(entry: str, says: str, layout: str) ->
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ('{"path": "a", "checksum": "md5"}', zm.InvalidEntryError),
-        ('{"path": "a", "checksum": "md5:00"}', zm.InvalidEntryError),
-        ('{"data": "YQ==", "checksum": "md5:00"}', zm.InvalidEntryError),
-        ('{"path": "a", "checksum": "crc9:00"}', zm.UnsupportedChecksumError),
-        ('{"path": "a", "last_modified": "yesterday"}', zm.InvalidEntryError),
-        ('{"path": "a", "last_modified": "2024-01-31T12:00:00"}', zm.InvalidEntryError),
+        ('{"path": "a", "checksum": "md5"}', zm.errors.InvalidEntryError),
+        ('{"path": "a", "checksum": "md5:00"}', zm.errors.InvalidEntryError),
+        ('{"data": "YQ==", "checksum": "md5:00"}', zm.errors.InvalidEntryError),
+        ('{"path": "a", "checksum": "crc9:00"}', zm.errors.UnsupportedChecksumError),
+        ('{"path": "a", "last_modified": "yesterday"}', zm.errors.InvalidEntryError),
+        ('{"path": "a", "last_modified": "2024-01-31T12:00:00"}', zm.errors.InvalidEntryError),
     ],
 )
 def test_what_the_manifest_refuses_is_located_too(
@@ -181,7 +181,7 @@ def test_what_the_manifest_refuses_is_located_too(
 @examples(0.4)
 def test_position_whatever_the_text_around(before: dict[str, Any], key: str) -> None:
     document = json.dumps({**before, key: {"path": 1}}, indent=1, ensure_ascii=False).encode()
-    with pytest.raises(zm.InvalidEntryError) as raised:
+    with pytest.raises(zm.errors.InvalidEntryError) as raised:
         decode_document(document, Limits())
     assert raised.value.chunk == key
     assert re.match(r'\{\s*"path": 1\s*\}', located(raised.value, document))
@@ -207,7 +207,7 @@ def test_position_whatever_the_text_around(before: dict[str, Any], key: str) -> 
     ],
 )
 def test_not_json(document: bytes, at: str | None) -> None:
-    with pytest.raises(zm.InvalidJSONError, match="not JSON") as raised:
+    with pytest.raises(zm.errors.InvalidJSONError, match="not JSON") as raised:
         decode_document(document, Limits())
     assert raised.value.code == "invalid_json"
     if at is not None:
@@ -221,7 +221,7 @@ def test_not_json(document: bytes, at: str | None) -> None:
     [b'{\n"0": {"path": "\xff"}}', b'{\n"\xff": {}}', b'{"0": {},\n"1": {"path": "a\xc3"}}'],
 )
 def test_not_utf8(document: bytes) -> None:
-    with pytest.raises(zm.InvalidJSONError, match="not UTF-8") as raised:
+    with pytest.raises(zm.errors.InvalidJSONError, match="not UTF-8") as raised:
         decode_document(document, Limits())
     byte = re.search(rb"[\xff\xc3]", document)
     assert byte is not None
@@ -229,19 +229,19 @@ def test_not_utf8(document: bytes) -> None:
 
 
 def test_utf16_is_not_utf8() -> None:
-    with pytest.raises(zm.InvalidJSONError):
+    with pytest.raises(zm.errors.InvalidJSONError):
         decode_document('{"0": {"path": "a"}}'.encode("utf-16"), Limits())
 
 
 @pytest.mark.parametrize("document", [b"[]", b"null", b"3", b'"text"', b"true", b'[{"path": "a"}]'])
 def test_not_an_object(document: bytes) -> None:
-    with pytest.raises(zm.InvalidManifestError, match="not a JSON object") as raised:
+    with pytest.raises(zm.errors.InvalidManifestError, match="not a JSON object") as raised:
         decode_document(document, Limits())
     assert raised.value.code == "invalid_manifest"
 
 
 def test_wrong_value_of_a_repeated_member() -> None:
-    with pytest.raises(zm.InvalidManifestError, match="twice"):
+    with pytest.raises(zm.errors.InvalidManifestError, match="twice"):
         decode_document(b'{"0": {"path": 1}, "0": {}}', Limits())
 
 
@@ -277,7 +277,7 @@ def test_limits_are_inclusive() -> None:
         (Limits(entries=1), "2 entries"),
         (Limits(inline_bytes=4), "5 inline bytes"),
     ):
-        with pytest.raises(zm.LimitExceededError, match=says) as raised:
+        with pytest.raises(zm.errors.LimitExceededError, match=says) as raised:
             decode_document(document, limits)
         assert raised.value.code == "limit_exceeded"
         assert "Raise Limits(" in str(raised.value)

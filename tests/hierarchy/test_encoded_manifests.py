@@ -91,11 +91,11 @@ def test_every_truncation_and_every_surplus_is_refused(
         ends = {len(frames(name, parts[:n])) for n in range(1, len(parts) + 1)}
     stop = data.draw(st.integers(0, len(body) - 1))
     if stop not in ends and not (name == "crc32c" and stop >= 4):
-        with pytest.raises(zm.InvalidManifestError) as raised:
+        with pytest.raises(zm.errors.InvalidManifestError) as raised:
             decode_body([codec], body[:stop], NO_LIMIT)
         assert raised.value.code == "invalid_manifest"
     for surplus in (b"\0", b"{}", b"\n"):
-        with pytest.raises(zm.InvalidManifestError):
+        with pytest.raises(zm.errors.InvalidManifestError):
             decode_body([codec], body + surplus, NO_LIMIT)
 
 
@@ -105,7 +105,7 @@ def test_every_flipped_byte_of_the_content_is_noticed(name: str) -> None:
     for position in range(10 if name == "gzip" else 0, len(body)):
         wrong = bytearray(body)
         wrong[position] ^= 0x11
-        with pytest.raises(zm.InvalidManifestError):
+        with pytest.raises(zm.errors.InvalidManifestError):
             decode_body([DocumentCodec(name)], bytes(wrong), NO_LIMIT)
 
 
@@ -126,7 +126,7 @@ def test_the_limit_is_inclusive_at_every_stage(
     if limit >= max(stages):
         assert decode_body(complete, encoded, limit) == body
     else:
-        with pytest.raises(zm.LimitExceededError) as raised:
+        with pytest.raises(zm.errors.LimitExceededError) as raised:
             decode_body(complete, encoded, limit)
         assert raised.value.code == "limit_exceeded"
         assert "Raise Limits(manifest_bytes" in str(raised.value)
@@ -151,7 +151,7 @@ def test_bombs_are_not_decoded(name: str, layers: int) -> None:
     if layers == 2:
         body = encode_body([complete_codec(DocumentCodec(name))], body)
     tracemalloc.start()
-    with pytest.raises(zm.LimitExceededError, match="more than 1048576 bytes"):
+    with pytest.raises(zm.errors.LimitExceededError, match="more than 1048576 bytes"):
         decode_body(codecs, body, limit)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -179,7 +179,7 @@ def test_many_empty_frames_do_not_take_for_ever(name: str) -> None:
     ],
 )
 def test_what_cannot_be_written_with(codec: DocumentCodec, says: str) -> None:
-    with pytest.raises(zm.InvalidConfigurationError, match=says):
+    with pytest.raises(zm.errors.InvalidConfigurationError, match=says):
         complete_codec(codec)
 
 
@@ -248,5 +248,5 @@ def test_a_small_document_that_is_large_when_decoded(tmp_path: Path) -> None:
     array = zarr.open_array(store, path="a", mode="r")
     np.testing.assert_array_equal(array[:], DATA)
     small = zm.ManifestStore(tmp_path, limits=zm.Limits(manifest_bytes=50_000))
-    with pytest.raises(zm.LimitExceededError, match="more than 50000 bytes"):
+    with pytest.raises(zm.errors.LimitExceededError, match="more than 50000 bytes"):
         zarr.open_array(small, path="a", mode="r")[:]

@@ -103,7 +103,7 @@ def locked() -> Iterator[Path]:
 
 def test_directories_that_may_not_be_listed(locked: Path) -> None:
     for look in (conversion.read_zarr2, contents, zm.validate):
-        with pytest.raises(zm.SourceAccessDeniedError, match="may not be listed") as caught:
+        with pytest.raises(zm.errors.SourceAccessDeniedError, match="may not be listed") as caught:
             look(locked)
         assert caught.value.location == (locked / "a" / "1").as_uri()
 
@@ -119,7 +119,7 @@ def test_a_node_behind_a_link_is_named(tmp_path: Path) -> None:
     assert (problem.code, problem.array) == ("location_not_allowed", "inline")
     (node,) = (node for node in contents(root).nodes if node.problem is not None)
     assert (node.path, node.kind) == ("inline", "invalid")
-    assert isinstance(node.problem, zm.LocationNotAllowedError)
+    assert isinstance(node.problem, zm.errors.LocationNotAllowedError)
 
 
 def test_an_array_behind_a_link_is_not_upgraded(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_failure_is_not_a_missing_document_and_not_remembered(
     with FileServer(tmp_path) as server:
         array = open_a(server.url)
         server.script("a/m/0.0.json", status(403))
-        with pytest.raises(zm.SourceAccessDeniedError) as raised:
+        with pytest.raises(zm.errors.SourceAccessDeniedError) as raised:
             array[0, 0]
         assert (raised.value.array, raised.value.location) == ("a", "a/m/0.0.json")
         assert array[0, 0] == DATA[0, 0]
@@ -200,13 +200,13 @@ def test_a_failure_is_not_a_missing_document_and_not_remembered(
 @pytest.mark.parametrize(
     ("block", "content", "expected"),
     [
-        ("0.1", {"0.0": {}}, zm.InvalidChunkKeyError),
-        ("0.1", {"c/0/0": {}}, zm.InvalidChunkKeyError),
-        ("1.1", {"0.2": {}}, zm.InvalidChunkKeyError),
-        ("0.1", {"0.2": {}, "c/0/2": {}}, zm.InvalidChunkKeyError),
-        ("0.1", {"0.2": {"path": ""}}, zm.InvalidPathError),
-        ("0.1", {"0.2": {"data": ""}}, zm.InvalidEntryError),
-        ("0.1", [], zm.InvalidManifestError),
+        ("0.1", {"0.0": {}}, zm.errors.InvalidChunkKeyError),
+        ("0.1", {"c/0/0": {}}, zm.errors.InvalidChunkKeyError),
+        ("1.1", {"0.2": {}}, zm.errors.InvalidChunkKeyError),
+        ("0.1", {"0.2": {}, "c/0/2": {}}, zm.errors.InvalidChunkKeyError),
+        ("0.1", {"0.2": {"path": ""}}, zm.errors.InvalidPathError),
+        ("0.1", {"0.2": {"data": ""}}, zm.errors.InvalidEntryError),
+        ("0.1", [], zm.errors.InvalidManifestError),
     ],
 )
 def test_what_is_wrong_with_a_document_is_an_error_where_it_is_touched(
@@ -234,7 +234,7 @@ def test_locations_are_authorised_document_by_document(
     write_partitioned(tmp_path, entries, [2, 2])
     array = open_a(tmp_path)
     np.testing.assert_array_equal(array[:, :8], DATA[:, :8])
-    with pytest.raises(zm.LocationNotAllowedError, match="s3://nobody/"):
+    with pytest.raises(zm.errors.LocationNotAllowedError, match="s3://nobody/"):
         array[0, 8]
 
 
@@ -264,7 +264,7 @@ def test_listing_sizes_and_locations_see_all_partitions(
 def test_listing_a_partitioned_array_is_limited(tmp_path: Path, entries: dict[str, Any]) -> None:
     write_partitioned(tmp_path, entries, [1, 1])
     store = zm.ManifestStore(tmp_path, limits=zm.Limits(entries=19))
-    with pytest.raises(zm.LimitExceededError, match="20 partitions"):
+    with pytest.raises(zm.errors.LimitExceededError, match="20 partitions"):
         store.locations()
     assert zarr.open_array(store, path="a", mode="r")[0, 0] == DATA[0, 0]
 
@@ -284,7 +284,7 @@ def test_partition_shape_of_another_length(
     tmp_path: Path, entries: dict[str, Any], shape: list[int]
 ) -> None:
     write_partitioned(tmp_path, {}, shape)
-    with pytest.raises(zm.InvalidConfigurationError, match="'partition_shape' has"):
+    with pytest.raises(zm.errors.InvalidConfigurationError, match="'partition_shape' has"):
         open_a(tmp_path)
 
 
@@ -294,7 +294,7 @@ def test_a_grid_that_is_not_known(tmp_path: Path) -> None:
     metadata = json.loads(document.read_text())
     metadata["chunk_grid"] = {"name": "urn:example:spiral", "configuration": {}}
     document.write_text(json.dumps(metadata))
-    with pytest.raises(zm.UnsupportedTransformerError, match="chunk grid"):
+    with pytest.raises(zm.errors.UnsupportedTransformerError, match="chunk grid"):
         open_a(tmp_path)
 
 
@@ -304,7 +304,7 @@ def test_a_grid_of_too_many_chunks(tmp_path: Path) -> None:
     metadata = json.loads(document.read_text())
     metadata["shape"] = [2**40, 2**40]
     document.write_text(json.dumps(metadata))
-    with pytest.raises(zm.LimitExceededError, match="more than can be numbered"):
+    with pytest.raises(zm.errors.LimitExceededError, match="more than can be numbered"):
         open_a(tmp_path)[0, 0]
 
 
@@ -417,12 +417,12 @@ async def test_cancelling_one_reader_does_not_disturb_the_others(cancelled: int)
 
 async def test_failures_reach_all_who_wait_and_are_not_kept() -> None:
     cache, gate = new_cache(), Gate()
-    gate.fails = zm.SourceError("broken")
+    gate.fails = zm.errors.SourceError("broken")
     tasks = [asyncio.ensure_future(cache.get("k", gate.make)) for _ in range(3)]
     await until(gate.started.is_set)
     gate.open.set()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
-    assert all(isinstance(answer, zm.SourceError) for answer in answers)
+    assert all(isinstance(answer, zm.errors.SourceError) for answer in answers)
     gate.fails = None
     assert await cache.get("k", gate.make) == 2
 

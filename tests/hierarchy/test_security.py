@@ -79,7 +79,7 @@ def test_one_error_lists_all_that_is_missing(
 def test_the_error_is_the_same_for_one_chunk(root: Path, http_server: FileServer) -> None:
     declare(root, f"{http_server.url}/d/f.bin", f"{http_server.url}/e/f.bin")
     array = zarr.open_array(zm.ManifestStore(root), path="a", mode="r")
-    with pytest.raises(zm.LocationNotAllowedError) as raised:
+    with pytest.raises(zm.errors.LocationNotAllowedError) as raised:
         array[:8]
     assert suggested(raised.value) == [f"{http_server.url}/"]
 
@@ -137,7 +137,9 @@ def test_other_port_and_scheme_of_the_host(root: Path, http_server: FileServer) 
 def test_paths_that_are_refused_whatever_is_allowed(root: Path, path: str) -> None:
     (root.parent / "f.bin").write_bytes(RAW)
     declare(root, path)
-    refused(root, zm.InvalidPathError, allow=["file:///", "http://127.0.0.1/", "http://host/"])
+    refused(
+        root, zm.errors.InvalidPathError, allow=["file:///", "http://127.0.0.1/", "http://host/"]
+    )
 
 
 @pytest.mark.parametrize("member", ["base", "manifest"])
@@ -148,12 +150,12 @@ def test_base_and_manifest_are_paths_too(root: Path, member: str, value: str) ->
     metadata = json.loads(file.read_text())
     metadata["storage_transformers"][0]["configuration"][member] = value
     file.write_text(json.dumps(metadata))
-    refused(root, zm.InvalidPathError)
+    refused(root, zm.errors.InvalidPathError)
 
 
 def test_an_encoded_slash_does_not_leave_the_prefix(root: Path, http_server: FileServer) -> None:
     declare(root, f"{http_server.url}/d/..%2fe/f.bin")
-    refused(root, zm.InvalidPathError, allow=[f"{http_server.url}/d/"])
+    refused(root, zm.errors.InvalidPathError, allow=[f"{http_server.url}/d/"])
     assert http_server.requests == []
 
 
@@ -240,7 +242,7 @@ def test_the_hierarchy_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
 def test_a_path_of_very_many_directories(root: Path, kind: str) -> None:
     """Each would be looked at, in a time quadratic in their number."""
     declare(root, ("file:///" if kind == "file" else "") + "a/" * 200_000 + "f")
-    refused(root, zm.SourceNotFoundError, allow=["file:///"])
+    refused(root, zm.errors.SourceNotFoundError, allow=["file:///"])
 
 
 # ---------------------------------------------------------------- stores of the reader's own
@@ -273,7 +275,7 @@ def test_a_memory_store(root: Path) -> None:
     obs.put(store, "d/f.bin", RAW)
     declare(root, "memory://anything/d/f.bin")
     assert read(root, allow={"memory://anything/": store}) == VALUES
-    with pytest.raises(zm.SourceError, match="memory://anything"):
+    with pytest.raises(zm.errors.SourceError, match="memory://anything"):
         read(root, allow=["memory://anything/"])
 
 
@@ -302,7 +304,7 @@ def test_a_store_rooted_below_its_prefix_reads_nothing_else(root: Path, outside:
     (outside / "d" / "f.bin").write_bytes(bytes(len(RAW)))
     declare(root, (outside / "f.bin").as_uri())
     allow = {outside.as_uri(): obstore.store.LocalStore(outside / "d")}
-    assert "rooted at" in refused(root, zm.SourceError, allow=allow).problem
+    assert "rooted at" in refused(root, zm.errors.SourceError, allow=allow).problem
     declare(root, (outside / "d" / "f.bin").as_uri(), name="b")
     array = zarr.open_array(zm.ManifestStore(root, allow=allow), path="b", mode="r")
     assert not np.asarray(array[:]).any()
@@ -317,7 +319,7 @@ def test_a_store_that_would_drop_the_query(root: Path, http_server: FileServer, 
         "memory": obstore.store.MemoryStore(),
     }
     declare(root, f"{http_server.url}/f.bin?token=SECRET")
-    error = refused(root, zm.SourceError, allow={http_server.url: stores[kind]})
+    error = refused(root, zm.errors.SourceError, allow={http_server.url: stores[kind]})
     assert "query" in error.problem
     assert http_server.requests == []
 
@@ -379,10 +381,10 @@ def test_a_length_allocates_nothing(root: Path) -> None:
     (root / "f.bin").write_bytes(RAW)
     manifest = {"0": {"path": "../f.bin", "offset": 0, "length": 2**50}}
     write_manifest_array(root, "a", np.zeros(8, "u1"), 8, manifest)
-    refused(root, zm.RangeOutOfBoundsError)
+    refused(root, zm.errors.RangeOutOfBoundsError)
 
 
 def test_a_small_document_cannot_ask_for_much_inline(root: Path) -> None:
     manifest = {str(i): {"data": "A" * 4000} for i in range(4)}
     write_manifest_array(root, "a", np.zeros(32, "u1"), 8, manifest)
-    refused(root, zm.LimitExceededError, limits=zm.Limits(inline_bytes=11_999))
+    refused(root, zm.errors.LimitExceededError, limits=zm.Limits(inline_bytes=11_999))

@@ -53,18 +53,18 @@ def test_checksum_matches(web: Web) -> None:
 
 def test_checksum_mismatch(web: Web) -> None:
     web.declare_one(checksum=WRONG)
-    error = refused(zm.ChecksumMismatchError, web.root, allow=web.allow)
+    error = refused(zm.errors.ChecksumMismatchError, web.root, allow=web.allow)
     assert WRONG in error.problem
 
 
 def test_checksum_mismatch_names_location_and_remedy(web: Web) -> None:
     web.declare_one(checksum=WRONG)
-    has_remedy(web.refused(zm.ChecksumMismatchError))
+    has_remedy(web.refused(zm.errors.ChecksumMismatchError))
 
 
 def test_checksum_mismatch_inline(root: Path) -> None:
     declare(root, {"0": {"data": "AAAAAAAAAAA=", "checksum": WRONG}})
-    refused(zm.ChecksumMismatchError, root)
+    refused(zm.errors.ChecksumMismatchError, root)
 
 
 def test_checksum_never(web: Web) -> None:
@@ -98,7 +98,7 @@ def test_checksum_of_shards(web: Web, tmp_path: Path) -> None:
         assert part("auto") == [5, 6]
         assert part("never") == [5, 6]
         if checksum == WRONG:
-            with pytest.raises(zm.ChecksumMismatchError):
+            with pytest.raises(zm.errors.ChecksumMismatchError):
                 part("always")
         else:
             assert part("always") == [5, 6]
@@ -106,7 +106,7 @@ def test_checksum_of_shards(web: Web, tmp_path: Path) -> None:
 
 def test_unsupported_checksum(web: Web) -> None:
     web.declare_one(checksum="xxh3:00")
-    error = refused(zm.UnsupportedChecksumError, web.root, allow=web.allow)
+    error = refused(zm.errors.UnsupportedChecksumError, web.root, allow=web.allow)
     assert "crc32c" in str(error)
     has_remedy(error)
 
@@ -116,7 +116,7 @@ def test_unsupported_checksum(web: Web) -> None:
 
 def test_invalid_json(root: Path) -> None:
     declare(root, '{\n  "0": {"path": "f.bin",}\n}')
-    error = refused(zm.InvalidJSONError, root, chunk=None)
+    error = refused(zm.errors.InvalidJSONError, root, chunk=None)
     assert "line 2, column" in error.problem
     has_location(error, "a/manifest.json")
 
@@ -124,21 +124,21 @@ def test_invalid_json(root: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", '{"0": {}', "\ufeff{}"])
 def test_invalid_json_anyhow(root: Path, text: str) -> None:
     declare(root, text)
-    error = refused(zm.InvalidJSONError, root, chunk=None)
+    error = refused(zm.errors.InvalidJSONError, root, chunk=None)
     assert "line 1" in error.problem
 
 
 def test_not_utf8(root: Path) -> None:
     declare(root, "{}")
     (root / "a" / "manifest.json").write_bytes(b'{"0": {"path": "\xff"}}')
-    error = refused(zm.InvalidJSONError, root, chunk=None)
+    error = refused(zm.errors.InvalidJSONError, root, chunk=None)
     assert "UTF-8" in error.problem
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "3", '"text"'])
 def test_not_an_object(root: Path, text: str) -> None:
     declare(root, text)
-    refused(zm.InvalidManifestError, root, chunk=None)
+    refused(zm.errors.InvalidManifestError, root, chunk=None)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +164,14 @@ def test_not_an_object(root: Path, text: str) -> None:
 )
 def test_invalid_entry(root: Path, entry: Any, named: str) -> None:
     declare(root, json.dumps({"0": {}, "1": entry}, indent=1))
-    error = refused(zm.InvalidEntryError, root, chunk="1")
+    error = refused(zm.errors.InvalidEntryError, root, chunk="1")
     assert named in error.problem
     has_location(error, "a/manifest.json")
 
 
 def test_invalid_entry_names_member_and_position(root: Path) -> None:
     declare(root, '{"0": {},\n "1": {"path": 3}}')
-    error = refused(zm.InvalidEntryError, root, chunk="1")
+    error = refused(zm.errors.InvalidEntryError, root, chunk="1")
     assert "member '1' at line 2, column 7" in error.problem
 
 
@@ -179,14 +179,14 @@ def test_invalid_entry_names_member_and_position(root: Path) -> None:
 @pytest.mark.parametrize("key", ["x", "0.0", "-1", "00", "", "c/x"])
 def test_invalid_chunk_key(root: Path, key: str, inline: bool) -> None:
     declare(root, {key: {}}, inline=inline)
-    error = refused(zm.InvalidChunkKeyError, root, chunk=None)
+    error = refused(zm.errors.InvalidChunkKeyError, root, chunk=None)
     assert repr(key) in error.problem
     has_remedy(error)
 
 
 def test_one_chunk_in_two_spellings(root: Path) -> None:
     declare(root, {"0": {}, "c/0": {}})
-    error = refused(zm.InvalidChunkKeyError, root, chunk=None)
+    error = refused(zm.errors.InvalidChunkKeyError, root, chunk=None)
     assert "'0'" in error.problem
     assert "'c/0'" in error.problem
 
@@ -204,14 +204,14 @@ def test_limits(root: Path, limits: zm.Limits, member: str, inline: bool) -> Non
     document = {str(i): {"data": "AAAAAAAAAAA="} for i in range(2)}
     declare(root, document, inline=inline)
     assert read(root).tolist() == [0] * 16
-    error = refused(zm.LimitExceededError, root, chunk=None, limits=limits)
+    error = refused(zm.errors.LimitExceededError, root, chunk=None, limits=limits)
     assert error.remedy
     assert member in error.remedy
 
 
 def test_nesting(root: Path) -> None:
     declare(root, '{"0": {"path": "f", "more": ' + "[" * 100_000 + "]" * 100_000 + "}}")
-    with pytest.raises((zm.LimitExceededError, zm.InvalidJSONError)):
+    with pytest.raises((zm.errors.LimitExceededError, zm.errors.InvalidJSONError)):
         read(root)
 
 
@@ -230,7 +230,7 @@ def test_group_members_do_not_read_fill_values_either(web: Web) -> None:
     store = zm.ManifestStore(web.root, allow=web.allow)
     group = zarr.open_group(store, mode="r")
     for array in (group["a"], dict(group.members())["a"], zarr.open_array(store, path="a")):
-        with pytest.raises(zm.SourceNotFoundError):
+        with pytest.raises(zm.errors.SourceNotFoundError):
             array[...]  # type: ignore[index]
 
 

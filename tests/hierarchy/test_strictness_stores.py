@@ -51,39 +51,41 @@ def test_s3_reads(bucket: Bucket) -> None:
 def test_s3_no_such_key(bucket: Bucket) -> None:
     bucket.declare()
     bucket.server.delete(bucket.name, "d/f.bin")
-    has_remedy(bucket.refused(zm.SourceNotFoundError))
+    has_remedy(bucket.refused(zm.errors.SourceNotFoundError))
 
 
 def test_s3_no_such_bucket(bucket: Bucket) -> None:
     declare(bucket.root, {"0": {"path": "s3://no-such-bucket-here/f.bin", **ENTRY}})
     allow = {"s3://no-such-bucket-here": bucket.server.options}
-    error = refused(zm.SourceNotFoundError, bucket.root, allow=allow)
+    error = refused(zm.errors.SourceNotFoundError, bucket.root, allow=allow)
     has_location(error, "s3://no-such-bucket-here/f.bin")
 
 
 def test_s3_denied(bucket: Bucket) -> None:
     bucket.declare()
     anonymous = zm.anonymous(**bucket.server.location_options)
-    error = bucket.refused(zm.SourceAccessDeniedError, allow={f"s3://{bucket.name}/d/": anonymous})
+    error = bucket.refused(
+        zm.errors.SourceAccessDeniedError, allow={f"s3://{bucket.name}/d/": anonymous}
+    )
     has_remedy(error)
 
 
 @pytest.mark.parametrize("offset", [20, 24, 1000])
 def test_s3_range_past_the_end(bucket: Bucket, offset: int) -> None:
     bucket.declare(offset=offset)
-    has_remedy(bucket.refused(zm.RangeOutOfBoundsError))
+    has_remedy(bucket.refused(zm.errors.RangeOutOfBoundsError))
 
 
 def test_s3_etag(bucket: Bucket) -> None:
     bucket.declare(etag=bucket.etag())
     assert bucket.read().tolist() == DATA.tolist()
     bucket.server.put(bucket.name, "d/f.bin", RAW[::-1])
-    bucket.refused(zm.SourceChangedError)
+    bucket.refused(zm.errors.SourceChangedError)
 
 
 def test_s3_last_modified(bucket: Bucket) -> None:
     bucket.declare(last_modified="2001-01-01T00:00:00Z")
-    bucket.refused(zm.SourceChangedError)
+    bucket.refused(zm.errors.SourceChangedError)
 
 
 def test_s3_version(bucket: Bucket) -> None:
@@ -99,13 +101,13 @@ def test_s3_version_is_gone(bucket: Bucket) -> None:
     version = bucket.server.put(bucket.name, "d/f.bin", RAW)
     bucket.declare(version=version)
     bucket.server.delete(bucket.name, "d/f.bin", version)
-    error = bucket.refused(zm.SourceChangedError)
+    error = bucket.refused(zm.errors.SourceChangedError)
     assert str(version) in error.problem
 
 
 def test_s3_version_of_a_bucket_without_versions(bucket: Bucket) -> None:
     bucket.declare(version="no-such-version")
-    with pytest.raises((zm.SourceChangedError, zm.SourceError)):
+    with pytest.raises((zm.errors.SourceChangedError, zm.errors.SourceError)):
         bucket.read()
 
 
@@ -125,20 +127,20 @@ def test_file_reads(disk: Disk) -> None:
 def test_file_is_gone(disk: Disk) -> None:
     disk.declare()
     disk.file.unlink()
-    has_remedy(disk.refused(zm.SourceNotFoundError))
+    has_remedy(disk.refused(zm.errors.SourceNotFoundError))
 
 
 def test_file_and_directory_are_gone(disk: Disk) -> None:
     disk.declare()
     shutil.rmtree(disk.file.parent)
-    disk.refused(zm.SourceNotFoundError)
+    disk.refused(zm.errors.SourceNotFoundError)
 
 
 def test_file_is_a_directory(disk: Disk) -> None:
     disk.declare()
     disk.file.unlink()
     disk.file.mkdir()
-    with pytest.raises((zm.SourceNotFoundError, zm.SourceError)):
+    with pytest.raises((zm.errors.SourceNotFoundError, zm.errors.SourceError)):
         disk.read()
 
 
@@ -168,7 +170,7 @@ def forbidden(root: Path) -> Iterator[tuple[MemoryStore, Path]]:
 
 def test_file_is_forbidden(forbidden: tuple[MemoryStore, Path], nobody: None) -> None:
     store, file = forbidden
-    error = refused(zm.SourceAccessDeniedError, store, allow=[file.parent.as_uri()])
+    error = refused(zm.errors.SourceAccessDeniedError, store, allow=[file.parent.as_uri()])
     has_location(error, file.as_uri())
     has_remedy(error)
 
@@ -176,14 +178,14 @@ def test_file_is_forbidden(forbidden: tuple[MemoryStore, Path], nobody: None) ->
 @pytest.mark.parametrize("offset", [20, 24, 1000])
 def test_file_range_past_the_end(disk: Disk, offset: int) -> None:
     disk.declare(offset=offset)
-    error = disk.refused(zm.RangeOutOfBoundsError)
+    error = disk.refused(zm.errors.RangeOutOfBoundsError)
     assert "24" in error.problem
 
 
 def test_file_was_truncated_to_nothing(disk: Disk) -> None:
     disk.declare()
     disk.file.write_bytes(b"")
-    disk.refused(zm.RangeOutOfBoundsError)
+    disk.refused(zm.errors.RangeOutOfBoundsError)
 
 
 def test_file_etag(disk: Disk) -> None:
@@ -191,7 +193,7 @@ def test_file_etag(disk: Disk) -> None:
     disk.declare(etag=etag)
     assert disk.read()[:8].tolist() == DATA[:8].tolist()
     disk.file.write_bytes(RAW + b"more")
-    disk.refused(zm.SourceChangedError)
+    disk.refused(zm.errors.SourceChangedError)
 
 
 def test_file_last_modified(disk: Disk) -> None:
@@ -199,7 +201,7 @@ def test_file_last_modified(disk: Disk) -> None:
     os.utime(disk.file, (THEN.timestamp(), THEN.timestamp() + 0.5))
     assert disk.read()[:8].tolist() == DATA[:8].tolist()
     os.utime(disk.file, (THEN.timestamp(), THEN.timestamp() + 1))
-    disk.refused(zm.SourceChangedError)
+    disk.refused(zm.errors.SourceChangedError)
 
 
 # ---------------------------------------------------------------- the hierarchy's own store
@@ -271,7 +273,7 @@ def test_relative_reads(root: Path, opened: Callable[[], Any]) -> None:
 def test_relative_is_gone(root: Path, opened: Callable[[], Any]) -> None:
     _relative(root)
     (root / "d" / "f.bin").unlink()
-    error = refused(zm.SourceNotFoundError, opened())
+    error = refused(zm.errors.SourceNotFoundError, opened())
     has_location(error, "d/f.bin")
     has_remedy(error)
 
@@ -279,7 +281,7 @@ def test_relative_is_gone(root: Path, opened: Callable[[], Any]) -> None:
 @pytest.mark.parametrize("offset", [20, 24, 1000])
 def test_relative_range_past_the_end(root: Path, opened: Callable[[], Any], offset: int) -> None:
     _relative(root, offset=offset)
-    error = refused(zm.RangeOutOfBoundsError, opened())
+    error = refused(zm.errors.RangeOutOfBoundsError, opened())
     has_location(error, "d/f.bin")
     has_remedy(error)
 
@@ -288,14 +290,14 @@ def test_relative_changed(root: Path, opened: Callable[[], Any]) -> None:
     _relative(root, etag='"x"')
     location = opened()
     plain = isinstance(location, MemoryStore | ZipStore)
-    error = refused(zm.SourceError if plain else zm.SourceChangedError, location)
+    error = refused(zm.errors.SourceError if plain else zm.errors.SourceChangedError, location)
     has_remedy(error)
 
 
 def test_manifest_is_gone(root: Path, opened: Callable[[], Any]) -> None:
     _relative(root)
     (root / "a" / "manifest.json").unlink()
-    error = refused(zm.ManifestNotFoundError, opened(), chunk=None)
+    error = refused(zm.errors.ManifestNotFoundError, opened(), chunk=None)
     has_location(error, "a/manifest.json")
     has_remedy(error)
 
@@ -309,7 +311,7 @@ def test_manifest_is_gone(root: Path, opened: Callable[[], Any]) -> None:
 )
 def test_options_that_open_nothing(root: Path, url: str, access: Any, problem: str) -> None:
     declare(root, {"0": {"path": f"{url}f.bin", **ENTRY}, "1": {}})
-    error = refused(zm.SourceError, root, allow={url: access})
+    error = refused(zm.errors.SourceError, root, allow={url: access})
     assert problem in str(error)
     has_location(error, f"{url}f.bin")
     has_remedy(error)

@@ -23,7 +23,7 @@ DATA = np.zeros((4, 6), "u1")
 GOOD = {"path": "f.nc", "offset": 0, "length": 4}
 
 
-def found(problems: list[zm.Problem]) -> list[tuple[str, str | None]]:
+def found(problems: list[zm.inspection.Problem]) -> list[tuple[str, str | None]]:
     return [(problem.code, problem.chunk) for problem in problems]
 
 

@@ -138,7 +138,7 @@ def test_options_are_passed_on(tmp_path: Path) -> None:
     write_manifest_array(root, "x", FIELD, FIELD.shape, {"0.0": {"path": location}})
     with zm.enable():
         array = zarr.open_array(root, path="x", mode="r")
-        with pytest.raises(zm.LocationNotAllowedError):
+        with pytest.raises(zm.errors.LocationNotAllowedError):
             array[:]
     with zm.enable(allow=[source.as_uri() + "/"], verify="never", limits=zm.Limits()):
         array = zarr.open_array(root, path="x", mode="r")

@@ -151,7 +151,7 @@ def test_two_spellings_of_a_chunk_are_refused(grid_shape: Index, data: st.DataOb
     index = data.draw(st.sampled_from(all_indices(grid_shape)))
     spellings = [spelling(index, own) for own in data.draw(st.permutations([True, False]))]
     document = json.dumps({key: {"path": "f"} for key in spellings}).encode()
-    with pytest.raises(zm.InvalidChunkKeyError, match="same chunk") as raised:
+    with pytest.raises(zm.errors.InvalidChunkKeyError, match="same chunk") as raised:
         Manifest.loads(
             document,
             grid_shape=grid_shape,
@@ -192,7 +192,9 @@ def test_two_spellings_of_a_chunk_are_refused(grid_shape: Index, data: st.DataOb
 def test_not_a_chunk_key(key: str, ndim: int, others: bool) -> None:
     document: dict[str, Any] = {format_canonical((0,) * ndim): {"path": "f"}} if others else {}
     text = json.dumps({**document, key: {"path": "g"}}).encode()
-    with pytest.raises(zm.InvalidChunkKeyError, match="not a chunk key of this array") as raised:
+    with pytest.raises(
+        zm.errors.InvalidChunkKeyError, match="not a chunk key of this array"
+    ) as raised:
         Manifest.loads(text, ndim=ndim)
     assert raised.value.code == "invalid_chunk_key"
     assert "line 1, column" in str(raised.value)
@@ -223,7 +225,7 @@ def test_a_region_of_the_grid(
     for index in entries.keys() - inside.keys():
         key = format_canonical(index)
         document = json.dumps({key: entries[index]}).encode()
-        with pytest.raises(zm.InvalidChunkKeyError, match="another partition") as raised:
+        with pytest.raises(zm.errors.InvalidChunkKeyError, match="another partition") as raised:
             Manifest.loads(document, grid_shape=grid_shape, region=region)
         assert raised.value.chunk == key
 
@@ -236,7 +238,7 @@ def test_largest_coordinates(digits: int) -> None:
 
 
 def test_grid_of_too_many_chunks() -> None:
-    with pytest.raises(zm.LimitExceededError, match="more than can be numbered") as raised:
+    with pytest.raises(zm.errors.LimitExceededError, match="more than can be numbered") as raised:
         Manifest.loads(b"{}", grid_shape=(2**40, 2**40))
     assert raised.value.code == "limit_exceeded"
 
@@ -247,7 +249,7 @@ def test_neither_ndim_nor_grid_shape() -> None:
 
 
 def test_limits_are_passed_on() -> None:
-    with pytest.raises(zm.LimitExceededError):
+    with pytest.raises(zm.errors.LimitExceededError):
         Manifest.loads(b'{"0": {}}', ndim=1, limits=zm.Limits(entries=0))
 
 

@@ -93,9 +93,9 @@ def test_only_what_is_stated_is_sent(
         assert "Credential=OWN/" in found
 
 
-def refused(root: Path, url: str, options: dict[str, Any]) -> zm.SourceError:
+def refused(root: Path, url: str, options: dict[str, Any]) -> zm.errors.SourceError:
     declare(root, f"{url}/f.bin")
-    with pytest.raises(zm.SourceError) as raised:
+    with pytest.raises(zm.errors.SourceError) as raised:
         read(root, allow={url: options})
     assert "SECRET" not in str(raised.value)
     return raised.value

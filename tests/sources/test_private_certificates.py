@@ -83,7 +83,9 @@ def test_options_of_the_client_count(
         pytest.skip(f"obstore {obstore.__version__} does not have it: {error}")
     allow = {url: {"client_options": client, "retry_config": NO_RETRIES}}
     if option is None:
-        assert "SSLCertVerificationError" in refused(root, zm.SourceError, allow=allow).problem
+        assert (
+            "SSLCertVerificationError" in refused(root, zm.errors.SourceError, allow=allow).problem
+        )
         return
     assert read(root, allow=allow) == VALUES
     server.script("f.bin", redirect("https://no.such.host.invalid/f.bin"), sticky=True)

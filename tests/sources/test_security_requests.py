@@ -75,7 +75,7 @@ def test_redirect_of_a_redirect(
 def test_redirect_loop(root: Path, http_server: FileServer) -> None:
     http_server.script("d/f.bin", redirect("/d/f.bin"), sticky=True)
     declare(root, f"{http_server.url}/d/f.bin")
-    refused(root, zm.SourceError, allow=[f"{http_server.url}/d/"])
+    refused(root, zm.errors.SourceError, allow=[f"{http_server.url}/d/"])
     assert len(http_server.requests) < 20
 
 
@@ -103,7 +103,7 @@ def test_redirect_to_a_file_is_refused_even_when_files_are_authorised(
 def test_redirect_without_a_target(root: Path, http_server: FileServer) -> None:
     http_server.script("d/f.bin", redirect(None), sticky=True)
     declare(root, f"{http_server.url}/d/f.bin")
-    refused(root, zm.SourceError, allow=[f"{http_server.url}/d/"])
+    refused(root, zm.errors.SourceError, allow=[f"{http_server.url}/d/"])
 
 
 def test_headers_do_not_follow_a_redirect(
@@ -161,7 +161,7 @@ def test_redirect_to_a_signed_url_is_not_shown(
     http_server.script("d/f.bin", redirect(target), sticky=True)
     declare(root, f"{http_server.url}/d/f.bin")
     allow = [f"{http_server.url}/d/", f"{second_http_server.url}/"]
-    error = refused(root, zm.SourceNotFoundError, allow=allow)
+    error = refused(root, zm.errors.SourceNotFoundError, allow=allow)
     assert error.location == f"{http_server.url}/d/f.bin"
 
 
@@ -260,14 +260,14 @@ def test_an_unreachable_signed_url_is_not_shown(root: Path) -> None:
         url = server.url
     declare(root, f"{url}/f.bin?sig=SECRET")
     allow = {url: zm.anonymous(retry_config=NO_RETRIES)}
-    with pytest.raises(zm.SourceError) as raised:
+    with pytest.raises(zm.errors.SourceError) as raised:
         read(root, allow=allow)
     assert "SECRET" not in _everything_said(raised.value)
 
 
 def test_refusals_do_not_show_signed_queries(root: Path) -> None:
     declare(root, "https://host/f.bin?sig=SECRET")
-    with pytest.raises(zm.LocationNotAllowedError) as raised:
+    with pytest.raises(zm.errors.LocationNotAllowedError) as raised:
         read(root)
     assert "SECRET" not in _everything_said(raised.value)
     assert suggested(raised.value) == ["https://host/"]
@@ -299,7 +299,7 @@ def test_environment_credentials_are_not_used_unasked(
 ) -> None:
     options = s3_server.location_options
     access = options if how == "options" else zm.anonymous(**options)
-    refused(root, zm.SourceAccessDeniedError, allow={s3_file: access})
+    refused(root, zm.errors.SourceAccessDeniedError, allow={s3_file: access})
     assert s3_server.requests
     assert not any(r.signed for r in s3_server.requests)
 
@@ -377,7 +377,7 @@ def test_errors_and_representations_show_no_credentials(
     options = {**s3_server.options, "secret_access_key": "SECRET", "token": "SECRET"}
     s3_server.delete(s3_file.split("/")[2], "d/f.bin")
     store = zm.ManifestStore(root, allow={s3_file: options})
-    with pytest.raises(zm.SourceNotFoundError) as raised:
+    with pytest.raises(zm.errors.SourceNotFoundError) as raised:
         zarr.open_array(store, path="a", mode="r")[...]
     assert "SECRET" not in _everything_said(raised.value)
     assert "SECRET" not in f"{store} {store!r}"

@@ -183,7 +183,7 @@ def test_absolute_base(how: str, root: Path, tmp_path: Path) -> None:
     manifest = refer(encode_chunks(FIELD, CHUNKS), sources, forms=("range", "whole"), prefix=prefix)
     write_manifest_array(root, "x", FIELD, CHUNKS, manifest, base=base)
     np.testing.assert_array_equal(read(zm.ManifestStore(root, allow=[url])), FIELD)
-    with pytest.raises(zm.LocationNotAllowedError):
+    with pytest.raises(zm.errors.LocationNotAllowedError):
         read(zm.ManifestStore(root))
 
 
@@ -222,7 +222,7 @@ def test_array_at_the_root(root: Path) -> None:
 def test_climbing_out_of_the_store(root: Path) -> None:
     manifest = {"0.0": {"path": "../../outside.bin"}}
     write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
-    with pytest.raises(zm.InvalidPathError) as raised:
+    with pytest.raises(zm.errors.InvalidPathError) as raised:
         read(zm.ManifestStore(root))
     assert raised.value.array == "x"
 
@@ -454,7 +454,7 @@ def test_a_source_that_is_gone_is_no_missing_chunk(root: Path) -> None:
     manifest = {"0.0": {"path": "../sources/gone.bin"}}
     write_manifest_array(root, "x", FIELD, CHUNKS, manifest, fill_value=FILL)
     for options in ({}, STRICT):
-        with zarr.config.set(options), pytest.raises(zm.SourceNotFoundError):
+        with zarr.config.set(options), pytest.raises(zm.errors.SourceNotFoundError):
             zarr.open_array(zm.ManifestStore(root), path="x", mode="r")[:2, :4]
 
 
@@ -466,14 +466,17 @@ def test_codecs_that_lose_the_fill_value(root: Path) -> None:
     write_manifest_array(
         root, "x", data, (2,), {"0": {}}, fill_value=0.3, filters=[codecs.BitRound(keepbits=1)]
     )
-    with zarr.config.set(STRICT), pytest.raises(zm.SourceError, match="lose the fill value") as e:
+    with (
+        zarr.config.set(STRICT),
+        pytest.raises(zm.errors.SourceError, match="lose the fill value") as e,
+    ):
         read(zm.ManifestStore(root))
     assert (e.value.array, e.value.chunk) == ("x", "0")
 
 
 def test_empty_chunk_of_an_unknown_grid() -> None:
     metadata = {"shape": [3], "chunk_grid": {"name": "hexagonal", "configuration": {}}}
-    with pytest.raises(zm.SourceError, match="extent is unknown"):
+    with pytest.raises(zm.errors.SourceError, match="extent is unknown"):
         encode_fill_chunk(metadata, (0,), "c/0")
 
 
@@ -481,6 +484,6 @@ def test_empty_chunk_of_an_unknown_grid() -> None:
 def test_unusable_declaration_names_the_array(declared: dict[str, str], root: Path) -> None:
     manifest = declared.get("manifest", "./manifest.json")
     write_manifest_array(root, "x", FIELD, CHUNKS, manifest, base=declared.get("base"))
-    with pytest.raises(zm.InvalidPathError) as raised:
+    with pytest.raises(zm.errors.InvalidPathError) as raised:
         read(zm.ManifestStore(root))
     assert raised.value.array == "x"

@@ -103,9 +103,9 @@ def test_writing_synchronously(store: zm.ManifestStore, root: Path, values: Valu
 # Chunks of manifest arrays are read-only ---------------------------------------
 
 
-def refused(root: Path, act: Callable[[], Any]) -> zm.ReadOnlyError:
+def refused(root: Path, act: Callable[[], Any]) -> zm.errors.ReadOnlyError:
     before = files_below(root)
-    with pytest.raises(zm.ReadOnlyError) as caught:
+    with pytest.raises(zm.errors.ReadOnlyError) as caught:
         act()
     assert files_below(root) == before
     assert caught.value.code == "read_only"
@@ -385,7 +385,7 @@ def test_in_memory(values: Values, root: Path) -> None:
         sync(memory.set(key, BUFFER.from_bytes(body)))
     store = zm.ManifestStore(memory)
     array = zarr.open_array(store, path="a/b/external", mode="r+")
-    with pytest.raises(zm.ReadOnlyError):
+    with pytest.raises(zm.errors.ReadOnlyError):
         array[:] = 1
     array.attrs["units"] = "K"
     np.testing.assert_array_equal(read(store, "a/b/external"), values["a/b/external"])

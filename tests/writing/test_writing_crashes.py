@@ -197,7 +197,7 @@ def test_an_array_that_stays_open_is_the_old_one_or_says_so(before: str, after: 
     replaced = None
     try:
         found = np.asarray(array[...])
-    except zm.ManifestNotFoundError as error:
+    except zm.errors.ManifestNotFoundError as error:
         replaced = str(error)
         found = OLD
     assert is_one_of(found, OLD)

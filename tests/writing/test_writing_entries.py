@@ -88,7 +88,7 @@ def test_what_is_no_entries(tmp_path: Path, entries: Any) -> None:
     ],
 )
 def test_forms_that_are_wrong(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(zm.InvalidConfigurationError) as raised:
+    with pytest.raises(zm.errors.InvalidConfigurationError) as raised:
         zm.create_array(tmp_path, "a", {}, **CREATION, **options)
     assert problem in raised.value.problem
     assert files_below(tmp_path) == {}

@@ -424,7 +424,7 @@ def test_refused_before_anything_is_written(
 def test_no_array_there(tmp_path: Path) -> None:
     zarr.create_group(tmp_path)
     for path in ("", "nothing"):
-        with pytest.raises(zm.InvalidConfigurationError, match="no Zarr v3 array"):
+        with pytest.raises(zm.errors.InvalidConfigurationError, match="no Zarr v3 array"):
             zm.write_manifest(tmp_path, path, {})
     with pytest.raises(FileNotFoundError):
         zm.write_manifest(tmp_path / "nowhere", "a", {})
@@ -436,17 +436,17 @@ def test_metadata_that_is_not_valid(tmp_path: Path) -> None:
     document = tmp_path / "a" / "zarr.json"
     metadata = json.loads(document.read_text())
     document.write_text(json.dumps({**metadata, "storage_transformers": {}}))
-    with pytest.raises(zm.InvalidConfigurationError, match="not a list"):
+    with pytest.raises(zm.errors.InvalidConfigurationError, match="not a list"):
         zm.write_manifest(tmp_path, "a", {})
     document.write_text(json.dumps({**metadata, "codecs": None}))
-    with pytest.raises(zm.InvalidConfigurationError, match="'codecs'"):
+    with pytest.raises(zm.errors.InvalidConfigurationError, match="'codecs'"):
         zm.write_manifest(tmp_path, "a", {})
 
 
 def test_what_readers_would_find_too_large(tmp_path: Path) -> None:
     new_array(tmp_path)
     entries = {"0.0": {"data": bytes(2**28)}, "0.1": {"data": b"x"}}
-    with pytest.raises(zm.LimitExceededError, match="partition_shape"):
+    with pytest.raises(zm.errors.LimitExceededError, match="partition_shape"):
         zm.write_manifest(tmp_path, "a", entries)
     assert not (tmp_path / "a" / "manifest.json").exists()
 

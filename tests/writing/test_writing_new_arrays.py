@@ -62,7 +62,7 @@ def test_a_node_that_is_there_is_not_replaced(tmp_path: Path, kind: str) -> None
     else:
         zm.create_array(tmp_path, "a", {}, **CREATION)
     before = files_below(tmp_path)
-    with pytest.raises(zm.WriteConflictError, match="already"):
+    with pytest.raises(zm.errors.WriteConflictError, match="already"):
         zm.create_array(tmp_path, "a", ENTRIES, **CREATION)
     assert files_below(tmp_path) == before
 
@@ -113,7 +113,9 @@ def test_names_that_no_node_has(tmp_path: Path, name: str, path: str) -> None:
         lambda: zm.write_manifest(root, array, ENTRIES),
     ]
     for write in writers:
-        with pytest.raises(zm.InvalidPathError, match=r"cannot have the name .* A name is not"):
+        with pytest.raises(
+            zm.errors.InvalidPathError, match=r"cannot have the name .* A name is not"
+        ):
             write()
     assert files_below(tmp_path) == {}
 
@@ -154,6 +156,6 @@ def test_consolidated_metadata_gets_the_new_array(path: str, through_ours: bool)
 def test_an_array_has_no_nodes_below_it(tmp_path: Path, above: str) -> None:
     zarr.create_array(tmp_path, name=above or None, **CREATION)
     before = files_below(tmp_path)
-    with pytest.raises(zm.WriteConflictError, match="an array, which has no nodes below it"):
+    with pytest.raises(zm.errors.WriteConflictError, match="an array, which has no nodes below it"):
         zm.create_array(tmp_path, "g/a/new", ENTRIES, **CREATION)
     assert files_below(tmp_path) == before

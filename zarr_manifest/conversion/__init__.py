@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         ConversionReport,
         GroupNode,
         Node,
-        NotConvertibleError,
         RefusedNode,
         StreamedManifest,
     )
@@ -41,7 +40,6 @@ __all__ = [
     "ConversionReport",
     "GroupNode",
     "Node",
-    "NotConvertibleError",
     "Parallel",
     "RefusedNode",
     "StreamedManifest",
@@ -74,7 +72,6 @@ _MODULES = {
         "ConversionReport",
         "GroupNode",
         "Node",
-        "NotConvertibleError",
         "RefusedNode",
         "StreamedManifest",
     ],

@@ -19,7 +19,6 @@ __all__ = [
     "Decisions",
     "GroupNode",
     "Node",
-    "NotConvertibleError",
     "RefusedNode",
     "StreamedManifest",
     "refused",

@@ -1,6 +1,6 @@
 """What a hierarchy holds, and what is wrong with it."""
 
-from zarr_manifest.inspection.node_contents import NodeContents, contents
+from zarr_manifest.inspection.node_contents import Contents, NodeContents, contents
 from zarr_manifest.inspection.validation import Problem, validate
 
-__all__ = ["NodeContents", "Problem", "contents", "validate"]
+__all__ = ["Contents", "NodeContents", "Problem", "contents", "validate"]

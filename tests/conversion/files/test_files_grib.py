@@ -13,7 +13,7 @@ import pytest
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
 from zarr_manifest.conversion.files.grib.messages import messages
 from zarr_manifest.conversion.files.reading import read_files
-from zarr_manifest.conversion.nodes import NotConvertibleError
+from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 

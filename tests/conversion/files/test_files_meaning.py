@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, Converted, convert, same
 from zarr_manifest.conversion.files.combining.meaning import other_meaning
 from zarr_manifest.conversion.files.reading import read_files
-from zarr_manifest.conversion.nodes import NotConvertibleError
+from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 

@@ -22,7 +22,7 @@ from tests.conversion.files.converted_files import (
 )
 from zarr_manifest.conversion.files.formats import detect_format
 from zarr_manifest.conversion.files.sources import FileSources, file_url
-from zarr_manifest.conversion.nodes import NotConvertibleError
+from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 

@@ -35,9 +35,10 @@ from tests.properties import examples
 from zarr_manifest import ManifestError, ManifestStore, write_manifest
 from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json
 from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
-from zarr_manifest.conversion.nodes import ConversionReport, NotConvertibleError
+from zarr_manifest.conversion.nodes import ConversionReport
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.zarr2.to_v2.trial import require_same_values
+from zarr_manifest.errors import NotConvertibleError
 
 # Round trips -----------------------------------------------------------------------
 

@@ -32,11 +32,18 @@ from tests.conversion.kerchunk.kerchunk_sets import (
     zarray,
 )
 from tests.properties import examples
-from zarr_manifest import ManifestError, SourceError, SourceNotFoundError
+from zarr_manifest import ManifestError
 from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.reading import read_kerchunk
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, NotConvertibleError, RefusedNode
-from zarr_manifest.errors import InvalidJSONError, InvalidPathError, LimitExceededError
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
+from zarr_manifest.errors import (
+    InvalidJSONError,
+    InvalidPathError,
+    LimitExceededError,
+    NotConvertibleError,
+    SourceError,
+    SourceNotFoundError,
+)
 
 # Any set ---------------------------------------------------------------------------
 

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from zarr_manifest import LimitExceededError
 from zarr_manifest.conversion.kerchunk.json.templates import Templates, generate
-from zarr_manifest.conversion.nodes import NotConvertibleError
+from zarr_manifest.errors import LimitExceededError, NotConvertibleError
 
 # The example of the specification of kerchunk's references.
 SPECIFICATION: dict[str, Any] = {

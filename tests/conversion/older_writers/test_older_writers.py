@@ -66,7 +66,7 @@ def test_keys_with_dots_beside_keys_with_slashes(root: Path) -> None:
 def test_paths_relative_to_the_root(base: str, path: str, root: Path) -> None:
     write_as_they_did(root, root / "raw" / "f.nc", path)
     check(zm.ManifestStore(root, base=base))
-    with pytest.raises(zm.SourceNotFoundError) as raised:
+    with pytest.raises(zm.errors.SourceNotFoundError) as raised:
         check(zm.ManifestStore(root))
     # What to do about it.
     assert "base" in str(raised.value)
@@ -116,13 +116,13 @@ def test_absolute_paths(
     write_as_they_did(root, source, spelling(source))
     if "%" in name and spelling in (SPELLINGS["raw URL"], SPELLINGS["bare"]):
         # Encoded or not? Nobody can tell: refused, and not guessed.
-        with pytest.raises(zm.InvalidPathError, match="Write %25"):
+        with pytest.raises(zm.errors.InvalidPathError, match="Write %25"):
             check(zm.ManifestStore(root, allow=[f"{source.parent.as_uri()}/"]))
         return
     check(zm.ManifestStore(root, allow=[f"{source.parent.as_uri()}/"]))
     check(zm.ManifestStore(root, allow=[source.as_uri()]))
     # What a reader does who has not allowed it: reads the message, and pastes.
-    with pytest.raises(zm.LocationNotAllowedError) as raised:
+    with pytest.raises(zm.errors.LocationNotAllowedError) as raised:
         check(zm.ManifestStore(root))
     assert source.parent.as_uri() in str(raised.value)
     (location,) = zm.ManifestStore(root).locations()

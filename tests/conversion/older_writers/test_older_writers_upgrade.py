@@ -397,7 +397,7 @@ def test_a_copy_does_not_replace_anything(writer: Path, tmp_path: Path) -> None:
     root = unpack("1.3.0", "classic.nc", writer)
     target = tmp_path / "other.zarr"
     zarr.create_group(target, attributes={"mine": True})
-    with pytest.raises(zm.WriteConflictError, match="something else already"):
+    with pytest.raises(zm.errors.WriteConflictError, match="something else already"):
         upgrade(root, target=target)
     assert zarr.open_group(target, mode="r").attrs["mine"] is True
 
@@ -427,7 +427,7 @@ def test_consolidated_metadata_stays_equal(writer: Path) -> None:
 def test_a_manifest_store_sees_what_was_written(writer: Path) -> None:
     root = unpack("1.0.0", "classic.nc", writer)
     store = zm.ManifestStore(root, allow=[writer.as_uri()])
-    with pytest.raises(zm.InvalidConfigurationError, match="codecs"):
+    with pytest.raises(zm.errors.InvalidConfigurationError, match="codecs"):
         zarr.open_group(store, mode="r")["time"]
     report = upgrade(store)
     assert report.repaired
@@ -440,7 +440,7 @@ def test_a_store_that_cannot_tell_of_other_writers(writer: Path) -> None:
         for key, body in files_in(root).items():
             sync(archive.set(key, default_buffer_prototype().buffer.from_bytes(body)))
     store = ZipStore(writer / "h.zip", mode="r")
-    with pytest.raises(zm.WriteConflictError, match="sole_writer"):
+    with pytest.raises(zm.errors.WriteConflictError, match="sole_writer"):
         upgrade(store)
     target = writer / "copy.zarr"
     report = upgrade(store, target=target, base=writer)
@@ -448,8 +448,8 @@ def test_a_store_that_cannot_tell_of_other_writers(writer: Path) -> None:
 
 
 def test_there_is_no_hierarchy(tmp_path: Path) -> None:
-    with pytest.raises(zm.SourceNotFoundError, match="file:///"):
+    with pytest.raises(zm.errors.SourceNotFoundError, match="file:///"):
         upgrade(tmp_path / "nothing")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(zm.SourceNotFoundError, match="no Zarr hierarchy"):
+    with pytest.raises(zm.errors.SourceNotFoundError, match="no Zarr hierarchy"):
         upgrade(LocalStore(tmp_path))

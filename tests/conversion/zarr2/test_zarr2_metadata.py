@@ -15,9 +15,8 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from tests.conversion.zarr2.zarr2_arrays import IS_CURRENT_ZARR, Written, assert_same, write, zarray
 from tests.properties import examples
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array, convert_group
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.errors import ManifestError, NotConvertibleError
 
 
 def test_the_whole_document() -> None:

@@ -16,8 +16,8 @@ from tests.conversion.zarr2.zarr2_arrays import (
     write,
     zarray,
 )
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array
+from zarr_manifest.errors import NotConvertibleError
 
 UNITS = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "25s", "3ns"]
 NUMBERS = ["i2", "i4", "i8", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]

@@ -13,9 +13,9 @@ from zarr_manifest.conversion.files.trees import (
     FileTree,
     parse_one_by_one,
 )
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["read_dmrpp"]
 

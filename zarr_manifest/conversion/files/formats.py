@@ -13,8 +13,13 @@ from zarr_manifest.conversion.files.netcdf3 import read_netcdf3
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources
 from zarr_manifest.conversion.files.tiff import read_tiff
 from zarr_manifest.conversion.files.trees import FileTree
-from zarr_manifest.conversion.nodes import NotConvertibleError
-from zarr_manifest.errors import Advice, Setting, SourceError, SourceNotFoundError
+from zarr_manifest.errors import (
+    Advice,
+    NotConvertibleError,
+    Setting,
+    SourceError,
+    SourceNotFoundError,
+)
 from zarr_manifest.locations import redact
 
 __all__ = ["FORMATS", "ZARR_FORMATS", "detect_format", "format_of", "read_tree"]

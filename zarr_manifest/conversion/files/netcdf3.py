@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["read_netcdf3"]
 

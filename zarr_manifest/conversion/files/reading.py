@@ -18,7 +18,7 @@ from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.files.zarr3 import read_zarr3
-from zarr_manifest.conversion.nodes import GroupNode, Node, NotConvertibleError, RefusedNode
+from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
     ChunkColumns,
@@ -31,6 +31,7 @@ from zarr_manifest.conversion.virtual import (
     or_refused,
 )
 from zarr_manifest.conversion.zarr2 import read_zarr2
+from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest
 from zarr_manifest.sources import Access

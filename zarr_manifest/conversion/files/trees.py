@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode
+from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import NotConvertibleError
 
 __all__ = [
     "FOREIGN_ERRORS",

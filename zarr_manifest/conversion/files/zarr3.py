@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Listed
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError, refused
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.virtual import checked_metadata
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ChunkGrid
 from zarr_manifest.hierarchy import ChunkKeyEncoding
 from zarr_manifest.locations import redact

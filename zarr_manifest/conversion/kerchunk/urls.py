@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode
+from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.locations import Base, UrlLocation, redact
 
 __all__ = ["SourceReference", "SourceUrls", "kerchunk_url"]

@@ -14,8 +14,9 @@ import numpy.typing as npt
 import zarr.registry
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.nodes import ArrayNode, NotConvertibleError
+from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.values import as_object, json_attributes, unstable_types_accepted
+from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid
 from zarr_manifest.locations import Base
 from zarr_manifest.manifest import Manifest

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.virtual.optional_library import library
+from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.manifest import Manifest
 
 __all__ = ["ChunkColumns"]

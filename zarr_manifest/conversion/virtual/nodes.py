@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from zarr.storage import MemoryStore
 
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError, refused
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.target import array_of_documents
 from zarr_manifest.conversion.values import json_attributes, unstable_types_accepted
 from zarr_manifest.conversion.virtual.arrays import MakeChecksums, array_node, checked_metadata
 from zarr_manifest.conversion.virtual.optional_library import library
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ChunkGrid, Limits
 from zarr_manifest.manifest import Manifest
 

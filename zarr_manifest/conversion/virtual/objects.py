@@ -15,11 +15,16 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual.columns import ChunkColumns
 from zarr_manifest.conversion.virtual.optional_library import library
-from zarr_manifest.errors import Advice, ManifestError, Setting, SourceNotFoundError
+from zarr_manifest.errors import (
+    Advice,
+    ManifestError,
+    NotConvertibleError,
+    Setting,
+    SourceNotFoundError,
+)
 from zarr_manifest.format import (
     ArrayMetadata,
     ChunkGrid,

@@ -19,10 +19,10 @@ from zarr_manifest.conversion.files.combining.meaning import (
 )
 from zarr_manifest.conversion.files.combining.splitting import Splitting, split_arrays
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree
-from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode
+from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import shown, unstable_types_accepted
 from zarr_manifest.conversion.virtual import library
-from zarr_manifest.errors import Advice, Setting
+from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.locations import redact
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 from zarr_manifest.conversion.files.grib.messages import GribMessage, messages
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.virtual import join_path, library
+from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.locations import redact
 
 __all__ = ["read_grib"]

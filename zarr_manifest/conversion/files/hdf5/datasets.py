@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, shown
 from zarr_manifest.conversion.virtual import library
-from zarr_manifest.errors import Advice, Setting
+from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 
 __all__ = ["Treatment", "treatment_of"]
 

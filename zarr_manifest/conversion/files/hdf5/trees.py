@@ -28,10 +28,10 @@ from zarr_manifest.conversion.files.trees import (
     parse_one_by_one,
     with_metadata,
 )
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.target import array_of_documents, unwritten_array
 from zarr_manifest.conversion.values import json_attributes, shown
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["read_hdf5"]
 

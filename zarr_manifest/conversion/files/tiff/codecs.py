@@ -6,9 +6,9 @@ from typing import Any
 
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["interleaved_array", "with_announced_codecs"]
 

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 from zarr_manifest.conversion.files.tiff.codecs import interleaved_array, with_announced_codecs
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, with_metadata
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["read_tiff"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
-from zarr_manifest.conversion.nodes import NotConvertibleError
+from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import format_canonical, format_last_modified, grid_index
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
 from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, Columns, Manifest

@@ -20,8 +20,8 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedGroup,
     exported_nodes,
 )
-from zarr_manifest.conversion.nodes import ConversionReport, NotConvertibleError, refused
-from zarr_manifest.errors import Advice, ManifestError, Setting
+from zarr_manifest.conversion.nodes import ConversionReport, refused
+from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
 from zarr_manifest.format import grid_indices
 from zarr_manifest.manifest import canonical_keys
 from zarr_manifest.sources import Allow

@@ -19,13 +19,18 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.conversion.kerchunk.export.blocks import Block, Exporter, url_in_store
-from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode, refused
+from zarr_manifest.conversion.nodes import RefusedNode, refused
 from zarr_manifest.conversion.zarr2 import (
     Zarr2Documents,
     convert_array_to_zarr2,
     convert_group_to_zarr2,
 )
-from zarr_manifest.errors import InvalidConfigurationError, ManifestError, SourceNotFoundError
+from zarr_manifest.errors import (
+    InvalidConfigurationError,
+    ManifestError,
+    NotConvertibleError,
+    SourceNotFoundError,
+)
 from zarr_manifest.format import (
     ArrayMetadata,
     ChunkGrid,

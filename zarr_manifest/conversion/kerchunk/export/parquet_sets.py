@@ -18,13 +18,8 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
 )
 from zarr_manifest.conversion.kerchunk.export.parquet_files import RefsWriter
 from zarr_manifest.conversion.kerchunk.parquet import local_directory, parquet
-from zarr_manifest.conversion.nodes import (
-    ConversionReport,
-    NotConvertibleError,
-    RefusedNode,
-    refused,
-)
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.conversion.nodes import ConversionReport, RefusedNode, refused
+from zarr_manifest.errors import ManifestError, NotConvertibleError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.json.members import TOO_LARGE, Batch, Members, distribute
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError, refused
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.values import as_array, as_object, shown
 from zarr_manifest.conversion.zarr2 import (
     ArrayPlan,
@@ -32,7 +32,7 @@ from zarr_manifest.conversion.zarr2 import (
     refused_strays,
     unread_keys,
 )
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.manifest import Grid, Manifest, NumberedPaths, Rows, interpret_keys
 

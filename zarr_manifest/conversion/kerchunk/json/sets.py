@@ -20,7 +20,7 @@ from zarr_manifest.conversion.kerchunk.json.references import reference_nodes
 from zarr_manifest.conversion.kerchunk.json.templates import MAX_GENERATED, Templates, generate
 from zarr_manifest.conversion.kerchunk.places import local_path
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
-from zarr_manifest.conversion.nodes import Node, NotConvertibleError, RefusedNode
+from zarr_manifest.conversion.nodes import Node, RefusedNode
 from zarr_manifest.conversion.values import as_object, shown
 from zarr_manifest.conversion.zarr2 import is_metadata_key
 from zarr_manifest.errors import (
@@ -28,6 +28,7 @@ from zarr_manifest.errors import (
     InvalidJSONError,
     InvalidManifestError,
     LimitExceededError,
+    NotConvertibleError,
     Setting,
     SourceError,
     SourceNotFoundError,

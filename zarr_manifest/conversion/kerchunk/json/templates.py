@@ -19,9 +19,8 @@ from zarr_manifest.conversion.kerchunk.json.expressions import (
     bounded,
     expression_environment,
 )
-from zarr_manifest.conversion.nodes import NotConvertibleError
 from zarr_manifest.conversion.values import as_array, as_object, shown
-from zarr_manifest.errors import LimitExceededError
+from zarr_manifest.errors import LimitExceededError, NotConvertibleError
 
 __all__ = ["MAX_GENERATED", "Templates", "generate"]
 

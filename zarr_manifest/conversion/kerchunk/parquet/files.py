@@ -18,8 +18,7 @@ import numpy.typing as npt
 from zarr_manifest.conversion.kerchunk.json import inline_bytes
 from zarr_manifest.conversion.kerchunk.parquet.library import arrow, parquet
 from zarr_manifest.conversion.kerchunk.urls import SourceReference
-from zarr_manifest.conversion.nodes import NotConvertibleError
-from zarr_manifest.errors import ManifestError, SourceError
+from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
 from zarr_manifest.locations import redact
 
 __all__ = ["ReferenceRows", "RefsFiles", "refs_number", "two_versions"]

@@ -27,7 +27,6 @@ from zarr_manifest.conversion.nodes import (
     ArrayNode,
     GroupNode,
     Node,
-    NotConvertibleError,
     RefusedNode,
     StreamedManifest,
     refused,
@@ -38,6 +37,7 @@ from zarr_manifest.errors import (
     InvalidJSONError,
     LimitExceededError,
     ManifestError,
+    NotConvertibleError,
     SourceError,
     SourceNotFoundError,
 )

@@ -17,7 +17,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.registry import get_numcodec
 from zarr.storage import MemoryStore
 
-from zarr_manifest.conversion.nodes import NotConvertibleError
+from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["require_same_values"]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode
+from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import shown
 from zarr_manifest.conversion.zarr2.to_v3.planning import Plan
-from zarr_manifest.errors import LimitExceededError, ManifestError
+from zarr_manifest.errors import LimitExceededError, ManifestError, NotConvertibleError
 from zarr_manifest.format import owner_candidates
 
 __all__ = ["count_keys", "find_owner", "refused_strays", "unread_keys"]

@@ -16,7 +16,7 @@ import numpy as np
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, NotConvertibleError, refused
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.zarr2.to_v3.chunk_key_owners import (
     count_keys,
     find_owner,
@@ -30,7 +30,13 @@ from zarr_manifest.conversion.zarr2.to_v3.planning import (
     is_metadata_key,
     plan_nodes,
 )
-from zarr_manifest.errors import Advice, ManifestError, Setting, SourceNotFoundError
+from zarr_manifest.errors import (
+    Advice,
+    ManifestError,
+    NotConvertibleError,
+    Setting,
+    SourceNotFoundError,
+)
 from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.hierarchy import ensure_open, list_keys, open_hierarchy, store_urls, sync
 from zarr_manifest.locations import Base, UrlLocation

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zarr_manifest.conversion.nodes import NotConvertibleError, RefusedNode, refused
+from zarr_manifest.conversion.nodes import RefusedNode, refused
 from zarr_manifest.conversion.values import as_array, as_object, shown
 from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array, convert_group
+from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid, impossible_name
 
 __all__ = ["ArrayPlan", "GroupPlan", "Plan", "is_metadata_key", "plan_nodes"]

@@ -1,0 +1,112 @@
+"""The public names and their signatures, as text: ``python -m tests.public_names`` writes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from zarr_manifest.errors import ManifestError
+
+FILE = Path(__file__).with_name("public_names.txt")
+
+# Everything that these list is public.
+MODULES = ("zarr_manifest", "zarr_manifest.errors", "zarr_manifest.conversion")
+
+# What functions return and take, which lies beside them; the rest of these modules is internal.
+CLASSES = (
+    "zarr_manifest.inspection.Contents",
+    "zarr_manifest.inspection.NodeContents",
+    "zarr_manifest.inspection.Problem",
+    "zarr_manifest.locations.ReferencedLocation",
+    "zarr_manifest.manifest.Reference",
+)
+
+
+def objects() -> Iterator[tuple[str, Any]]:
+    """Yield the qualified name of everything public, and the thing itself."""
+    for module_name in MODULES:
+        module = importlib.import_module(module_name)
+        for name in sorted(module.__all__):
+            yield f"{module_name}.{name}", getattr(module, name)
+    for qualified in CLASSES:
+        module_name, _, name = qualified.rpartition(".")
+        module = importlib.import_module(module_name)
+        assert name in module.__all__
+        yield qualified, getattr(module, name)
+
+
+def members(cls: type[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the public members that a class defines itself."""
+    for name, member in sorted(vars(cls).items()):
+        if not name.startswith("_"):
+            yield name, member
+
+
+class _Bare(str):
+    """An annotation that is shown without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _bare(annotation: Any) -> Any:
+    return _Bare(annotation) if isinstance(annotation, str) else annotation
+
+
+def _signature(function: Any) -> str:
+    found = inspect.signature(function)
+    return str(
+        found.replace(
+            parameters=[
+                parameter.replace(annotation=_bare(parameter.annotation))
+                for parameter in found.parameters.values()
+            ],
+            return_annotation=_bare(found.return_annotation),
+        )
+    )
+
+
+def _member(name: str, member: Any) -> str:
+    if isinstance(member, property):
+        return f".{name}: {inspect.signature(member.fget).return_annotation}"
+    if isinstance(member, classmethod | staticmethod):
+        return f".{name}{_signature(member.__func__)}"
+    if callable(member):
+        return f".{name}{_signature(member)}"
+    # An attribute of every instance, or of the class.
+    return f".{name} = {member!r}" if isinstance(member, str | int) else f".{name}"
+
+
+def lines() -> Iterator[str]:
+    """Yield a line for everything public, and for every public member of a class."""
+    for name, thing in objects():
+        if isinstance(thing, type) and issubclass(thing, Exception) and thing is not ManifestError:
+            # They differ in nothing else.
+            yield f"{name}({thing.__base__.__name__}): {thing.code}"
+        elif isinstance(thing, type):
+            yield f"{name}{_signature(thing)}"
+            fields = {f.name for f in dataclasses.fields(thing)} if _is_data(thing) else set()
+            yield from (f"    {_member(*m)}" for m in members(thing) if m[0] not in fields)
+        elif callable(thing):
+            yield f"{name}{_signature(thing)}"
+        else:
+            yield f"{name} = {thing!r}"
+
+
+def _is_data(cls: type[Any]) -> bool:
+    return dataclasses.is_dataclass(cls)
+
+
+def text() -> str:
+    """Return what the file has to hold."""
+    return "\n".join(lines()) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(text())
