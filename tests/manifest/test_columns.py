@@ -15,7 +15,8 @@ from zarr_manifest.format.chunk_grid import grid_index
 from zarr_manifest.format.chunk_keys import format_canonical
 from zarr_manifest.format.manifest_document import encode_document
 from zarr_manifest.manifest.author_columns import NumberedPaths
-from zarr_manifest.manifest.reference import NOTHING_ASIDE
+from zarr_manifest.manifest.manifest import references_of
+from zarr_manifest.manifest.reference import NOTHING_ASIDE, entry_of
 
 INDEX = st.tuples(st.integers(0, 2), st.integers(0, 3))
 PATH_ENTRY = st.fixed_dictionaries(
@@ -29,7 +30,7 @@ def from_entries(entries: dict[tuple[int, int], dict[str, Any]], **more: Any) ->
     with_path = {index: e for index, e in entries.items() if "path" in e}
     return Manifest.from_columns(
         (3, 4),
-        chunks=np.array(list(with_path), np.int64).reshape(-1, 2),
+        indices=np.array(list(with_path), np.int64).reshape(-1, 2),
         paths=[e["path"] for e in with_path.values()],
         offsets=np.array([e.get("offset", 0) for e in with_path.values()], np.int64),
         lengths=np.array([e.get("length", -1) for e in with_path.values()], np.int64),
@@ -101,10 +102,10 @@ def test_checksums_and_conditions() -> None:
         ({"paths": "f", "offsets": [0, 1]}, "invalid_entry"),
         ({"paths": ["f", "g"]}, "invalid_entry"),
         ({"paths": [1, 2, 3, 4]}, "invalid_entry"),
-        ({"paths": "f", "chunks": [[0, 2]]}, "invalid_chunk_key"),
-        ({"paths": "f", "chunks": [[0, -1]]}, "invalid_chunk_key"),
-        ({"paths": "f", "chunks": [[0, 0], [1, 1], [0, 0]]}, "invalid_chunk_key"),
-        ({"paths": "f", "chunks": [0, 1]}, "invalid_chunk_key"),
+        ({"paths": "f", "indices": [[0, 2]]}, "invalid_chunk_key"),
+        ({"paths": "f", "indices": [[0, -1]]}, "invalid_chunk_key"),
+        ({"paths": "f", "indices": [[0, 0], [1, 1], [0, 0]]}, "invalid_chunk_key"),
+        ({"paths": "f", "indices": [0, 1]}, "invalid_chunk_key"),
         ({"paths": "f", "data": {(0, 0): b"x"}}, "invalid_chunk_key"),
         ({"paths": "", "data": {(0, 0): b""}}, "invalid_entry"),
         ({"paths": "", "empty": [(0, 0)], "checksums": {(0, 0): "md5:" + "0" * 32}},
@@ -123,7 +124,7 @@ def test_what_readers_refuse_is_refused(columns: dict[str, Any], code: str) -> N
 @pytest.mark.parametrize("grid_shape", [(2**31, 2**31), (10**30, 0)])
 def test_a_grid_that_cannot_be_numbered(grid_shape: tuple[int, int]) -> None:
     with pytest.raises(ManifestError, match="more than can be numbered"):
-        Manifest.from_columns(grid_shape, paths="f", chunks=[[0, 0]])
+        Manifest.from_columns(grid_shape, paths="f", indices=[[0, 0]])
     with pytest.raises(ManifestError, match="more than can be numbered"):
         Manifest.loads(b'{"0.0": {}}', grid_shape=grid_shape)
 
@@ -149,7 +150,7 @@ def test_a_document_has_the_entries_one_by_one(
 ) -> None:
     manifest = from_entries(entries)
     one_by_one = encode_document(
-        (format_canonical(index), reference.entry()) for index, reference in manifest.items()
+        (format_canonical(index), entry_of(reference)) for index, reference in manifest.items()
     )
     assert manifest.dumps() == one_by_one
 
@@ -162,13 +163,15 @@ def test_blocks_have_every_entry_once(
     entries: dict[tuple[int, int], dict[str, Any]], shape: tuple[int, int]
 ) -> None:
     manifest = from_entries(entries)
-    blocks = dict(manifest.blocks(shape))
+    blocks = {block: Manifest(part) for block, part in references_of(manifest).blocks(shape)}
     assert list(blocks) == sorted(blocks)
     for block, part in blocks.items():
         owners = {(i // shape[0], j // shape[1]) for (i, j), _ in part.items()}
         assert owners == {block}
     items = [item for part in blocks.values() for item in part.items()]
-    assert sorted((i, r.entry()) for i, r in items) == [(i, r.entry()) for i, r in manifest.items()]
+    assert sorted((i, entry_of(r)) for i, r in items) == [
+        (i, entry_of(r)) for i, r in manifest.items()
+    ]
 
 
 @given(st.dictionaries(INDEX, PATH_ENTRY | OTHER_ENTRY), st.data())
@@ -200,7 +203,7 @@ def test_a_document_of_many_entries(grid_shape: tuple[int, ...]) -> None:
         conditions={"ü": {"etag": '"e"'}},
     )
     one_by_one = encode_document(
-        (format_canonical(index), reference.entry()) for index, reference in manifest.items()
+        (format_canonical(index), entry_of(reference)) for index, reference in manifest.items()
     )
     assert manifest.dumps() == one_by_one
     again = Manifest.loads(one_by_one, grid_shape=grid_shape)
@@ -212,12 +215,13 @@ def test_columns_and_what_is_kept_aside(entries: dict[tuple[int, int], dict[str,
     manifest = from_entries(entries, conditions={"a.nc": {"etag": '"e"'}})
     columns = manifest.columns()
     references = [manifest[i, j] for i, j in (divmod(n, 4) for n in columns.numbers.tolist())]
-    assert len(references) == len(entries)
-    assert columns.path_numbers.tolist() == [r.path_number for r in references]
+    rows = [row for _, row in references_of(manifest).items()]
+    assert len(references) == len(rows) == len(entries)
+    assert columns.path_numbers.tolist() == [row.path_number for row in rows]
     assert columns.offsets.tolist() == [r.offset for r in references]
     with_path = [-1 if r.length is None else r.length for r in references if r.path is not None]
     assert columns.lengths[columns.path_numbers >= 0].tolist() == with_path
-    aside = {row: extra for extra, rows in manifest.asides() for row in rows}
+    aside = {row: extra for extra, rows in references_of(manifest).asides() for row in rows}
     for row, reference in enumerate(references):
         extra = aside.get(row, NOTHING_ASIDE)
         assert (extra.data, extra.conditions) == (reference.data, reference.conditions)
@@ -225,6 +229,6 @@ def test_columns_and_what_is_kept_aside(entries: dict[tuple[int, int], dict[str,
 
 def test_parts_of_no_dimensions() -> None:
     manifest = Manifest.from_columns((), paths="f.nc")
-    ((block, part),) = manifest.blocks(())
+    ((block, part),) = references_of(manifest).blocks(())
     assert block == ()
     assert part.dumps() == manifest.dumps() == b'{\n"0":{"path":"f.nc"}\n}\n'

@@ -60,7 +60,7 @@ class StreamedManifest:
 
     Examples
     --------
-    >>> parts = (Manifest.from_columns((4,), paths=f"{n}.nc", chunks=[[n]]) for n in range(4))
+    >>> parts = (Manifest.from_columns((4,), paths=f"{n}.nc", indices=[[n]]) for n in range(4))
     >>> [part.paths for part in StreamedManifest((1,), parts).parts]
     [('0.nc',), ('1.nc',), ('2.nc',), ('3.nc',)]
     """

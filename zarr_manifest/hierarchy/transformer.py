@@ -36,7 +36,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy.declared_array import interpret_array
 from zarr_manifest.hierarchy.manifest_documents import LoadedManifest, ManifestDocuments
 from zarr_manifest.locations import Location
-from zarr_manifest.manifest import Reference
+from zarr_manifest.manifest import Row
 from zarr_manifest.sources import (
     ByteRequest,
     Call,
@@ -194,9 +194,7 @@ class ChunkManifestTransformer:
                 body = body[slice(*slice_bounds(len(body), request))]
         return body
 
-    def _fetch(
-        self, reference: Reference, location: Location, request: ByteRequest
-    ) -> Steps[memoryview]:
+    def _fetch(self, reference: Row, location: Location, request: ByteRequest) -> Steps[memoryview]:
         offset, length, conditions = reference.offset, reference.length, reference.conditions
         ask_size = Call(
             lambda: self._sources.size(location), lambda: self._sources.size_sync(location)
@@ -237,11 +235,11 @@ class ChunkManifestTransformer:
 
     # Listing -----------------------------------------------------------------
 
-    async def names(self, index: tuple[int, ...]) -> Reference | None:
+    async def names(self, index: tuple[int, ...]) -> Row | None:
         """Return what the manifest says of a chunk, without reading it."""
         return (await self._documents.owner(index)).manifest.get(index)
 
-    def names_sync(self, index: tuple[int, ...]) -> Reference | None:
+    def names_sync(self, index: tuple[int, ...]) -> Row | None:
         """Return what the manifest says of a chunk, without an event loop."""
         return self._documents.owner_sync(index).manifest.get(index)
 
@@ -257,7 +255,7 @@ class ChunkManifestTransformer:
         reference = loaded.manifest.get(index)
         return None if reference is None else await self._size_of(loaded, reference)
 
-    async def _size_of(self, loaded: LoadedManifest, reference: Reference) -> int:
+    async def _size_of(self, loaded: LoadedManifest, reference: Row) -> int:
         if reference.is_empty:
             return 0
         if reference.length is not None:
@@ -271,7 +269,7 @@ class ChunkManifestTransformer:
         async for loaded in self._documents.every():
             open_ended = self._documents.authorise(loaded).manifest.open_ended()
             sizes = await asyncio.gather(*(self._size_of(loaded, r) for r in open_ended))
-            total += loaded.manifest.known_bytes + sum(sizes)
+            total += loaded.manifest.stated_bytes + sum(sizes)
         return total
 
     async def statistics(self) -> AsyncIterator[tuple[Location, int, int]]:

@@ -1,10 +1,14 @@
-"""The references of one array, as columns. Pure."""
+"""The references of one array, as columns. Pure.
+
+For users: :class:`Manifest`, and :class:`Reference`, what it says of one chunk.
+"""
 
 from zarr_manifest.manifest.author_columns import TO_THE_END, Columns, NumberedPaths
 from zarr_manifest.manifest.encoding import canonical_keys
 from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
-from zarr_manifest.manifest.manifest import Manifest, Reference, interpret_manifest
-from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside
+from zarr_manifest.manifest.manifest import Manifest, references_of
+from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside, Reference, Row
+from zarr_manifest.manifest.references import References, interpret_manifest
 
 __all__ = [
     "EMPTY",
@@ -16,8 +20,11 @@ __all__ = [
     "Manifest",
     "NumberedPaths",
     "Reference",
+    "References",
+    "Row",
     "Rows",
     "canonical_keys",
     "interpret_keys",
     "interpret_manifest",
+    "references_of",
 ]

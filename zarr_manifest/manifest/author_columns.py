@@ -92,13 +92,13 @@ def path_rows(
     paths: str | npt.ArrayLike | NumberedPaths,
     offsets: npt.ArrayLike | None,
     lengths: npt.ArrayLike | None,
-    chunks: npt.ArrayLike | None,
+    indices: npt.ArrayLike | None,
 ) -> PathRows:
     """Return the rows that have a path; see :meth:`Manifest.from_columns`."""
-    if chunks is None:
+    if indices is None:
         numbers = np.arange(_count(grid_shape), dtype=np.int64)
     else:
-        numbers = _chunk_numbers(grid_shape, np.asarray(chunks))
+        numbers = _chunk_numbers(grid_shape, np.asarray(indices))
     count = len(numbers)
     path_numbers, names = _path_column(paths, count)
     first = _integers("offsets", offsets, count, 0)
@@ -108,7 +108,7 @@ def path_rows(
         numbers, path_numbers = numbers[stated], path_numbers[stated]
         first, sizes = first[stated], sizes[stated]
     _require_valid(grid_shape, numbers, first, sizes)
-    if chunks is not None:
+    if indices is not None:
         order = np.argsort(numbers, kind="stable")
         numbers, path_numbers = numbers[order], path_numbers[order]
         first, sizes = first[order], sizes[order]
@@ -139,7 +139,7 @@ def with_rows_without_path(
 
 
 def _chunk_numbers(
-    grid_shape: tuple[int, ...], chunks: npt.NDArray[np.generic]
+    grid_shape: tuple[int, ...], indices: npt.NDArray[np.generic]
 ) -> npt.NDArray[np.int64]:
     """Return the C-order numbers of chunks, given as an array of shape (chunks, dimensions).
 
@@ -149,19 +149,19 @@ def _chunk_numbers(
         A grid index lies outside the grid.
     """
     _count(grid_shape)
-    if chunks.ndim != 2 or chunks.shape[1] != len(grid_shape) or chunks.dtype.kind not in "iu":
+    if indices.ndim != 2 or indices.shape[1] != len(grid_shape) or indices.dtype.kind not in "iu":
         raise InvalidChunkKeyError(
-            f"'chunks' is an array of {chunks.dtype} and shape {chunks.shape}, "
+            f"'indices' is an array of {indices.dtype} and shape {indices.shape}, "
             f"not of integers and shape (chunks, {len(grid_shape)})"
         )
-    indices = chunks.astype(np.int64)
-    outside = ((indices < 0) | (indices >= np.array(grid_shape, np.int64))).any(axis=1)
+    found = indices.astype(np.int64)
+    outside = ((found < 0) | (found >= np.array(grid_shape, np.int64))).any(axis=1)
     if outside.any():
-        index = cast("list[int]", indices[int(outside.argmax())].tolist())
+        index = cast("list[int]", found[int(outside.argmax())].tolist())
         raise InvalidChunkKeyError(
             f"there is no chunk {index} in a chunk grid of the shape {list(grid_shape)}"
         )
-    return number_chunks(indices, grid_shape)
+    return number_chunks(found, grid_shape)
 
 
 def _require_distinct(grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]) -> None:

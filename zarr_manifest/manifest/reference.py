@@ -12,7 +12,16 @@ import msgspec
 
 from zarr_manifest.format import NO_CONDITIONS, Conditions, Entry, format_last_modified
 
-__all__ = ["EMPTY", "INLINE", "NOTHING_ASIDE", "OBJECT_BYTES", "Aside", "Reference"]
+__all__ = [
+    "EMPTY",
+    "INLINE",
+    "NOTHING_ASIDE",
+    "OBJECT_BYTES",
+    "Aside",
+    "Reference",
+    "Row",
+    "entry_of",
+]
 
 # Values of the path number column for entries without a path.
 INLINE = -1
@@ -30,8 +39,6 @@ class Reference:
     ----------
     path : str or None
         URL reference, as written; None for inline and for explicitly empty chunks.
-    path_number : int
-        Index of the path in :attr:`Manifest.paths`; negative without a path.
     offset : int
         First byte of the chunk in its object.
     length : int or None
@@ -45,12 +52,11 @@ class Reference:
 
     Examples
     --------
-    >>> Reference("s3://bucket/f.nc", 0, offset=100, length=8).length
+    >>> Reference("s3://bucket/f.nc", offset=100, length=8).length
     8
     """
 
     path: str | None
-    path_number: int
     offset: int = 0
     length: int | None = None
     data: bytes | None = None
@@ -60,25 +66,53 @@ class Reference:
     @property
     def is_empty(self) -> bool:
         """Whether the chunk is explicitly empty: every element is the fill value."""
+        return self.path is None and self.data is None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the columns say of one chunk: as :class:`Reference`, with the number of its path.
+
+    Parameters
+    ----------
+    path_number : int
+        Index in the table of paths; ``INLINE`` or ``EMPTY`` without one.
+    offset, length, data, checksum, conditions
+        As of :class:`Reference`.
+    """
+
+    path_number: int
+    offset: int = 0
+    length: int | None = None
+    data: bytes | None = None
+    checksum: str | None = None
+    conditions: Conditions = NO_CONDITIONS
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the chunk is explicitly empty."""
         return self.path_number == EMPTY
 
-    def entry(self) -> Entry:
-        """Return the reference as a document states it."""
-        unset = msgspec.UNSET
-        data, conditions = self.data, self.conditions
-        last_modified = format_last_modified(conditions)
-        has_range = self.path is not None and (self.offset > 0 or self.length is not None)
-        has_length = self.path is not None and self.length is not None
-        return Entry(
-            path=unset if self.path is None else self.path,
-            offset=self.offset if has_range else unset,
-            length=self.length if has_length and self.length is not None else unset,
-            data=unset if data is None else data,
-            checksum=unset if self.checksum is None else self.checksum,
-            etag=unset if conditions.etag is None else conditions.etag,
-            last_modified=unset if last_modified is None else last_modified,
-            version=unset if conditions.version is None else conditions.version,
-        )
+
+def entry_of(reference: Reference) -> Entry:
+    """Return a reference as a document states it."""
+    unset = msgspec.UNSET
+    data, conditions = reference.data, reference.conditions
+    last_modified = format_last_modified(conditions)
+    has_range = reference.path is not None and (
+        reference.offset > 0 or reference.length is not None
+    )
+    has_length = reference.path is not None and reference.length is not None
+    return Entry(
+        path=unset if reference.path is None else reference.path,
+        offset=reference.offset if has_range else unset,
+        length=reference.length if has_length and reference.length is not None else unset,
+        data=unset if data is None else data,
+        checksum=unset if reference.checksum is None else reference.checksum,
+        etag=unset if conditions.etag is None else conditions.etag,
+        last_modified=unset if last_modified is None else last_modified,
+        version=unset if conditions.version is None else conditions.version,
+    )
 
 
 class Aside(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import Configuration, Entry, Limits, encode_body, format_canonical, strict
 from zarr_manifest.hierarchy import DeclaredArray, Partition, interpret_document_of
-from zarr_manifest.manifest import Manifest
+from zarr_manifest.manifest import Manifest, References, references_of
 
 __all__ = ["Entries", "encode_manifest", "encode_parts", "interpret_entries"]
 
@@ -39,7 +39,7 @@ _UNLIMITED = Limits(manifest_bytes=2**62, entries=2**62, inline_bytes=2**62)
 _MEMBERS = frozenset(Entry.__struct_fields__)
 
 
-def interpret_entries(array: DeclaredArray, entries: Entries) -> Manifest:
+def interpret_entries(array: DeclaredArray, entries: Entries) -> References:
     """Return entries as a manifest of the array.
 
     Raises
@@ -49,8 +49,9 @@ def interpret_entries(array: DeclaredArray, entries: Entries) -> Manifest:
     """
     if isinstance(entries, Manifest):
         if array.chunk_grid is not None and entries.grid_shape == array.chunk_grid.counts:
-            _require_paths(array, entries)
-            return entries
+            references = references_of(entries)
+            _require_paths(array, references)
+            return references
         document = entries.dumps()
     else:
         document = json.dumps(_by_key(entries), default=_as_json).encode()
@@ -68,7 +69,7 @@ def interpret_entries(array: DeclaredArray, entries: Entries) -> Manifest:
     return loaded.manifest
 
 
-def _require_paths(array: DeclaredArray, manifest: Manifest) -> None:
+def _require_paths(array: DeclaredArray, manifest: References) -> None:
     """Check what a manifest by itself does not know: whether its paths lead anywhere."""
     for number, path in enumerate(manifest.paths):
         try:
@@ -133,7 +134,7 @@ def _as_json(value: object) -> Any:
     raise TypeError(f"an entry cannot have a value of type {type(value).__name__}")
 
 
-def encode_parts(array: DeclaredArray, manifest: Manifest) -> dict[Partition, bytes]:
+def encode_parts(array: DeclaredArray, manifest: References) -> dict[Partition, bytes]:
     """Return the documents of a manifest as they are stored.
 
     That of the first partition is there even if it has no entries: it is what two
@@ -153,7 +154,7 @@ def encode_parts(array: DeclaredArray, manifest: Manifest) -> dict[Partition, by
     return bodies
 
 
-def encode_manifest(array: DeclaredArray, manifest: Manifest) -> bytes:
+def encode_manifest(array: DeclaredArray, manifest: References) -> bytes:
     """Return one document as it is stored.
 
     Raises

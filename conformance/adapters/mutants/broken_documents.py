@@ -13,8 +13,7 @@ from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import manifest_document
 from zarr_manifest.format.node_metadata import arrays_in
 from zarr_manifest.hierarchy import manifest_documents, nodes, store, transformer
-from zarr_manifest.manifest import decoding
-from zarr_manifest.manifest.manifest import Manifest, Reference
+from zarr_manifest.manifest import References, Row, decoding
 
 _MEMBERS = ("manifest", "base", "codecs", "partition_shape")
 
@@ -193,15 +192,15 @@ def offset_alone_ignored() -> None:
     """Read an entry without a length from the beginning of its object."""
 
     def make(get: Any) -> Any:
-        def changed(self: Manifest, index: Any) -> Reference | None:
-            found: Reference | None = get(self, index)
+        def changed(self: References, index: Any) -> Row | None:
+            found: Row | None = get(self, index)
             if found is None or found.length is not None:
                 return found
             return dataclasses.replace(found, offset=0)
 
         return changed
 
-    replace(Manifest, "get", make)
+    replace(References, "get", make)
 
 
 @broken_in("inline")

@@ -15,7 +15,7 @@ from zarr_manifest.hierarchy import transformer
 from zarr_manifest.hierarchy.nodes import Nodes
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
-from zarr_manifest.manifest.manifest import Manifest, Reference
+from zarr_manifest.manifest import References, Row
 from zarr_manifest.sources import object_reader
 from zarr_manifest.sources.byte_ranges import Bounded, Last, SourceRange
 
@@ -101,9 +101,9 @@ def empty_is_missing() -> None:
 def missing_is_empty() -> None:
     """Take a missing chunk for an explicitly empty one."""
     replace(
-        Manifest,
+        References,
         "get",
-        lambda get: lambda self, index: get(self, index) or Reference(None, -2),
+        lambda get: lambda self, index: get(self, index) or Row(-2),
     )
 
 

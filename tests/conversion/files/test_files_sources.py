@@ -172,7 +172,7 @@ def test_checksums_of_all_chunks_are_computed(path: Path, tmp_path: Path, algori
     found = array(read_files(path, checksum=algorithm)).manifest
     body = path.read_bytes()
     assert len(found) == 6
-    for index in found.indices():
+    for index in found:
         reference = found[index]
         assert reference.length is not None
         chunk = body[reference.offset : reference.offset + reference.length]

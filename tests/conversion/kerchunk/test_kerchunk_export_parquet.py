@@ -25,6 +25,7 @@ from zarr_manifest.conversion.kerchunk.export.parquet_sets import export_kerchun
 from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.manifest.reference import entry_of
 from zarr_manifest.writing.writing import write_manifest
 
 # fsspec's choice of reader.
@@ -196,7 +197,7 @@ def test_manifest_to_parquet_to_manifest(
 
 
 def _items(manifest: Manifest) -> list[Any]:
-    return [(index, reference.entry()) for index, reference in manifest.items()]
+    return [(index, entry_of(reference)) for index, reference in manifest.items()]
 
 
 def _document(entries: dict[tuple[int, ...], dict[str, Any]]) -> bytes:

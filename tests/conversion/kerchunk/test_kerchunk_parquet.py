@@ -136,7 +136,7 @@ def gathered(grid: tuple[int, ...], manifest: StreamedManifest) -> dict[tuple[in
     together: dict[tuple[int, ...], Any] = {}
     seen: list[tuple[int, ...]] = []
     for part in manifest.parts:
-        (owner,) = {partitions.owner(index) for index in part.indices()}
+        (owner,) = {partitions.owner(index) for index in part}
         assert part.grid_shape == grid
         seen.append(owner)
         together |= entries(part)

@@ -370,7 +370,11 @@ def test_streamed_manifests_are_not_held_at_once(tmp_path: Path) -> None:
         for start in range(0, count, partition):
             rows = np.arange(start, start + partition)
             yield zm.Manifest.from_columns(
-                (count,), chunks=rows[:, None], paths="s3://b/f.nc", offsets=rows * 100, lengths=100
+                (count,),
+                indices=rows[:, None],
+                paths="s3://b/f.nc",
+                offsets=rows * 100,
+                lengths=100,
             )
 
     node = ArrayNode("a", metadata([count], [1]), StreamedManifest((partition,), parts()))

@@ -33,7 +33,7 @@ from zarr_manifest.conversion.virtual import (
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest import Manifest
+from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import Access
 
 __all__ = ["Parallel", "read_files"]
@@ -211,7 +211,7 @@ def _zarr_tree(nodes: Iterable[Node], sizes: Mapping[str, int]) -> FileTree:
             group, _, name = node.path.rpartition("/")
             assert isinstance(node.manifest, Manifest)  # neither reader streams
             columns = ChunkColumns(node.manifest.grid_shape)
-            columns.add(node.manifest, node.manifest.paths, sizes)
+            columns.add(references_of(node.manifest), node.manifest.paths, sizes)
             metadata = ArrayV3Metadata.from_dict(node.metadata)
             try:
                 array = manifests.ManifestArray(metadata, columns.chunk_manifest())

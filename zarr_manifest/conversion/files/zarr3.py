@@ -120,6 +120,6 @@ def _manifest(
         paths=np.array([listed.url for listed in found], np.dtypes.StringDType()),
         offsets=np.zeros(len(found), np.int64),
         lengths=np.array([listed.size for listed in found], np.int64),
-        chunks=np.array(chunks, np.int64).reshape(len(chunks), len(grid.counts)),
+        indices=np.array(chunks, np.int64).reshape(len(chunks), len(grid.counts)),
         conditions=stated if record_conditions else None,
     )

@@ -35,7 +35,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import ChunkGrid, Partitions, ancestors, dump_node, impossible_name
 from zarr_manifest.hierarchy import open_hierarchy, store_underneath, store_urls
-from zarr_manifest.manifest import Manifest
+from zarr_manifest.manifest import Manifest, References, references_of
 from zarr_manifest.sources import store_name
 from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store
 
@@ -180,7 +180,7 @@ class _Settings:
         )
         return stated if several else None
 
-    def is_small(self, manifest: Manifest) -> bool:
+    def is_small(self, manifest: References) -> bool:
         """Whether a manifest is to be written inline."""
         # No entry takes less than `"0":{}`, so that large ones need not be encoded for this.
         return len(manifest) * 6 < self.inline_below and len(manifest.dumps()) < self.inline_below
@@ -255,7 +255,7 @@ class _HierarchyWriter:
         if isinstance(manifest, StreamedManifest):
             writer = self._write_stream(path, metadata, grid, manifest)
         else:
-            writer = self._write_whole(path, metadata, grid, manifest)
+            writer = self._write_whole(path, metadata, grid, references_of(manifest))
         self._add_parents(path)
         self._kinds[path] = "array"
         self.report.arrays += 1
@@ -264,7 +264,7 @@ class _HierarchyWriter:
         self._arrays[path] = writer
 
     def _write_whole(
-        self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: Manifest
+        self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: References
     ) -> ArrayWriter:
         _require_grid(manifest, grid)
         rewritten, any_relative = self._paths.rewritten(manifest)
@@ -297,14 +297,14 @@ class _HierarchyWriter:
             raise
         return writer
 
-    def _checked(self, parts: Iterable[Manifest], grid: ChunkGrid) -> Iterator[Manifest]:
-        for part in parts:
+    def _checked(self, parts: Iterable[Manifest], grid: ChunkGrid) -> Iterator[References]:
+        for part in map(references_of, parts):
             _require_grid(part, grid)
             yield self._paths.rewritten(part)[0]
 
-    def _count(self, path: str, manifest: Manifest) -> None:
+    def _count(self, path: str, manifest: References) -> None:
         self.report.references += len(manifest)
-        self.report.stated_bytes += manifest.known_bytes
+        self.report.stated_bytes += manifest.stated_bytes
         self._progress(path, len(manifest))
 
     def _add_parents(self, path: str) -> None:
@@ -358,7 +358,7 @@ def _group(attributes: dict[str, Any]) -> dict[str, Any]:
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
 
 
-def _require_grid(manifest: Manifest, grid: ChunkGrid) -> None:
+def _require_grid(manifest: References, grid: ChunkGrid) -> None:
     if manifest.grid_shape != grid.counts:
         raise InvalidConfigurationError(
             f"the manifest has a chunk grid of the shape {list(manifest.grid_shape)}, "

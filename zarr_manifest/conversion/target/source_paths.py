@@ -12,7 +12,7 @@ from urllib.parse import quote
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import format_canonical
 from zarr_manifest.locations import Base, Location, StoreLocation, UrlLocation
-from zarr_manifest.manifest import Manifest
+from zarr_manifest.manifest import References
 
 __all__ = ["SourcePaths"]
 
@@ -33,9 +33,10 @@ class SourcePaths:
 
     Examples
     --------
+    >>> from zarr_manifest.manifest import Manifest, references_of
     >>> paths = SourcePaths([UrlLocation("file", "", "data/h.zarr")])
     >>> manifest = Manifest.from_columns((1,), paths="file:///data/h.zarr/raw/f.nc")
-    >>> paths.rewritten(manifest)[0].paths, paths.base_of("deep/array")
+    >>> paths.rewritten(references_of(manifest))[0].paths, paths.base_of("deep/array")
     (('raw/f.nc',), '../../')
     """
 
@@ -56,7 +57,7 @@ class SourcePaths:
         down = f"{quote(directory, safe=_SAFE)}/" if directory else ""
         return f"{up}{down}" if up else f"./{down}" if down else None
 
-    def rewritten(self, manifest: Manifest) -> tuple[Manifest, bool]:
+    def rewritten(self, manifest: References) -> tuple[References, bool]:
         """Return a manifest with its paths as they are to be written, and if any is relative.
 
         Raises

@@ -161,7 +161,7 @@ def _manifest(
     if tuple(paths.shape) != grid.counts:
         # Its parsers give arrays without chunks any grid.
         if not inlined and not given.any():
-            return Manifest.from_columns(grid.counts, paths="", chunks=_no_chunks(grid))
+            return Manifest.from_columns(grid.counts, paths="", indices=_no_chunks(grid))
         if len(paths.shape) != len(grid.counts) or any(map(int.__gt__, paths.shape, grid.counts)):
             raise NotConvertibleError(
                 f"it has references for a chunk grid of {paths.shape}, "
@@ -174,7 +174,7 @@ def _manifest(
         paths=references,
         offsets=found._offsets[given].astype(np.int64),
         lengths=found._lengths[given].astype(np.int64),
-        chunks=chunks,
+        indices=chunks,
         data=inlined,
         checksums=checksums,
         conditions=stated,

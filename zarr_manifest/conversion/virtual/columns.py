@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from zarr_manifest.conversion.virtual.optional_library import library
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.manifest import Manifest
+from zarr_manifest.manifest import References
 
 __all__ = ["ChunkColumns"]
 
@@ -39,13 +39,13 @@ class ChunkColumns:
         self._lengths[index] = length
 
     def add(
-        self, manifest: Manifest, urls: Sequence[str], sizes: Mapping[str, int] | None = None
+        self, manifest: References, urls: Sequence[str], sizes: Mapping[str, int] | None = None
     ) -> None:
         """Take over the entries of a manifest.
 
         Parameters
         ----------
-        manifest : Manifest
+        manifest : References
             All of the grid, or a part of it. Chunks that are explicitly empty stay missing.
         urls : sequence of str
             What to call the objects of its paths.

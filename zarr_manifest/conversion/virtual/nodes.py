@@ -207,7 +207,7 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
     grid = ChunkGrid.from_metadata(metadata)
     assert grid is not None  # zarr has just written it
     none = np.zeros((0, len(grid.counts)), np.int64)
-    manifest = Manifest.from_columns(grid.counts, paths="", chunks=none, data=chunks)
+    manifest = Manifest.from_columns(grid.counts, paths="", indices=none, data=chunks)
     return ArrayNode(path, metadata, manifest, tuple(notes))
 
 

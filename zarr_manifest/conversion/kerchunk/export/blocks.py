@@ -14,7 +14,7 @@ from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import format_canonical, format_last_modified, grid_index
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
-from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, Columns, Manifest
+from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, Columns, References
 
 __all__ = ["Block", "Exporter", "url_in_store"]
 
@@ -89,7 +89,7 @@ class Exporter:
     encoded_fill_value: Callable[[], bytes] | None = None
     dropped: Counter[str] = field(default_factory=Counter[str])
 
-    def block(self, manifest: Manifest, locations: Sequence[Location]) -> Block:
+    def block(self, manifest: References, locations: Sequence[Location]) -> Block:
         """Return the references of a manifest.
 
         Raises
@@ -154,7 +154,7 @@ class Exporter:
         return kerchunk_url(location, version)
 
 
-def _require_lengths(manifest: Manifest, columns: Columns) -> None:
+def _require_lengths(manifest: References, columns: Columns) -> None:
     """Refuse what goes from an offset to the end of its object: kerchunk cannot say that."""
     open_ended = (columns.lengths == TO_THE_END) & (columns.offsets > 0)
     if open_ended.any():

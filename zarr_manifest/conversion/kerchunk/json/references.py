@@ -277,7 +277,7 @@ def _manifest(plan: ArrayPlan, rows: Rows, columns: _Columns) -> Manifest:
         paths=NumberedPaths(columns.path_numbers, tuple(columns.paths)),
         offsets=columns.offsets,
         lengths=columns.lengths,
-        chunks=chunks_of(plan.grid_shape, rows.numbers),
+        indices=chunks_of(plan.grid_shape, rows.numbers),
         data=dict(zip(map(tuple, indices), columns.inline.values(), strict=True)),
         conditions=conditions,
     )

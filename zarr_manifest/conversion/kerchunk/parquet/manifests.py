@@ -138,7 +138,7 @@ def _manifest(grid_shape: tuple[int, ...], parts: Sequence[ReferenceRows]) -> Ma
         paths=NumberedPaths(np.concatenate(path_numbers), tuple(table)),
         offsets=_joined([part.offsets for part in parts]),
         lengths=_joined([part.lengths for part in parts]),
-        chunks=chunks_of(grid_shape, _joined([part.numbers for part in parts])),
+        indices=chunks_of(grid_shape, _joined([part.numbers for part in parts])),
         data=data,
         conditions=_conditions(parts),
     )

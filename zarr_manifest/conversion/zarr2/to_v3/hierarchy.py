@@ -91,7 +91,7 @@ def read_zarr2(
     >>> array = zarr.create_array(root / "a b", shape=4, chunks=2, dtype="i2", zarr_format=2)
     >>> array[2:] = 1
     >>> group, node = read_zarr2(root, url="s3://bucket/old.zarr")
-    >>> node.path, list(node.manifest.indices()), node.manifest[1,].path
+    >>> node.path, list(node.manifest), node.manifest[1,].path
     ('a b', [(1,)], 's3://bucket/old.zarr/a%20b/1')
     """
     store = open_hierarchy(location, {}, read_only=True)
@@ -221,6 +221,6 @@ def _manifest(
     paths = np.empty(len(rows.members), object)
     paths[:] = [directory + names[member] for member in rows.members]
     manifest = Manifest.from_columns(
-        plan.grid_shape, paths=paths, chunks=grid_indices(plan.grid_shape, rows.numbers)
+        plan.grid_shape, paths=paths, indices=grid_indices(plan.grid_shape, rows.numbers)
     )
     return manifest, [key.translate(_SWAPPED) for key in unread] if is_swapped else unread

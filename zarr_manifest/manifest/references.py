@@ -1,0 +1,326 @@
+"""References: what a manifest says of its chunks, immutable, held in columns.
+
+Offsets, lengths and path numbers are arrays of numbers, not one object per
+chunk; what only few entries have (inline data, checksums, conditions) is kept
+aside, by row. Look-up is by grid index. :class:`zarr_manifest.Manifest` is its
+public face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.errors import InvalidEntryError
+from zarr_manifest.format import (
+    Findings,
+    Limits,
+    Partitions,
+    format_canonical,
+    grid_index,
+    grid_indices,
+    number_chunks,
+    parse_checksum,
+)
+from zarr_manifest.manifest.author_columns import TO_THE_END, Columns
+from zarr_manifest.manifest.decoding import interpret_columns, interpret_conditions
+from zarr_manifest.manifest.encoding import encode_rows
+from zarr_manifest.manifest.keys import Grid
+from zarr_manifest.manifest.reference import (
+    EMPTY,
+    INLINE,
+    NOTHING_ASIDE,
+    OBJECT_BYTES,
+    Aside,
+    Reference,
+    Row,
+    entry_of,
+)
+
+__all__ = ["References", "interpret_manifest"]
+
+
+class References:
+    """The chunk references of one array, or of one document of it.
+
+    Parameters
+    ----------
+    grid_shape : tuple of int
+        Number of chunks along every dimension.
+    chunk_numbers : ndarray of int64, sorted
+        C-order number of each row's chunk in the grid.
+    offsets, lengths, path_numbers : ndarray
+        One value per row; see :class:`Row`.
+    paths : tuple of str
+        Every distinct path, as written.
+    aside : dict of int to Aside
+        What only some rows have.
+    """
+
+    __slots__ = (
+        "_aside",
+        "_chunk_numbers",
+        "_lengths",
+        "_offsets",
+        "_path_numbers",
+        "grid_shape",
+        "paths",
+    )
+
+    def __init__(
+        self,
+        grid_shape: tuple[int, ...],
+        chunk_numbers: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+        path_numbers: npt.NDArray[np.int32],
+        paths: tuple[str, ...],
+        aside: dict[int, Aside],
+    ) -> None:
+        self.grid_shape = grid_shape
+        self.paths = paths
+        # A manifest that names every chunk needs no column of chunk numbers.
+        dense = len(chunk_numbers) > 0 and int(chunk_numbers[-1]) == len(chunk_numbers) - 1
+        self._chunk_numbers = None if dense else chunk_numbers
+        self._offsets = offsets
+        self._lengths = lengths
+        self._path_numbers = path_numbers
+        self._aside = aside
+
+    def put_aside(
+        self,
+        data: Mapping[tuple[int, ...], bytes],
+        checksums: Mapping[tuple[int, ...], str],
+        conditions: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        """Keep what only some rows have, while a manifest is being made."""
+        by_path = {path: interpret_conditions(path, stated) for path, stated in conditions.items()}
+        for number, path in enumerate(self.paths):
+            if path in by_path:
+                extra = Aside(conditions=by_path[path])
+                rows: list[int] = np.flatnonzero(self._path_numbers == number).tolist()
+                self._aside.update(dict.fromkeys(rows, extra))
+        for index in {**data, **checksums}:
+            row = self._row(index)
+            if row is None or self._path_numbers[row] == EMPTY:
+                raise InvalidEntryError(
+                    "'checksum' needs a path or data beside it", chunk=format_canonical(index)
+                )
+            before = self._aside.get(row, NOTHING_ASIDE)
+            checksum = checksums.get(index)
+            if checksum is not None:
+                parse_checksum(checksum)
+            self._aside[row] = Aside(data.get(index), checksum, before.conditions)
+
+    def with_paths(self, paths: Sequence[str]) -> References:
+        """Return the references with other paths: one for each of `paths`."""
+        numbers: dict[str, int] = {}
+        table = [numbers.setdefault(path, len(numbers)) for path in paths]
+        if len(table) != len(self.paths):
+            raise ValueError(f"{len(table)} paths are given for {len(self.paths)}")
+        # The numbers of rows without a path are negative: they count from the end.
+        column = np.array([*table, EMPTY, INLINE], np.int32)[self._path_numbers]
+        return References(
+            self.grid_shape,
+            self._numbers(),
+            self._offsets,
+            self._lengths,
+            column,
+            tuple(numbers),
+            self._aside,
+        )
+
+    def blocks(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], References]]:
+        """Cut the manifest into blocks of the chunk grid, and yield those that have entries.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Number of chunks of a block along every dimension.
+
+        Yields
+        ------
+        index, manifest
+            Grid index of the block, in C order, and its part, with the grid of the whole.
+        """
+        partitions = Partitions(self.grid_shape, tuple(shape))
+        numbers = self._numbers()
+        owners = number_chunks(
+            grid_indices(self.grid_shape, numbers) // np.array(shape, np.int64), partitions.counts
+        )
+        order = np.argsort(owners, kind="stable")
+        starts = np.flatnonzero(np.diff(owners[order], prepend=-1))
+        for rows in np.split(order, starts[1:]) if len(starts) else ():
+            aside = {}
+            if self._aside:
+                aside = {i: self._aside[r] for i, r in enumerate(rows.tolist()) if r in self._aside}
+            part = References(
+                self.grid_shape,
+                numbers[rows],
+                self._offsets[rows],
+                self._lengths[rows],
+                self._path_numbers[rows],
+                self.paths,
+                aside,
+            )
+            yield grid_index(partitions.counts, int(owners[rows[0]])), part
+
+    def _numbers(self) -> npt.NDArray[np.int64]:
+        """Return the C-order number of each row's chunk."""
+        if self._chunk_numbers is None:
+            return np.arange(len(self), dtype=np.int64)
+        return self._chunk_numbers
+
+    def dumps(self) -> bytes:
+        """Return the references as a document; see :meth:`Manifest.dumps`."""
+        # Rows that more can be said of than a path and a range are few.
+        special = set(self._aside) | set(np.flatnonzero(self._path_numbers < 0).tolist())
+        return encode_rows(
+            grid_indices(self.grid_shape, self._numbers()),
+            self._offsets,
+            self._lengths,
+            self._path_numbers,
+            self.paths,
+            {row: entry_of(self.reference(row)) for row in special},
+        )
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def _row(self, index: Sequence[int]) -> int | None:
+        number = 0
+        for i, n in zip(index, self.grid_shape, strict=True):
+            if not 0 <= i < n:
+                return None
+            number = number * n + i
+        if self._chunk_numbers is None:
+            return number if number < len(self) else None
+        row = int(np.searchsorted(self._chunk_numbers, number))
+        if row < len(self) and int(self._chunk_numbers[row]) == number:
+            return row
+        return None
+
+    def get(self, index: Sequence[int]) -> Row | None:
+        """Return what is said of a chunk, or None when it is not named."""
+        row = self._row(index)
+        return None if row is None else self.row(row)
+
+    def row(self, row: int) -> Row:
+        """Return what a row says."""
+        length = int(self._lengths[row])
+        extra = self._aside.get(row, NOTHING_ASIDE)
+        return Row(
+            path_number=int(self._path_numbers[row]),
+            offset=int(self._offsets[row]),
+            length=None if length == TO_THE_END else length,
+            data=extra.data,
+            checksum=extra.checksum,
+            conditions=extra.conditions,
+        )
+
+    def find(self, index: Sequence[int]) -> Reference | None:
+        """Return what is said of a chunk, as users see it."""
+        row = self._row(index)
+        return None if row is None else self.reference(row)
+
+    def reference(self, row: int) -> Reference:
+        """Return what a row says, as users see it."""
+        found = self.row(row)
+        return Reference(
+            path=self.paths[found.path_number] if found.path_number >= 0 else None,
+            offset=found.offset,
+            length=found.length,
+            data=found.data,
+            checksum=found.checksum,
+            conditions=found.conditions,
+        )
+
+    def columns(self) -> Columns:
+        """Return the references as columns of numbers, which are not to be changed."""
+        return Columns(self._numbers(), self._offsets, self._lengths, self._path_numbers)
+
+    def asides(self) -> Iterator[tuple[Aside, list[int]]]:
+        """Yield what only some rows of the columns have, with these rows."""
+        rows: dict[int, list[int]] = {}
+        # Many rows share one: by identity, for they may hold whole chunks.
+        for row, extra in self._aside.items():
+            rows.setdefault(id(extra), []).append(row)
+        for own in rows.values():
+            yield self._aside[own[0]], own
+
+    def indices(self) -> Iterator[tuple[int, ...]]:
+        """Yield the grid index of every chunk that the manifest names, in C order."""
+        return self._indices(range(len(self)))
+
+    def _indices(self, rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        for row in rows:
+            number = row if self._chunk_numbers is None else int(self._chunk_numbers[row])
+            yield grid_index(self.grid_shape, number)
+
+    @property
+    def stated_bytes(self) -> int:
+        """Sum of the lengths that entries state, and of inline data, in bytes."""
+        return int(self._lengths[self._lengths != TO_THE_END].sum())
+
+    @property
+    def inline_bytes(self) -> int:
+        """Sum of the sizes of inline data, in bytes."""
+        return int(self._lengths[self._path_numbers == INLINE].sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the columns take, in bytes, without paths and what is kept aside."""
+        nbytes = self._offsets.nbytes + self._lengths.nbytes + self._path_numbers.nbytes
+        return nbytes if self._chunk_numbers is None else nbytes + self._chunk_numbers.nbytes
+
+    @property
+    def memory(self) -> int:
+        """Memory that the whole manifest takes, in bytes, estimated."""
+        aside = sum(OBJECT_BYTES + len(extra.data or b"") for extra in self._aside.values())
+        return self.nbytes + aside + sum(OBJECT_BYTES + len(path) for path in self.paths)
+
+    def items(self) -> Iterator[tuple[tuple[int, ...], Row]]:
+        """Yield grid index and row of every chunk that is named, in C order."""
+        for row, index in enumerate(self.indices()):
+            yield index, self.row(row)
+
+    def open_ended(self) -> Iterator[Row]:
+        """Yield the references whose number of bytes only their source can tell."""
+        rows = np.flatnonzero((self._lengths == TO_THE_END) & (self._path_numbers >= 0))
+        for row in rows.tolist():
+            yield self.row(row)
+
+    def with_path(self, path_number: int) -> Iterator[tuple[int, ...]]:
+        """Yield the grid index of every chunk that refers to a path, in C order."""
+        return self._indices(np.flatnonzero(self._path_numbers == path_number).tolist())
+
+    def statistics(self) -> list[tuple[str, int, int]]:
+        """Return path, number of references and stated bytes, for every distinct path."""
+        with_path = self._path_numbers >= 0
+        numbers = self._path_numbers[with_path]
+        counts = np.bincount(numbers, minlength=len(self.paths))
+        sizes = np.zeros(len(self.paths), np.int64)
+        np.add.at(sizes, numbers, np.maximum(self._lengths[with_path], 0))
+        return list(zip(self.paths, counts.tolist(), sizes.tolist(), strict=True))
+
+
+def interpret_manifest(
+    document: bytes, grid: Grid, limits: Limits, *, validating: bool = False
+) -> Findings[References]:
+    """Yield what is wrong with a manifest document, and return what is right of it.
+
+    Parameters
+    ----------
+    document : bytes
+        UTF-8 JSON.
+    grid : Grid
+        What the keys may name.
+    limits : Limits
+        Larger documents are refused.
+    validating : bool
+        Report duplicate members and keys outside the grid too, which readers ignore.
+    """
+    columns, paths = yield from interpret_columns(document, grid, limits, validating=validating)
+    return References(*columns[:5], paths, columns.aside)
