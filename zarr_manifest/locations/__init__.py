@@ -1,4 +1,4 @@
-"""URL references: where the bytes of an entry are, and whether the reader allows it. Pure."""
+"""URL references: where the bytes of an entry are, and whether they may be read. Pure."""
 
 from zarr_manifest.locations.allow_list import AllowList, suggest_prefixes
 from zarr_manifest.locations.redaction import redact

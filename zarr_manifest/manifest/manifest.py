@@ -1,8 +1,8 @@
 """Manifest: the entries of one array, immutable, held in columns.
 
 Offsets, lengths and path numbers are arrays of numbers, not one object per
-chunk; what only few entries have (inline data, checksums, conditions) is kept
-aside, by row. Look-up is by grid index.
+chunk; inline data, checksums and conditions, which few entries have, are kept
+aside by row. Look-up is by grid index.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ __all__ = ["Manifest", "Reference", "interpret_manifest"]
 class Manifest:
     """The chunk references of one array.
 
-    Create one with :meth:`loads`. Implements the specification's "Manifest
-    document", "Chunk keys" and "Entries".
+    Create one with :meth:`loads` or :meth:`from_columns`. Implements "Manifest
+    document", "Chunk keys" and "Entries" of the specification.
 
     Parameters
     ----------
     grid_shape : tuple of int
-        Number of chunks along every dimension.
+        Number of chunks along each dimension.
     chunk_numbers : ndarray of int64, sorted
         C-order number of each row's chunk in the grid.
     offsets, lengths, path_numbers : ndarray
@@ -63,7 +63,7 @@ class Manifest:
     paths : tuple of str
         Every distinct path, as written.
     aside : dict of int to Aside
-        What only some rows have.
+        Inline data, checksums and conditions, by row.
 
     Examples
     --------
@@ -126,17 +126,17 @@ class Manifest:
         document : bytes
             UTF-8 JSON.
         ndim : int, optional
-            Number of dimensions; taken from `grid_shape` when that is given.
+            Number of dimensions; not needed if `grid_shape` is given.
         grid_shape : tuple of int, optional
-            Number of chunks along every dimension. Entries outside are ignored.
-            Without it, the grid is as large as the keys say.
+            Number of chunks along each dimension. Entries outside are ignored.
+            By default, the grid is just large enough for the keys.
         parse_key : callable, optional
-            Reads the array's own relative chunk keys; returns None for what is none.
+            Parses the array's own relative chunk keys; returns None for other keys.
         region : sequence of range, optional
-            Grid indices of the chunks that a document of a partitioned manifest
-            is for, one range per dimension. Other chunks of the grid are refused.
+            Grid indices of the chunks that this document of a partitioned manifest
+            covers, one range per dimension. Other chunks of the grid are rejected.
         limits : Limits, optional
-            Larger documents are refused.
+            Larger documents are rejected.
 
         Raises
         ------
@@ -170,25 +170,25 @@ class Manifest:
         Parameters
         ----------
         grid_shape : tuple of int
-            Number of chunks along every dimension.
+            Number of chunks along each dimension.
         paths : str or array of str
-            URL references, one per row, or one for all; ``""`` where a chunk has none.
+            URL references, one per row or one for all; ``""`` for a chunk without one.
         offsets : array of int, optional
             First byte of each chunk in its object; 0 by default.
         lengths : array of int, optional
-            Number of bytes of each chunk; -1, the default, is the rest of the object.
+            Size of each chunk in bytes; -1, the default, means the rest of the object.
         chunks : array of int, optional
-            Grid index of each row, with the shape (rows, dimensions). By default,
-            the rows are all chunks of the grid, in C order.
+            Grid index of each row, of shape (rows, dimensions). By default, the rows
+            are all chunks of the grid, in C order.
         data : mapping of grid index to bytes, optional
-            Encoded chunks to be held inline.
+            Encoded chunks to hold inline.
         empty : iterable of grid index
-            Explicitly empty chunks. A chunk without a path, that is neither here
-            nor in `data`, is missing.
+            Explicitly empty chunks. A chunk that has no path and is in neither
+            `empty` nor `data` is missing.
         checksums : mapping of grid index to str, optional
-            ``"<algorithm>:<hex>"`` of chunks that have a path, or data.
+            ``"<algorithm>:<hex>"`` for chunks with a path or inline data.
         conditions : mapping of str to mapping, optional
-            ``etag``, ``last_modified`` and ``version`` of the object of a path.
+            ``etag``, ``last_modified`` and ``version`` of an object, by path.
 
         Raises
         ------
@@ -207,7 +207,7 @@ class Manifest:
         inline = {} if data is None else dict(data)
         for index, encoded in inline.items():
             if not encoded:
-                raise InvalidEntryError("'data' holds no bytes", chunk=format_canonical(index))
+                raise InvalidEntryError("'data' must not be empty", chunk=format_canonical(index))
         without_path = [*inline, *empty]
         if without_path:
             kinds = [INLINE] * len(inline) + [EMPTY] * (len(without_path) - len(inline))
@@ -226,7 +226,7 @@ class Manifest:
         checksums: Mapping[tuple[int, ...], str],
         conditions: Mapping[str, Mapping[str, str]],
     ) -> None:
-        """Keep what only some rows have, while the manifest is being made."""
+        """Set inline data, checksums and conditions, while the manifest is being built."""
         by_path = {path: interpret_conditions(path, stated) for path, stated in conditions.items()}
         for number, path in enumerate(self.paths):
             if path in by_path:
@@ -237,7 +237,7 @@ class Manifest:
             row = self._row(index)
             if row is None or self._path_numbers[row] == EMPTY:
                 raise InvalidEntryError(
-                    "'checksum' needs a path or data beside it", chunk=format_canonical(index)
+                    "'checksum' requires a path or data", chunk=format_canonical(index)
                 )
             before = self._aside.get(row, NOTHING_ASIDE)
             checksum = checksums.get(index)
@@ -246,12 +246,12 @@ class Manifest:
             self._aside[row] = Aside(data.get(index), checksum, before.conditions)
 
     def with_paths(self, paths: Sequence[str]) -> Manifest:
-        """Return a manifest whose references have other paths.
+        """Return a manifest with different paths.
 
         Parameters
         ----------
         paths : sequence of str
-            One for each of :attr:`paths`; what is the same now counts as one path.
+            A replacement for each of :attr:`paths`; equal ones become one path.
 
         Examples
         --------
@@ -262,8 +262,8 @@ class Manifest:
         numbers: dict[str, int] = {}
         table = [numbers.setdefault(path, len(numbers)) for path in paths]
         if len(table) != len(self.paths):
-            raise ValueError(f"{len(table)} paths are given for {len(self.paths)}")
-        # The numbers of rows without a path are negative: they count from the end.
+            raise ValueError(f"got {len(table)} paths to replace {len(self.paths)}")
+        # Rows without a path have negative numbers, which index from the end.
         column = np.array([*table, EMPTY, INLINE], np.int32)[self._path_numbers]
         return Manifest(
             self.grid_shape,
@@ -276,17 +276,18 @@ class Manifest:
         )
 
     def blocks(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Manifest]]:
-        """Cut the manifest into blocks of the chunk grid, and yield those that have entries.
+        """Split the manifest into blocks of the chunk grid, and yield those with entries.
 
         Parameters
         ----------
         shape : sequence of int
-            Number of chunks of a block along every dimension.
+            Number of chunks in a block along each dimension.
 
         Yields
         ------
         index, manifest
-            Grid index of the block, in C order, and its part, with the grid of the whole.
+            Index of the block, in C order, and its part of the manifest, which keeps
+            the grid of the whole.
 
         Examples
         --------
@@ -323,10 +324,9 @@ class Manifest:
         return self._chunk_numbers
 
     def dumps(self) -> bytes:
-        """Return the manifest as a document: canonical keys, in C order, one entry in a line.
+        """Encode the manifest as a document: canonical keys in C order, one entry per line.
 
-        Members of entries that this package does not know are not kept. Equal
-        manifests give equal bytes.
+        Unknown members of entries are not kept. Equal manifests give equal bytes.
 
         Examples
         --------
@@ -339,7 +339,7 @@ class Manifest:
         }
         <BLANKLINE>
         """
-        # Rows that more can be said of than a path and a range are few.
+        # Few rows are more than a path and a range.
         special = set(self._aside) | set(np.flatnonzero(self._path_numbers < 0).tolist())
         return encode_rows(
             grid_indices(self.grid_shape, self._numbers()),
@@ -367,7 +367,7 @@ class Manifest:
         return None
 
     def get(self, index: Sequence[int]) -> Reference | None:
-        """Return what the manifest says of a chunk, or None when it does not name it.
+        """Return the reference to a chunk, or None if the manifest does not name it.
 
         Parameters
         ----------
@@ -398,7 +398,7 @@ class Manifest:
         )
 
     def columns(self) -> Columns:
-        """Return the references as columns of numbers, which are not to be changed.
+        """Return the references as columns of numbers, which must not be modified.
 
         Examples
         --------
@@ -410,16 +410,16 @@ class Manifest:
         return Columns(self._numbers(), self._offsets, self._lengths, self._path_numbers)
 
     def asides(self) -> Iterator[tuple[Aside, list[int]]]:
-        """Yield what only some rows of the columns have, with these rows."""
+        """Yield inline data, checksums and conditions, each with the rows that have them."""
         rows: dict[int, list[int]] = {}
-        # Many rows share one: by identity, for they may hold whole chunks.
+        # Many rows share one. By identity: equality would compare whole chunks.
         for row, extra in self._aside.items():
             rows.setdefault(id(extra), []).append(row)
         for own in rows.values():
             yield self._aside[own[0]], own
 
     def indices(self) -> Iterator[tuple[int, ...]]:
-        """Yield the grid index of every chunk that the manifest names, in C order."""
+        """Yield the grid index of every chunk in the manifest, in C order."""
         return self._indices(range(len(self)))
 
     def _indices(self, rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -428,34 +428,34 @@ class Manifest:
             yield grid_index(self.grid_shape, number)
 
     def items(self) -> Iterator[tuple[tuple[int, ...], Reference]]:
-        """Yield grid index and reference of every chunk that the manifest names, in C order."""
+        """Yield the grid index and reference of every chunk in the manifest, in C order."""
         for row, index in enumerate(self.indices()):
             yield index, self._reference(row)
 
     @property
     def known_bytes(self) -> int:
-        """Sum of the lengths that entries state, and of inline data, in bytes."""
+        """Total of the lengths given in entries, and of inline data, in bytes."""
         return int(self._lengths[self._lengths != TO_THE_END].sum())
 
     @property
     def inline_bytes(self) -> int:
-        """Sum of the sizes of inline data, in bytes."""
+        """Total size of inline data, in bytes."""
         return int(self._lengths[self._path_numbers == INLINE].sum())
 
     @property
     def nbytes(self) -> int:
-        """Memory that the columns take, in bytes, without paths and what is kept aside."""
+        """Memory used by the columns, in bytes, without paths and what is kept aside."""
         nbytes = self._offsets.nbytes + self._lengths.nbytes + self._path_numbers.nbytes
         return nbytes if self._chunk_numbers is None else nbytes + self._chunk_numbers.nbytes
 
     @property
     def memory(self) -> int:
-        """Memory that the whole manifest takes, in bytes, estimated."""
+        """Estimated memory used by the whole manifest, in bytes."""
         aside = sum(OBJECT_BYTES + len(extra.data or b"") for extra in self._aside.values())
         return self.nbytes + aside + sum(OBJECT_BYTES + len(path) for path in self.paths)
 
     def open_ended(self) -> Iterator[Reference]:
-        """Yield the references whose number of bytes only their source can tell."""
+        """Yield the references without a length, whose size only their source knows."""
         rows = np.flatnonzero((self._lengths == TO_THE_END) & (self._path_numbers >= 0))
         for row in rows.tolist():
             yield self._reference(row)
@@ -465,7 +465,7 @@ class Manifest:
         return self._indices(np.flatnonzero(self._path_numbers == path_number).tolist())
 
     def statistics(self) -> list[tuple[str, int, int]]:
-        """Return path, number of references and stated bytes, for every distinct path."""
+        """Return the path, number of references and known bytes of every distinct path."""
         with_path = self._path_numbers >= 0
         numbers = self._path_numbers[with_path]
         counts = np.bincount(numbers, minlength=len(self.paths))
@@ -477,18 +477,18 @@ class Manifest:
 def interpret_manifest(
     document: bytes, grid: Grid, limits: Limits, *, validating: bool = False
 ) -> Findings[Manifest]:
-    """Yield what is wrong with a manifest document, and return what is right of it.
+    """Yield the problems of a manifest document, and return a manifest of its valid entries.
 
     Parameters
     ----------
     document : bytes
         UTF-8 JSON.
     grid : Grid
-        What the keys may name.
+        The chunks that keys may name.
     limits : Limits
-        Larger documents are refused.
+        Larger documents are rejected.
     validating : bool
-        Report duplicate members and keys outside the grid too, which readers ignore.
+        Also report duplicate members and keys outside the grid, which readers ignore.
     """
     columns, paths = yield from interpret_columns(document, grid, limits, validating=validating)
     return Manifest(*columns[:5], paths, columns.aside)

@@ -1,7 +1,7 @@
-"""What a manifest says of one chunk, and how its columns say it.
+"""A reference to one chunk, and how columns represent it.
 
-Offsets, lengths and path numbers are columns; what only few entries have is kept
-aside. Pure.
+Offsets, lengths and path numbers are columns; the rest, which few entries have, is
+kept aside. Pure.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ __all__ = ["EMPTY", "INLINE", "NOTHING_ASIDE", "OBJECT_BYTES", "Aside", "Referen
 INLINE = -1
 EMPTY = -2
 
-# What a small Python object takes with what refers to it, for estimates.
+# Estimated memory of a small Python object, including what refers to it.
 OBJECT_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a manifest says of one chunk.
+    """What a manifest says about one chunk.
 
     Parameters
     ----------
     path : str or None
-        URL reference, as written; None for inline and for explicitly empty chunks.
+        URL reference, as written; None for inline and explicitly empty chunks.
     path_number : int
         Index of the path in :attr:`Manifest.paths`; negative without a path.
     offset : int
@@ -63,7 +63,7 @@ class Reference:
         return self.path_number == EMPTY
 
     def entry(self) -> Entry:
-        """Return the reference as a document states it."""
+        """Return the reference as an entry of a manifest document."""
         unset = msgspec.UNSET
         data, conditions = self.data, self.conditions
         last_modified = format_last_modified(conditions)
@@ -82,7 +82,7 @@ class Reference:
 
 
 class Aside(msgspec.Struct, frozen=True):
-    """What only some entries have."""
+    """The parts of a reference that only some entries have."""
 
     data: bytes | None = None
     checksum: str | None = None

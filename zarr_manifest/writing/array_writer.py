@@ -38,7 +38,7 @@ from zarr_manifest.format import (
     dump_node,
     encode_body,
     interpret_declaration,
-    is_ours,
+    is_declaration,
     parse_node,
     strict,
 )
@@ -298,7 +298,9 @@ def earlier_array(path: str, before: Stored) -> tuple[DeclaredArray | None, bool
         return None, False
     declared = ArrayMetadata("", node).declared
     configuration, problems = collect(interpret_declaration(declared))
-    declares = isinstance(declared, list) and any(map(is_ours, cast("list[object]", declared)))
+    declares = isinstance(declared, list) and any(
+        map(is_declaration, cast("list[object]", declared))
+    )
     if configuration is None or problems:
         return None, declares
     array, problems = collect(interpret_array(path, node, configuration))
@@ -317,7 +319,7 @@ def _stack(declared: Any, configuration: dict[str, Any]) -> list[Any]:
         raise InvalidConfigurationError("'storage_transformers' is not a list")
     stack: list[object] = []
     for item in [*cast("list[object]", declared), ours]:
-        if not is_ours(item):
+        if not is_declaration(item):
             stack.append(item)
         elif ours not in stack:
             stack.append(ours)

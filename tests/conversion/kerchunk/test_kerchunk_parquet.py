@@ -352,7 +352,7 @@ def test_a_grid_that_is_too_large(tmp_path: Path, length: int, stream_above: int
     write_set(tmp_path, documents, {}, record_size=2)
     (tmp_path / "x").mkdir()
     write_rows(tmp_path / "x" / "refs.0.parq", [[URL]])
-    assert "more than can be numbered" in refusal(tmp_path, stream_above=stream_above).reason
+    assert "chunk grid is too large" in refusal(tmp_path, stream_above=stream_above).reason
 
 
 @pytest.mark.skipif(not hasattr(pa, "string_view"), reason="pyarrow before 16")

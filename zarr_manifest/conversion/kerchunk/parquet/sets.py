@@ -221,8 +221,7 @@ class _Importer:
         chunk_count = math.prod(plan.grid_shape)
         if chunk_count >= 2**62:
             raise LimitExceededError(
-                f"the chunk grid has the shape {list(plan.grid_shape)}: that is more than can be "
-                "numbered"
+                f"the chunk grid is too large: its shape is {list(plan.grid_shape)}"
             )
         files = RefsFiles(
             self.found.root / plan.path,
