@@ -16,7 +16,7 @@ import zarr
 from zarr.storage import FsspecStore
 
 import zarr_manifest as zm
-from tests.command_line.commands import commands, make_inputs, run, words
+from tests.command_line.commands import commands, run, words
 from zarr_manifest.command_line.application import application
 
 EXAMPLES = [
@@ -24,14 +24,6 @@ EXAMPLES = [
     for task in (application, *commands().values())
     for example in task.examples
 ]
-
-
-@pytest.fixture
-def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with inputs."""
-    make_inputs(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def here(directory: Path) -> list[str]:

@@ -19,21 +19,12 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.command_line.commands import MODULE, commands, make_inputs, run
+from tests.command_line.commands import MODULE, commands, run
 from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import executor
 from zarr_manifest.command_line.layout import Layout
 from zarr_manifest.command_line.progress import COLUMNS, Bars, bars
 from zarr_manifest.conversion.nodes import Node
-
-
-@pytest.fixture
-def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with inputs."""
-    make_inputs(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
 
 # Failures ----------------------------------------------------------------------------
 
@@ -270,7 +261,7 @@ def test_an_interrupt_does_not_wait_for_all_files(how: str) -> None:
     def work() -> None:
         with executor(how) as workers:
             assert isinstance(workers, Executor)
-            waiting.extend(workers.submit(time.sleep, 1) for _ in range(100))
+            waiting.extend(workers.submit(time.sleep, 0.2) for _ in range(100))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

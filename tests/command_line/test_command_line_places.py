@@ -15,19 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from tests.command_line.commands import MODULE, make_inputs, run
+from tests.command_line.commands import MODULE, run
+from tests.quick_retries import QUICK
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
 from zarr_manifest.command_line.wording import in_options
-
-
-@pytest.fixture
-def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with inputs."""
-    make_inputs(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
+from zarr_manifest.sources.access import DEFAULT_RETRIES
 
 # Paths -------------------------------------------------------------------------------
 
@@ -222,8 +215,9 @@ def test_remedies_name_options(inputs: Path) -> None:
         conversion.write_hierarchy("data.zarr", [])
 
 
-def test_the_remedy_of_a_conflict_is_its_own(inputs: Path) -> None:
+def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that somebody left is not put right by overwriting."""
+    monkeypatch.setattr("zarr_manifest.writing.conditional_put._PATIENCE", 0.1)
     (inputs / "new.zarr").mkdir()
     (inputs / "new.zarr" / "zarr.json.lock").write_text("process 1 on elsewhere\n")
     done = run("import", "kerchunk", "references.json", "new.zarr")
@@ -281,7 +275,8 @@ def test_a_web_server(inputs: Path, http_server: FileServer) -> None:
     assert run("validate", url, "--array", "sst").status == 0
 
 
-def test_a_server_that_is_not_there(inputs: Path) -> None:
+def test_a_server_that_is_not_there(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DEFAULT_RETRIES, "backoff", QUICK["backoff"])
     for name in ("info", "locations", "validate"):
         done = run(name, "http://127.0.0.1:1/h.zarr")
         assert done.status == 3

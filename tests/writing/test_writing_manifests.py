@@ -443,9 +443,12 @@ def test_metadata_that_is_not_valid(tmp_path: Path) -> None:
         zm.write_manifest(tmp_path, "a", {})
 
 
-def test_what_readers_would_find_too_large(tmp_path: Path) -> None:
+def test_what_readers_would_find_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As many inline bytes as readers really take would need 1.5 GB, and many seconds.
+    limits = zm.Limits(inline_bytes=2**10)
+    monkeypatch.setattr("zarr_manifest.writing.entries.Limits", lambda: limits)
     new_array(tmp_path)
-    entries = {"0.0": {"data": bytes(2**28)}, "0.1": {"data": b"x"}}
+    entries = {"0.0": {"data": bytes(2**10)}, "0.1": {"data": b"x"}}
     with pytest.raises(zm.LimitExceededError, match="partition_shape"):
         zm.write_manifest(tmp_path, "a", entries)
     assert not (tmp_path / "a" / "manifest.json").exists()
