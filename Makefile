@@ -7,7 +7,7 @@ VENV := .venv
 OLDEST_VENV := .venv-oldest
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check
-GROUPS := demo bench test lint
+GROUPS := demo bench test lint dist
 JAVASCRIPT := conformance/adapters/javascript
 REPORTS := conformance-output
 PYTEST := python -m pytest -n 2
@@ -15,7 +15,7 @@ PYTEST := python -m pytest -n 2
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-oldest conformance corpus lint format types layers bench clean
+.PHONY: help setup demo test test-oldest conformance corpus lint format types layers dist bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,13 @@ types: .make/lint ## mypy and pyright, both strict
 
 layers: .make/lint ## import-linter: imports go downwards only
 	$(BIN)/lint-imports --no-cache
+
+dist: .make/dist ## sdist and wheel in dist/, checked, and tried in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/python .ci/try_wheel.py dist/*.whl
 
 bench: .make/bench ## compare with zarr's own stores; ARGS=--quick for a quick look
 	$(BIN)/python -m benchmarks $(ARGS)
