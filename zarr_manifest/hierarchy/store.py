@@ -314,7 +314,7 @@ class ManifestStore(Store):
     ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
         """Yield many ranges of one value.
 
-        Ranges of one source object are merged by :class:`Sources`, so that the
+        Ranges of one source object are merged by `Sources`, so that the
         limits are those of this store. Errors are raised as they are, not in a group.
         """
         if await run_async(self._nodes.owner(key)) is None:
