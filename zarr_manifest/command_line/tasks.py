@@ -16,7 +16,8 @@ from zarr.errors import UnstableSpecificationWarning
 
 from zarr_manifest.command_line.wording import in_options, visible
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.sources import STORE_ERRORS, store_failure, without_secrets
+from zarr_manifest.locations import without_secrets
+from zarr_manifest.sources import store_errors, store_failure
 
 __all__ = [
     "BROKEN_PIPE",
@@ -170,7 +171,7 @@ class Task(_Spoken):
                 return outcome
         except (ManifestError, OSError) as error:
             return _failure(error)
-        except STORE_ERRORS as error:
+        except store_errors() as error:
             return _failure(store_failure(error))
         except ImportError as error:
             if _INSTALL not in str(error):

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from obstore.store import AzureStore, GCSStore, S3Store
-from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, ObjectStore
 
@@ -93,13 +91,6 @@ def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
     return open_object_store(directory, access, at_prefix=True)
 
 
-_SERVICES: tuple[tuple[type[Any], str, tuple[str, ...]], ...] = (
-    (S3Store, "bucket", ("s3",)),
-    (GCSStore, "bucket", ("gs", "gcs")),
-    (AzureStore, "container_name", ("az", "azure")),
-)
-
-
 def store_urls(store: Store) -> list[UrlLocation]:
     """Return the URLs of the directory that a store's keys are relative to.
 
@@ -114,11 +105,19 @@ def store_urls(store: Store) -> list[UrlLocation]:
         return _directories(str(store.root))
     if not isinstance(store, ObjectStore):
         return []
+    from obstore.store import AzureStore, GCSStore, S3Store
+    from obstore.store import LocalStore as ObstoreLocalStore
+
     inner: Any = cast(Any, store).store
     if isinstance(inner, ObstoreLocalStore):
         return _directories(str(inner.prefix)) if inner.prefix is not None else []
     prefix = str(inner.prefix or "").strip("/") if hasattr(inner, "prefix") else ""
-    for kind, member, schemes in _SERVICES:
+    services: Any = (
+        (S3Store, "bucket", ("s3",)),
+        (GCSStore, "bucket", ("gs", "gcs")),
+        (AzureStore, "container_name", ("az", "azure")),
+    )
+    for kind, member, schemes in services:
         if isinstance(inner, kind):
             return [UrlLocation(scheme, str(inner.config[member]), prefix) for scheme in schemes]
     return []

@@ -44,3 +44,10 @@ def _after_userinfo(text: str) -> str:
     # Not a regular expression, which would take quadratic time on a hostile text.
     ends = (text.rfind(sign) + len(sign) for sign in ("@", "%40") if sign in text)
     return text[max(ends, default=0) :]
+
+
+def without_secrets(text: str) -> str:
+    """Return the first line of what obstore says, without queries and user information."""
+    line = text.strip().splitlines()[0] if text.strip() else "no message"
+    line = re.sub(r"\?[^\s\"']+", "?…", line)
+    return re.sub(r"//[^/\s@]+@", "//…@", line)

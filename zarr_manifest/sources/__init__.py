@@ -10,6 +10,7 @@ from zarr_manifest.sources.access import (
     environment,
     key_within,
     open_object_store,
+    reader_of,
 )
 from zarr_manifest.sources.byte_ranges import (
     ByteRequest,
@@ -20,28 +21,25 @@ from zarr_manifest.sources.byte_ranges import (
     source_range,
 )
 from zarr_manifest.sources.hierarchy_objects import (
-    STORE_ERRORS,
     can_list,
     hierarchy_reader,
     pure_request,
     slice_of,
+    store_errors,
     store_failure,
     store_name,
 )
-from zarr_manifest.sources.object_reader import ObstoreReader, without_secrets
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
 
 __all__ = [
     "DEFAULT_MAX_GAP",
-    "STORE_ERRORS",
     "Access",
     "Allow",
     "Anonymous",
     "ByteRequest",
     "Call",
     "Environment",
-    "ObstoreReader",
     "SourceRange",
     "Sources",
     "Steps",
@@ -56,12 +54,13 @@ __all__ = [
     "needs_size",
     "open_object_store",
     "pure_request",
+    "reader_of",
     "run_async",
     "run_sync",
     "slice_bounds",
     "slice_of",
     "source_range",
+    "store_errors",
     "store_failure",
     "store_name",
-    "without_secrets",
 ]

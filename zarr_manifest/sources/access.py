@@ -2,6 +2,9 @@
 
 Turns a prefix and what the reader said of it into an obstore store. Credentials
 that lie in the environment are used only where the reader asked for them.
+
+Like every module that ``import zarr_manifest`` loads, it imports obstore where it uses it:
+a large library, which whoever only looks at metadata or manifests does not need.
 """
 
 from __future__ import annotations
@@ -16,15 +19,14 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
-import obstore.exceptions
-import obstore.store
-
 from zarr_manifest.errors import SourceError
 from zarr_manifest.locations import UrlLocation, redact
 from zarr_manifest.sources.credentials import with_stated_credentials
 
 if TYPE_CHECKING:
     from obstore.store import HTTPStore, ObjectStore, RetryConfig
+
+    from zarr_manifest.sources.object_reader import ObstoreReader
 
 __all__ = [
     "Access",
@@ -36,6 +38,7 @@ __all__ = [
     "environment",
     "key_within",
     "open_object_store",
+    "reader_of",
     "requested_url",
 ]
 
@@ -81,12 +84,6 @@ class Environment:
 
 type Access = ObjectStore | Anonymous | Environment | Mapping[str, Any] | None
 
-_ACCESS = (
-    *(obstore.store.S3Store, obstore.store.GCSStore, obstore.store.AzureStore),
-    *(obstore.store.HTTPStore, obstore.store.LocalStore, obstore.store.MemoryStore),
-    *(Anonymous, Environment, Mapping, NoneType),
-)
-
 type Allow = Mapping[str, Access] | Mapping[Path, Access] | Iterable[str | Path] | None
 
 
@@ -112,13 +109,21 @@ def access_by_prefix(allow: Allow) -> dict[str, Access]:
     if isinstance(allow, Mapping):
         accesses = {str(prefix): access for prefix, access in cast("Any", allow).items()}
         for prefix, access in accesses.items():
-            if not isinstance(access, _ACCESS):
+            if not _is_access(access):
                 raise TypeError(
                     f"the access to {prefix!r} is a {type(access).__name__}: it must be a store of "
                     "obstore, a mapping of its options, anonymous(), environment() or None"
                 )
         return accesses
     return dict.fromkeys(str(prefix) for prefix in allow)
+
+
+def _is_access(value: object) -> bool:
+    if isinstance(value, Anonymous | Environment | Mapping | NoneType):
+        return True
+    from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
+
+    return isinstance(value, S3Store | GCSStore | AzureStore | HTTPStore | LocalStore | MemoryStore)
 
 
 def anonymous(**options: Any) -> Anonymous:
@@ -196,7 +201,9 @@ def open_object_store(
             remedy=f"Pass it: allow={{{str(prefix)!r}: store}}.",
         )
     if prefix.scheme == "file":
-        return obstore.store.LocalStore("/")
+        from obstore.store import LocalStore
+
+        return LocalStore("/")
     options: dict[str, Any] = {"retry_config": DEFAULT_RETRIES}
     if isinstance(access, Anonymous | Environment):
         options |= access.options
@@ -222,11 +229,14 @@ def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
             f"{misplaced[0]!r} is a setting of the HTTP client",
             remedy=f"State it as client_options={{{misplaced[0]!r}: …}}.",
         )
+    import obstore.store
+    from obstore.exceptions import BaseError
+
     # Overloaded by scheme, which only the URL tells.
     from_url: Any = obstore.store.from_url
     try:
         store: ObjectStore = from_url(url, **options)
-    except (obstore.exceptions.BaseError, TypeError, ValueError) as error:
+    except (BaseError, TypeError, ValueError) as error:
         raise SourceError(
             # What follows shows how obstore holds the options.
             f"obstore cannot open the place: {str(error).partition(chr(10))[0]}",
@@ -243,6 +253,13 @@ def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
     return store
 
 
+def reader_of(store: ObjectStore) -> ObstoreReader:
+    """Return what reads the objects of a store."""
+    from zarr_manifest.sources.object_reader import ObstoreReader
+
+    return ObstoreReader(store)
+
+
 def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -> str:
     """Key under which a store knows an authorised location.
 
@@ -256,6 +273,7 @@ def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -
 
     Examples
     --------
+    >>> import obstore.store
     >>> prefix = UrlLocation("s3", "bucket", "2024", "")
     >>> location = UrlLocation("s3", "bucket", "2024/f.nc", "")
     >>> key_within(obstore.store.S3Store("bucket", skip_signature=True), prefix, location)
@@ -279,6 +297,7 @@ def requested_url(store: HTTPStore, key: str) -> str:
 
     Examples
     --------
+    >>> import obstore.store
     >>> requested_url(obstore.store.HTTPStore("https://example.com/d?token=x"), "a b+c.nc")
     'https://example.com/d/a%20b+c.nc?token=x'
     """
@@ -293,13 +312,15 @@ def _is_below(path: str, root: str) -> bool:
 
 def _root_path(store: ObjectStore, place: UrlLocation) -> str | None:
     """Path of a store's root in its bucket, host or file system; None for another place's."""
-    if isinstance(store, obstore.store.MemoryStore):
+    from obstore.store import HTTPStore, LocalStore, MemoryStore
+
+    if isinstance(store, MemoryStore):
         return None
-    if isinstance(store, obstore.store.HTTPStore):
+    if isinstance(store, HTTPStore):
         parts = urlsplit(store.url)
         same_host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" == place.origin
         return unquote(parts.path).strip("/") if same_host else None
-    if isinstance(store, obstore.store.LocalStore):
+    if isinstance(store, LocalStore):
         return os.path.realpath(store.prefix or "/").strip("/") if place.scheme == "file" else None
     config: Mapping[str, Any] = dict(store.config)
     bucket = config.get("bucket", config.get("container_name"))

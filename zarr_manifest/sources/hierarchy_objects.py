@@ -11,11 +11,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from obstore import exceptions as obstore_errors
-from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
-from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import (
     ByteRequest as ZarrByteRequest,
@@ -39,7 +36,8 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import Conditions
-from zarr_manifest.locations import redact
+from zarr_manifest.locations import redact, without_secrets
+from zarr_manifest.sources.access import reader_of
 from zarr_manifest.sources.byte_ranges import (
     Bounded,
     ByteRequest,
@@ -49,39 +47,34 @@ from zarr_manifest.sources.byte_ranges import (
     Whole,
     slice_bounds,
 )
-from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader, without_secrets
 from zarr_manifest.sources.sources import require_possible_file
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 
+if TYPE_CHECKING:
+    from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
+
 __all__ = [
-    "STORE_ERRORS",
     "can_list",
     "hierarchy_reader",
     "pure_request",
     "slice_of",
+    "store_errors",
     "store_failure",
     "store_name",
     "zarr_request",
 ]
-
-STORE_ERRORS: tuple[type[Exception], ...] = (obstore_errors.BaseError,)
-"""What a hierarchy's own store raises besides built-in errors, where zarr asks it."""
-
-_BUCKETS: tuple[tuple[type[Any], str, str], ...] = (
-    (S3Store, "bucket", "s3"),
-    (GCSStore, "bucket", "gs"),
-    (AzureStore, "container_name", "az"),
-)
 
 
 def hierarchy_reader(store: Store) -> ObjectReader:
     """Return the reader of the objects of a hierarchy's own store."""
     # Only the exact types: a subclass may do more than its base says.
     if type(store) is ObjectStore:
+        from obstore.store import LocalStore as ObstoreLocalStore
+
         inner = cast(Any, store).store
         if isinstance(inner, ObstoreLocalStore):
             return _DirectoryReader(str(inner.prefix or "/"))
-        return ObstoreReader(inner)
+        return reader_of(inner)
     if type(store) is LocalStore:
         return _DirectoryReader(str(store.root.absolute()))
     return _ZarrStoreReader(store)
@@ -90,6 +83,8 @@ def hierarchy_reader(store: Store) -> ObjectReader:
 def can_list(store: Store) -> bool:
     """Whether the keys of a store can be listed: web servers have no way to tell."""
     if isinstance(store, ObjectStore):
+        from obstore.store import HTTPStore
+
         return not isinstance(cast(Any, store).store, HTTPStore)
     return store.supports_listing
 
@@ -105,24 +100,43 @@ def store_name(store: Store) -> str:
     if isinstance(store, LocalStore):
         return store.root.absolute().as_uri()
     any_store: Any = store
-    inner: Any = any_store.store if isinstance(store, ObjectStore) else None
-    for kind, member, scheme in _BUCKETS:
-        if isinstance(inner, kind):
-            prefix = str(inner.prefix or "").strip("/")
-            return f"{scheme}://{inner.config[member]}/{prefix}".rstrip("/")
-    if isinstance(inner, HTTPStore):
-        return redact(inner.url)
-    if isinstance(inner, ObstoreLocalStore) and inner.prefix is not None:
-        return Path(inner.prefix).absolute().as_uri()
-    return redact(str(any_store))
+    name = _object_store_name(any_store.store) if isinstance(store, ObjectStore) else None
+    return redact(str(any_store)) if name is None else name
+
+
+def _object_store_name(store: Any) -> str | None:
+    from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
+    from obstore.store import LocalStore as ObstoreLocalStore
+
+    buckets: Any = (
+        (S3Store, "bucket", "s3"),
+        (GCSStore, "bucket", "gs"),
+        (AzureStore, "container_name", "az"),
+    )
+    for kind, member, scheme in buckets:
+        if isinstance(store, kind):
+            prefix = str(store.prefix or "").strip("/")
+            return f"{scheme}://{store.config[member]}/{prefix}".rstrip("/")
+    if isinstance(store, HTTPStore):
+        return redact(store.url)
+    if isinstance(store, ObstoreLocalStore) and store.prefix is not None:
+        return Path(store.prefix).absolute().as_uri()
+    return None
+
+
+def store_errors() -> tuple[type[Exception], ...]:
+    """Return what a hierarchy's own store raises besides built-in errors, where zarr asks it."""
+    from obstore.exceptions import BaseError
+
+    return (BaseError,)
 
 
 def store_failure(error: Exception) -> ManifestError:
-    """Return what an error of a hierarchy's own store means, of :data:`STORE_ERRORS`."""
+    """Return what an error of a hierarchy's own store means, of :func:`store_errors`."""
+    from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
     text = without_secrets(str(error))
-    if isinstance(
-        error, obstore_errors.PermissionDeniedError | obstore_errors.UnauthenticatedError
-    ):
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return SourceAccessDeniedError(
             f"access is refused: {text}",
             remedy="State credentials for the prefix: allow={prefix: environment()}, or options.",
@@ -146,7 +160,9 @@ class _DirectoryReader:
                 "a symbolic link leads out of the hierarchy's directory",
                 remedy="If you trust it, refer to it by its URL, and authorise that.",
             )
-        return ObstoreReader(ObstoreLocalStore("/")), real.lstrip("/")
+        from obstore.store import LocalStore as ObstoreLocalStore
+
+        return reader_of(ObstoreLocalStore("/")), real.lstrip("/")
 
     async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         reader, path = self._file(key)

@@ -7,7 +7,6 @@ without a word.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -24,13 +23,14 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
+from zarr_manifest.locations import without_secrets
 from zarr_manifest.sources.byte_ranges import SourceRange
 
 if TYPE_CHECKING:
     from obstore import GetResult
     from obstore.store import ObjectStore
 
-__all__ = ["ObjectReader", "ObstoreReader", "without_secrets"]
+__all__ = ["ObjectReader", "ObstoreReader"]
 
 
 class ObjectReader(Protocol):
@@ -173,13 +173,6 @@ def _may_be_out_of_bounds(error: Exception, span: SourceRange) -> bool:
     return isinstance(error, obstore_errors.GenericError) and (
         "416" in str(error) or "ange" in str(error).partition("\n")[0]
     )
-
-
-def without_secrets(text: str) -> str:
-    """Return the first line of what obstore says, without queries and user information."""
-    line = text.strip().splitlines()[0] if text.strip() else "no message"
-    line = re.sub(r"\?[^\s\"']+", "?…", line)
-    return re.sub(r"//[^/\s@]+@", "//…@", line)
 
 
 def _raise_translated(

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from obstore.store import HTTPStore
-
 from zarr_manifest.errors import (
     InvalidPathError,
     LocationNotAllowedError,
@@ -38,15 +36,17 @@ from zarr_manifest.sources.access import (
     Access,
     key_within,
     open_object_store,
+    reader_of,
     requested_url,
 )
 from zarr_manifest.sources.byte_ranges import SourceRange
-from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
 from zarr_manifest.sources.redirects import redirect_target
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    from obstore.store import HTTPStore, ObjectStore
+
+    from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
 
 __all__ = ["DEFAULT_MAX_GAP", "DEFAULT_MAX_REQUEST", "Sources", "require_possible_file"]
 
@@ -293,7 +293,7 @@ class Sources:
         if reader is None:
             normalized = self._allow_list.normalized(prefix)
             store = open_object_store(normalized, self._allow[prefix], query=location.query)
-            reader = ObstoreReader(store)
+            reader = reader_of(store)
             if keep or not location.query:
                 if len(self._readers) >= _MOST_READERS:
                     self._readers.clear()
@@ -302,6 +302,8 @@ class Sources:
         return reader
 
     def _redirected(self, store: ObjectStore, key: str) -> UrlLocation | None:
+        from obstore.store import HTTPStore
+
         if not isinstance(store, HTTPStore):
             return None
         asked = requested_url(store, key)

@@ -17,12 +17,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
-from obstore.store import AzureStore, GCSStore, S3Store
-from obstore.store import LocalStore as ObstoreLocalStore
-from obstore.store import MemoryStore as ObstoreMemoryStore
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
@@ -230,6 +226,8 @@ class _ObjectStorage(GuardedStore):
         return Stored(bytes(found.bytes()), version)
 
     def create(self, key: str, body: bytes) -> bool:
+        from obstore.exceptions import AlreadyExistsError, NotSupportedError
+
         try:
             self._objects.put(key, body, mode="create")
         except AlreadyExistsError:
@@ -239,6 +237,8 @@ class _ObjectStorage(GuardedStore):
         return True
 
     def replace(self, key: str, before: Stored, body: bytes) -> None:
+        from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
+
         if before.body is not None and not before.version:
             raise _undetectable(type(self._objects).__name__)
         try:
@@ -311,10 +311,17 @@ def guarded_store(store: Store, *, sole_writer: bool = False) -> GuardedStore:
         return _InProcess(store)
     if isinstance(store, LocalStore):
         return _Directory(store, store.root)
-    any_store: Any = store
-    inner: Any = any_store.store if isinstance(store, ObjectStore) else None
-    if isinstance(inner, ObstoreLocalStore) and inner.prefix is not None:
-        return _Directory(any_store, Path(inner.prefix))
-    if isinstance(inner, S3Store | GCSStore | AzureStore | ObstoreMemoryStore):
-        return _ObjectStorage(any_store)
-    raise _undetectable(type(any_store if inner is None else inner).__name__)
+    if isinstance(store, ObjectStore):
+        return _guarded_object_store(cast(Any, store))
+    raise _undetectable(type(store).__name__)
+
+
+def _guarded_object_store(store: ObjectStore[Any]) -> GuardedStore:
+    from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
+
+    inner: Any = store.store
+    if isinstance(inner, LocalStore) and inner.prefix is not None:
+        return _Directory(store, Path(inner.prefix))
+    if isinstance(inner, S3Store | GCSStore | AzureStore | MemoryStore):
+        return _ObjectStorage(store)
+    raise _undetectable(type(inner).__name__)

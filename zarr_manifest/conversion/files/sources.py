@@ -17,7 +17,7 @@ from obstore.store import LocalStore
 from zarr_manifest.errors import ManifestError, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import AllowList, Base, UrlLocation
-from zarr_manifest.sources import Access, ObstoreReader, SourceRange, key_within, open_object_store
+from zarr_manifest.sources import Access, SourceRange, key_within, open_object_store, reader_of
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -163,7 +163,7 @@ class FileSources:
         except (BaseError, OSError, ValueError):
             # Ask once more through what knows the meaning of errors.
             try:
-                ObstoreReader(store).size_sync(key)
+                reader_of(store).size_sync(key)
             except ManifestError as error:
                 raise error.in_context(location=location.redacted) from error.__cause__
             raise
@@ -185,7 +185,7 @@ class FileSources:
             It cannot be read, or is shorter.
         """
         store, key = self.resolve(url)
-        return ObstoreReader(store).read_sync(key, SourceRange(start, stop, True), NO_CONDITIONS)
+        return reader_of(store).read_sync(key, SourceRange(start, stop, True), NO_CONDITIONS)
 
     def exists(self, url: str) -> bool:
         """Whether there is an object of this name."""
