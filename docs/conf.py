@@ -9,8 +9,10 @@ while what follows them is still changing.
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +49,10 @@ exclude_patterns = [".*", "docs-output", "**/node_modules", "conformance/cases",
 
 # Every reference in a docstring has to lead somewhere.
 nitpicky = True
-nitpick_ignore_regex = [("py:class", r"concurrent\.futures\..*")]
+nitpick_ignore_regex = [
+    ("py:class", r"concurrent\.futures\..*"),
+    ("py:attr", ".*"),  # fields of dataclasses have no place of their own
+]
 
 myst_heading_anchors = 4
 
@@ -96,6 +101,14 @@ def open_directories(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\(([^)#:]+/)\)", r"](\1README.md)", source[0])
 
 
+def skip_field(
+    app: Sphinx, what: str, name: str, value: object, skip: bool, options: object
+) -> bool | None:
+    """Leave out the fields of a dataclass: its Parameters section describes them."""
+    described = inspect.isroutine(value) or isinstance(value, property | cached_property)
+    return True if what == "class" and not described else None
+
+
 def find_public_name(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: Element
 ) -> Element | None:
@@ -122,5 +135,6 @@ def setup(app: Sphinx) -> None:
     """Connect the functions above to the events of Sphinx."""
     app.connect("source-read", add_navigation)
     app.connect("source-read", open_directories)
+    app.connect("autodoc-skip-member", skip_field)
     app.connect("missing-reference", find_public_name)
     app.connect("env-check-consistency", require_public_names)
