@@ -247,7 +247,7 @@ def test_allow_lists_become_options(prefixes: list[str]) -> None:
 def test_no_python_in_messages() -> None:
     for text in (
         "If nobody does, pass sole_writer=True.",
-        "State credentials for the prefix: allow={prefix: environment()}, or options.",
+        "Give credentials for the prefix: allow={prefix: environment()}, or options.",
         "Say what its root is called: url='s3://bucket/prefix'.",
         "which is not known; say base=...",
         "Name the dimension along which they follow one another: concat_dim.",

@@ -1,4 +1,4 @@
-"""The bytes of authorised locations: the one room that fetches."""
+"""The bytes of authorised locations; the only package that fetches."""
 
 from zarr_manifest.sources.access import (
     Access,

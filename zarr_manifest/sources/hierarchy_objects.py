@@ -1,8 +1,8 @@
-"""Relative sources: objects in the very store that the hierarchy was opened from.
+"""Relative sources: objects in the hierarchy's own store.
 
-The only reader of sources that goes through zarr: it reaches whatever zarr can
-be opened from. Directories and obstore stores are read through obstore, which
-can check conditions.
+The only source reader that goes through zarr, and so works with any store that zarr
+can open. Directories and obstore stores are read through obstore, which can check
+conditions.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ __all__ = [
 
 
 def hierarchy_reader(store: Store) -> ObjectReader:
-    """Return the reader of the objects of a hierarchy's own store."""
-    # Only the exact types: a subclass may do more than its base says.
+    """Return a reader for the objects in a hierarchy's own store."""
+    # Exact types only: a subclass may behave differently.
     if type(store) is ObjectStore:
         from obstore.store import LocalStore as ObstoreLocalStore
 
@@ -81,7 +81,7 @@ def hierarchy_reader(store: Store) -> ObjectReader:
 
 
 def can_list(store: Store) -> bool:
-    """Whether the keys of a store can be listed: web servers have no way to tell."""
+    """Whether a store can list its keys; web servers cannot."""
     if isinstance(store, ObjectStore):
         from obstore.store import HTTPStore
 
@@ -90,7 +90,7 @@ def can_list(store: Store) -> bool:
 
 
 def store_name(store: Store) -> str:
-    """Return what a hierarchy's own store is called in messages: its URL, if it has one.
+    """Return the name of a hierarchy's store for messages: its URL, if it has one.
 
     Examples
     --------
@@ -132,21 +132,21 @@ def store_errors() -> tuple[type[Exception], ...]:
 
 
 def store_failure(error: Exception) -> ManifestError:
-    """Return what an error of a hierarchy's own store means, of :func:`store_errors`."""
+    """Translate an error of a hierarchy's own store, one of :func:`store_errors`."""
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     text = without_secrets(str(error))
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return SourceAccessDeniedError(
-            f"access is refused: {text}",
-            remedy="State credentials for the prefix: allow={prefix: environment()}, or options.",
+            f"access was refused: {text}",
+            remedy="Give credentials for the prefix: allow={prefix: environment()}, or options.",
         )
     return SourceError(f"the store failed: {text}")
 
 
 @dataclass(frozen=True, slots=True)
 class _DirectoryReader:
-    """Reads files below a directory, and none that symbolic links lead to outside."""
+    """Reads files below a directory, but not through symbolic links that lead out of it."""
 
     root: str
     on_disk: bool = True
@@ -158,7 +158,7 @@ class _DirectoryReader:
         if os.path.commonpath([root, real]) != root:
             raise LocationNotAllowedError(
                 "a symbolic link leads out of the hierarchy's directory",
-                remedy="If you trust it, refer to it by its URL, and authorise that.",
+                remedy="If you trust its target, refer to that by URL and authorise it.",
             )
         from obstore.store import LocalStore as ObstoreLocalStore
 
@@ -183,7 +183,7 @@ class _DirectoryReader:
 
 @dataclass(frozen=True, slots=True)
 class _ZarrStoreReader:
-    """Reads the objects of any zarr store, and checks how much arrives."""
+    """Reads the objects of any zarr store, and checks their length."""
 
     store: Store
 
@@ -222,12 +222,12 @@ class _ZarrStoreReader:
             size = len((yield from self._get(key, None)))
             if size < span.stop:
                 raise RangeOutOfBoundsError(
-                    f"bytes {span.start} to {span.stop} are referred to, the object has {size}",
-                    remedy="The object is not complete, or not the one that the manifest "
-                    "was written for.",
+                    f"bytes {span.start} to {span.stop} are out of bounds: the object has {size} "
+                    "bytes",
+                    remedy="The object is incomplete, or the manifest was written for another one.",
                 )
             raise ShortReadError(
-                f"{span.stop - span.start} bytes were asked for, {len(view)} arrived"
+                f"{span.stop - span.start} bytes were requested, but {len(view)} arrived"
             )
         return view
 
@@ -250,16 +250,16 @@ class _ZarrStoreReader:
 def _raise_translated(error: Exception) -> NoReturn:
     if isinstance(error, FileNotFoundError | KeyError):
         raise SourceNotFoundError(
-            "there is no such object in the hierarchy's own store",
-            remedy="It was moved or deleted; a 'base' that fits may find it.",
+            "the object does not exist in the hierarchy's own store",
+            remedy="If it was moved, a different 'base' may find it.",
         ) from error
     if isinstance(error, PermissionError):
-        raise SourceAccessDeniedError(f"reading is refused: {error}") from error
+        raise SourceAccessDeniedError(f"reading was refused: {error}") from error
     raise SourceError(f"reading failed: {type(error).__name__}: {error}") from error
 
 
 def pure_request(byte_range: ZarrByteRequest | None) -> ByteRequest:
-    """Return a request of zarr's as one of ours.
+    """Return a zarr byte request as a :data:`ByteRequest`.
 
     Examples
     --------
@@ -280,12 +280,12 @@ def pure_request(byte_range: ZarrByteRequest | None) -> ByteRequest:
 
 
 def slice_of(byte_range: ZarrByteRequest, size: int) -> slice:
-    """Return which part of a value of so many bytes a request of zarr's asks for."""
+    """Return the slice of a value of `size` bytes that a zarr byte request selects."""
     return slice(*slice_bounds(size, pure_request(byte_range)))
 
 
 def zarr_request(span: SourceRange) -> ZarrByteRequest | None:
-    """Return the request of zarr's that asks for a range of an object."""
+    """Return a range of an object as a zarr byte request."""
     if span.start < 0:
         return SuffixByteRequest(-span.start)
     if span.stop is not None:
