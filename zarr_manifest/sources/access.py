@@ -254,7 +254,7 @@ def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
 
 
 def reader_of(store: ObjectStore) -> ObstoreReader:
-    """Return what reads the objects of a store."""
+    """Return a reader for the objects in a store."""
     from zarr_manifest.sources.object_reader import ObstoreReader
 
     return ObstoreReader(store)
