@@ -245,7 +245,7 @@ class LimitExceededError(ManifestError):
 
 
 class ReadOnlyError(ManifestError):
-    """The chunks of a manifest-backed array are read-only."""
+    """The chunks of a manifest array are read-only."""
 
     code = "read_only"
 

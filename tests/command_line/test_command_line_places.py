@@ -114,7 +114,7 @@ def test_a_file_is_no_place_for_a_hierarchy(inputs: Path, name: str) -> None:
     before = (inputs / "2023.nc").read_bytes()
     error = run("import", "zarr2", "old.zarr", name, "--json").document["error"]
     assert error["code"] == "write_conflict"
-    assert "is a directory, and there is a file" in error["problem"]
+    assert "is a directory, but there is a file" in error["problem"]
     with pytest.raises(zm.WriteConflictError):
         conversion.write_hierarchy(name, [])
     assert (inputs / "2023.nc").read_bytes() == before
@@ -223,7 +223,7 @@ def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.M
     done = run("import", "kerchunk", "references.json", "new.zarr")
     assert done.status == 3
     assert "error: write_conflict: another writer has held the lock" in done.stderr
-    assert "remove what it left: rm " in done.stderr
+    assert "remove the lock file: rm " in done.stderr
     assert "--overwrite" not in done.stderr
 
 
@@ -246,7 +246,7 @@ def test_allow_lists_become_options(prefixes: list[str]) -> None:
 
 def test_no_python_in_messages() -> None:
     for text in (
-        "If nobody does, pass sole_writer=True.",
+        "If nobody is, pass sole_writer=True.",
         "Give credentials for the prefix: allow={prefix: environment()}, or options.",
         "Say what its root is called: url='s3://bucket/prefix'.",
         "which is not known; say base=...",

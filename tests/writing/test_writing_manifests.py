@@ -381,7 +381,7 @@ def test_templates(tmp_path: Path, template: str) -> None:
         ({(0, 3): {}}, {}, "invalid_chunk_key", "outside"),
         ({(0,): {}}, {}, "invalid_chunk_key", "not a chunk key"),
         ({"0.0": {}, "c/0/0": {}}, {}, "invalid_chunk_key", "same chunk"),
-        ({"0.0": {}, (0, 0): {}}, {}, "invalid_chunk_key", "twice"),
+        ({"0.0": {}, (0, 0): {}}, {}, "invalid_chunk_key", "two entries name"),
         ({"0.0": {"path": "../../x"}}, {}, "invalid_path", "climbs"),
         ({"0.0": {"path": "x", "checksum": "y:0"}}, {}, "unsupported_checksum", "'y'"),
         ({}, {"base": "../../"}, "invalid_path", "climbs"),

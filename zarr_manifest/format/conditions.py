@@ -1,7 +1,7 @@
 """Source conditions: how to tell that an object has changed since the manifest was written.
 
 Pure: says what to request and whether a response satisfies it. The requests are sent
-by :mod:`zarr_manifest.sources`.
+by ``zarr_manifest.sources``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Opening the hierarchy itself: from a path, a URL, or a store; and the URLs of a store.
+"""Opening the hierarchy itself, from a path, a URL or a store; and the URLs of a store.
 
-The reader named this location, so that it needs no authorisation; credentials
-of the environment are used for it only if `allow` says so.
+The reader named this location, so it needs no authorisation. Credentials in the
+environment are used for it only if `allow` says so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def open_hierarchy(
     Raises
     ------
     TypeError, ValueError
-        The location is none, or of a kind that cannot be opened.
+        If the location is invalid, or of a kind that cannot be opened.
 
     Examples
     --------
@@ -45,13 +45,13 @@ def open_hierarchy(
     if isinstance(location, Store):
         return location.with_read_only(True) if read_only and not location.read_only else location
     if isinstance(location, Path):
-        # The working directory may be another one later, or in another process.
+        # The working directory may change, or differ in another process.
         return LocalStore(location.absolute(), read_only=read_only)
     if not isinstance(location, str):
         if type(location).__module__.startswith("obstore"):
             return ObjectStore(location, read_only=read_only)
         raise TypeError(
-            "location is a path, a URL, an obstore store or a zarr Store, "
+            "location must be a path, a URL, an obstore store or a zarr Store, "
             f"not {type(location).__name__}"
         )
     if "://" not in location:
@@ -72,7 +72,7 @@ def base_directory(base: str | Path | None) -> str | None:
     >>> base_directory("raw")
     'raw/'
     """
-    # The empty reference is the root of the hierarchy, and not that of the file system.
+    # An empty reference means the root of the hierarchy, not of the file system.
     return None if base is None else f"{(str(base) or '.').rstrip('/')}/"
 
 
@@ -85,8 +85,8 @@ def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
     access = None if prefix is None else allow[prefix]
     if access is not None and not isinstance(access, Anonymous | Environment | Mapping):
         raise ValueError(
-            f"{directory} lies below a prefix that is read through a store of yours; open the "
-            "hierarchy with a store as well: ManifestStore(S3Store(bucket, prefix=...), ...)"
+            f"{directory} is below a prefix for which `allow` has a store; open the hierarchy "
+            "with a store as well: ManifestStore(S3Store(bucket, prefix=...), ...)"
         )
     return open_object_store(directory, access, at_prefix=True)
 
@@ -94,7 +94,7 @@ def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
 def store_urls(store: Store) -> list[UrlLocation]:
     """Return the URLs of the directory that a store's keys are relative to.
 
-    Buckets of one name are taken for the same one, whatever server they are on.
+    Buckets of the same name are assumed to be the same, whatever their server.
 
     Examples
     --------
@@ -124,6 +124,6 @@ def store_urls(store: Store) -> list[UrlLocation]:
 
 
 def _directories(path: str) -> list[UrlLocation]:
-    """Return a directory by the name that was given, and by its own."""
+    """Return a directory by its given path, and by its real path."""
     names = dict.fromkeys([os.path.abspath(path), os.path.realpath(path)])  # noqa: PTH100
     return [UrlLocation("file", "", name.lstrip("/")) for name in names]

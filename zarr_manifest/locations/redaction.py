@@ -47,7 +47,7 @@ def _after_userinfo(text: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return the first line of what obstore says, without queries and user information."""
+    """Return the first line of an obstore message, without queries and user information."""
     line = text.strip().splitlines()[0] if text.strip() else "no message"
     line = re.sub(r"\?[^\s\"']+", "?…", line)
     return re.sub(r"//[^/\s@]+@", "//…@", line)

@@ -3,8 +3,8 @@
 Turns a prefix and its access into an obstore store. Credentials found in the
 environment are used only where the reader asked for them.
 
-Like every module that ``import zarr_manifest`` loads, it imports obstore, a large library,
-only where it needs it: reading metadata or manifests does not.
+Like every module that ``import zarr_manifest`` loads, it imports obstore only where it is
+used: a large library, which code that only looks at metadata or manifests does not need.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
 
 
 def reader_of(store: ObjectStore) -> ObstoreReader:
-    """Return what reads the objects of a store."""
+    """Return a reader for the objects in a store."""
     from zarr_manifest.sources.object_reader import ObstoreReader
 
     return ObstoreReader(store)

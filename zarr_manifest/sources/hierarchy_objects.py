@@ -125,7 +125,7 @@ def _object_store_name(store: Any) -> str | None:
 
 
 def store_errors() -> tuple[type[Exception], ...]:
-    """Return what a hierarchy's own store raises besides built-in errors, where zarr asks it."""
+    """Return what a hierarchy's own store may raise in calls from zarr, besides built-in errors."""
     from obstore.exceptions import BaseError
 
     return (BaseError,)
@@ -259,7 +259,7 @@ def _raise_translated(error: Exception) -> NoReturn:
 
 
 def pure_request(byte_range: ZarrByteRequest | None) -> ByteRequest:
-    """Return a zarr byte request as a :data:`ByteRequest`.
+    """Return a zarr byte request as a `ByteRequest`.
 
     Examples
     --------
