@@ -98,7 +98,7 @@ def test_a_directory_that_was_there_stays(inputs: Path) -> None:
         (["create", "2023.nc", "2024.nc"], "2024.nc is a file"),
         (["create", "-", "new.zarr"], "'SOURCES...': standard input and output are not used"),
         (["export", "kerchunk", "data.zarr", "-"], "'TARGET': standard input and output"),
-        (["info", "s3://b/h.zarr", "--option", "region=x"], "name them by --allow PREFIX"),
+        (["info", "s3://b/h.zarr", "--option", "region=x"], "that --allow PREFIX or"),
     ],
 )
 def test_places_that_are_none(inputs: Path, call: list[str], problem: str) -> None:
@@ -248,9 +248,9 @@ def test_no_python_in_messages() -> None:
     for text in (
         "If nobody is, pass sole_writer=True.",
         "Give credentials for the prefix: allow={prefix: environment()}, or options.",
-        "Say what its root is called: url='s3://bucket/prefix'.",
+        "State the URL of its root: url='s3://bucket/prefix'.",
         "which is not known; say base=...",
-        "Name the dimension along which they follow one another: concat_dim.",
+        "Name the dimension along which to concatenate them: concat_dim.",
         "name the arrays, validate(..., arrays=[...])",
         "Split it: partition_shape=..., or smaller partitions.",
     ):

@@ -1,4 +1,4 @@
-"""``import``: hierarchies out of kerchunk references and Zarr v2."""
+"""``import``: hierarchies from kerchunk references and Zarr v2."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _ZARR2_EXAMPLE = ("import zarr2 old.zarr new.zarr", "a v3 hierarchy over the chu
 
 @click.group(name="import", cls=TaskGroup, examples=[_KERCHUNK_EXAMPLE, _ZARR2_EXAMPLE])
 def import_() -> None:
-    """Make a hierarchy out of kerchunk or Zarr v2."""
+    """Make a hierarchy from kerchunk references or Zarr v2."""
 
 
 @import_.command(
     cls=Task,
-    short_help="Make a hierarchy out of kerchunk references, JSON or Parquet.",
+    short_help="Make a hierarchy from kerchunk references, in JSON or Parquet.",
     examples=[
         _KERCHUNK_EXAMPLE,
         ("import kerchunk references.parq large.zarr --codec zstd", "references in Parquet"),
         (
             "import kerchunk theirs.json ours.zarr --rewrite /home/them/=s3://bucket/",
-            "references that were made on another machine",
+            "references made on another machine",
         ),
     ],
 )
@@ -55,12 +55,12 @@ def import_() -> None:
     "rewrites",
     multiple=True,
     metavar="OLD=NEW",
-    help="Put NEW in place of OLD where URLs begin with it. Repeatable; the longest OLD first.",
+    help="Replace OLD by NEW at the start of URLs. Repeatable; the longest OLD wins.",
 )
 @writing_options
 @access_options
 def kerchunk(references: str, hierarchy: str, rewrites: tuple[str, ...], **layout: Any) -> Outcome:
-    """Make HIERARCHY out of kerchunk REFERENCES: a JSON file, or a Parquet directory.
+    """Make HIERARCHY from kerchunk REFERENCES: a JSON file, or a Parquet directory.
 
     What cannot be expressed is refused, by name and with the reason, and the rest is
     converted; the exit status is then 1.
@@ -79,7 +79,7 @@ def kerchunk(references: str, hierarchy: str, rewrites: tuple[str, ...], **layou
 
 
 def _document(references: str, allow: Mapping[str, Access]) -> bytes | None:
-    """Return references in JSON that are accessed as the options say; None for others.
+    """Return references in JSON below an authorised prefix; None for all others.
 
     Raises
     ------
@@ -101,24 +101,24 @@ def _document(references: str, allow: Mapping[str, Access]) -> bytes | None:
 
 @import_.command(
     cls=Task,
-    short_help="Make a v3 hierarchy over the chunks of a v2 one.",
+    short_help="Make a Zarr v3 hierarchy over the chunks of a v2 one.",
     examples=[
         _ZARR2_EXAMPLE,
         (
             "import zarr2 old.zarr published.zarr --url https://data.example.org/old.zarr/",
-            "for readers who find old.zarr there",
+            "for readers who find old.zarr at that URL",
         ),
     ],
 )
 @click.argument("store")
 @click.argument("hierarchy")
-@click.option("--url", help="What STORE is called in references, if not by its path or URL.")
+@click.option("--url", help="URL of STORE in references, if not its path or URL here.")
 @writing_options
 @access_options
 def zarr2(store: str, hierarchy: str, url: str | None, **layout: Any) -> Outcome:
-    """Make HIERARCHY, in Zarr v3, out of the Zarr v2 hierarchy STORE.
+    """Make HIERARCHY, in Zarr v3, from the Zarr v2 hierarchy STORE.
 
-    The chunks of STORE stay where they are, and are not changed.
+    The chunks of STORE stay where they are, unchanged.
     """
     how = Layout.of(layout)
     require_no_file(store)

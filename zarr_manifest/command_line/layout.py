@@ -1,4 +1,4 @@
-"""How a hierarchy is to be written, as the command line states it."""
+"""How to write a hierarchy, according to the options of the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Layout", "partition_shape"]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What ``options.writing_options`` say."""
+    """The values of ``options.writing_options``, and of ``access_options``."""
 
     base: str | None
     codecs: tuple[str, ...]
@@ -41,7 +41,7 @@ class Layout:
         Raises
         ------
         UsageError
-            A partition shape is none.
+            A partition shape is invalid.
         """
         return cls(
             options["base"],
@@ -72,14 +72,13 @@ class Layout:
                 sole_writer=self.sole_writer,
             )
         report.notes += [
-            (path, "there is no such array, so that its partition shape is of no use")
-            for path in unused
+            (path, "there is no such array: its partition shape was ignored") for path in unused
         ]
         return report
 
 
 def _striking_out(nodes: Iterable[Node], paths: dict[str, None]) -> Iterator[Node]:
-    """Pass nodes on, and strike their paths out of others."""
+    """Pass nodes on, removing their paths from `paths`."""
     for node in nodes:
         paths.pop(node.path.strip("/"), None)
         yield node
@@ -87,7 +86,7 @@ def _striking_out(nodes: Iterable[Node], paths: dict[str, None]) -> Iterator[Nod
 
 @contextmanager
 def _no_empty_directories(hierarchy: str) -> Generator[None]:
-    """Remove the directories again that were made for a hierarchy, if nothing came into them."""
+    """On failure, remove the directories that were made for a hierarchy, if they are empty."""
     made = "://" not in hierarchy and not Path(hierarchy).exists()
     try:
         yield
@@ -101,12 +100,12 @@ def _no_empty_directories(hierarchy: str) -> Generator[None]:
 def partition_shape(
     texts: tuple[str, ...],
 ) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:
-    """Return what ``--partition-shape`` says, for all arrays or by array.
+    """Return the values of ``--partition-shape``, for all arrays or by array.
 
     Raises
     ------
     UsageError
-        A text is none, or they do not go together.
+        A value is invalid, or values conflict.
 
     Examples
     --------
@@ -121,7 +120,7 @@ def partition_shape(
     if "" not in by_array:
         return by_array
     if len(texts) > 1:
-        raise click.UsageError("--partition-shape without an array can be given once, and alone")
+        raise click.UsageError("--partition-shape without an array must be given alone, and once")
     return by_array[""]
 
 

@@ -1,6 +1,6 @@
 """Conversion of other formats and references into Zarr v3 hierarchies, and back.
 
-The public names. They are imported when they are asked for: each needs other libraries.
+The public names, imported on first use: each needs other libraries.
 """
 
 from __future__ import annotations

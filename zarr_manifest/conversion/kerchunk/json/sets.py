@@ -1,6 +1,6 @@
 """kerchunk reference sets in JSON, versions 0 and 1, as nodes of a hierarchy.
 
-What the document as a whole is; what the references mean is for ``kerchunk.references``.
+Handles the document as a whole; ``kerchunk.json.references`` handles the references in it.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ __all__ = ["read_kerchunk_json"]
 _MEMBERS = frozenset({"version", "templates", "gen", "refs"})
 _METADATA_ENDS = frozenset("ypsan")  # .zarray, .zgroup, .zattrs, .zmetadata, zarr.json
 
-# What a compressed set may expand to, unless its reader says otherwise: as much as a manifest.
+# Default limit for a decompressed set: the same as for a manifest.
 _MAX_BYTES = Limits().manifest_bytes
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
-# A million values take less memory as they are written than as objects of Python.
+# A million values take less memory as JSON than as Python objects.
 _UNPARSED_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE: msgspec.json.Decoder[object] = msgspec.json.Decoder()
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _PLAIN_OR_TEXT = msgspec.json.Decoder(list[PlainReference | str])
 
-# References that are parsed at once.
+# Number of references that are parsed at a time.
 _AT_ONCE = 2**14
 
 
@@ -65,17 +65,16 @@ def read_kerchunk_json(
     Parameters
     ----------
     references : str, Path, bytes or mapping
-        A path, or a URL that can be read without credentials; the document itself, as
-        bytes, perhaps compressed (gzip, zstd); or what is in it.
+        A path, or a URL that can be read without credentials; the document itself as
+        bytes, optionally compressed (gzip, zstd); or its parsed content.
     rewrite : mapping of str to str, optional
-        URL prefixes, and what to put in their place: beginnings of whole URLs, the
-        longest first, before anything is checked. One that no URL has is reported as a
-        :class:`RefusedNode` of the root. Paths that are relative in the set are taken
-        relative to the working directory, as fsspec does.
+        Replacements for URL prefixes, applied before any check; the longest prefix wins.
+        A prefix that no URL has is reported as a :class:`RefusedNode` of the root.
+        Relative paths in the set resolve against the working directory, as in fsspec.
     max_generated : int
-        Number of references that ``gen`` may stand for.
+        Maximum number of references that ``gen`` may generate.
     max_bytes : int
-        Number of bytes that a compressed document may have, before and after.
+        Maximum size of a compressed document, before and after decompression.
 
     Returns
     -------
@@ -87,10 +86,10 @@ def read_kerchunk_json(
     ------
     ManifestError
         ``invalid_json``, ``source_not_found``, ``source_error``, ``limit_exceeded``, or
-        ``not_convertible`` for what is no reference set of version 0 or 1, and for
-        ``templates`` and ``gen`` that are wrong: then any chunk might be missing.
+        ``not_convertible`` for anything but a reference set of version 0 or 1, and for
+        invalid ``templates`` or ``gen``: then any chunk might be missing.
     ImportError
-        The set has templates to be evaluated, and jinja2 is not installed.
+        The set has templates to evaluate, and jinja2 is not installed.
 
     Examples
     --------
@@ -136,7 +135,7 @@ def _decompressed(content: bytes, codec: str, max_bytes: int) -> bytes:
         return decode_body([DocumentCodec(codec)], content, max_bytes)
     except LimitExceededError as error:
         raise LimitExceededError(
-            f"the reference set is compressed, and has more than {max_bytes} bytes",
+            f"the reference set is compressed, and larger than {max_bytes} bytes",
             remedy="If you trust it, decompress it first, or pass max_bytes=... in Python.",
         ) from error
     except InvalidManifestError as error:
@@ -170,7 +169,7 @@ def _fetch(url: str) -> bytes:
     try:
         store = open_hierarchy(directory, {}, read_only=True)
         found = sync(store.get(unquote(name), default_buffer_prototype()))
-    except Exception as error:  # of whichever client reads this scheme
+    except Exception as error:  # from whichever client reads this scheme
         raise SourceError(
             f"the reference set cannot be read: {error}",
             location=redact(url),
@@ -188,8 +187,8 @@ def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:
         kind = "a list" if isinstance(parsed, list) else shown(parsed)
         raise NotConvertibleError(
             f"the reference set is not a JSON object, but {kind}",
-            remedy="Several sets in a list, as kerchunk makes of a GRIB file, are imported one by "
-            "one, or combined first."
+            remedy="Import the sets of a list, as kerchunk makes of a GRIB file, one by one, or "
+            "combine them first."
             if kind == "a list"
             else None,
         )
@@ -197,7 +196,7 @@ def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:
 
 
 def _value(value: object) -> object:
-    """Return a member of the document, which may not be parsed yet."""
+    """Return a member of the document, parsing it if necessary."""
     return _parsed(value, _VALUE) if type(value) is msgspec.Raw else value
 
 
@@ -205,7 +204,7 @@ def _parsed(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) ->
     try:
         found: object = decoder.decode(content)
     except _UNDECODABLE:
-        # It has another type; or kerchunk's bare NaNs, which Python's own parser takes.
+        # It has another type, or kerchunk's bare NaNs, which Python's own parser accepts.
         try:
             found = json.loads(bytes(content))
         except (ValueError, RecursionError) as error:
@@ -214,13 +213,13 @@ def _parsed(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) ->
 
 
 def _values(values: list[object]) -> Sequence[object]:
-    """Return what references say, which may not be parsed yet: all at once, if they are plain."""
+    """Return the values of references, parsing them if necessary: at once if all are plain."""
     if set(map(type, values)) == {msgspec.Raw}:
         document = b"[%b]" % b",".join(cast("list[msgspec.Raw]", values))
         try:
             return _PLAIN_OR_TEXT.decode(document)
         except _UNDECODABLE:
-            pass  # some are not
+            pass  # some are not plain
     return [_value(value) for value in values]
 
 
@@ -240,7 +239,7 @@ def _version_1(
     stated = _value(document.get("templates"))
     templates = Templates(stated)
     generated = dict(generate(_value(document.get("gen")), templates, limit=max_generated))
-    # As fsspec does: without templates, a URL is not looked into.
+    # As in fsspec: without templates, URLs are not rendered.
     render = templates.render if stated else None
     nodes = _nodes(references, generated, SourceUrls(rewrite, render))
     return _with_unknown(sorted(document.keys() - _MEMBERS), nodes)
@@ -258,14 +257,14 @@ def _references(refs: object) -> Mapping[str, object]:
 def _with_unknown(names: list[str], nodes: Iterator[Node]) -> Iterator[Node]:
     yield from nodes
     for name in names:
-        reason = f"the reference set has a member {name!r}, which is not known, and was left out"
+        reason = f"the reference set has an unknown member {name!r}, which was left out"
         yield RefusedNode("", NotConvertibleError.code, reason)
 
 
 def _nodes(
     references: Mapping[str, object], generated: Mapping[str, object], urls: SourceUrls
 ) -> Iterator[Node]:
-    # Most keys are those of chunks, and end in a digit.
+    # Most keys are chunk keys, and end in a digit.
     documents = {
         key: _value(value)
         for key, value in references.items()
@@ -274,7 +273,7 @@ def _nodes(
     documents |= {key: value for key, value in generated.items() if is_metadata_key(key)}
 
     def batches() -> Iterator[Batch]:
-        # What is generated wins, as it does in fsspec.
+        # Generated references win, as in fsspec.
         taken = documents.keys() | generated.keys()
         for batch in itertools.batched(references.items(), _AT_ONCE):
             own = [item for item in batch if item[0] not in taken]
@@ -284,5 +283,5 @@ def _nodes(
             yield [key for key, _ in own], [value for _, value in own]
 
     nodes = reference_nodes(batches(), documents, urls=urls)
-    # Which rewrites were of use is known when all URLs were looked at.
+    # Only now is it known which rewrites applied.
     return itertools.chain(nodes, urls.refused_rewrites())
