@@ -1,7 +1,7 @@
 """Opening the hierarchy itself, from a path, a URL or a store; and the URLs of a store.
 
-The reader named this location, so it needs no authorisation. Credentials in the
-environment are used for it only if `allow` says so.
+The caller named this location, so it needs no authorisation. A URL is accessed as `allow`
+says for the longest prefix that covers it, and without credentials if there is none.
 """
 
 from __future__ import annotations
@@ -15,8 +15,16 @@ from urllib.parse import unquote, urlsplit
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, ObjectStore
 
-from zarr_manifest.locations import AllowList, Base, UrlLocation
-from zarr_manifest.sources import Access, Anonymous, Environment, open_object_store
+from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
+from zarr_manifest.sources import (
+    Access,
+    Anonymous,
+    Environment,
+    access_to,
+    key_within,
+    open_object_store,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
@@ -32,10 +40,25 @@ def open_hierarchy(
 ) -> Store:
     """Return the zarr store of a hierarchy.
 
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy: a path, a URL, or a store.
+    allow : mapping of str to Access
+        How URLs are accessed, by prefix.
+    read_only : bool
+        Whether the store refuses to be written to.
+
     Raises
     ------
-    TypeError, ValueError
-        If the location is invalid, or of a kind that cannot be opened.
+    TypeError
+        If the location is of another type.
+    InvalidPathError
+        If it is not a usable URL.
+    SourceError
+        If the options that `allow` has for it are wrong.
+    ValueError
+        If `allow` has a store for it that is rooted elsewhere.
 
     Examples
     --------
@@ -56,7 +79,10 @@ def open_hierarchy(
         )
     if "://" not in location:
         return LocalStore(Path(location).absolute(), read_only=read_only)
-    parts = urlsplit(location)
+    try:
+        parts = urlsplit(location)
+    except ValueError as error:
+        raise InvalidPathError(f"this is no URL: {error}", location=redact(location)) from error
     if parts.scheme == "file":
         return LocalStore(unquote(parts.path), read_only=read_only)
     if parts.scheme == "memory":
@@ -81,14 +107,15 @@ def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
     assert isinstance(root, UrlLocation)
     path = root.path.rpartition("/")[0]
     directory = UrlLocation(root.scheme, root.authority, path, root.query)
-    prefix = AllowList(allow).match(directory)
-    access = None if prefix is None else allow[prefix]
-    if access is not None and not isinstance(access, Anonymous | Environment | Mapping):
+    prefix, access = access_to(directory, AllowList(allow), allow)
+    if access is None or isinstance(access, Anonymous | Environment | Mapping):
+        return open_object_store(directory, access, at_prefix=True)
+    if key_within(access, prefix, directory):
         raise ValueError(
-            f"{directory} is below a prefix for which `allow` has a store; open the hierarchy "
-            "with a store as well: ManifestStore(S3Store(bucket, prefix=...), ...)"
+            f"`allow` has a store for {prefix}, which is not rooted at {directory}: pass a store "
+            "instead of the URL, such as S3Store(bucket, prefix=...)"
         )
-    return open_object_store(directory, access, at_prefix=True)
+    return access
 
 
 def store_urls(store: Store) -> list[UrlLocation]:

@@ -69,6 +69,8 @@ class ManifestStore(Store):
         URL prefixes that may be read besides the hierarchy itself, and how: an
         obstore store, :func:`anonymous`, :func:`environment`, a mapping of
         obstore options, or None (as in a plain list) for anonymous access.
+        The longest prefix counts. A location that is a URL needs no authorisation,
+        and is accessed as its prefix says, too: without credentials if none covers it.
     base : str or Path, optional
         Directory or URL that relative paths in all manifests resolve against,
         instead of the declared base; relative to the root of the hierarchy.

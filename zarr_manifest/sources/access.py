@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from zarr_manifest.errors import SourceError
-from zarr_manifest.locations import UrlLocation, redact
+from zarr_manifest.locations import AllowList, UrlLocation, redact
 from zarr_manifest.sources.credentials import with_given_credentials
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = [
     "Anonymous",
     "Environment",
     "access_by_prefix",
+    "access_to",
     "anonymous",
     "environment",
     "key_within",
@@ -93,7 +94,7 @@ def access_by_prefix(allow: Allow) -> dict[str, Access]:
     Raises
     ------
     ValueError
-        If `allow` is a single string or path.
+        If `allow` is a single string or path, or something in it is not a URL prefix.
     TypeError
         If the value for a prefix is not an access.
 
@@ -108,14 +109,52 @@ def access_by_prefix(allow: Allow) -> dict[str, Access]:
         raise ValueError(f"allow takes a list of prefixes, or a mapping: allow=[{str(allow)!r}]")
     if isinstance(allow, Mapping):
         accesses = {str(prefix): access for prefix, access in cast("Any", allow).items()}
-        for prefix, access in accesses.items():
-            if not _is_access(access):
-                raise TypeError(
-                    f"the access to {prefix!r} is of type {type(access).__name__}; it must be an "
-                    "obstore store, a mapping of options, anonymous(), environment() or None"
-                )
-        return accesses
-    return dict.fromkeys(str(prefix) for prefix in allow)
+    else:
+        accesses = dict.fromkeys(str(prefix) for prefix in allow)
+    for prefix, access in accesses.items():
+        if not _is_access(access):
+            raise TypeError(
+                f"the access to {prefix!r} is of type {type(access).__name__}; it must be an "
+                "obstore store, a mapping of options, anonymous(), environment() or None"
+            )
+    AllowList(accesses)  # raises if one is not a URL prefix
+    return accesses
+
+
+def access_to(
+    location: UrlLocation, prefixes: AllowList, allow: Mapping[str, Access]
+) -> tuple[UrlLocation, Access]:
+    """Return the access to a location that the caller named: it needs no authorisation.
+
+    Parameters
+    ----------
+    location : UrlLocation
+        Named by the caller, not by a manifest.
+    prefixes : AllowList
+        The prefixes of `allow`.
+    allow : mapping of str to Access
+        How URLs are accessed, by prefix.
+
+    Returns
+    -------
+    tuple of UrlLocation and Access
+        The longest prefix that covers the location, and its access; if there is none, the
+        whole bucket or host, without credentials.
+
+    Examples
+    --------
+    >>> allow = {"s3://b/mine": Environment()}
+    >>> prefix, access = access_to(UrlLocation("s3", "b", "mine/h.zarr"), AllowList(allow), allow)
+    >>> print(prefix, access)
+    s3://b/mine Environment(options={})
+    >>> prefix, access = access_to(UrlLocation("s3", "b", "yours"), AllowList(allow), allow)
+    >>> print(prefix, access)
+    s3://b/ None
+    """
+    prefix = prefixes.match(location)
+    if prefix is None:
+        return UrlLocation(location.scheme, location.authority, ""), None
+    return prefixes.normalized(prefix), allow[prefix]
 
 
 def _is_access(value: object) -> bool:
