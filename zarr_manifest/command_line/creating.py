@@ -119,7 +119,7 @@ def create(
         "format": format_,
         "checksum": checksum,
         "record_conditions": not no_conditions,
-        "options": how.allow,
+        "allow": how.allow,
     }
     with bars("files") as shown, executor(parallel) as workers:
         if group_per_file:

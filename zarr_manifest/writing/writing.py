@@ -29,6 +29,7 @@ from zarr_manifest.hierarchy import (
     store_underneath,
     sync,
 )
+from zarr_manifest.sources import Allow, access_by_prefix
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
 from zarr_manifest.writing.consolidated import add_to_consolidated
@@ -54,6 +55,7 @@ def write_manifest(
     codecs: Sequence[str | Mapping[str, Any]] = (),
     partition_shape: Sequence[int] | None = None,
     sole_writer: bool = False,
+    allow: Allow = None,
 ) -> None:
     """Make an existing array refer to chunks stored elsewhere.
 
@@ -99,6 +101,10 @@ def write_manifest(
         Promise that nobody else is writing to the array, for stores that cannot
         detect it. Not needed for directories, memory, or object stores with
         conditional puts (S3, Google Cloud Storage, Azure).
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
+        needs no authorisation; it is accessed without credentials unless a prefix says
+        otherwise. Referenced objects are not read.
 
     Raises
     ------
@@ -106,6 +112,8 @@ def write_manifest(
         If another writer wrote to the array meanwhile; its version is kept.
     ManifestError
         If a validator would report a problem; nothing is then written.
+    ValueError, TypeError
+        If `allow` has something that is not a URL prefix, or not an access.
 
     Examples
     --------
@@ -122,10 +130,11 @@ def write_manifest(
     """
     path = _node_path(array_path)
     form = Form(manifest, inline, base, codecs, partition_shape)
-    opened = open_hierarchy(location, {})
+    access = access_by_prefix(allow)
+    opened = open_hierarchy(location, access)
     # Opened for writing, zarr would create a missing directory.
-    there = opened if isinstance(location, Store) else open_hierarchy(location, {}, read_only=True)
-    sync(ensure_open(there))
+    read_only = not isinstance(location, Store)
+    sync(ensure_open(open_hierarchy(location, access, read_only=read_only)))
     store = guarded_store(store_underneath(opened), sole_writer=sole_writer)
     before = store.read(join(path, "zarr.json"))
     node = None if before.body is None else parse_node(before.body)
@@ -153,6 +162,7 @@ def create_array(
     codecs: Sequence[str | Mapping[str, Any]] = (),
     partition_shape: Sequence[int] | None = None,
     sole_writer: bool = False,
+    allow: Allow = None,
     **array_options: Any,
 ) -> None:
     """Create an array whose chunks are stored elsewhere.
@@ -167,7 +177,7 @@ def create_array(
         As for :func:`write_manifest`. There must not be a node at the path.
     shape, chunks, dtype
         As for ``zarr.create_array``.
-    manifest, inline, base, codecs, partition_shape, sole_writer
+    manifest, inline, base, codecs, partition_shape, sole_writer, allow
         As for :func:`write_manifest`.
     **array_options
         Further options of ``zarr.create_array``: `compressors`, `filters`,
@@ -181,6 +191,8 @@ def create_array(
         If there is a node at the path, or an array above it.
     ManifestError
         If a validator would report a problem; nothing is then written.
+    ValueError, TypeError
+        If `allow` has something that is not a URL prefix, or not an access.
 
     Examples
     --------
@@ -201,7 +213,7 @@ def create_array(
         raise TypeError(f"create_array() got an unexpected argument {sorted(wrong)[0]!r}")
     options = {"compressors": None, **array_options}
     metadata = _metadata(shape=shape, chunks=chunks, dtype=dtype, **options)
-    opened = open_hierarchy(location, {})
+    opened = open_hierarchy(location, access_by_prefix(allow))
     store = guarded_store(store_underneath(opened), sole_writer=sole_writer)
     before = store.read(join(path, "zarr.json"))
     if before.body is not None:

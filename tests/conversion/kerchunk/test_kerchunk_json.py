@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 import zstandard
@@ -187,6 +188,14 @@ def test_a_set_on_a_web_server(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="Download it, and name the file") as caught:
         read_kerchunk_json("sftp://me:secret@h/refs.json")
     assert "secret" not in str(caught.value)
+
+
+def test_a_set_in_the_memory_of_fsspec(tmp_path: Path) -> None:
+    files = fsspec.filesystem("memory")
+    files.pipe(f"/{tmp_path.name}/a b.json", json.dumps(one(URL)).encode())
+    assert len(entries(f"memory://{tmp_path.name}/a%20b.json")) == 1
+    with pytest.raises(SourceNotFoundError, match="there is no such object"):
+        read_kerchunk_json(f"memory://{tmp_path.name}/missing.json")
 
 
 class _QuietHandler(http.server.SimpleHTTPRequestHandler):

@@ -33,7 +33,7 @@ from zarr_manifest.conversion.virtual import (
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest
-from zarr_manifest.sources import Access
+from zarr_manifest.sources import Allow, access_by_prefix
 
 __all__ = ["Parallel", "read_files"]
 
@@ -53,7 +53,7 @@ def read_files(
     inline_limit: int = _INLINE_LIMIT,
     record_conditions: bool = True,
     checksum: str | None = None,
-    options: Mapping[str, Access] | None = None,
+    allow: Allow = None,
     progress: Progress | None = None,
 ) -> Iterator[Node]:
     """Yield the nodes of files; what references can express is not copied.
@@ -89,8 +89,9 @@ def read_files(
     checksum : str, optional
         Algorithm (``"crc32c"``, ``"sha256"``, …) of a checksum to record for every
         chunk. Reads every chunk.
-    options : mapping of str to Access, optional
-        Access by URL prefix; anonymous by default.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The files need
+        no authorisation; they are read without credentials unless a prefix says otherwise.
     progress : callable, optional
         Called with the number of files parsed, the total number, and the URL of the last.
 
@@ -107,7 +108,10 @@ def read_files(
     ManifestError
         A file cannot be read.
     ValueError
-        No file, an unknown `format` or `combine`, or forked workers.
+        No file, an unknown `format` or `combine`, forked workers, or something in
+        `allow` that is not a URL prefix.
+    TypeError
+        Something in `allow` that is not an access.
     ImportError
         The library that reads the format is not installed.
 
@@ -132,7 +136,7 @@ def read_files(
         require_checksum(checksum)
     known = None if format is None else format_of(format)
     work = _Work(
-        FileSources(options),
+        FileSources(access_by_prefix(allow)),
         None if loadable_variables is None else tuple(loadable_variables),
         inline_limit,
         record_conditions,
@@ -192,7 +196,7 @@ def _parse(url: str, file_format: str | None, work: _Work) -> _Parsed:
 
 def _zarr_nodes(url: str, zarr_format: str, work: _Work) -> Iterator[Node]:
     if zarr_format == "zarr2":
-        return read_zarr2(work.sources.directory(url), url=url)
+        return read_zarr2(url, allow=work.sources.allow)
     return read_zarr3(url, work.sources, record_conditions=work.record_conditions)
 
 

@@ -12,12 +12,18 @@ from urllib.parse import quote
 
 import obstore
 from obstore.exceptions import BaseError
-from obstore.store import LocalStore
 
 from zarr_manifest.errors import ManifestError, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import AllowList, Base, UrlLocation
-from zarr_manifest.sources import Access, SourceRange, key_within, open_object_store, reader_of
+from zarr_manifest.sources import (
+    Access,
+    SourceRange,
+    access_to,
+    key_within,
+    open_object_store,
+    reader_of,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -93,9 +99,9 @@ class FileSources:
 
     Parameters
     ----------
-    options : mapping of str to Access, optional
-        Access by URL prefix, like `allow` of :class:`ManifestStore`. Everything else is
-        read anonymously, and local files as they are.
+    allow : mapping of str to Access, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. Everything else is
+        read without credentials, and local files as they are.
 
     Examples
     --------
@@ -104,43 +110,30 @@ class FileSources:
     'data/a b.nc'
     """
 
-    def __init__(self, options: Mapping[str, Access] | None = None) -> None:
-        self._options = dict(options or {})
-        self._prefixes = AllowList(self._options)
+    def __init__(self, allow: Mapping[str, Access] | None = None) -> None:
+        self.allow = dict(allow or {})
+        self._prefixes = AllowList(self.allow)
         self._stores: dict[tuple[str, str], ObjectStore] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Clients are not pickled: workers make their own.
-        return FileSources, (self._options,)
+        return FileSources, (self.allow,)
 
     @property
     def map(self) -> Mapping[str, Access]:
         """The mapping that VirtualiZarr checks to see whether there are any stores."""
-        return self._options
+        return self.allow
 
     def resolve(self, url: str) -> tuple[ObjectStore, str]:
         """Return the obstore store of an object, and its key there."""
         location = _location(url)
-        matched = self._prefixes.match(location)
-        if matched is None:
-            prefix, access = UrlLocation(location.scheme, location.authority, ""), None
-        else:
-            prefix, access = self._prefixes.normalized(matched), self._options[matched]
-        known = (str(matched), location.origin + "?" + location.query)
+        prefix, access = access_to(location, self._prefixes, self.allow)
+        known = (prefix.url, location.origin + "?" + location.query)
         store = self._stores.get(known)
         if store is None:
             store = open_object_store(prefix, access, query=location.query)
             self._stores[known] = store
         return store, key_within(store, prefix, location)
-
-    def directory(self, url: str) -> ObjectStore:
-        """Return a store whose keys are relative to a directory."""
-        location = _location(url)
-        matched = self._prefixes.match(location)
-        access = None if matched is None else self._options[matched]
-        if location.scheme == "file":
-            return LocalStore(f"/{location.path}")
-        return open_object_store(location, access, query=location.query, at_prefix=True)
 
     def state(self, url: str) -> tuple[int, dict[str, str]]:
         """Return the size of an object, and the conditions that it satisfies now.

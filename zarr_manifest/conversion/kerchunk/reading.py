@@ -10,12 +10,16 @@ from zarr_manifest.conversion.kerchunk.json import read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.parquet import read_kerchunk_parquet
 from zarr_manifest.conversion.kerchunk.places import local_path
 from zarr_manifest.conversion.nodes import Node
+from zarr_manifest.sources import Allow
 
 __all__ = ["read_kerchunk"]
 
 
 def read_kerchunk(
-    location: str | Path, *, rewrite: Mapping[str, str] | None = None
+    location: str | Path,
+    *,
+    rewrite: Mapping[str, str] | None = None,
+    allow: Allow = None,
 ) -> Iterator[Node]:
     """Read a kerchunk reference set: Parquet if it is a directory, JSON otherwise.
 
@@ -25,6 +29,10 @@ def read_kerchunk(
         A path or a URL.
     rewrite : mapping of str to str, optional
         Replacements for URL prefixes. A prefix that no URL has is reported.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
+        needs no authorisation; it is read without credentials unless a prefix says
+        otherwise. Referenced objects are not read.
 
     Returns
     -------
@@ -35,6 +43,8 @@ def read_kerchunk(
     ------
     ManifestError
         As raised by these two.
+    ValueError, TypeError
+        `allow` has something that is not a URL prefix, or not an access.
 
     Examples
     --------
@@ -46,7 +56,7 @@ def read_kerchunk(
     [('t', "the reference 't/0' is not part of any array")]
     """
     return (read_kerchunk_parquet if _is_directory(location) else read_kerchunk_json)(
-        location, rewrite=rewrite
+        location, rewrite=rewrite, allow=allow
     )
 
 

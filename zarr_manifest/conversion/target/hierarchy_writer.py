@@ -33,7 +33,7 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import ChunkGrid, Partitions, ancestors, dump_node, impossible_name
 from zarr_manifest.hierarchy import open_hierarchy, store_underneath, store_urls
 from zarr_manifest.manifest import Manifest
-from zarr_manifest.sources import store_name
+from zarr_manifest.sources import Allow, access_by_prefix, store_name
 from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def write_hierarchy(
     overwrite: bool = False,
     progress: Progress | None = None,
     sole_writer: bool = False,
+    allow: Allow = None,
 ) -> ConversionReport:
     """Write a hierarchy of manifest arrays.
 
@@ -94,6 +95,10 @@ def write_hierarchy(
         the number of references written.
     sole_writer : bool
         Promise that nobody else writes there; see :func:`write_manifest`.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
+        needs no authorisation; it is accessed without credentials unless a prefix says
+        otherwise. Referenced objects are not read.
 
     Returns
     -------
@@ -104,6 +109,8 @@ def write_hierarchy(
     WriteConflictError
         There is already a hierarchy, or a node of one, and `overwrite` is not set; or
         there is another writer.
+    ValueError, TypeError
+        `allow` has something that is not a URL prefix, or not an access.
 
     Examples
     --------
@@ -124,7 +131,7 @@ def write_hierarchy(
     >>> zarr.open_group(ManifestStore(root), mode="r")["group/a"][:]
     array([0, 1, 2, 3, 4, 5, 6, 7], dtype=uint8)
     """
-    own = store_underneath(open_hierarchy(location, {}))
+    own = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
     store = guarded_store(own, sole_writer=sole_writer)
     if not overwrite and store.exists("zarr.json"):
         raise WriteConflictError(

@@ -13,7 +13,6 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 import msgspec
-from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.conversion.kerchunk.json.members import Batch, PlainReference
 from zarr_manifest.conversion.kerchunk.json.references import reference_nodes
@@ -27,12 +26,25 @@ from zarr_manifest.errors import (
     InvalidJSONError,
     InvalidManifestError,
     LimitExceededError,
+    ManifestError,
+    SourceAccessDeniedError,
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.format import DocumentCodec, Limits, decode_body
+from zarr_manifest.format import NO_CONDITIONS, DocumentCodec, Limits, decode_body
 from zarr_manifest.hierarchy import open_hierarchy, sync
-from zarr_manifest.locations import redact
+from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
+from zarr_manifest.sources import (
+    Access,
+    Allow,
+    SourceRange,
+    access_by_prefix,
+    access_to,
+    hierarchy_reader,
+    key_within,
+    open_object_store,
+    reader_of,
+)
 
 __all__ = ["read_kerchunk_json"]
 
@@ -59,14 +71,15 @@ def read_kerchunk_json(
     rewrite: Mapping[str, str] | None = None,
     max_generated: int = MAX_GENERATED,
     max_bytes: int = _MAX_BYTES,
+    allow: Allow = None,
 ) -> Iterator[Node]:
     """Read a kerchunk reference set in JSON.
 
     Parameters
     ----------
     references : str, Path, bytes or mapping
-        A path, or a URL that can be read without credentials; the document itself as
-        bytes, optionally compressed (gzip, zstd); or its parsed content.
+        A path or a URL; the document itself as bytes, optionally compressed (gzip, zstd);
+        or its parsed content.
     rewrite : mapping of str to str, optional
         Replacements for URL prefixes, applied before any check; the longest prefix wins.
         A prefix that no URL has is reported as a :class:`RefusedNode` of the root.
@@ -75,6 +88,10 @@ def read_kerchunk_json(
         Maximum number of references that ``gen`` may generate.
     max_bytes : int
         Maximum size of a compressed document, before and after decompression.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
+        needs no authorisation; it is read without credentials unless a prefix says
+        otherwise. Referenced objects are not read.
 
     Returns
     -------
@@ -85,9 +102,12 @@ def read_kerchunk_json(
     Raises
     ------
     ManifestError
-        ``invalid_json``, ``source_not_found``, ``source_error``, ``limit_exceeded``, or
-        ``not_convertible`` for anything but a reference set of version 0 or 1, and for
-        invalid ``templates`` or ``gen``: then any chunk might be missing.
+        ``invalid_json``, ``source_not_found``, ``source_access_denied``, ``source_error``,
+        ``limit_exceeded``, or ``not_convertible`` for anything but a reference set of
+        version 0 or 1, and for invalid ``templates`` or ``gen``: then any chunk might be
+        missing.
+    ValueError, TypeError
+        `allow` has something that is not a URL prefix, or not an access.
     ImportError
         The set has templates to evaluate, and jinja2 is not installed.
 
@@ -105,9 +125,10 @@ def read_kerchunk_json(
     >>> array.manifest[0,].path, array.manifest[1,].data
     ('s3://bucket/a%20file.nc', b'text')
     """
+    access = access_by_prefix(allow)
     document = as_object(references)
     if document is None:
-        document = _parse(_content(cast("str | Path | bytes", references), max_bytes))
+        document = _parse(_content(cast("str | Path | bytes", references), max_bytes, access))
     if "version" not in document:
         return _version_0(document, rewrite)
     version = _value(document["version"])
@@ -122,8 +143,8 @@ def read_kerchunk_json(
 # ------------------------------------------------------------ the document
 
 
-def _content(references: str | Path | bytes, max_bytes: int) -> bytes:
-    content = references if isinstance(references, bytes) else _read(references)
+def _content(references: str | Path | bytes, max_bytes: int, access: Mapping[str, Access]) -> bytes:
+    content = references if isinstance(references, bytes) else _read(references, access)
     for beginning, codec in _COMPRESSIONS.items():
         if content.startswith(beginning):
             return _decompressed(content, codec, max_bytes)
@@ -143,10 +164,10 @@ def _decompressed(content: bytes, codec: str, max_bytes: int) -> bytes:
         raise NotConvertibleError(f"it cannot be decompressed: {problem}") from error
 
 
-def _read(location: str | Path) -> bytes:
+def _read(location: str | Path, access: Mapping[str, Access]) -> bytes:
     path = local_path(location)
     if path is None:
-        return _fetch(str(location))
+        return _fetch(str(location), access)
     shown_location = redact(str(location))
     try:
         return path.read_bytes()
@@ -158,26 +179,40 @@ def _read(location: str | Path) -> bytes:
         ) from error
 
 
-def _fetch(url: str) -> bytes:
+def _fetch(url: str, access: Mapping[str, Access]) -> bytes:
     if "?" in url:
         raise SourceError(
             "reference sets are not read from URLs with a query",
             location=redact(url),
             remedy="Download it, and name the file.",
         )
-    directory, _, name = url.rpartition("/")
     try:
-        store = open_hierarchy(directory, {}, read_only=True)
-        found = sync(store.get(unquote(name), default_buffer_prototype()))
+        return bytes(sync(_fetched(url, access)))
+    except SourceNotFoundError as error:
+        raise SourceNotFoundError("there is no such object", location=redact(url)) from error
+    except SourceAccessDeniedError as error:
+        raise error.in_context(location=redact(url)) from error.__cause__
     except Exception as error:  # from whichever client reads this scheme
+        problem = error.problem if isinstance(error, ManifestError) else error
         raise SourceError(
-            f"the reference set cannot be read: {error}",
+            f"the reference set cannot be read: {problem}",
             location=redact(url),
             remedy="Download it, and name the file.",
         ) from error
-    if found is None:
-        raise SourceNotFoundError("there is no such object", location=redact(url))
-    return found.to_bytes()
+
+
+async def _fetched(url: str, access: Mapping[str, Access]) -> memoryview:
+    whole = SourceRange(0, None, False)
+    location = Base.parse("./").resolve(url)
+    assert isinstance(location, UrlLocation)  # it has a scheme
+    prefix, how = access_to(location, AllowList(access), access)
+    if location.scheme == "memory" and how is None:
+        # As for a hierarchy: the memory of fsspec, not obstore's.
+        directory, _, name = url.rpartition("/")
+        reader = hierarchy_reader(open_hierarchy(directory, {}, read_only=True))
+        return await reader.read(unquote(name), whole, NO_CONDITIONS)
+    store = open_object_store(prefix, how)
+    return await reader_of(store).read(key_within(store, prefix, location), whole, NO_CONDITIONS)
 
 
 def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:

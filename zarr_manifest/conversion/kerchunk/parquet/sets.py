@@ -48,6 +48,7 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.locations import redact
+from zarr_manifest.sources import Allow, access_by_prefix
 
 __all__ = ["local_directory", "read_kerchunk_parquet"]
 
@@ -62,6 +63,7 @@ def read_kerchunk_parquet(
     *,
     rewrite: Mapping[str, str] | None = None,
     stream_above: int = 1_000_000,
+    allow: Allow = None,
 ) -> Iterator[Node]:
     """Read a kerchunk reference set in the Parquet layout.
 
@@ -75,6 +77,9 @@ def read_kerchunk_parquet(
     stream_above : int
         Arrays with more chunks than this get a partitioned manifest, which is read while
         it is written.
+    allow : mapping of str to Access, or iterable of str, optional
+        As for :func:`read_kerchunk`. Parquet is read from the local file system only,
+        which needs no access.
 
     Returns
     -------
@@ -88,6 +93,8 @@ def read_kerchunk_parquet(
     ManifestError
         ``source_not_found``, ``source_error``, ``invalid_json`` or ``not_convertible``:
         there is no valid reference set.
+    ValueError, TypeError
+        `allow` has something that is not a URL prefix, or not an access.
     ImportError
         pyarrow is not installed.
 
@@ -105,6 +112,7 @@ def read_kerchunk_parquet(
     GroupNode ''
     ArrayNode 't'
     """
+    access_by_prefix(allow)  # raises as everywhere
     parquet()
     found = _open(local_directory(location))
     return _Importer(found, SourceUrls(rewrite), stream_above).nodes()

@@ -36,7 +36,7 @@ from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.hierarchy import ensure_open, list_keys, open_hierarchy, store_urls, sync
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.manifest import Grid, Manifest, interpret_keys
-from zarr_manifest.sources import can_list, in_order, store_name
+from zarr_manifest.sources import Allow, access_by_prefix, can_list, in_order, store_name
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -53,7 +53,10 @@ _SWAPPED = str.maketrans("./", "/.")
 
 
 def read_zarr2(
-    location: str | Path | ObjectStore | Store, *, url: str | None = None
+    location: str | Path | ObjectStore | Store,
+    *,
+    url: str | None = None,
+    allow: Allow = None,
 ) -> Iterator[Node]:
     """Read a Zarr v2 hierarchy.
 
@@ -65,6 +68,10 @@ def read_zarr2(
         Location of the store's root in references: a percent-encoded URL, or a reference
         relative to the root of the hierarchy that is written. By default, the URL of
         `location`.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
+        needs no authorisation; it is read without credentials unless a prefix says
+        otherwise.
 
     Returns
     -------
@@ -79,6 +86,8 @@ def read_zarr2(
         There is no Zarr v2 hierarchy, its keys cannot be listed, or the store has no URL.
     SourceNotFoundError
         There is no such directory.
+    ValueError, TypeError
+        `allow` has something that is not a URL prefix, or not an access.
 
     Examples
     --------
@@ -90,7 +99,7 @@ def read_zarr2(
     >>> node.path, list(node.manifest.indices()), node.manifest[1,].path
     ('a b', [(1,)], 's3://bucket/old.zarr/a%20b/1')
     """
-    store = open_hierarchy(location, {}, read_only=True)
+    store = open_hierarchy(location, access_by_prefix(allow), read_only=True)
     try:
         sync(ensure_open(store))
     except FileNotFoundError as error:
