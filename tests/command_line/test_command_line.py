@@ -385,7 +385,7 @@ def test_a_bucket(
     assert (done.status, done.stderr) == (0, "")
     missing = run("import", "kerchunk", f"{url}/missing.json", "other.zarr", *with_credentials)
     assert missing.status == 3
-    assert missing.stderr.startswith("error: source_not_found: there is no such file\n")
+    assert missing.stderr.startswith("error: source_not_found: there is no such object\n")
     denied = run("create", f"{url}/f/2023.nc", "local.zarr", "--allow", f"{url}/", *endpoint)
     assert denied.status == 3
     assert "error: source_access_denied: " in denied.stderr

@@ -237,6 +237,36 @@ def test_manifests_elsewhere_have_to_be_allowed(inputs: Path) -> None:
     assert run("locations", "data.zarr", "--allow", f"{inputs.as_uri()}/").status == 0
 
 
+@pytest.mark.parametrize("option", ["--allow", "--environment"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "create 2023.nc new.zarr",
+        "create 2023.nc new.zarr --group-per-file",
+        "import kerchunk references.json new.zarr",
+        "import zarr2 old.zarr new.zarr",
+        "upgrade theirs.zarr",
+        "export kerchunk data.zarr new.json",
+        "info data.zarr",
+        "locations data.zarr",
+        "validate data.zarr",
+    ],
+)
+def test_a_prefix_that_is_none(inputs: Path, call: str, option: str) -> None:
+    before = set(inputs.rglob("*"))
+    done = run(*call.split(), option, "bucket/data")
+    assert (done.status, done.stdout) == (2, "")
+    assert "'bucket/data' cannot be a prefix: it is relative" in done.stderr
+    assert set(inputs.rglob("*")) == before
+
+
+@pytest.mark.parametrize("call", ["info {}", "create 2023.nc {}", "import zarr2 {} new.zarr"])
+def test_a_url_that_is_none(inputs: Path, call: str) -> None:
+    done = run(*call.format("http://[x").split())
+    assert (done.status, done.stdout) == (3, "")
+    assert done.stderr.startswith("error: invalid_path: ")
+
+
 @given(st.lists(st.text("ab/:[]'\" .", min_size=1), min_size=1, max_size=3))
 def test_allow_lists_become_options(prefixes: list[str]) -> None:
     said = in_options(f"If you trust them, add: allow={prefixes!r}.")

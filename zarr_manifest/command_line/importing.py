@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote
 
 import click
 
@@ -19,11 +17,6 @@ from zarr_manifest.command_line.options import (
 from zarr_manifest.command_line.outcomes import hierarchy_outcome
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
-from zarr_manifest.errors import SourceNotFoundError
-from zarr_manifest.hierarchy import open_hierarchy
-from zarr_manifest.locations import AllowList, Base, UrlLocation
-from zarr_manifest.sources import Access
-from zarr_manifest.writing import guarded_store
 
 __all__ = ["import_"]
 
@@ -68,35 +61,9 @@ def kerchunk(references: str, hierarchy: str, rewrites: tuple[str, ...], **layou
     how = Layout.of(layout)
     with bars("nodes") as shown:
         rewrite = pairs(rewrites, "--rewrite")
-        with stating_usage(ValueError):
-            document = _document(references, how.allow)
-        if document is None:
-            nodes = conversion.read_kerchunk(references, rewrite=rewrite)
-        else:
-            nodes = conversion.read_kerchunk_json(document, rewrite=rewrite)
+        nodes = conversion.read_kerchunk(references, rewrite=rewrite, allow=how.allow)
         report = how.write(hierarchy, nodes, shown)
     return hierarchy_outcome(hierarchy, report, allow_refused=layout["allow_refused"])
-
-
-def _document(references: str, allow: Mapping[str, Access]) -> bytes | None:
-    """Return references in JSON below an authorised prefix; None for all others.
-
-    Raises
-    ------
-    SourceNotFoundError
-        There is no such object.
-    """
-    if "://" not in references or references.rstrip("/").endswith((".parq", ".parquet")):
-        return None
-    location = Base.parse("./").resolve(references)
-    if not isinstance(location, UrlLocation) or AllowList(allow).match(location) is None:
-        return None
-    directory, _, name = references.rpartition("/")
-    store = guarded_store(open_hierarchy(directory, allow, read_only=True), sole_writer=True)
-    body = store.read(unquote(name)).body
-    if body is None:
-        raise SourceNotFoundError("there is no such file", location=str(location))
-    return body
 
 
 @import_.command(
@@ -124,6 +91,6 @@ def zarr2(store: str, hierarchy: str, url: str | None, **layout: Any) -> Outcome
     require_no_file(store)
     with bars("nodes") as shown:
         with stating_usage(ValueError):
-            nodes = conversion.read_zarr2(open_hierarchy(store, how.allow, read_only=True), url=url)
+            nodes = conversion.read_zarr2(store, url=url, allow=how.allow)
         report = how.write(hierarchy, nodes, shown)
     return hierarchy_outcome(hierarchy, report, allow_refused=layout["allow_refused"])

@@ -14,9 +14,7 @@ import click
 from zarr_manifest import conversion
 from zarr_manifest.command_line.options import allowed
 from zarr_manifest.command_line.progress import Bars
-from zarr_manifest.command_line.tasks import stating_usage
 from zarr_manifest.conversion import ConversionReport, Node
-from zarr_manifest.hierarchy import open_hierarchy
 from zarr_manifest.sources import Access
 
 __all__ = ["Layout", "partition_shape"]
@@ -41,7 +39,7 @@ class Layout:
         Raises
         ------
         UsageError
-            A partition shape is invalid.
+            A partition shape or an access option is invalid.
         """
         return cls(
             options["base"],
@@ -55,13 +53,11 @@ class Layout:
 
     def write(self, hierarchy: str, nodes: Iterable[Node], shown: Bars) -> ConversionReport:
         """Write a hierarchy."""
-        with stating_usage(ValueError):
-            store = open_hierarchy(hierarchy, self.allow)
         stated = self.partition_shape if isinstance(self.partition_shape, dict) else {}
         unused = dict.fromkeys(stated)
         with _no_empty_directories(hierarchy):
             report = conversion.write_hierarchy(
-                store,
+                hierarchy,
                 _striking_out(nodes, unused),
                 base=self.base,
                 codecs=self.codecs,
@@ -70,6 +66,7 @@ class Layout:
                 overwrite=self.overwrite,
                 progress=shown.wrote,
                 sole_writer=self.sole_writer,
+                allow=self.allow,
             )
         report.notes += [
             (path, "there is no such array: its partition shape was ignored") for path in unused

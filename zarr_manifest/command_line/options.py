@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zarr_manifest.command_line.tasks import stating_usage
 from zarr_manifest.hierarchy import ensure_open, open_hierarchy, sync
-from zarr_manifest.sources import Access, anonymous, environment
+from zarr_manifest.sources import Access, access_by_prefix, anonymous, environment
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -154,7 +155,7 @@ def allowed(
     Raises
     ------
     UsageError
-        There are settings, but no prefix that they apply to.
+        There are settings, but no prefix that they apply to; or a prefix is invalid.
 
     Examples
     --------
@@ -170,6 +171,8 @@ def allowed(
     if options.get("endpoint", "").startswith("http://"):
         # Naming such a server means wanting to use it.
         options["client_options"] = {"allow_http": True}
-    return {prefix: anonymous(**options) for prefix in anonymously} | {
+    allow = {prefix: anonymous(**options) for prefix in anonymously} | {
         prefix: environment(**options) for prefix in with_credentials
     }
+    with stating_usage(ValueError):
+        return access_by_prefix(allow)
