@@ -14,6 +14,7 @@ import zarr
 from obstore.store import MemoryStore, S3Store
 
 import zarr_manifest as zm
+from tests.command_line.commands import write_theirs
 from tests.servers.http_files import Exchange, Fault, FileServer, Reply
 from tests.servers.s3 import S3Server
 from zarr_manifest import conversion
@@ -89,6 +90,21 @@ def test_a_hierarchy_from_beginning_to_end(bucket: Bucket, url: str) -> None:
     references = conversion.export_kerchunk_json(url, allow=allow)["refs"]
     assert references["g/a/1"] == [f"{bucket.url}/raw/f.bin", 4, 4]
     assert json.loads(references["g/a/.zattrs"])["units"] == "K"
+    assert bucket.requests_without_credentials() == []
+
+
+def test_a_hierarchy_of_an_older_writer(bucket: Bucket, url: str, tmp_path: Path) -> None:
+    """In a copy, and in place."""
+    write_theirs(tmp_path)
+    upload(tmp_path, bucket, "theirs.zarr")
+    theirs = f"{bucket.url}/theirs.zarr"
+    for report in (
+        conversion.upgrade(theirs, target=url, allow=bucket.allow),
+        conversion.upgrade(theirs, allow=bucket.allow),
+    ):
+        assert report.repaired == ["sst"]
+    for location in (theirs, url):
+        assert zm.validate(location, allow=bucket.allow) == []
     assert bucket.requests_without_credentials() == []
 
 
