@@ -7,15 +7,16 @@ VENV := .venv
 OLDEST_VENV := .venv-oldest
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check
-GROUPS := demo bench test lint
+GROUPS := demo bench test lint docs dist
 JAVASCRIPT := conformance/adapters/javascript
 REPORTS := conformance-output
+SITE := docs-output
 PYTEST := python -m pytest -n 2
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-oldest conformance corpus lint format types layers bench clean
+.PHONY: help setup demo test test-oldest conformance corpus lint format types layers docs dist bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -62,11 +63,21 @@ types: .make/lint ## mypy and pyright, both strict
 layers: .make/lint ## import-linter: imports go downwards only
 	$(BIN)/lint-imports --no-cache
 
+docs: .make/docs ## the site, with the API reference, in docs-output/; a broken link is an error
+	$(BIN)/sphinx-build -b html -c docs -E -W --keep-going -q . $(SITE)
+
+dist: .make/dist ## sdist and wheel in dist/, checked, and tried in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/python .ci/try_wheel.py dist/*.whl
+
 bench: .make/bench ## compare with zarr's own stores; ARGS=--quick for a quick look
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) $(OLDEST_VENV) .make build dist demo-output bench-output $(REPORTS) $(JAVASCRIPT)/node_modules htmlcov .coverage .coverage.* \
+	rm -rf $(VENV) $(OLDEST_VENV) .make build dist demo-output bench-output $(REPORTS) $(SITE) $(JAVASCRIPT)/node_modules htmlcov .coverage .coverage.* \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -11,7 +11,14 @@ import numpy
 import obstore
 import zarr
 
-from benchmarks import http_requests, importing, manifest_size, native_overhead, throughput
+from benchmarks import (
+    http_requests,
+    import_time,
+    importing,
+    manifest_size,
+    native_overhead,
+    throughput,
+)
 from benchmarks.tables import Table
 
 BENCHMARKS: dict[str, Callable[[bool], Iterator[Table]]] = {
@@ -20,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Table]]] = {
     "http": http_requests.run,
     "size": manifest_size.run,
     "import": importing.run,
+    "import-time": import_time.run,
 }
 
 

@@ -4,8 +4,8 @@ Usage: python -m demo [OUTPUT_DIR]
 
 Makes OUTPUT_DIR/data.zarr (default ./demo-output) with the command zarr-manifest,
 reads it back with zarr and xarray, and compares every element with what netCDF4
-reads; then the same with every file that there is. The exit status is not zero if
-anything differs, or if a command fails. Needs no network.
+reads; then the same with every file that there is. Draws a map of what it read, too. The
+exit status is not zero if anything differs, or if a command fails. Needs no network.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from demo import report
 from demo.commands import run
 from demo.compare import EQUAL, compare_file, decoded_alike
 from demo.every_file import every_file
+from demo.picture import print_map, save_picture
 from demo.source_files import DATA_DIRECTORY, FILES, SourceFile, source_files
 from zarr_manifest import ManifestError, ManifestStore
 
@@ -38,6 +39,9 @@ HIERARCHY = "data.zarr"
 EVERY_FILE = "every-file.zarr"
 DATASET = "ostia_monthly"
 NATIVE_ARRAY = f"{DATASET}/mean_temperature"
+OCEAN = "nemo_1m_20150101-20150201_grid-T"
+PICTURE = "sea_surface_temperature.png"
+EVERY_VARIABLE = "every-variable.txt"
 
 #: Attribute of the root group by which a later run knows that it may delete the hierarchy.
 MARK = {"made_by": "zarr-manifest demo"}
@@ -62,10 +66,8 @@ def main(arguments: list[str]) -> int:
         return 1
     shown = show(directory / HIERARCHY, prefixes, files)
     clear(directory / EVERY_FILE)
-    print(
-        report.heading("7. Every real file of iris-sample-data: a line for each, and each variable")
-    )
-    every = every_file(directory, EVERY_FILE, MARK)
+    print(report.heading("8. Every real file of iris-sample-data"))
+    every = every_file(directory, EVERY_FILE, MARK, listing=EVERY_VARIABLE)
     print_next_steps(directory / HIERARCHY, prefixes)
     return 0 if shown and every else 1
 
@@ -155,6 +157,7 @@ def show(location: Path, prefixes: list[str], files: list[SourceFile]) -> bool:
     complete = print_verdict(root, files, verdicts)
     print_sizes(location, opening_seconds, comparing_seconds)
     print_dataset(root)
+    show_picture(root, location.parent / PICTURE)
     safe = print_safety(location)
     return complete and safe
 
@@ -194,20 +197,29 @@ def print_sizes(location: Path, opening_seconds: float, comparing_seconds: float
 
 
 def print_dataset(root: zarr.Group) -> None:
-    """Print a dataset as xarray sees it, and some temperatures of it."""
+    """Print a dataset as xarray sees it."""
     dataset = xr.open_zarr(root.store, group=DATASET, consolidated=False, chunks=None)
     names = ["surface_temperature", "mean_temperature"]
-    month = str(dataset["time"].values[-1])[:7]
     print(report.heading(f"5. xarray.open_zarr(store, group={DATASET!r})"))
     print("\n".join("  " + line for line in report.short_repr(dataset[names])))
-    print(f"  surface_temperature along the equator, {month}, in degrees Celsius")
-    print("\n".join(report.temperatures(dataset)))
+
+
+def show_picture(root: zarr.Group, path: Path) -> None:
+    """Draw the sea-surface temperatures."""
+    print(report.heading("6. The same bytes as a map: sea-surface temperature"))
+    ocean, tropics = (
+        xr.open_zarr(root.store, group=group, consolidated=False, chunks=None)
+        for group in (OCEAN, DATASET)
+    )
+    print_map(ocean)
+    save_picture(ocean, tropics["surface_temperature"].isel(time=-1), path)
+    print(f"  As a picture: {os.path.relpath(path)}")
 
 
 def print_safety(location: Path) -> bool:
     """Show that nothing outside is read unless allowed; return whether that is so."""
     path = f"{DATASET}/surface_temperature"
-    print(report.heading("6. Nothing outside the hierarchy is read until you allow it"))
+    print(report.heading("7. Nothing outside the hierarchy is read until you allow it"))
     print(f"  zarr.open_group(ManifestStore({HIERARCHY!r}))[{path!r}][0]")
     try:
         array = zarr.open_group(ManifestStore(location), mode="r")[path]

@@ -1,13 +1,11 @@
-"""Every real file that there is: a line for each, and for each of its variables.
-
-Read, and compared with what the format's own library reads, or refused with the reason.
-"""
+"""Every real file that there is: compared with what the format's own library reads, or refused."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +13,12 @@ import zarr
 
 from demo.commands import run
 from demo.compare import EQUAL, compare_file, difference
+from demo.report import wrapped
 from demo.source_files import DATA_DIRECTORY, SourceFile, every_source_file
 from zarr_manifest import ManifestStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 __all__ = ["every_file"]
@@ -27,8 +26,10 @@ __all__ = ["every_file"]
 _GRIB = ".grib2"
 
 
-def every_file(directory: Path, hierarchy: str, attributes: dict[str, Any]) -> bool:
-    """Make one hierarchy of all files, and print what became of each; return if all is well.
+def every_file(
+    directory: Path, hierarchy: str, attributes: dict[str, Any], *, listing: str
+) -> bool:
+    """Make one hierarchy of all files, and print what became of them; return if all is well.
 
     Parameters
     ----------
@@ -38,6 +39,8 @@ def every_file(directory: Path, hierarchy: str, attributes: dict[str, Any]) -> b
         Its name.
     attributes : dict
         Those of its root.
+    listing : str
+        Name of the file in which every file and every variable gets a line.
     """
     files = every_source_file()
     if importlib.util.find_spec("gribberish") is None:
@@ -59,43 +62,62 @@ def every_file(directory: Path, hierarchy: str, attributes: dict[str, Any]) -> b
     store = ManifestStore(directory / hierarchy, allow=[DATA_DIRECTORY.as_uri() + "/"])
     zarr.open_group(store, mode="r+").attrs.update(attributes)
     root = zarr.open_group(store, mode="r")
-    given: set[str] = set()
-    read = [line for file in files for line in _lines(root, file, refused, given)]
-    different = sum("DIFFERS" in line for line in read)
+    read = {file.name: _compare(root, file, refused) for file in files if file.group not in refused}
+    _print_read(read)
+    reasons = {
+        file.name: _without_location(refused[file.group]) for file in files if file.group in refused
+    }
+    _print_refused(reasons)
+    lines = [f"{name}: refused: {why}" for name, why in reasons.items()]
+    lines += [f"{name} {line}" for name, variables in read.items() for line in variables]
+    (directory / listing).write_text("\n".join([*lines, ""]), encoding="utf-8")
+    variables = [line for lines in read.values() for line in lines]
+    different = sum("DIFFERS" in line for line in variables)
     print(
-        f"  {len(files)} files: {sum(file.group in refused for file in files)} of other formats "
-        f"refused, {sum('/' in path for path in refused)} variables refused, "
-        f"{len(read) - different} variables read, {different} different"
+        f"  {len(files)} files: {len(reasons)} refused, {len(read)} read; "
+        f"{len(variables)} variables, {different} different; a line for each: {listing}"
     )
-    return different == 0 < len(read)
+    return different == 0 < len(variables)
 
 
-def _lines(
-    root: zarr.Group, file: SourceFile, refused: Mapping[str, str], given: set[str]
-) -> Iterator[str]:
-    """Print a line for a file that is refused, or for each variable; yield those of the read.
+def _print_read(read: Mapping[str, Sequence[str]]) -> None:
+    """Print a line for each file: how many of its variables came out how."""
+    for name, variables in read.items():
+        outcomes = Counter(map(_outcome, variables))
+        said = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+        print(f"  {name:<42} {len(variables):>2} variables: {said}")
+        for line in variables:
+            if _outcome(line) in ("DIFFERENT", "refused"):
+                print(f"    {line}")
 
-    A reason that was `given` for another file is not repeated.
-    """
-    if file.group in refused:
-        reason = _without_location(refused[file.group])
-        shown = ", for the same reason" if reason in given else f": {reason}"
-        print(f"  {file.name}: refused{shown}")
-        given.add(reason)
-        return
+
+def _outcome(line: str) -> str:
+    if ": refused: " in line:
+        return "refused"
+    return "DIFFERENT" if "DIFFERS" in line else line.rpartition(", ")[2]
+
+
+def _print_refused(reasons: Mapping[str, str]) -> None:
+    """Print a paragraph for each reason, with the number of files that it is true of."""
+    for reason, count in Counter(reasons.values()).most_common():
+        names = [name for name, why in reasons.items() if why == reason]
+        shown = names[0] if count == 1 else f"{count} files ({names[0]}, …)"
+        print(wrapped(f"{shown}: refused: {reason}"))
+
+
+def _compare(root: zarr.Group, file: SourceFile, refused: Mapping[str, str]) -> list[str]:
+    """Return a line for each variable of a file: how it was read, or why it was refused."""
     prefix = f"{file.group}/"
     reasons = {n.removeprefix(prefix): why for n, why in refused.items() if n.startswith(prefix)}
-    for name, why in reasons.items():
-        print(f"  {file.name} {name}: refused: {_without_location(why)}")
+    lines = [f"{name}: refused: {_without_location(why)}" for name, why in reasons.items()]
     known = SourceFile(file.path, reasons)
     outcomes = _grib(root, known) if file.path.suffix == _GRIB else compare_file(root, known)
     for name, outcome in outcomes.items():
         array = root[f"{file.group}/{name}"]
         assert isinstance(array, zarr.Array)
         said = "equal to netCDF4's" if outcome == EQUAL else outcome
-        line = f"  {file.name} {name}: read {array.dtype} {array.shape}, {said}"
-        print(line)
-        yield line
+        lines.append(f"{name}: {array.dtype} {array.shape}, {said}")
+    return lines
 
 
 def _grib(root: zarr.Group, file: SourceFile) -> dict[str, str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -64,19 +62,6 @@ def comparison(file: SourceFile, outcomes: dict[str, str], *, decoded: bool) -> 
     lines = [f"  {file.group:<34} {origin:<22} {said}"]
     lines += [f"    {name}: {text}" for name, text in outcomes.items() if text != "equal"]
     return lines + [wrapped(f"{n}: refused: {why}", "    ") for n, why in file.refused.items()]
-
-
-def temperatures(dataset: xr.Dataset) -> list[str]:
-    """Tabulate some sea-surface temperatures of the last month, in degrees Celsius."""
-    month = dataset["surface_temperature"].isel(time=-1)
-    part = month.isel(latitude=slice(-2, None, -7), longitude=slice(24, None, 48)).load()
-    lines = [" " * 9 + "".join(f"{value:>8.0f}E" for value in part["longitude"].values)]
-    for row in part:
-        cells = ("land" if np.isnan(kelvin) else f"{kelvin - 273.15:.1f}" for kelvin in row.values)
-        latitude = float(row["latitude"])
-        label = f"{abs(latitude):.1f}{'N' if latitude >= 0 else 'S'}"
-        lines.append(f"{label:>9}" + "".join(f"{cell:>8} " for cell in cells))
-    return [line.rstrip() for line in lines]
 
 
 def short_repr(dataset: xr.Dataset) -> list[str]:

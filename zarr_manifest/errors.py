@@ -1,9 +1,9 @@
 """The exception tree and its stable codes.
 
-Imports nothing of the package. Every failure that this package detects is a
-:class:`ManifestError`. None of the classes derives from ``FileNotFoundError``
-or ``KeyError``: zarr turns those into fill values. The codes are append-only;
-the specification, the conformance suite and other implementations share them.
+Imports nothing else from the package. Every failure that this package detects is
+a :class:`ManifestError`. No class derives from ``FileNotFoundError`` or
+``KeyError``, which zarr turns into fill values. The codes are append-only and
+shared with the specification, the conformance suite and other implementations.
 """
 
 from __future__ import annotations
@@ -120,31 +120,31 @@ class ManifestError(Exception):
     Parameters
     ----------
     problem : str
-        What is wrong, as a sentence without a full stop.
+        What went wrong, without a full stop.
     array : str, optional
         Path of the array in its hierarchy, without a leading slash.
     chunk : str, optional
         Canonical chunk key, such as ``"0.3"``.
     location : str, optional
-        Where the bytes were to come from. Must not contain credentials or
+        Where the bytes should have come from. Must not contain credentials or
         signed query strings: redact it first.
     remedy : str, optional
-        What the reader can do about it; an :class:`Advice` where it names settings.
+        What the user can do about it; an :class:`Advice` where it names settings.
 
     Attributes
     ----------
     code : str
-        Stable identifier of the class, for programs (specification, "Error codes").
+        Stable, machine-readable identifier (specification, "Error codes").
     message : str
         All that is known of the error but its code, in one line.
 
     Examples
     --------
-    >>> error = SourceNotFoundError("there is no such object", location="s3://b/f.nc")
+    >>> error = SourceNotFoundError("the object does not exist", location="s3://b/f.nc")
     >>> error.code
     'source_not_found'
     >>> print(error.in_context(array="sst", chunk="0.3"))
-    source_not_found: there is no such object (array 'sst', chunk '0.3', location 's3://b/f.nc')
+    source_not_found: the object does not exist (array 'sst', chunk '0.3', location 's3://b/f.nc')
     """
 
     code: ClassVar[str] = "manifest_error"
@@ -173,11 +173,11 @@ class ManifestError(Exception):
         location: str | None = None,
         remedy: str | None = None,
     ) -> Self:
-        """Return a copy of the error with the members that it lacks filled in.
+        """Return a copy with the missing context filled in.
 
         A source knows the location but not the array, a manifest knows the
-        chunk but not the array; each layer adds what it knows. Several readers
-        may wait for one failing request, so the error itself stays as it is.
+        chunk but not the array: each layer adds what it knows. The error itself
+        is left unchanged, because several readers may share one failed request.
         """
         error = type(self)(
             self.problem,
@@ -246,13 +246,13 @@ class InvalidManifestError(ManifestError):
 
 
 class InvalidChunkKeyError(ManifestError):
-    """A member of the manifest is not a chunk key, or names a chunk a second time."""
+    """A key in the manifest is not a chunk key, or names the same chunk as another key."""
 
     code = "invalid_chunk_key"
 
 
 class InvalidEntryError(ManifestError):
-    """An entry has a member of the wrong type, or members that contradict each other."""
+    """An entry has a member of the wrong type, or contradictory members."""
 
     code = "invalid_entry"
 
@@ -264,13 +264,13 @@ class InvalidPathError(ManifestError):
 
 
 class InvalidConfigurationError(ManifestError):
-    """The declaration in ``zarr.json`` is wrong."""
+    """The declaration in ``zarr.json`` is invalid."""
 
     code = "invalid_configuration"
 
 
 class UnsupportedTransformerError(ManifestError):
-    """The array declares a storage transformer, or a form of ours, that cannot be read."""
+    """The array declares an unknown storage transformer, or a variant that cannot be read."""
 
     code = "unsupported_transformer"
 
@@ -288,7 +288,7 @@ class SourceNotFoundError(ManifestError):
 
 
 class SourceAccessDeniedError(ManifestError):
-    """A source object exists, or may exist, but must not be read with this access."""
+    """A source object, if it exists, may not be read with the access given."""
 
     code = "source_access_denied"
 
@@ -306,48 +306,48 @@ class RangeOutOfBoundsError(ManifestError):
 
 
 class ShortReadError(ManifestError):
-    """A source delivered fewer bytes than it said it would."""
+    """A source returned fewer bytes than it announced."""
 
     code = "short_read"
 
 
 class ChecksumMismatchError(ManifestError):
-    """The bytes of a chunk do not have the checksum that its entry states."""
+    """The bytes of a chunk do not match the checksum in its entry."""
 
     code = "checksum_mismatch"
 
 
 class UnsupportedChecksumError(ManifestError):
-    """An entry states a checksum by an algorithm that is not in the registry."""
+    """An entry uses a checksum algorithm that is not in the registry."""
 
     code = "unsupported_checksum"
 
 
 class LimitExceededError(ManifestError):
-    """A manifest is larger than the reader's limits."""
+    """A manifest exceeds the reader's limits."""
 
     code = "limit_exceeded"
 
 
 class ReadOnlyError(ManifestError):
-    """Chunks of a manifest array cannot be written."""
+    """The chunks of a manifest array are read-only."""
 
     code = "read_only"
 
 
 class SourceError(ManifestError):
-    """A source failed in a way that no other class names."""
+    """A source failed in a way that no other class covers."""
 
     code = "source_error"
 
 
 class NotConvertibleError(ManifestError):
-    """An array or a group of another format cannot be expressed as valid Zarr v3."""
+    """An array or group in another format cannot be expressed as valid Zarr v3."""
 
     code = "not_convertible"
 
 
 class WriteConflictError(ManifestError):
-    """Somebody else wrote to the same node at the same time; nothing of theirs was replaced."""
+    """Another writer changed the same node at the same time; its data was not overwritten."""
 
     code = "write_conflict"

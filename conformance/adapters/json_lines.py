@@ -1,7 +1,7 @@
 """JSON Lines over standard input and output: the protocol, for adapters written in Python.
 
-Dispatches requests by their ``op`` and turns errors into answers. Knows no
-implementation: what opens and reads hierarchies is handed in.
+Dispatches requests by their ``op`` and turns errors into answers. Independent of the
+implementation, which is passed in.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RefusedError(Exception):
 
 
 class Hierarchy(Protocol):
-    """A hierarchy that was opened as a request said."""
+    """A hierarchy, opened as requested."""
 
     def read(self, array: str, selection: Sequence[Sequence[int]] | None) -> Values:
         """Return the values of a selection, or of the whole array."""
@@ -50,7 +50,7 @@ class Hierarchy(Protocol):
     def get_chunk(
         self, array: str, index: tuple[int, ...], part: Mapping[str, int] | None
     ) -> bytes | None:
-        """Return the encoded bytes of a chunk, or a range of them; None where there is none."""
+        """Return the encoded bytes of a chunk, or a range of them; None if there is no chunk."""
         ...
 
     def list_chunks(self, array: str) -> list[str]:
@@ -64,7 +64,7 @@ class Hierarchy(Protocol):
 
 @dataclass(frozen=True)
 class Implementation:
-    """What answers the requests."""
+    """The implementation under test."""
 
     name: str
     version: str
@@ -80,7 +80,7 @@ class _Session:
     opened: Hierarchy | None = field(default=None)
 
     def answer(self, line: str) -> dict[str, Any]:
-        """Answer one line. Whatever goes wrong is an answer too: the run must go on."""
+        """Answer one line. Any failure becomes an answer too: the run must go on."""
         number: Any = None
         try:
             request = json.loads(line)
@@ -89,7 +89,7 @@ class _Session:
         except RefusedError as error:
             return _failure(number, error.code, error.phase, str(error))
         except Exception as error:
-            # No case expects this code: the class and the message tell whom to ask.
+            # No case expects this code: class and message identify the cause.
             return _failure(number, "unexpected", None, f"{type(error).__name__}: {error}")
 
     def _dispatch(self, request: Request) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class _Session:
             case "validate":
                 return {"problems": hierarchy.validate()}
             case op:
-                raise ValueError(f"there is no operation {op!r}")
+                raise ValueError(f"unknown operation {op!r}")
 
     def _hello(self, request: Request) -> dict[str, Any]:
         if request["protocol"] != PROTOCOL:
@@ -128,7 +128,7 @@ class _Session:
 
     def _hierarchy(self, request: Request) -> Hierarchy:
         if self.opened is None or not request.get("reuse", False):
-            # Forgotten first: what cannot be opened must not be continued with what was before.
+            # Forgotten first: if opening fails, the earlier hierarchy must not be reused.
             self.opened = None
             self.opened = self.implementation.open(request)
         return self.opened
@@ -141,7 +141,7 @@ def _failure(number: Any, code: str, phase: str | None, message: str) -> dict[st
 
 @contextlib.contextmanager
 def _only_answers() -> Iterator[IO[str]]:
-    """Keep whatever a library prints out of the answers."""
+    """Keep anything that a library prints out of the answers."""
     answers = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):
         yield answers

@@ -1,4 +1,4 @@
-"""What adapters on zarr-python have in common: arrays and stores, in terms of the protocol."""
+"""Shared by the adapters for zarr-python: arrays and stores, in terms of the protocol."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MISSING_ERROR = () if _CHUNK_NOT_FOUND is None else ("missing-error",)
 
 @contextmanager
 def missing_chunks(are_errors: bool) -> Iterator[None]:
-    """Let zarr take missing chunks for errors, or not, and report them as the protocol does."""
+    """Let zarr treat missing chunks as errors or not, and report them as the protocol does."""
     with zarr.config.set({"array.read_missing_chunks": not are_errors}):
         try:
             yield
@@ -90,7 +90,7 @@ def _data_type(array: ZarrArray) -> str:
 def chunk_bytes(
     array: ZarrArray, index: tuple[int, ...], part: Mapping[str, int] | None
 ) -> bytes | None:
-    """Return what the array's store answers for a chunk, under the array's own key of it."""
+    """Return the store's value for a chunk, under the array's own chunk key."""
     key = _store_key(array, array.metadata.encode_chunk_key(index))
 
     async def get() -> bytes | None:
@@ -111,7 +111,7 @@ def _byte_request(part: Mapping[str, int] | None) -> ByteRequest | None:
         case {"last": count}:
             return SuffixByteRequest(count)
         case _:
-            raise ValueError(f"there is no byte range {part!r}")
+            raise ValueError(f"invalid byte range {part!r}")
 
 
 def listed_chunks(array: ZarrArray) -> list[str]:
@@ -131,8 +131,8 @@ def _present(indices: Iterable[tuple[int, ...] | None]) -> Iterable[tuple[int, .
 
 
 def _grid_index(array: ZarrArray, key: str) -> tuple[int, ...] | None:
-    """Return the grid index that one of the array's keys names; None for other keys."""
-    # Whatever separates the numbers: only the spelling that zarr itself would write counts.
+    """Return the grid index of a chunk key; None for other keys."""
+    # Whatever the separator, only the spelling that zarr itself would write counts.
     numbers = [int(n) for n in re.findall(r"[0-9]+", key)]
     index = tuple(numbers) if array.ndim else ()
     if len(index) != array.ndim or array.metadata.encode_chunk_key(index) != key:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 def main() -> int:
     """Write the corpus, or check it; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m conformance.generator", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, list differences")
+    parser.add_argument("--check", action="store_true", help="write nothing; list the differences")
     arguments = parser.parse_args()
     files = render(all_cases())
     if not arguments.check:

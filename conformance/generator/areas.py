@@ -1,4 +1,4 @@
-"""The areas of the corpus; each has a module that makes its cases."""
+"""The areas of the corpus; each has a module that builds its cases."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def all_cases() -> Iterator[Case]:
         module = import_module(f"conformance.generator.area_{area}")
         for case in module.cases():
             if not case.id.startswith(f"{area.replace('_', '-')}/"):
-                raise ValueError(f"{case.id} is in the module of another area")
+                raise ValueError(f"{case.id} is in another area's module")
             yield case

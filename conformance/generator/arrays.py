@@ -1,7 +1,7 @@
 """Small arrays: their values, their chunks as bytes, their metadata.
 
-Values are given as numbers in C order; what a reader must return is computed from them and
-from the set of chunks that it must find missing.
+Values are given as numbers in C order; the expected results are computed from them and from
+the set of chunks that must be missing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def declaration(configuration: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Array:
-    """An array of a case. The values are 101, 102, … where none are given."""
+    """An array of a case. By default, its values are 101, 102, and so on."""
 
     shape: Index = (4,)
     chunks: Index = (2,)
@@ -121,7 +121,7 @@ class Array:
         }
 
     def key(self, index: Index) -> str:
-        """Return the array's own relative key of a chunk."""
+        """Return the array's own relative key for a chunk."""
         name, separator = self.key_encoding
         if name == "default":
             return separator.join(("c", *map(str, index)))
@@ -137,7 +137,7 @@ class Array:
         encode: Callable[[bytes], bytes] = bytes,
         without: Collection[Index] = (),
     ) -> tuple[dict[str, Any], bytes]:
-        """Put the encoded chunks into one source; return the entries, by canonical key, and it."""
+        """Put the encoded chunks into one source; return the entries and the source."""
         entries: dict[str, Mapping[str, Any]] = {}
         body = start
         for index in self.indices():

@@ -1,4 +1,4 @@
-"""One case: its hierarchy, sources and servers, what is asked, and what must be answered."""
+"""One case: its hierarchy, sources and servers, its requests, and the expected answers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _ABSENT: Any = object()
 
 
 def to_json(value: Any) -> bytes:
-    """Format JSON as everywhere in the corpus: members in the order in which they were written."""
+    """Format JSON as everywhere in the corpus, with members in the order given."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 class Case:
-    """A case, built step by step; the methods return it, to be chained.
+    """A case, built step by step; the methods return it, so that calls can be chained.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Case:
     description : str
         What must happen, and why it matters.
     needs : sequence of str
-        Features that do not follow from what the case uses.
+        Features that cannot be inferred from the case.
     options
         How the hierarchy is opened.
     """
@@ -88,9 +88,8 @@ class Case:
     ) -> Self:
         """Add an array, and the groups above it.
 
-        A `manifest` (an object, or the bytes of a document) is written beside it. Without
-        `configuration` that is what it declares; `transformers` is the whole member, and
-        None leaves it out.
+        A `manifest` (an object, or the bytes of a document) is written beside it, and declared
+        unless `configuration` is given; `transformers` sets the whole member, and None omits it.
         """
         array = array or Array()
         for end in (i for i, c in enumerate(path) if c == "/"):
@@ -136,7 +135,7 @@ class Case:
         return self
 
     def seen(self, server: str, **assertions: Any) -> Self:
-        """State what may have arrived at a server."""
+        """Limit the requests that a server may have received."""
         self.requests[server] = assertions
         return self
 
@@ -150,7 +149,7 @@ class Case:
         selection: list[list[int]] | None = None,
         **members: Any,
     ) -> Self:
-        """Expect the values of an array; those of missing chunks are fill values."""
+        """Expect the values of an array, with fill values for missing chunks."""
         expect = self.values(path, missing=missing, selection=selection)
         request = {"array": path, "selection": selection, **members}
         return self.ask("read", request, expect)
@@ -162,7 +161,7 @@ class Case:
         missing: Collection[Index] = (),
         selection: list[list[int]] | None = None,
     ) -> dict[str, Any]:
-        """Return what a read must answer."""
+        """Return the expected answer to a read."""
         array = self._arrays[path]
         shape, values = array.expected(missing, selection)
         answer = self.answer("values", values)
@@ -195,18 +194,18 @@ class Case:
         return self.ask("list", {"array": path}, {"chunks": list(keys)})
 
     def reports(self, *codes: str, path: str = "a") -> Self:
-        """Expect problems that a validator finds; none, where none is named."""
+        """Expect a validator to find these problems; by default, none."""
         problems = [{"code": code, "array": path} for code in codes]
         return self.ask("validate", {}, {"problems": problems})
 
     def ask(self, op: str, request: Mapping[str, Any], expect: Mapping[str, Any]) -> Self:
-        """Add a request, and what must be answered."""
+        """Add a request and its expected answer."""
         self._needs.add(op)
         self.steps.append({"op": op, **request, "expect": dict(expect)})
         return self
 
     def answer(self, member: str, content: bytes) -> dict[str, Any]:
-        """Write a file of expected content; return what names it in an expectation."""
+        """Write a file of expected content; return the members that refer to it."""
         name = f"expected-{self._answers}.bin" if self._answers else "expected.bin"
         self._answers += 1
         self._files[name] = content
@@ -225,7 +224,7 @@ class Case:
     def files(self) -> dict[str, bytes]:
         """All files of the case, by their path within it."""
         if not self.steps:
-            raise ValueError(f"{self.id} asks nothing")
+            raise ValueError(f"{self.id} has no requests")
         document = {
             "id": self.id,
             "description": self.description,

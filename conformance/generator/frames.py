@@ -1,7 +1,7 @@
 """Encoded bytes, written by hand: gzip, zstd, crc32c, blosc, shards.
 
-Compressors choose; these frames hold their content as it is (stored, raw, copied), and are
-the same with every version of every library.
+Compressors differ between versions; these frames hold their content uncompressed (stored,
+raw, copied), and never change.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def zstd_frame(data: bytes, *, content_size: bool = True) -> bytes:
 
 
 def zstd_bomb(before: bytes, filler: bytes, blocks: int, after: bytes) -> bytes:
-    """Make a frame that does not say its size: `filler` (one byte) fills many blocks of 128 KiB."""
+    """Make a frame that does not give its size: `filler` (one byte) fills many 128 KiB blocks."""
     parts = [_zstd_block(_ZSTD_RAW, len(before), before)]
     parts += [_zstd_block(_ZSTD_RLE, _ZSTD_LARGEST_BLOCK, filler)] * blocks
     parts.append(_zstd_block(_ZSTD_RAW, len(after), after, last=True))
@@ -77,14 +77,14 @@ def _zstd_block(kind: int, size: int, content: bytes, *, last: bool = False) -> 
 
 
 def blosc_frame(data: bytes, item_size: int) -> bytes:
-    """Make a blosc chunk whose content was copied (flag 2), compressor LZ4 as far as it matters."""
+    """Make a blosc chunk whose content is copied (flag 2); the nominal compressor is LZ4."""
     flags = 0x02 | 1 << 5
     size = len(data)
     return struct.pack("<BBBBIII", 2, 1, flags, item_size, size, size, size + 16) + data
 
 
 def shard(inner: Sequence[bytes | None], *, index_at: str = "end", checksum: bool = True) -> bytes:
-    """Make a shard of encoded inner chunks in C order; None is an inner chunk that is missing."""
+    """Make a shard of encoded inner chunks in C order; None is a missing inner chunk."""
     index_size = 16 * len(inner) + (4 if checksum else 0)
     position = index_size if index_at == "start" else 0
     index, body = b"", b""

@@ -1,7 +1,7 @@
-"""The array that most cases are about: ``a``, four numbers in two chunks, in one source.
+"""The array in most cases: ``a``, four numbers in two chunks, in one source.
 
-The source holds more than the chunks, so that a reader which takes other bytes is seen; the
-values never equal the fill value, so that one which fills is seen, too.
+The source holds more than the chunks, so that a reader that takes the wrong bytes is noticed;
+the values never equal the fill value, so that one that returns fill values is noticed too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ENTRIES, SOURCE = ARRAY.lay_out("data.bin")
 
 
 def with_source(case: Case, manifest: Any, **declared: Any) -> Case:
-    """Add the array with a manifest of its own, and its source beside it."""
+    """Add the array with its own manifest, and its source beside it."""
     return case.array(array=ARRAY, manifest=manifest, **declared).put("a/data.bin", SOURCE)
 
 
@@ -42,7 +42,7 @@ def refused_and_reported(
     reported: bool = True,
     needs: Sequence[str] = (),
 ) -> list[Case]:
-    """Make a case that must be refused, and, if `reported`, one that a validator must report."""
+    """Make a case that must fail and, if `reported`, one that a validator must report."""
     declared = declared or {}
     read = with_source(Case(id, section, description, needs=needs), manifest, **declared)
     cases = [read.refuses(code, phase)]

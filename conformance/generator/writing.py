@@ -1,4 +1,4 @@
-"""Writes the corpus, or compares it with what is there."""
+"""Writes the corpus, or compares it with the existing one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance.generator.case import Case, to_json
 
 __all__ = ["differences", "render", "write"]
 
-# In cases/, and not written here.
+# In cases/, but not written by the generator.
 _BY_HAND = {"cases/LICENSE", "cases/.gitattributes"}
 
 
@@ -21,7 +21,7 @@ def render(cases: Iterable[Case]) -> dict[str, bytes]:
     index: list[dict[str, Any]] = []
     for case in sorted(cases, key=lambda case: case.id):
         if any(entry["id"] == case.id for entry in index):
-            raise ValueError(f"two cases are called {case.id}")
+            raise ValueError(f"two cases are named {case.id}")
         own = dict(sorted(case.files().items()))
         files |= {f"cases/{case.id}/{path}": content for path, content in own.items()}
         index.append(
@@ -47,7 +47,7 @@ def _on_disk(root: Path) -> dict[str, Path]:
 
 
 def differences(root: Path, files: dict[str, bytes]) -> list[str]:
-    """Say how the corpus below a directory differs from what it should be."""
+    """Return how the corpus below a directory differs from the generated one."""
     found = _on_disk(root)
     said = [f"missing: {name}" for name in files if name not in found]
     said += [f"stale: {name}" for name in found if name not in files]
@@ -60,7 +60,7 @@ def differences(root: Path, files: dict[str, bytes]) -> list[str]:
 
 
 def write(root: Path, files: dict[str, bytes]) -> None:
-    """Write the corpus below a directory, and remove what no longer belongs to it."""
+    """Write the corpus below a directory, and remove files that no longer belong to it."""
     for name, path in _on_disk(root).items():
         if name not in files:
             path.unlink()

@@ -1,6 +1,6 @@
 """The command line: `python -m conformance.runner [options] -- COMMAND …`.
 
-Exits with 0 if nothing is unexpected, with 1 if something is, with 2 if the run could not be made.
+Exits with 0 if nothing is unexpected, 1 if something is, and 2 if the suite could not be run.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--only", action="append", default=[], metavar="GLOB", help="cases, such as 'ranges/*'")
     add("--area", action="append", default=[], help="all cases of an area")
-    add("--list", action="store_true", help="print the ids of the cases, and run nothing")
+    add("--list", action="store_true", help="print the ids of the cases without running them")
     add("--expect", type=Path, metavar="FILE", help="known failures")
-    add("--record", type=Path, metavar="FILE", help="write the failures as known ones")
+    add("--record", type=Path, metavar="FILE", help="record the failures as known")
     add("--json", type=Path, metavar="FILE", help="write a report as JSON")
     add("--junit", type=Path, metavar="FILE", help="write a report as JUnit XML")
     add("--badge", type=Path, metavar="FILE", help="write an endpoint badge")
     add("--timeout", type=float, default=60.0, metavar="SECONDS", help="for each answer (60)")
-    add("--verbose", action="store_true", help="print each result when it is there")
+    add("--verbose", action="store_true", help="print each result as it arrives")
     add("--corpus", type=Path, default=Path(__file__).parent.parent, metavar="DIRECTORY",
-        help="with index.json and cases/")  # fmt: skip
+        help="directory of index.json and cases/")  # fmt: skip
     add("--one-shot", action="store_true", help="the command prints an array")
     add("--name", help="one-shot: name of the implementation")
     add("--features", default="read", metavar="A,B", help="one-shot: what the command can do")
@@ -74,15 +74,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check(options: argparse.Namespace, command: Sequence[str]) -> None:
     if not command:
-        raise UsageError("no command; it comes after --")
+        raise UsageError("no command given; write it after --")
     if options.record is not None and options.expect is not None:
-        raise UsageError("--record and --expect exclude each other")
+        raise UsageError("--record and --expect are mutually exclusive")
     if options.record is not None and (options.only or options.area):
-        raise UsageError("--record needs all cases: it would forget those that were not run")
+        raise UsageError("--record must run all cases: it would forget the others")
     if not options.timeout > 0:
         raise UsageError("--timeout must be positive")
     for path in (options.record, options.json, options.junit, options.badge):
-        # Now rather than after the run.
+        # Fail now rather than after the run.
         if path is not None and not path.parent.is_dir():
             raise UsageError(f"{path.parent}: no such directory")
 
@@ -96,7 +96,7 @@ def _run(options: argparse.Namespace, command: Sequence[str], corpus: Corpus) ->
         )  # fmt: skip
     features = options.features.split(",")
     if unknown := set(features) - FEATURES:
-        raise UsageError(f"there are no features {sorted(unknown)}")
+        raise UsageError(f"unknown features {sorted(unknown)}")
     return run_one_shot(
         command,
         corpus,
@@ -114,7 +114,7 @@ def _print_result(result: Result) -> None:
 
 
 def _record(path: Path, report: Report) -> Report:
-    """Write the failures, which are known from now on."""
+    """Record the failures, which are known from now on."""
     write_expectations(path, report.implementation, report.failures)
     known = Expectations(report.implementation, report.failures)
     results = tuple(judge(result.case, result.verdict, known) for result in report.results)

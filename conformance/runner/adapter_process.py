@@ -1,7 +1,7 @@
 """An adapter as a long-lived process: JSON Lines over its standard input and output.
 
-A process that crashed, hung, or answered something else than the question is not asked
-again: the case at hand fails, and the next one gets a new process.
+A process that crashed, hung, or gave a malformed answer is not used again: the current
+case fails, and the next one gets a new process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PROTOCOL = 1
 _STDERR_LINES = 20
 _LEAVING_SECONDS = 5.0
 _DECOYS = {
-    # Nothing may be signed with what lies about in the environment.
+    # Nothing may be signed with credentials found in the environment.
     "AWS_ACCESS_KEY_ID": "environment-must-not-be-used",
     "AWS_SECRET_ACCESS_KEY": "environment-must-not-be-used",
     "AWS_EC2_METADATA_DISABLED": "true",
@@ -53,12 +53,12 @@ def environment() -> dict[str, str]:
 
 
 class Adapter:
-    """Asks an adapter, as a context manager; starts it anew when it must be.
+    """Sends requests to an adapter, as a context manager; restarts it when necessary.
 
     Raises
     ------
     UsageError
-        It cannot be started, or does not say hello as the protocol asks.
+        If it cannot be started, or does not answer `hello` according to the protocol.
     """
 
     def __init__(self, command: Sequence[str], timeout: float) -> None:
@@ -74,7 +74,7 @@ class Adapter:
         self._end()
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request, which gets its id here."""
+        """Return the answer to a request, to which this adds the id."""
         if self._process is None:
             self._greet()
         answer = self._exchange(request)
@@ -105,7 +105,7 @@ class Adapter:
         try:
             return self._process.exchange(request, self._timeout)
         except AdapterFailure as failure:
-            # Whatever it would say now could be taken for the answer to another question.
+            # Anything it said now could be taken for the answer to a later request.
             tail = self._end(kill=True)
             details = "\n".join(text for text in (failure.details, tail) if text)
             raise AdapterFailure(failure.message, details) from failure
@@ -125,7 +125,7 @@ class _Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment(),
-            # A group of its own: what it has started can be ended with it.
+            # In its own process group, so that its child processes can be ended with it.
             start_new_session=True,
         )
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -151,7 +151,7 @@ class _Process:
         if not self._lines.empty():
             if (stray := self._lines.get()) is None:
                 raise AdapterFailure(self._ended())
-            raise AdapterFailure("the adapter wrote a line that nobody had asked for", _show(stray))
+            raise AdapterFailure("the adapter wrote an unsolicited line", _show(stray))
         number, self._asked = self._asked, self._asked + 1
         line = json.dumps({"id": number, **request}) + "\n"
         stdin = _pipe(self._popen.stdin)
@@ -175,13 +175,13 @@ class _Process:
         return f"the adapter ended with status {status}"
 
     def end(self, *, kill: bool) -> str:
-        """End the process, by the end of its input if it may; return the tail of its stderr."""
+        """End the process, by closing its input unless `kill`; return the tail of its stderr."""
         if not kill:
             try:
                 _pipe(self._popen.stdin).close()
                 self._popen.wait(_LEAVING_SECONDS)
             except (OSError, subprocess.TimeoutExpired):
-                # It is gone, or does not want to go; both are settled below.
+                # It has ended already, or does not end; both are handled below.
                 kill = True
         self._kill_group()
         self._popen.wait()
@@ -198,7 +198,7 @@ class _Process:
         try:
             os.killpg(self._popen.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
-            # Nothing of the group is left (macOS says so by a permission error).
+            # The whole group has ended (macOS reports that as a permission error).
             return
 
     def _close(self) -> None:
@@ -211,7 +211,7 @@ class _Process:
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None, "all three were asked for"
+    assert stream is not None, "all three are pipes"
     return stream
 
 
@@ -220,12 +220,12 @@ def _parse(line: bytes, number: int) -> dict[str, Any]:
         answer = json.loads(line)
     except ValueError:
         raise AdapterFailure(
-            "the adapter answered with a line that is no JSON", _show(line)
+            "the adapter answered with a line that is not JSON", _show(line)
         ) from None
     if not isinstance(answer, dict):
-        raise AdapterFailure("the adapter's answer is no JSON object", _show(line))
+        raise AdapterFailure("the adapter's answer is not a JSON object", _show(line))
     if type(answer.get("id")) is not int or answer["id"] != number:
-        raise AdapterFailure("the adapter's answer has another id than the request", _show(line))
+        raise AdapterFailure("the adapter's answer has the wrong id", _show(line))
     return answer
 
 

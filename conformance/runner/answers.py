@@ -1,4 +1,4 @@
-"""Whether an answer has the form that the protocol gives it. Pure; says nothing of its content."""
+"""Whether an answer has the form that the protocol requires. Pure; ignores its content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PHASES = ("declaration", "manifest", "chunk")
 
 
 def check_hello(answer: Mapping[str, Any], protocol: int) -> None:
-    """Check the answer to hello; raise AdapterFailure if it has another form."""
+    """Check the answer to hello; raise AdapterFailure if it is malformed."""
     if answer.get("ok") is not True:
         raise AdapterFailure("it answered with an error", str(answer.get("error")))
     for member in ("name", "version"):
@@ -23,12 +23,12 @@ def check_hello(answer: Mapping[str, Any], protocol: int) -> None:
     _require(_is_list_of(answer.get("features"), str), "features", "a list of strings")
     if type(answer.get("protocol")) is not int or answer["protocol"] != protocol:
         raise AdapterFailure(
-            f"it speaks protocol {answer.get('protocol')!r}, and this is protocol {protocol}"
+            f"it speaks protocol {answer.get('protocol')!r}, but the runner speaks {protocol}"
         )
 
 
 def check_answer(op: str, answer: Mapping[str, Any]) -> None:
-    """Check the answer to an operation; raise AdapterFailure if it has another form."""
+    """Check the answer to an operation; raise AdapterFailure if it is malformed."""
     _require(isinstance(answer.get("ok"), bool), "ok", "a boolean")
     if not answer["ok"]:
         _check_error(answer.get("error"))
@@ -51,7 +51,7 @@ def check_answer(op: str, answer: Mapping[str, Any]) -> None:
 
 
 def decoded(data: object) -> bytes | None:
-    """Decode base64; None if it is none."""
+    """Decode base64; return None if it is invalid."""
     if not isinstance(data, str):
         return None
     try:
@@ -65,7 +65,7 @@ def _check_error(error: object) -> None:
         raise AdapterFailure("malformed answer: error is not an object")
     _require(isinstance(error.get("code"), str), "error.code", "a string")
     _require(isinstance(error.get("message"), str), "error.message", "a string")
-    # A failure that no case expects has no place in the specification either.
+    # The specification has no phase for failures that no case expects.
     phases = (*PHASES, None) if error["code"] in ("unexpected", "missing_chunk") else PHASES
     _require(error.get("phase") in phases, "error.phase", f"one of {', '.join(PHASES)}")
 

@@ -1,4 +1,4 @@
-"""The corpus: loading cases, verifying them against `index.json`, selecting some of them."""
+"""The corpus: loading cases, verifying them against `index.json`, and selecting some."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Case:
     def content(self, replacements: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Parse `case.json`, with its placeholders replaced.
 
-        What replaces them are URLs, which JSON strings hold as they are.
+        The replacements are URLs, which need no escaping in JSON strings.
         """
         text = self.text
         for placeholder, value in (replacements or {}).items():
@@ -59,21 +59,21 @@ class Case:
         return content
 
     def expected_file(self, expect: Mapping[str, Any]) -> bytes:
-        """Read the file that an expectation of `values` or `bytes` names."""
+        """Read the file named by an expectation of `values` or `bytes`."""
         name: str = expect["values"] if "values" in expect else expect["bytes"]
         return (self.directory / name).read_bytes()
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Cases in the order of the index. `ids` are all of them, also after a selection."""
+    """Cases in the order of the index. `ids` has all of them, even after a selection."""
 
     cases: tuple[Case, ...]
     ids: frozenset[str]
     digest: str
 
     def select(self, only: Sequence[str] = (), areas: Sequence[str] = ()) -> Corpus:
-        """Keep the cases that match a glob of ids or lie in an area; all, if none are given."""
+        """Keep the cases whose id matches a glob or that belong to an area; by default, all."""
         if not only and not areas:
             return self
         chosen = tuple(
@@ -92,7 +92,7 @@ def load_corpus(directory: Path) -> Corpus:
     Raises
     ------
     UsageError
-        There is no corpus, or it is not what its index says.
+        If there is no corpus, or it does not match its index.
     """
     index = directory / "index.json"
     try:
@@ -107,7 +107,7 @@ def load_corpus(directory: Path) -> Corpus:
     if problems:
         rest = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         raise UsageError(
-            f"{directory}: the corpus is not what its index says:\n  "
+            f"{directory}: the corpus does not match its index:\n  "
             + "\n  ".join(problems[:_SHOWN] + rest)
         )
     if not cases:
@@ -116,7 +116,7 @@ def load_corpus(directory: Path) -> Corpus:
 
 
 def _strays(root: Path, cases: Sequence[Case]) -> list[str]:
-    """Find cases that are listed twice, or not at all."""
+    """Find cases that are listed twice or not at all."""
     listed = [case.id for case in cases]
     present = {path.parent.relative_to(root).as_posix() for path in root.glob("*/*/case.json")}
     twice = {name for name in listed if listed.count(name) > 1}
@@ -126,15 +126,15 @@ def _strays(root: Path, cases: Sequence[Case]) -> list[str]:
 
 
 def _load(root: Path, entry: Mapping[str, Any]) -> tuple[Case, list[str]]:
-    """Load one case, and say what is wrong with it."""
+    """Load one case, and return its problems."""
     name = entry["id"]
     if not re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+", name):
-        raise UsageError(f"not an id of a case: {name!r}")
+        raise UsageError(f"not a case id: {name!r}")
     directory = root / name
     text = (directory / "case.json").read_text(encoding="utf-8")
     case = Case(name, directory, entry["level"], frozenset(entry["features"]), text)
     problems = [*_wrong_files(directory, entry["files"])]
-    # What a damaged file would be blamed for besides says nothing new.
+    # Further problems of a damaged file would add nothing.
     problems = problems or [*_wrong_content(case, entry)]
     return case, [f"{name}: {problem}" for problem in problems]
 
@@ -151,11 +151,11 @@ def _wrong_files(directory: Path, hashes: Mapping[str, str]) -> Iterable[str]:
         elif name not in hashes:
             yield f"{name} is not listed"
         elif _digest(found[name]) != hashes[name]:
-            yield f"{name} has another SHA-256"
+            yield f"{name} has a different SHA-256"
 
 
 def _digest(path: Path) -> str:
-    """Hash a file, or where a symbolic link points."""
+    """Hash a file, or the target of a symbolic link."""
     data = path.readlink().as_posix().encode() if path.is_symlink() else path.read_bytes()
     return hashlib.sha256(data).hexdigest()
 
@@ -196,4 +196,4 @@ def _wrong_expectation(case: Case, expect: Mapping[str, Any]) -> Iterable[str]:
         kinds & {"values", "bytes"}
         and hashlib.sha256(case.expected_file(expect)).hexdigest() != expect["sha256"]
     ):
-        yield f"an expected file has another SHA-256 than {expect['sha256']}"
+        yield f"the SHA-256 of an expected file is not {expect['sha256']}"

@@ -1,6 +1,6 @@
-"""Expectation against answer: nothing, or what is wrong. Pure but for the expected files.
+"""Compares answers with expectations. Pure, except that it reads the expected files.
 
-Messages say the same in every run; what an adapter said in its own words is in the details.
+Messages are the same in every run; an adapter's own words are in the details.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ type Files = Callable[[Json], bytes]
 
 
 class Mismatch(NamedTuple):
-    """What was expected, and what came instead."""
+    """What was expected, and what was received instead."""
 
     message: str
     details: str = ""
 
 
 def compare(expect: Json, answer: Json, files: Files) -> Mismatch | None:
-    """Return None if the answer is the expected one."""
+    """Return None if the answer is as expected."""
     if "any_of" in expect:
         found = [compare(option, answer, files) for option in expect["any_of"]]
         if None in found:

@@ -1,4 +1,4 @@
-"""Zarr v3 data types, as far as the runner must show and compare single values. Pure."""
+"""Zarr v3 data types, to show and compare single values. Pure."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _FORMATS = {
 
 
 def item_size(data_type: object) -> int | None:
-    """Return the bytes of one element; None for a data type that is not known here."""
+    """Return the size of one element in bytes; None for an unknown data type."""
     format = _FORMATS.get(data_type) if isinstance(data_type, str) else None
     return None if format is None else struct.calcsize("<" + format)
 
 
 def decode(data_type: str, item: bytes) -> str:
-    """Show one element. NaNs show their bits, by which they are compared."""
+    """Show one element; NaNs with their bits, which are compared too."""
     if data_type == "bool" and item not in (b"\0", b"\1"):
         return f"0x{item.hex()}"
     parts = struct.unpack("<" + _FORMATS[data_type], item)
@@ -43,7 +43,7 @@ def decode(data_type: str, item: bytes) -> str:
 
 
 def print_form(data_type: object, data: bytes) -> Sequence[bool | int | float] | None:
-    """Return the values as a tool would print them; None where there is no one form."""
+    """Return the values as a tool would print them; None if there is no single form."""
     format = _FORMATS.get(data_type) if isinstance(data_type, str) else None
     if format is None or len(format) != 1:
         return None

@@ -1,4 +1,4 @@
-"""What can go wrong apart from a case that fails; imports nothing of the runner."""
+"""What can go wrong apart from a failing case. Imports nothing else from the runner."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ __all__ = ["AdapterFailure", "UsageError"]
 
 
 class UsageError(Exception):
-    """The run cannot be made as asked: no such corpus, an empty selection, no adapter."""
+    """The suite cannot be run as requested: no corpus, an empty selection, no adapter."""
 
 
 class AdapterFailure(Exception):
-    """The adapter crashed, hung, or answered nonsense: the case at hand fails.
+    """The adapter crashed, hung, or gave a malformed answer: the current case fails.
 
-    `message` says so the same way in every run; `details` are what this run saw.
+    `message` is the same in every run; `details` are specific to this one.
     """
 
     def __init__(self, message: str, details: str = "") -> None:

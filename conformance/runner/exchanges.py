@@ -1,7 +1,7 @@
-"""What a correct HTTP file server answers, and how rules change that. Pure: no sockets.
+"""How a correct HTTP file server responds, and how rules change that. Pure: no sockets.
 
-Ranges, validators and conditions are those of RFC 9110; what the answer says is true
-unless a rule says otherwise.
+Ranges, validators and conditions follow RFC 9110; responses are truthful unless a rule
+says otherwise.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What goes out; `sent` bytes of the body, if not all, and then the connection closes.
+    """A response; if `sent` is given, the connection closes after that many bytes of the body.
 
-    `changes` replace headers, or remove them, when all the others are there.
+    `changes` replace or remove headers, after all others have been set.
     """
 
     status: int
@@ -76,12 +76,12 @@ class Reply:
 
 
 def empty_reply(status: int, headers: Mapping[str, str]) -> Reply:
-    """Refuse without a word."""
+    """Return an error without a body."""
     return Reply(status, headers)
 
 
 class Rules:
-    """The scripted misbehaviour of one server; remembers how often each rule was used."""
+    """The scripted misbehaviour of one server; counts how often each rule was used."""
 
     _MATCHERS = frozenset({"path", "method", "times"})
     _EFFECTS = frozenset(
@@ -97,7 +97,7 @@ class Rules:
         self._lock = threading.Lock()
 
     def effects(self, request: Request) -> Mapping[str, Any]:
-        """Return the first rule that matches, which has then been used once more."""
+        """Return the first matching rule, and count its use."""
         with self._lock:
             for position, (rule, left) in enumerate(self._rules):
                 matches = rule["path"] == request.path and rule.get("method") in (
@@ -111,9 +111,9 @@ class Rules:
 
 
 def find(root: Path, path: str) -> bytes | None:
-    """Read the file of a decoded path, if it is one and lies in the root."""
+    """Read the file of a decoded path, if there is one within the root."""
     segments = path.removeprefix("/").split("/")
-    # A name that is only nearly right must not find the file.
+    # A name that is only nearly right must not match the file.
     if any(segment in ("", ".", "..") or "\0" in segment for segment in segments):
         return None
     file = root.joinpath(*segments).resolve()
@@ -128,7 +128,7 @@ def answer(
     effects: Mapping[str, Any],
     refuse: Refuse = empty_reply,
 ) -> Reply:
-    """Answer a GET or HEAD for a file's content, or its absence, under the effects of a rule."""
+    """Respond to a GET or HEAD request for a file, existing or not, with a rule's effects."""
     reply = _scripted(request, effects) or _truthful(request, content, effects, refuse)
     return replace(reply, sent=effects.get("truncate"), changes=effects.get("headers", {}))
 
@@ -188,7 +188,7 @@ def _range_applies(headers: Mapping[str, str], etag: str) -> bool:
 
 
 def _date(text: str | None) -> datetime | None:
-    """Parse an HTTP date; one that is invalid does not count (RFC 9110, section 13.1.4)."""
+    """Parse an HTTP date; invalid ones are ignored (RFC 9110, section 13.1.4)."""
     if text is None:
         return None
     try:
@@ -199,10 +199,10 @@ def _date(text: str | None) -> datetime | None:
 
 
 def _interval(text: str, size: int) -> tuple[int, int] | None:
-    """Return the interval [start, stop) of a Range header; None where it does not count.
+    """Return the interval [start, stop) of a Range header; None if it is ignored.
 
-    An interval that cannot be satisfied is empty. Lists of ranges do not count:
-    servers may ignore them.
+    An unsatisfiable range gives an empty interval. Lists of ranges are ignored, as
+    servers are allowed to.
     """
     match = re.fullmatch(r"bytes=\s*(\d*)-(\d*)\s*", text)
     if match is None or not (match[1] or match[2]):

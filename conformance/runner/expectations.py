@@ -14,7 +14,7 @@ __all__ = ["Expectations", "load_expectations", "write_expectations"]
 
 @dataclass(frozen=True)
 class Expectations:
-    """Which cases an implementation is known to fail; `implementation` None says nothing."""
+    """The cases that an implementation is known to fail; `implementation` may be None."""
 
     implementation: str | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
@@ -25,15 +25,15 @@ class Expectations:
             raise UsageError(f"the expectations are those of {self.implementation}, not of {name}")
 
     def unknown(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Say which cases are listed and do not exist."""
+        """Report the listed cases that do not exist."""
         return tuple(
-            f"the expectations list {name}, which is no case"
+            f"the expectations list {name}, which is not a case"
             for name in sorted(self.failures.keys() - set(ids))
         )
 
 
 def load_expectations(path: Path) -> Expectations:
-    """Load a file; raise UsageError if it is none."""
+    """Load an expectations file; raise UsageError if it is invalid."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -51,6 +51,6 @@ def load_expectations(path: Path) -> Expectations:
 
 
 def write_expectations(path: Path, implementation: str, failures: Mapping[str, str]) -> None:
-    """Write a file: sorted, so that what changes is what changed."""
+    """Write an expectations file, sorted to keep diffs small."""
     content = {"implementation": implementation, "failures": dict(sorted(failures.items()))}
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

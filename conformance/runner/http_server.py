@@ -1,8 +1,8 @@
-"""A loopback HTTP/1.1 server: sockets, keep-alive, CORS, a record of what arrived.
+"""A loopback HTTP/1.1 server: sockets, keep-alive, CORS, a record of requests.
 
-What it answers is decided by a function from request to reply. A server is for one case
-only. Its port is new, so no request of an earlier case can reach it; and it is drained before
-its record is read, so that a request which was sent before the last answer is in it.
+A function from request to reply decides the responses. Each case has its own server, on
+a new port, so that no request of an earlier case can reach it. The server is drained before
+its record is read, so that every request sent before the last answer is recorded.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from conformance.runner.exchanges import Reply, Request, Rules, answer, empty_re
 
 __all__ = ["LoopbackServer", "file_server"]
 
-# How long a client may take to receive what is under way when its case has ended.
+# How long a client may take to receive outstanding responses after its case has ended.
 _DRAINING_SECONDS = 2.0
 _MAX_REQUEST_BODY = 1 << 20
 
 
 def file_server(root: Path, rules: Rules) -> Callable[[Request], Reply]:
-    """Answer with the files below a directory."""
+    """Serve the files below a directory."""
 
     def respond(request: Request) -> Reply:
         return answer(request, find(root, request.path), rules.effects(request))
@@ -50,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
-            # Unread, it would be taken for the next request, or reset the connection.
+            # If left unread, it would be taken for the next request, or reset the connection.
             self.close_connection = True
             length = headers.get("content-length", "")
             self.rfile.read(min(int(length) if length.isdecimal() else 0, _MAX_REQUEST_BODY))
@@ -76,13 +76,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(reply.body[: reply.sent])
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the requests are recorded."""
+        """Log nothing: the requests are recorded."""
 
 
 class LoopbackServer(ThreadingMixIn, TCPServer):
     """A server on a new port of 127.0.0.1, listening at once; `respond` may be set until `start`.
 
-    Not `http.server.HTTPServer`, which looks up the name of the address, slowly on some systems.
+    Not `http.server.HTTPServer`, which looks up the host name: slow on some systems.
     """
 
     daemon_threads = True
@@ -130,13 +130,13 @@ class LoopbackServer(ThreadingMixIn, TCPServer):
             self.handle_request()
 
     def handle_timeout(self) -> None:
-        """Note that no connection waits to be accepted any more."""
+        """Record that no more connections are waiting to be accepted."""
         self._drained = True
 
     def _drain(self) -> None:
         deadline = time.monotonic() + _DRAINING_SECONDS
         for how in (socket.SHUT_RD, socket.SHUT_RDWR):
-            # First no more requests than have arrived, then the end for who does not read.
+            # First accept no further requests, then disconnect clients that do not read.
             with self._changed:
                 for connection in self._connections:
                     _shut(connection, how)
@@ -151,21 +151,21 @@ class LoopbackServer(ThreadingMixIn, TCPServer):
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection, and count it out."""
+        """Close a connection, and decrement the count."""
         with self._changed:
             self._connections.discard(request)
             super().shutdown_request(request)
             self._changed.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keep what is wrong with the server itself; clients may go when they like."""
+        """Keep errors of the server itself; clients may disconnect at any time."""
         error = sys.exception()
         if error is not None and not isinstance(error, ConnectionError | TimeoutError):
             with self._changed:
                 self._failures.append(error)
 
     def respond(self, request: Request) -> Reply:
-        """Record a request and answer it; a browser's question beforehand is not recorded."""
+        """Record a request and respond to it; a browser's preflight request is not recorded."""
         if request.method == "OPTIONS":
             return Reply(204, _preflight(request.headers))
         with self._changed:
@@ -185,5 +185,5 @@ def _shut(connection: socket.socket, how: int) -> None:
     try:
         connection.shutdown(how)
     except OSError:
-        # The client has closed it already, which is what was wanted.
+        # The client has already closed it, which is fine.
         return

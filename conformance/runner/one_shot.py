@@ -40,7 +40,7 @@ def run_one_shot(
 ) -> Report:
     """Run the cases that need nothing but reading whole arrays."""
     expected = expectations or Expectations()
-    # One that is named by nobody goes by the name of its program.
+    # Without a name, the implementation is named after its program.
     implementation = name or Path(command[0]).name
     expected.check_implementation(implementation)
 
@@ -64,18 +64,18 @@ def run_one_shot(
 
 
 def _unfit(case: Case, features: frozenset[str]) -> str:
-    """Say why a case cannot be run by such a tool; nothing if it can."""
+    """Return why a case cannot be run by such a tool; empty if it can."""
     content = case.content()
     if lacking := case.features - features:
         return f"lacks {', '.join(sorted(lacking))}"
     if content.get("open"):
-        return "the command cannot be told how to open a hierarchy"
+        return "the command has no options for opening a hierarchy"
     for step in content["steps"]:
         if step["op"] != "read" or step.get("selection") is not None:
             return "the command only reads whole arrays"
         for expect in _options(step["expect"]):
             if "values" in expect and print_form(expect["data_type"], b"") is None:
-                return f"values of type {expect['data_type']} have no one printed form"
+                return f"values of type {expect['data_type']} have no single printed form"
     return ""
 
 
@@ -136,10 +136,10 @@ def _wrong(
     values: Sequence[Number] | None,
     files: Callable[[Mapping[str, Any]], bytes],
 ) -> str:
-    """Say what is wrong with what the command did; nothing if it is as expected."""
+    """Return what is wrong with the command's result; empty if it is as expected."""
     if "error" in expect:
         refused = status != 0 and not values
-        return "" if refused else f"expected a refusal, got status {status} {_shown(values)}"
+        return "" if refused else f"expected an error, got status {status} {_shown(values)}"
     if status != 0 or values is None:
         return f"expected values, got status {status} {_shown(values)}"
     wanted = print_form(expect["data_type"], files(expect)) or []
@@ -156,7 +156,7 @@ def _shown(values: Sequence[Number] | None) -> str:
 
 
 def _same(data_type: str, wanted: Number, got: Number) -> bool:
-    """Compare as the data type would, which has fewer digits than what is printed."""
+    """Compare with the precision of the data type, which is lower than that of the text."""
     if not data_type.startswith("float"):
         return wanted == got
     if wanted != wanted or got != got:

@@ -1,4 +1,4 @@
-"""A report as text, JSON, JUnit XML and badge. Pure."""
+"""Reports as text, JSON, JUnit XML and badges. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADINGS = {
 
 
 def text(report: Report) -> str:
-    """Return a table by area, and everything that is not as it should be."""
+    """Return a table by area, followed by everything that did not pass as expected."""
     rows = [("area", "passed", "failed", "known", "advisory", "skipped")]
     for area, results in [*report.areas.items(), ("total", list(report.results))]:
         number = counts(results)
@@ -95,12 +95,12 @@ def _test_case(suite: ElementTree.Element, result: Result) -> None:
 
 
 def _printable(text: str) -> str:
-    """Replace what XML cannot hold; an adapter may write anything to its standard error."""
+    """Replace what XML cannot contain; an adapter may write anything to standard error."""
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
 
 
 def badge(report: Report) -> str:
-    """Return an endpoint badge: how many of the cases that were run passed."""
+    """Return an endpoint badge: how many of the cases run have passed."""
     number = counts(report.results)
     run = len(report.results) - number["skipped"]
     skipped = f", {number['skipped']} skipped" if number["skipped"] else ""
@@ -112,7 +112,7 @@ def badge(report: Report) -> str:
     content: dict[str, Any] = {
         "schemaVersion": 1,
         "label": _LABEL,
-        # An unexpected pass is one nevertheless.
+        # An unexpected pass is still a pass.
         "message": f"{number['passed'] + number['unexpected_pass']}/{run}{skipped}",
         "color": color,
     }

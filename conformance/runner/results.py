@@ -1,4 +1,4 @@
-"""What came of a run: the result of each case, judged by the expectations. Pure."""
+"""The outcome of a run: the result of each case, judged by the expectations. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What running a case showed: no message means that it passed.
+    """What happened when a case was run; no message means that it passed.
 
     `message` is the same in every run, `details` are not.
     """
@@ -45,7 +45,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Result:
-    """A case, what running it showed, and how that counts."""
+    """A case, its verdict, and how that counts."""
 
     case: Case
     verdict: Verdict
@@ -74,7 +74,7 @@ class Report:
 
     @property
     def unexpected(self) -> int:
-        """How much there is that fails the run."""
+        """Number of results and problems that fail the run."""
         return len(self.problems) + sum(result.outcome.fails_run for result in self.results)
 
     @property
@@ -94,7 +94,7 @@ def counts(results: Sequence[Result]) -> dict[str, int]:
 
 
 def judge(case: Case, verdict: Verdict, expectations: Expectations) -> Result:
-    """Say how what running a case showed counts."""
+    """Decide how a verdict counts."""
     reason = expectations.failures.get(case.id)
     if verdict.skipped:
         outcome = Outcome.SKIPPED
@@ -108,7 +108,7 @@ def judge(case: Case, verdict: Verdict, expectations: Expectations) -> Result:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the report for machines."""
+    """Return the report as JSON data."""
     return {
         "format": 1,
         "implementation": {

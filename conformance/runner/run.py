@@ -51,7 +51,7 @@ def run_suite(
     """Run the cases of a corpus against the adapter that a command starts.
 
     `timeout` is in seconds, for each answer; `progress` is called with each result. Raises
-    UsageError if the adapter cannot be started, or nothing would be tested.
+    UsageError if the adapter cannot be started, or if every case is skipped.
     """
     expected = expectations or Expectations()
     with Adapter(command, timeout) as adapter:
@@ -84,7 +84,7 @@ def collect(
     expectations: Expectations,
     progress: Progress | None,
 ) -> tuple[Result, ...]:
-    """Run each case; a run that skips everything tests nothing, and is refused."""
+    """Run each case; raise UsageError if all are skipped, because nothing was tested."""
     results: list[Result] = []
     for case in corpus.cases:
         started = time.monotonic()
@@ -98,7 +98,7 @@ def collect(
 
 
 def with_servers(case: Case, perform: Perform) -> Verdict:
-    """Set a case up, perform it, and check what its servers saw."""
+    """Set up a case, run it, and check the requests that its servers received."""
     stage = Stage()
     with Workplace(case, stage.origins) as workplace:
         try:
@@ -108,7 +108,7 @@ def with_servers(case: Case, perform: Perform) -> Verdict:
         finally:
             seen = stage.stop()
         assertions = content.get("requests", {})
-        # What came of it explains more than what was asked for on the way.
+        # The outcome explains more than the requests made on the way.
         if not verdict.message and (wrong := wrong_requests(assertions, seen)):
             lines = [
                 f"{server}: {request.method} {request.target} {request.headers.get('range', '')}"
@@ -126,7 +126,7 @@ def with_servers(case: Case, perform: Perform) -> Verdict:
 def _perform(
     adapter: Adapter, content: Mapping[str, Any], workplace: Workplace, stage: Stage
 ) -> Verdict:
-    """Ask for each step in order; the first that goes wrong is the verdict."""
+    """Run the steps in order; the first failure is the verdict."""
     steps = content["steps"]
     for position, step in enumerate(steps):
         where = f"step {position + 1} ({step['op']}): " if len(steps) > 1 else ""
@@ -144,7 +144,7 @@ def _perform(
 def _request(
     step: Mapping[str, Any], opened: Mapping[str, Any], workplace: Workplace, stage: Stage
 ) -> dict[str, Any]:
-    """Make the request of a step: everything is said, defaults too."""
+    """Build the request of a step, with all members, including defaults."""
     said = {**_OPEN, **opened, **_REQUESTS[step["op"]], "reuse": False, **step}
     del said["expect"]
     via_http = said["via"] == "http"

@@ -1,6 +1,6 @@
-"""What an S3-style server answers, in path style: buckets are the first level below the root.
+"""How an S3-style server responds, in path style: buckets are the first level below the root.
 
-Objects can be read, and nothing else; listing is denied, as by many buckets with public data.
+Objects can only be read; listing is denied, as in many buckets with public data.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def s3_server(
     credentials: Credentials | None = None,
     versions: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Callable[[Request], Reply]:
-    """Answer with objects, to anybody or only to requests that the credentials signed."""
+    """Serve objects, to anybody or only to requests signed with the credentials."""
 
     def respond(request: Request) -> Reply:
         if credentials is not None:
@@ -85,7 +85,7 @@ def _version(query: str) -> str | None:
 
 
 def _answer_bucket(request: Request) -> Reply:
-    """Say in which region a bucket is, and list nothing."""
+    """Return the region of a bucket, and list nothing."""
     if request.method == "HEAD":
         return Reply(200, {"x-amz-bucket-region": "us-east-1"})
     return _error(request, 403, "AccessDenied")
@@ -94,7 +94,7 @@ def _answer_bucket(request: Request) -> Reply:
 def _error(
     request: Request, status: int, code: str, headers: Mapping[str, Any] | None = None
 ) -> Reply:
-    # escape() lets control characters through, which no XML document may contain.
+    # escape() keeps control characters, which are not allowed in XML.
     resource = "".join(c if c.isprintable() else "?" for c in request.path)
     body = (
         '<?xml version="1.0" encoding="UTF-8"?>\n'

@@ -36,7 +36,7 @@ class _Signature:
 
 
 def refusal(request: Request, credentials: Credentials, now: datetime) -> str | None:
-    """Return the S3 error code of a request that is not validly signed; None if it is."""
+    """Return the S3 error code for an invalid signature; None if it is valid."""
     signature = _parse(request.headers.get("authorization", ""))
     if signature is None:
         return "AccessDenied"
@@ -79,7 +79,7 @@ def _scope_fits(scope: str, stamp: str) -> bool:
 
 
 def _headers_fit(headers: Mapping[str, str], signature: _Signature) -> bool:
-    """Check that all that must be signed is, and the payload's hash: no request has a body."""
+    """Check that all required headers are signed, and the payload's hash: bodies are empty."""
     required = {"host"} | {name for name in headers if name.startswith("x-amz-")}
     return (
         required <= set(signature.signed_headers) <= headers.keys()

@@ -1,4 +1,4 @@
-"""The three servers of one case, and whether they saw what they should have."""
+"""The three servers of one case, and checks of the requests that they received."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ASSERTIONS = frozenset({"max", "min", "paths", "methods", "without_headers"})
 
 
 class Stage:
-    """Servers that listen at once, so that their origins are known, and answer from `start`."""
+    """Servers that listen immediately, so that their origins are known, and serve after `start`."""
 
     def __init__(self) -> None:
         self._servers = {name: LoopbackServer() for name in SERVERS}
 
     @property
     def origins(self) -> dict[str, str]:
-        """Placeholder to origin."""
+        """Origins by placeholder."""
         return {f"@{name.upper()}@": server.origin for name, server in self._servers.items()}
 
     def origin(self, name: str) -> str:
@@ -34,9 +34,9 @@ class Stage:
         return self._servers[name].origin
 
     def start(self, servers: Mapping[str, Mapping[str, Any]], directory: Path) -> None:
-        """Serve what a case says, from its copy."""
+        """Serve what a case specifies, from its copy."""
         if unknown := servers.keys() - set(SERVERS):
-            raise UsageError(f"there are no servers {sorted(unknown)}")
+            raise UsageError(f"unknown servers {sorted(unknown)}")
         for name, said in servers.items():
             root, rules = directory / said["root"], Rules(said.get("rules", ()))
             if name == "s3":
@@ -51,14 +51,14 @@ class Stage:
             server.start()
 
     def stop(self) -> dict[str, list[Request]]:
-        """Stop the servers; return what each of them saw."""
+        """Stop the servers; return the requests that each of them received."""
         return {name: server.stop() for name, server in self._servers.items()}
 
 
 def wrong_requests(
     assertions: Mapping[str, Mapping[str, Any]], seen: Mapping[str, Sequence[Request]]
 ) -> list[str]:
-    """Say what is wrong with what the servers saw, the same way in every run."""
+    """Return what is wrong with the requests received, with the same wording in every run."""
     wrong: list[str] = []
     for server, asserted in assertions.items():
         if server not in SERVERS or asserted.keys() - _ASSERTIONS:

@@ -1,7 +1,7 @@
 """`python -m conformance.runner.table A.json B.json …`: implementations side by side, by area.
 
 Reads the reports that `--json` wrote, and prints a Markdown table. Exits with 1 if any of
-them has unexpected results, with 2 if it is no report.
+them has unexpected results, and with 2 if a file is not a report.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def render(reports: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _cell(counts: Mapping[str, int] | None) -> str:
-    """Show `passed/run`, and what else there is."""
+    """Show `passed/run`, and the other outcomes."""
     if counts is None:
         return "-"
     run = sum(counts.values()) - counts["skipped"]
@@ -57,7 +57,7 @@ def _load(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be loaded: {error}") from error
     if not isinstance(report, dict) or report.get("format") != 1:
-        raise UsageError(f"{path}: is no report of this runner")
+        raise UsageError(f"{path}: is not a report of this runner")
     return report
 
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m conformance.runner.table",
         description="Print the results of several implementations side by side.",
     )
-    parser.add_argument("reports", nargs="+", type=Path, help="what --json wrote")
+    parser.add_argument("reports", nargs="+", type=Path, help="reports written by --json")
     try:
         reports = [_load(path) for path in parser.parse_args(arguments).reports]
     except UsageError as error:

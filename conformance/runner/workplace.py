@@ -23,7 +23,7 @@ class Workplace:
     case : Case
         Only its `hierarchy/` and `sources/` are copied: an adapter sees no expected values.
     origins : Mapping[str, str]
-        Placeholder to origin, for each server.
+        Origin of each server, by placeholder.
     """
 
     def __init__(self, case: Case, origins: Mapping[str, str]) -> None:
@@ -52,7 +52,7 @@ class Workplace:
         self._temporary.cleanup()
 
     def _replace_in(self, path: Path) -> None:
-        # As bytes: some of these files are no UTF-8, on purpose.
+        # As bytes: some of these files are deliberately not UTF-8.
         data = path.read_bytes()
         replaced = data
         for placeholder, value in self._replacements.items():
@@ -70,7 +70,7 @@ class Workplace:
         return self.directory / "hierarchy"
 
     def anonymise(self, text: str) -> str:
-        """Put placeholders back for what only this run knows: reports must be comparable."""
+        """Restore the placeholders for this run's locations, so that reports are comparable."""
         known = {value: name for name, value in self._replacements.items()}
         known[str(self.directory / "hierarchy")] = "@HIERARCHY@"
         known[str(self.directory / "sources")] = "@SOURCES@"

@@ -196,8 +196,8 @@ def test_junit(corpus: CorpusWriter, tmp_path: Path) -> None:
         "two/advised": [("skipped", "advisory: expected shape [2], got [1]")],
         "two/s3": [("skipped", "lacks s3")],
         "two/crash": [("failure", "the adapter ended with status 1")],
-        "expectations/the expectations list three/gone, which is no case": [
-            ("failure", "the expectations list three/gone, which is no case")
+        "expectations/the expectations list three/gone, which is not a case": [
+            ("failure", "the expectations list three/gone, which is not a case")
         ],
     }
     details = [part.text for part in root.iter("failure") if part.text]
@@ -210,12 +210,12 @@ def test_junit(corpus: CorpusWriter, tmp_path: Path) -> None:
         (["--corpus", "/no/such"], "/no/such/index.json: cannot be loaded"),
         (["--only", "none/*"], "no case matches none/*"),
         (["--area", "none"], "no case matches none"),
-        (["--record", "known.json", "--only", "one/*"], "--record needs all cases"),
-        (["--record", "a", "--expect", "b"], "exclude each other"),
+        (["--record", "known.json", "--only", "one/*"], "--record must run all cases"),
+        (["--record", "a", "--expect", "b"], "mutually exclusive"),
         (["--expect", "/no/such.json"], "/no/such.json: cannot be loaded"),
         (["--json", "/no/such/report.json"], "/no/such: no such directory"),
         (["--timeout", "0"], "--timeout must be positive"),
-        (["--one-shot", "--features", "read,reed"], "there are no features ['reed']"),
+        (["--one-shot", "--features", "read,reed"], "unknown features ['reed']"),
         (["--only", "two/s3"], "nothing was tested"),
     ],
 )
@@ -286,11 +286,11 @@ def test_one_shot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "b/count": "expected 2 values, got 1",
         "b/status": "expected values, got status 1 and 2 values",
         "b/text": "expected values, got status 0 and no values",
-        "b/not-refused": "expected a refusal, got status 0 and 2 values",
+        "b/not-refused": "expected an error, got status 0 and 2 values",
         "b/hang": "the command did not end in time",
         "c/part": "the command only reads whole arrays",
         "c/list": "the command only reads whole arrays",
-        "c/open": "the command cannot be told how to open a hierarchy",
+        "c/open": "the command has no options for opening a hierarchy",
         "c/zstd": "lacks zstd",
     }
     assert [result["outcome"] for result in report["results"][10:]] == ["skipped"] * 4

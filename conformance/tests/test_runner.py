@@ -106,10 +106,10 @@ WRONG_READS = {
     "ok": ({"answer": {"ok": 1}}, "malformed answer: ok is not a boolean"),
     "phase": (error_answer("short_read", None), "malformed answer: error.phase is not one of"),
     "error form": ({"answer": {"ok": False, "error": "no"}}, "error is not an object"),
-    "garbage": ({"line": "Hello, world"}, "a line that is no JSON"),
-    "no object": ({"line": "[]"}, "no JSON object"),
-    "id": ({"line": '{"id": 77, "ok": true}'}, "another id than the request"),
-    "id type": ({"line": '{"id": true, "ok": true}'}, "another id than the request"),
+    "garbage": ({"line": "Hello, world"}, "a line that is not JSON"),
+    "no object": ({"line": "[]"}, "not a JSON object"),
+    "id": ({"line": '{"id": 77, "ok": true}'}, "the wrong id"),
+    "id type": ({"line": '{"id": true, "ok": true}'}, "the wrong id"),
     "crash": ({"exit": 3}, "the adapter ended with status 3"),
     "closed": ({"close": True}, "the adapter closed its output"),
 }
@@ -348,7 +348,7 @@ def test_known_failures(corpus: CorpusWriter) -> None:
         Outcome.ADVISORY,
         Outcome.SKIPPED,
     ]
-    assert report.problems == ("the expectations list a/gone, which is no case",)
+    assert report.problems == ("the expectations list a/gone, which is not a case",)
     assert report.unexpected == 3
 
 
@@ -369,7 +369,7 @@ def test_a_run_that_tests_nothing_is_no_success(corpus: CorpusWriter) -> None:
 @pytest.mark.parametrize(
     ("hello", "message"),
     [
-        ({"protocol": 2}, "it speaks protocol 2, and this is protocol 1"),
+        ({"protocol": 2}, "it speaks protocol 2, but the runner speaks 1"),
         ({"protocol": True}, "it speaks protocol True"),
         ({"ok": False, "error": "no"}, "it answered with an error"),
         ({"features": "read"}, "features is not a list of strings"),
@@ -414,7 +414,7 @@ def test_hashes_are_verified(corpus: CorpusWriter, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         load_corpus(tmp_path)
     assert str(raised.value).splitlines()[1:] == [
-        "  a/changed: hierarchy/x has another SHA-256",
+        "  a/changed: hierarchy/x has a different SHA-256",
         "  a/missing: hierarchy/x is missing",
         "  a/added: hierarchy/y is not listed",
         "  a/stray: not listed",
@@ -423,7 +423,7 @@ def test_hashes_are_verified(corpus: CorpusWriter, tmp_path: Path) -> None:
 
 def test_the_hash_of_expected_values_is_verified(corpus: CorpusWriter) -> None:
     corpus.case("a/one", [READ], files={"expected.bin": VALUES[::-1]})
-    with pytest.raises(UsageError, match="an expected file has another SHA-256"):
+    with pytest.raises(UsageError, match="the SHA-256 of an expected file is not"):
         corpus.load()
 
 

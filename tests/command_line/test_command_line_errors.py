@@ -19,21 +19,12 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.command_line.commands import MODULE, commands, make_inputs, run
+from tests.command_line.commands import MODULE, commands, run
 from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import executor
 from zarr_manifest.command_line.layout import Layout
 from zarr_manifest.command_line.progress import COLUMNS, Bars, bars
 from zarr_manifest.conversion.nodes import Node
-
-
-@pytest.fixture
-def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with inputs."""
-    make_inputs(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
 
 # Failures ----------------------------------------------------------------------------
 
@@ -78,13 +69,13 @@ def test_failures(inputs: Path, call: str, code: str | None) -> None:
         ("create 2023.nc new.zarr --partition-shape sst=x", "takes positive integers"),
         (
             "create 2023.nc new.zarr --partition-shape 1 --partition-shape a=1",
-            "can be given once, and alone",
+            "must be given alone, and once",
         ),
-        ("create 2023.nc 2024.nc n.zarr --group-per-file --concat-dim x", "leave out how"),
+        ("create 2023.nc 2024.nc n.zarr --group-per-file --concat-dim x", "omit --concat-dim"),
         ("create 2023.nc 2023.nc new.zarr --group-per-file", "would both be the group '2023'"),
         ("create 2023.nc 2024.nc new.zarr --parallel magic", "--parallel takes"),
-        ("create 2023.nc new.zarr --option region", "'=' between them"),
-        ("import kerchunk references.json new.zarr --rewrite a", "'=' between them"),
+        ("create 2023.nc new.zarr --option region", "takes KEY=VALUE"),
+        ("import kerchunk references.json new.zarr --rewrite a", "takes KEY=VALUE"),
         ("info data.zarr --allow nonsense", "nonsense"),
         ("validate data.zarr --allow nonsense", "nonsense"),
         ("upgrade theirs.zarr --to theirs.zarr/copy", "must not lie within"),
@@ -245,7 +236,7 @@ def test_control_c_is_quiet(inputs: Path, options: list[str]) -> None:
     assert (process.returncode, err) == (130, "")
     if options:
         found = json.loads(out)
-        assert (found["status"], found["error"]["problem"]) == (130, "it was interrupted")
+        assert (found["status"], found["error"]["problem"]) == (130, "interrupted")
     else:
         assert out == ""
     assert not (inputs / "new.zarr").exists()
@@ -270,7 +261,7 @@ def test_an_interrupt_does_not_wait_for_all_files(how: str) -> None:
     def work() -> None:
         with executor(how) as workers:
             assert isinstance(workers, Executor)
-            waiting.extend(workers.submit(time.sleep, 1) for _ in range(100))
+            waiting.extend(workers.submit(time.sleep, 0.2) for _ in range(100))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

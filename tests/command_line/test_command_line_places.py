@@ -12,18 +12,11 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
-from tests.command_line.commands import MODULE, make_inputs, run
+from tests.command_line.commands import MODULE, run
+from tests.quick_retries import QUICK
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
-
-
-@pytest.fixture
-def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with inputs."""
-    make_inputs(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
+from zarr_manifest.sources.access import DEFAULT_RETRIES
 
 # Paths -------------------------------------------------------------------------------
 
@@ -101,7 +94,7 @@ def test_a_directory_that_was_there_stays(inputs: Path) -> None:
         (["create", "2023.nc", "2024.nc"], "2024.nc is a file"),
         (["create", "-", "new.zarr"], "'SOURCES...': standard input and output are not used"),
         (["export", "kerchunk", "data.zarr", "-"], "'TARGET': standard input and output"),
-        (["info", "s3://b/h.zarr", "--option", "region=x"], "name them by --allow PREFIX"),
+        (["info", "s3://b/h.zarr", "--option", "region=x"], "that --allow PREFIX or"),
     ],
 )
 def test_places_that_are_none(inputs: Path, call: list[str], problem: str) -> None:
@@ -117,7 +110,7 @@ def test_a_file_is_no_place_for_a_hierarchy(inputs: Path, name: str) -> None:
     before = (inputs / "2023.nc").read_bytes()
     error = run("import", "zarr2", "old.zarr", name, "--json").document["error"]
     assert error["code"] == "write_conflict"
-    assert "is a directory, and there is a file" in error["problem"]
+    assert "is a directory, but there is a file" in error["problem"]
     with pytest.raises(zm.errors.WriteConflictError):
         conversion.write_hierarchy(name, [])
     assert (inputs / "2023.nc").read_bytes() == before
@@ -218,14 +211,15 @@ def test_remedies_name_options(inputs: Path) -> None:
         conversion.write_hierarchy("data.zarr", [])
 
 
-def test_the_remedy_of_a_conflict_is_its_own(inputs: Path) -> None:
+def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that somebody left is not put right by overwriting."""
+    monkeypatch.setattr("zarr_manifest.writing.conditional_put._PATIENCE", 0.1)
     (inputs / "new.zarr").mkdir()
     (inputs / "new.zarr" / "zarr.json.lock").write_text("process 1 on elsewhere\n")
     done = run("import", "kerchunk", "references.json", "new.zarr")
     assert done.status == 3
     assert "error: write_conflict: another writer has held the lock" in done.stderr
-    assert "remove what it left: rm " in done.stderr
+    assert "remove the lock file: rm " in done.stderr
     assert "--overwrite" not in done.stderr
 
 
@@ -237,6 +231,36 @@ def test_manifests_elsewhere_have_to_be_allowed(inputs: Path) -> None:
     done = run("locations", "data.zarr")
     assert f"If you trust them, add: --allow {inputs.as_uri()}/." in done.stderr
     assert run("locations", "data.zarr", "--allow", f"{inputs.as_uri()}/").status == 0
+
+
+@pytest.mark.parametrize("option", ["--allow", "--environment"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "create 2023.nc new.zarr",
+        "create 2023.nc new.zarr --group-per-file",
+        "import kerchunk references.json new.zarr",
+        "import zarr2 old.zarr new.zarr",
+        "upgrade theirs.zarr",
+        "export kerchunk data.zarr new.json",
+        "info data.zarr",
+        "locations data.zarr",
+        "validate data.zarr",
+    ],
+)
+def test_a_prefix_that_is_none(inputs: Path, call: str, option: str) -> None:
+    before = set(inputs.rglob("*"))
+    done = run(*call.split(), option, "bucket/data")
+    assert (done.status, done.stdout) == (2, "")
+    assert "'bucket/data' cannot be a prefix: it is relative" in done.stderr
+    assert set(inputs.rglob("*")) == before
+
+
+@pytest.mark.parametrize("call", ["info {}", "create 2023.nc {}", "import zarr2 {} new.zarr"])
+def test_a_url_that_is_none(inputs: Path, call: str) -> None:
+    done = run(*call.format("http://[x").split())
+    assert (done.status, done.stdout) == (3, "")
+    assert done.stderr.startswith("error: invalid_path: ")
 
 
 # Servers -----------------------------------------------------------------------------
@@ -255,7 +279,8 @@ def test_a_web_server(inputs: Path, http_server: FileServer) -> None:
     assert run("validate", url, "--array", "sst").status == 0
 
 
-def test_a_server_that_is_not_there(inputs: Path) -> None:
+def test_a_server_that_is_not_there(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DEFAULT_RETRIES, "backoff", QUICK["backoff"])
     for name in ("info", "locations", "validate"):
         done = run(name, "http://127.0.0.1:1/h.zarr")
         assert done.status == 3

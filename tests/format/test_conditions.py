@@ -60,7 +60,7 @@ def test_unknown_etag_is_a_violation() -> None:
     violation = parse_conditions('"a"', None, None).violation(
         etag=None, last_modified=NOON, version=None
     )
-    assert violation == 'its etag is unknown, the manifest states "a"'
+    assert violation == 'its etag is unknown, the manifest says "a"'
 
 
 def test_weak_etag_is_not_sent() -> None:
@@ -98,7 +98,7 @@ def test_version(found: str | None) -> None:
     conditions = parse_conditions(None, None, "1")
     assert conditions.violation(etag=None, last_modified=None, version="1") is None
     violation = conditions.violation(etag=None, last_modified=None, version=found)
-    assert violation == f"its version is {found or 'unknown'}, the manifest states 1"
+    assert violation == f"its version is {found or 'unknown'}, the manifest says 1"
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,11 @@ WRONG_CODECS: list[tuple[Any, str]] = [
     ([{}], "has no 'name'"),
     ([{"name": 7}], "has no 'name'"),
     (["gzip", {"configuration": {}}], "has no 'name'"),
-    ([{"name": "gzip", "configuration": None}], "'configuration' of the codec 'gzip'"),
-    ([{"name": "gzip", "configuration": []}], "'configuration' of the codec 'gzip'"),
-    ([{"name": "gzip", "level": 5}], "'level' in the codec 'gzip'"),
-    ([{"name": "gzip", "must_understand": False}], "'must_understand' in the codec"),
-    ([{"name": "lzma", "level": 5}], "'level' in the codec 'lzma'"),
+    ([{"name": "gzip", "configuration": None}], "'configuration' of the manifest codec 'gzip'"),
+    ([{"name": "gzip", "configuration": []}], "'configuration' of the manifest codec 'gzip'"),
+    ([{"name": "gzip", "level": 5}], "'level' in the manifest codec 'gzip'"),
+    ([{"name": "gzip", "must_understand": False}], "'must_understand' in the manifest codec"),
+    ([{"name": "lzma", "level": 5}], "'level' in the manifest codec 'lzma'"),
 ]
 WRONG_SHAPES: list[Any] = [
     None, 1, "11", {"0": 1}, [0], [-1], [1.0], [True], ["1"], [None], [2**53], [1, 0], [[1]],
@@ -189,8 +189,8 @@ def test_unsupported(transformers: list[Any], says: str) -> None:
         ),
         *((declared({"manifest": t, "partition_shape": [1]}), "once") for t in WRONG_TEMPLATES),
         (declared({"manifest": "./{partition}.json"}), "no 'partition_shape'"),
-        (declared({"manifest": {}, "codecs": []}), "'codecs' is of no use"),
-        (declared({"manifest": {}, "partition_shape": [1]}), "'partition_shape' is of no use"),
+        (declared({"manifest": {}, "codecs": []}), "'codecs' does not apply"),
+        (declared({"manifest": {}, "partition_shape": [1]}), "'partition_shape' does not apply"),
         # The first problem counts.
         (declared({"manifest": "m", "codecs": ["lzma"], "partition_shape": [1]}), "once"),
         (declared({"manifest": "m", "base": 1, "codecs": 1}), "'base'"),

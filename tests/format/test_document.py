@@ -111,25 +111,25 @@ WRONG_ENTRIES = {
     "length-negative": ('{"path": "a", "length": -5}', "entry.length"),
     "length-float": ('{"path": "a", "length": 2.5}', "entry.length"),
     "length-2^53": ('{"path": "a", "length": 9007199254740992}', "entry.length"),
-    "length-0": ('{"path": "a", "length": 0}', "'length' 0"),
-    "offset-length-0": ('{"path": "a", "offset": 5, "length": 0}', "'length' 0"),
+    "length-0": ('{"path": "a", "length": 0}', "'length' must not be 0"),
+    "offset-length-0": ('{"path": "a", "offset": 5, "length": 0}', "'length' must not be 0"),
     "overflow": ('{"path": "a", "offset": 9007199254740991, "length": 1}', "2^53-1"),
     "path-and-data": ('{"path": "a", "data": ""}', "'path' and 'data'"),
-    "offset-alone": ('{"offset": 0}', "'offset' needs a 'path'"),
-    "length-alone": ('{"length": 3}', "'length' needs a 'path'"),
-    "offset-data": ('{"data": "YQ==", "offset": 0}', "'offset' needs a 'path'"),
-    "length-data": ('{"data": "YQ==", "length": 1}', "'length' needs a 'path'"),
-    "etag-data": ('{"data": "YQ==", "etag": "x"}', "'etag' needs a 'path'"),
-    "etag-alone": ('{"etag": "x"}', "'etag' needs a 'path'"),
-    "last-modified-alone": ('{"last_modified": "x"}', "'last_modified' needs a 'path'"),
-    "version-alone": ('{"version": "x"}', "'version' needs a 'path'"),
-    "checksum-alone": ('{"checksum": "md5:00"}', "'checksum' needs"),
+    "offset-alone": ('{"offset": 0}', "'offset' requires 'path'"),
+    "length-alone": ('{"length": 3}', "'length' requires 'path'"),
+    "offset-data": ('{"data": "YQ==", "offset": 0}', "'offset' requires 'path'"),
+    "length-data": ('{"data": "YQ==", "length": 1}', "'length' requires 'path'"),
+    "etag-data": ('{"data": "YQ==", "etag": "x"}', "'etag' requires 'path'"),
+    "etag-alone": ('{"etag": "x"}', "'etag' requires 'path'"),
+    "last-modified-alone": ('{"last_modified": "x"}', "'last_modified' requires 'path'"),
+    "version-alone": ('{"version": "x"}', "'version' requires 'path'"),
+    "checksum-alone": ('{"checksum": "md5:00"}', "'checksum' requires"),
     "checksum-null": ('{"path": "a", "checksum": null}', "entry.checksum"),
     "etag-null": ('{"path": "a", "etag": null}', "entry.etag"),
     "last-modified-number": ('{"path": "a", "last_modified": 5}', "entry.last_modified"),
     "version-null": ('{"path": "a", "version": null}', "entry.version"),
     "data-null": ('{"data": null}', "entry.data"),
-    "data-empty": ('{"data": ""}', "'data' is empty"),
+    "data-empty": ('{"data": ""}', "'data' must not be empty"),
     "data-list": ('{"data": [1]}', "entry.data"),
     "data-not-base64": ('{"data": "!!"}', "entry.data"),
     "data-unpadded": ('{"data": "YQ"}', "entry.data"),
@@ -241,7 +241,7 @@ def test_not_an_object(document: bytes) -> None:
 
 
 def test_wrong_value_of_a_repeated_member() -> None:
-    with pytest.raises(zm.errors.InvalidManifestError, match="twice"):
+    with pytest.raises(zm.errors.InvalidManifestError, match="duplicate member"):
         decode_document(b'{"0": {"path": 1}, "0": {}}', Limits())
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import operator
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,9 @@ def test_xarray(chunks: dict[str, int] | None, store: zm.ManifestStore, values: 
 
 
 def test_dask_processes(store: zm.ManifestStore, values: Values) -> None:
-    with dask.config.set(scheduler="processes", num_workers=2):
+    # One pool: dask starts processes anew for each computation otherwise.
+    workers = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+    with workers, dask.config.set(scheduler="processes", pool=workers):
         assert_datasets(
             lambda group: xr.open_zarr(
                 store, group=group, chunks={}, consolidated=False, mask_and_scale=False

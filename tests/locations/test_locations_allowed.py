@@ -160,7 +160,7 @@ def test_one_string_is_not_a_list_of_prefixes() -> None:
 
 
 def test_an_unknown_prefix_is_not_a_key_error() -> None:
-    with pytest.raises(ValueError, match="not one of the prefixes"):
+    with pytest.raises(ValueError, match="not a prefix in this list"):
         AllowList(["s3://b"]).normalized("s3://b/")
 
 

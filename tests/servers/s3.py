@@ -1,7 +1,7 @@
 """moto's S3 on a loopback port, with a record of who signed what.
 
-A bucket is private unless it was created public: moto answers an unsigned request
-with 403 unless the object's ACL is public, and lets any signature in.
+A bucket is private unless it was created public: an unsigned request is answered with
+403, as by S3, and so is one that would write to a public bucket. Any signature is let in.
 """
 
 from __future__ import annotations
@@ -147,7 +147,13 @@ class S3Server:
     def _recording(self, app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
         def recording(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             with self._lock:
-                self._requests.append(_record(environ))
+                self._requests.append(recorded := _record(environ))
+            bucket = recorded.path.split("/")[1]
+            # moto itself looks at the ACL of objects that are read, and at nothing else.
+            reads_public = bucket in self._public and recorded.method in ("GET", "HEAD")
+            if not recorded.signed and not reads_public:
+                start_response("403 Forbidden", [("Content-Length", "0")])
+                return []
             if environ["REQUEST_METHOD"] != "PUT":
                 return app(environ, start_response)
             # S3 meets a condition and stores the object at once; moto does one after the other.

@@ -153,7 +153,7 @@ def test_size_does_not_stretch_or_cut_a_known_length() -> None:
 
 @pytest.mark.parametrize(("start", "stop"), [(2, 1), (-1, 1), (-2, -1)])
 def test_bounded_needs_ascending_numbers(start: int, stop: int) -> None:
-    with pytest.raises(ValueError, match="no byte range"):
+    with pytest.raises(ValueError, match="invalid byte range"):
         Bounded(start, stop)
 
 

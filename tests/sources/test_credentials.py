@@ -17,7 +17,7 @@ from tests.servers.http_files import FileServer
 from tests.untrusted_manifests import RAW, VALUES, declare, read
 from zarr_manifest.locations.resolving import UrlLocation
 from zarr_manifest.sources.access import open_object_store
-from zarr_manifest.sources.credentials import with_stated_credentials
+from zarr_manifest.sources.credentials import with_given_credentials
 
 KEY = base64.b64encode(b"k" * 32).decode()
 SERVICE_ACCOUNT = {
@@ -115,7 +115,7 @@ def test_what_the_environment_would_replace_is_refused(
     for name, value in ENVIRONMENTS[url[:2]].items():
         monkeypatch.setenv(name, value)
     error = refused(root, url, stated)
-    assert "of the environment instead of the stated" in error.problem
+    assert "from the environment instead of the given" in error.problem
 
 
 def test_a_service_account_is_used(root: Path, http_server: FileServer) -> None:
@@ -126,7 +126,7 @@ def test_a_service_account_is_used(root: Path, http_server: FileServer) -> None:
 @pytest.mark.parametrize("stated", [{"access_key_id": "OWN"}, {"session_token": "SECRET"}])
 def test_a_part_of_s3_credentials_is_refused(root: Path, stated: dict[str, str]) -> None:
     error = refused(root, "s3://b", stated)
-    assert "a part of S3's credentials" in error.problem
+    assert "only a part of S3's credentials" in error.problem
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_an_endpoint_that_is_no_url(root: Path, url: str, endpoint: str) -> None
 
 
 def test_secrets_are_not_shown_and_travel_to_workers() -> None:
-    made = with_stated_credentials("az", {"account_key": "SECRET"})
+    made = with_given_credentials("az", {"account_key": "SECRET"})
     assert "SECRET" not in repr(made)
     again = pickle.loads(pickle.dumps(made))
     assert again["credential_provider"]() == {"access_key": "SECRET", "expires_at": None}

@@ -121,7 +121,7 @@ def test_examples(ranges: list[Range], expected: list[tuple[int, int, tuple[int,
 
 @pytest.mark.parametrize("bad", [(2, 1), (-1, 1), (-5, -1)])
 def test_invalid_range(bad: Range) -> None:
-    with pytest.raises(ValueError, match="no byte range"):
+    with pytest.raises(ValueError, match="invalid byte range"):
         plan_requests([(0, 1), bad], max_gap=0, max_size=10)
 
 

@@ -202,4 +202,4 @@ def test_an_array_that_stays_open_is_the_old_one_or_says_so(before: str, after: 
         found = OLD
     assert is_one_of(found, OLD)
     assert (replaced is not None) == before.endswith("partitioned")
-    assert "given another manifest" in (replaced or "given another manifest")
+    assert "has been replaced" in (replaced or "has been replaced")

@@ -54,12 +54,12 @@ def test_numbers_of_numpy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entries", "code", "problem"),
     [
-        ([("0.0", {}), ((0, 0), {})], "invalid_chunk_key", "twice"),
+        ([("0.0", {}), ((0, 0), {})], "invalid_chunk_key", "two entries name"),
         ({0: {}}, "invalid_chunk_key", "by its index in the chunk grid"),
         ({(0.5, 0): {}}, "invalid_chunk_key", "by its index in the chunk grid"),
         ({None: {}}, "invalid_chunk_key", "by its index in the chunk grid"),
-        ({"0.0": None}, "invalid_entry", "an entry is a mapping"),
-        ({"0.0": ("f.nc", 0, 4)}, "invalid_entry", "an entry is a mapping"),
+        ({"0.0": None}, "invalid_entry", "an entry must be a mapping"),
+        ({"0.0": ("f.nc", 0, 4)}, "invalid_entry", "an entry must be a mapping"),
         ({"0.0": {1: 2, "path": "f"}}, "invalid_entry", "unknown member"),
         ({"0.0": {"path": "f", "lenght": 4}}, "invalid_entry", "unknown member 'lenght'"),
     ],
@@ -84,7 +84,7 @@ def test_what_is_no_entries(tmp_path: Path, entries: Any) -> None:
         ({"codecs": "zstd"}, "'codecs' is not a list"),
         ({"partition_shape": [1.5, 1]}, "'partition_shape' is not a list of positive integers"),
         ({"partition_shape": [True, 1]}, "'partition_shape' is not a list of positive integers"),
-        ({"inline": True, "manifest": "./m.json"}, "no document that could be called './m.json'"),
+        ({"inline": True, "manifest": "./m.json"}, "no document to name './m.json'"),
     ],
 )
 def test_forms_that_are_wrong(tmp_path: Path, options: dict[str, Any], problem: str) -> None:

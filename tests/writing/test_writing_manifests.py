@@ -381,7 +381,7 @@ def test_templates(tmp_path: Path, template: str) -> None:
         ({(0, 3): {}}, {}, "invalid_chunk_key", "outside"),
         ({(0,): {}}, {}, "invalid_chunk_key", "not a chunk key"),
         ({"0.0": {}, "c/0/0": {}}, {}, "invalid_chunk_key", "same chunk"),
-        ({"0.0": {}, (0, 0): {}}, {}, "invalid_chunk_key", "twice"),
+        ({"0.0": {}, (0, 0): {}}, {}, "invalid_chunk_key", "two entries name"),
         ({"0.0": {"path": "../../x"}}, {}, "invalid_path", "climbs"),
         ({"0.0": {"path": "x", "checksum": "y:0"}}, {}, "unsupported_checksum", "'y'"),
         ({}, {"base": "../../"}, "invalid_path", "climbs"),
@@ -443,9 +443,12 @@ def test_metadata_that_is_not_valid(tmp_path: Path) -> None:
         zm.write_manifest(tmp_path, "a", {})
 
 
-def test_what_readers_would_find_too_large(tmp_path: Path) -> None:
+def test_what_readers_would_find_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As many inline bytes as readers really take would need 1.5 GB, and many seconds.
+    limits = zm.Limits(inline_bytes=2**10)
+    monkeypatch.setattr("zarr_manifest.writing.entries.Limits", lambda: limits)
     new_array(tmp_path)
-    entries = {"0.0": {"data": bytes(2**28)}, "0.1": {"data": b"x"}}
+    entries = {"0.0": {"data": bytes(2**10)}, "0.1": {"data": b"x"}}
     with pytest.raises(zm.errors.LimitExceededError, match="partition_shape"):
         zm.write_manifest(tmp_path, "a", entries)
     assert not (tmp_path / "a" / "manifest.json").exists()

@@ -15,8 +15,8 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line; ends the process.
 
-    The exit status is 0 if all was done, 1 if problems were found or something was
-    refused, 2 for a wrong call, and 3 if it could not be done.
+    The exit status is 0 on success, 1 if problems were found or something was
+    refused, 2 for a usage error, and 3 if the command failed.
     """
     try:
         _require_extra()
@@ -24,10 +24,10 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        # As shells state the signal.
+        # As shells report the signal.
         sys.exit(130)
     except Exception:
-        # Python's own status for this is 1, which scripts take for problems that were found.
+        # Python would exit with 1, which to scripts means that problems were found.
         traceback.print_exc()
         sys.exit(3)
 

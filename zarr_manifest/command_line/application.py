@@ -1,4 +1,4 @@
-"""The group of all commands, and how the process ends."""
+"""The top-level command, and how the process starts and ends."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = ["application", "run"]
     examples=[
         ("create 2023.nc 2024.nc data.zarr", "a hierarchy over files; nothing is copied"),
         ("info data.zarr", "what it holds"),
-        ("locations data.zarr", "what its readers have to allow"),
+        ("locations data.zarr", "what its readers must allow"),
     ],
 )
 @click.version_option(zarr_manifest.__version__, prog_name="zarr-manifest")
 def application() -> None:
-    """Make the bytes that you already have one Zarr hierarchy.
+    """Turn the files that you already have into one Zarr hierarchy.
 
     Chunks stay where they are, in netCDF, HDF5, TIFF, GRIB, FITS or older Zarr files;
-    the hierarchy only says where, in chunk manifests. Read it with zarr or xarray
+    the hierarchy records where, in chunk manifests. Read it with zarr or xarray
     through zarr_manifest.ManifestStore. The help of each command has examples.
     """
 
@@ -48,10 +48,10 @@ for command in (create, import_, export, upgrade, info, locations, validate):
 
 
 def run() -> None:
-    """Run the command line on the arguments of the process, and end it."""
+    """Run the command line with the arguments of the process, then exit."""
     warnings.formatwarning = _one_line
     if hasattr(sys.stdout, "reconfigure"):
-        # Not every terminal can show every name, nor the lines of a tree.
+        # Some terminals cannot encode every name, or the lines of a tree.
         cast("io.TextIOWrapper[Any]", sys.stdout).reconfigure(errors="backslashreplace")
     application.main(prog_name="zarr-manifest")
 

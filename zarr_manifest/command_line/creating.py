@@ -35,11 +35,11 @@ __all__ = ["create"]
         ("create 2023.nc 2024.nc apart.zarr --group-per-file", "each file as a group of its own"),
         (
             "create s3://bucket/2023.nc data.zarr --environment s3://bucket/",
-            "from a bucket, with the credentials of the environment; without any: --allow",
+            "from a bucket, with credentials from the environment; for a public one: --allow",
         ),
         (
             "create 2023.nc small.zarr --checksum crc32c --codec zstd",
-            "with checksums of all chunks, which are read for it, and a compressed manifest",
+            "with a checksum of every chunk, which reads them all, and a compressed manifest",
         ),
     ],
 )
@@ -49,38 +49,38 @@ __all__ = ["create"]
     "--format",
     "format_",
     type=click.Choice(FORMATS),
-    help="What the files are; else their first bytes tell.",
+    help="Format of the files; by default, detected from their first bytes.",
 )
 @click.option(
     "--concat-dim",
     metavar="NAME",
-    help="Dimension along which the files follow one another, in the order given. Without it, "
-    "the coordinates of the files tell how they belong together.",
+    help="Dimension along which the files are concatenated, in the order given. Without it, "
+    "they are ordered by their coordinates.",
 )
 @click.option(
     "--load",
     "loadable",
     multiple=True,
     metavar="NAME",
-    help="Of many files: read this variable, and hold it inline. Repeatable; by default, the "
-    "coordinates that have the name of their dimension.",
+    help="When combining files: read this variable, and store it inline. Repeatable; by default, "
+    "the coordinates named after their dimension.",
 )
-@click.option("--group-per-file", is_flag=True, help="Do not combine files: a group for each.")
+@click.option("--group-per-file", is_flag=True, help="Do not combine files: make a group of each.")
 @click.option(
     "--parallel",
     metavar="HOW",
-    help="Look at many files at the same time: threads, processes, dask, lithops, or the address "
-    "of the scheduler of a dask cluster, such as tcp://127.0.0.1:8786.",
+    help="Parse files in parallel: threads, processes, dask, lithops, or the address of a dask "
+    "scheduler, such as tcp://127.0.0.1:8786.",
 )
 @click.option(
     "--checksum",
     type=click.Choice(["crc32c", "crc32", "md5", "sha256", "sha512"]),
-    help="Record a checksum of every chunk. Reads all of them.",
+    help="Record a checksum of every chunk. Reads every chunk.",
 )
 @click.option(
     "--no-conditions",
     is_flag=True,
-    help="Do not record etag and last_modified of the files, by which readers see changes.",
+    help="Do not record the files' etag and last_modified, by which readers detect changes.",
 )
 @writing_options
 @access_options
@@ -98,26 +98,28 @@ def create(
 ) -> Outcome:
     """Make HIERARCHY out of the files SOURCES, without copying their data.
 
-    SOURCES are paths or URLs of netCDF, HDF5, FITS, TIFF, GRIB, DMR++ or Zarr. What
-    cannot be expressed as references is refused, by name and with the reason, and the
-    rest is converted; the exit status is then 1. A file that is of no such format at all
-    is an error, or, with --group-per-file, refused as well.
+    SOURCES are paths or URLs of netCDF, HDF5, FITS, TIFF, GRIB, DMR++ or Zarr. Variables
+    that references cannot express are refused, each by name and with the reason, and the
+    rest is converted; the exit status is then 1. A file in an unknown format is an error,
+    or is refused with --group-per-file.
 
-    Sources below the directory of HIERARCHY are referred to by relative paths, so that
-    both can be moved together.
+    Sources below the directory of HIERARCHY get relative paths, so that both can be
+    moved together.
     """
     if group_per_file and (concat_dim or loadable or parallel):
-        raise click.UsageError("--group-per-file does not combine files: leave out how")
+        raise click.UsageError(
+            "--group-per-file does not combine files: omit --concat-dim, --load and --parallel"
+        )
     if Path(hierarchy).is_file():
         raise click.UsageError(
-            f"the last argument is the hierarchy that is to be made, and {hierarchy} is a file"
+            f"the last argument is the hierarchy to create, but {hierarchy} is a file"
         )
     how = Layout.of(layout)
     options: dict[str, Any] = {
         "format": format_,
         "checksum": checksum,
         "record_conditions": not no_conditions,
-        "options": how.allow,
+        "allow": how.allow,
     }
     with bars("files") as shown, executor(parallel) as workers:
         if group_per_file:
@@ -133,7 +135,7 @@ def create(
 
 
 def _apart(sources: Sequence[str], options: dict[str, Any], shown: Bars) -> Iterator[Node]:
-    """Return the nodes of every file, below a group that is named like it."""
+    """Return the nodes of every file, below a group named after it."""
     return _named_apart(sources, group_names(sources), options, shown)
 
 
@@ -146,19 +148,19 @@ def _named_apart(
             for node in conversion.read_files([source], **options):
                 yield dataclasses.replace(node, path=f"{name}/{node.path}".rstrip("/"))
         except NotConvertibleError as error:
-            # The other files have nothing to do with it.
+            # The other files are not affected.
             yield RefusedNode(name, error.code, error.message)
         shown.found(number, len(sources), source)
 
 
 @contextmanager
 def executor(how: str | None) -> Generator[Parallel]:
-    """Provide who looks at many files.
+    """Provide the executor that parses many files.
 
     Raises
     ------
     UsageError
-        There is nobody of this name.
+        There is none of this name.
     """
     match how:
         case None:
@@ -167,10 +169,10 @@ def executor(how: str | None) -> Generator[Parallel]:
             with ThreadPoolExecutor() as threads, _leaving_no_work(threads):
                 yield threads
         case "processes":
-            # Not forked: the threads of obstore would be missing in the copies.
+            # Not forked: forks would lack the threads of obstore.
             processes = ProcessPoolExecutor(
                 mp_context=get_context("spawn"),
-                # An interrupt is for this process, which ends the others.
+                # Only this process handles interrupts; it stops the workers.
                 initializer=signal.signal,
                 initargs=(signal.SIGINT, signal.SIG_IGN),
             )
@@ -189,7 +191,7 @@ def executor(how: str | None) -> Generator[Parallel]:
 
 @contextmanager
 def _leaving_no_work(workers: Executor) -> Generator[None]:
-    """Drop what nobody has begun with when something fails, or the user interrupts."""
+    """Cancel pending work on a failure or an interrupt."""
     try:
         yield
     except BaseException:
@@ -206,7 +208,7 @@ def _dask_client(address: str) -> Any:
 
 
 def group_names(sources: Iterable[str]) -> list[str]:
-    """Return names of groups for files: what the file is called, without its suffix.
+    """Return a group name for each file: the name of the file without its suffix.
 
     Raises
     ------

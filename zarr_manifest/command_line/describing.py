@@ -1,4 +1,4 @@
-"""``info`` and ``locations``: what a hierarchy holds, and where its bytes live."""
+"""``info`` and ``locations``: what a hierarchy contains, and where its bytes are."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def info(
     with_credentials: tuple[str, ...],
     settings: tuple[str, ...],
 ) -> Outcome:
-    """Show what HIERARCHY holds: its tree, data types, shapes, and references.
+    """Show what HIERARCHY contains: its tree, data types, shapes and references.
 
-    HIERARCHY is a path or a URL. Metadata and manifests are read, sources are not.
+    HIERARCHY is a path or a URL. Reads metadata and manifests, but no sources.
     The exit status is 1 if an array cannot be read.
     """
     require_no_file(hierarchy)
@@ -57,10 +57,10 @@ def info(
 
 @click.command(
     cls=Task,
-    short_help="Print what readers have to allow.",
+    short_help="Print what readers must allow.",
     examples=[
         ("locations data.zarr", "one URL prefix per line, as ManifestStore(allow=[…]) takes them"),
-        ("locations data.zarr --json", "with the number of objects, references and bytes below"),
+        ("locations data.zarr --json", "with the number of objects, references and bytes of each"),
     ],
 )
 @click.argument("hierarchy")
@@ -71,10 +71,10 @@ def locations(
     with_credentials: tuple[str, ...],
     settings: tuple[str, ...],
 ) -> Outcome:
-    """Print what a reader of HIERARCHY has to allow: URL prefixes, one per line.
+    """Print what a reader of HIERARCHY must allow: URL prefixes, one per line.
 
-    Look at them before you trust them. Nothing is printed for what lies in the
-    hierarchy itself, which needs no permission.
+    Review them before you trust them. The hierarchy itself is not listed: it needs no
+    permission.
     """
     require_no_file(hierarchy)
     with stating_usage(ValueError):
@@ -91,7 +91,7 @@ def locations(
     return Outcome(document, [place.prefix for place in places if place.prefix is not None])
 
 
-# For programs ----------------------------------------------------------------------
+# JSON output -----------------------------------------------------------------------
 
 
 def _node_document(node: NodeContents) -> dict[str, Any]:
@@ -134,11 +134,11 @@ def _told(error: ManifestError) -> str:
     return f"{error.code}: {spelled(error.message)}"
 
 
-# For people ------------------------------------------------------------------------
+# Text output -----------------------------------------------------------------------
 
 
 def _tree(nodes: Sequence[NodeContents], numbers: Mapping[str, int]) -> Iterator[str]:
-    """Draw the nodes below the root; `numbers` are those of the places where the bytes live."""
+    """Draw the nodes below the root; `numbers` are those of the locations, by prefix."""
     by_parent: dict[str, list[NodeContents]] = {}
     for node in nodes:
         if node.path:
@@ -146,7 +146,7 @@ def _tree(nodes: Sequence[NodeContents], numbers: Mapping[str, int]) -> Iterator
         elif node.kind != "group":
             yield f"/  {_description(node, numbers)}"
     known = {node.path for node in nodes} | {""}
-    # Groups that only their members tell of, the deepest first: they may have such parents.
+    # Groups known only from their members, deepest first: their parents may be such, too.
     for path in sorted(set(by_parent) - known, key=lambda path: -path.count("/")):
         _add_group(path, by_parent, known)
     yield from _branches("", by_parent, "", numbers)
@@ -187,8 +187,8 @@ def _description(node: NodeContents, numbers: Mapping[str, int]) -> str:
     shape = "scalar" if node.shape == () else "of unknown shape"
     if node.shape:
         shape = f"({', '.join(map(str, node.shape))})"
-    said = f"{node.data_type or 'unknown data type'} {shape}"
-    return f"{said}  {'native' if node.kind == 'native array' else _references(node, numbers)}"
+    element = f"{node.data_type or 'unknown data type'} {shape}"
+    return f"{element}  {'native' if node.kind == 'native array' else _references(node, numbers)}"
 
 
 def _references(node: NodeContents, numbers: Mapping[str, int]) -> str:
@@ -210,15 +210,15 @@ def _references(node: NodeContents, numbers: Mapping[str, int]) -> str:
 
 
 def _amount(references: int, nbytes: int, *, open_ended: bool = False) -> str:
-    said = counted(references, "reference")
+    amount = counted(references, "reference")
     if nbytes == 0:
-        # Each to all of an object, or to its end.
-        return said
-    return f"{said} to {'at least ' if open_ended else ''}{size(nbytes)}"
+        # Whole objects, or ranges to the end of one: no lengths.
+        return amount
+    return f"{amount} to {'at least ' if open_ended else ''}{size(nbytes)}"
 
 
 def _number(prefix: str, numbers: Mapping[str, int]) -> int:
-    """Return the number of the place that a prefix lies in."""
+    """Return the number of the location that contains a prefix."""
     if prefix in numbers:
         return numbers[prefix]
     within = [place for place in numbers if place and prefix.startswith(place)]

@@ -1,4 +1,4 @@
-"""``export``: kerchunk references out of hierarchies."""
+"""``export``: hierarchies to kerchunk reference sets."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _JSON_EXAMPLE = ("export kerchunk data.zarr references.json", "for fsspec, in JS
 
 @click.group(cls=TaskGroup, examples=[_JSON_EXAMPLE])
 def export() -> None:
-    """Write kerchunk references out of a hierarchy."""
+    """Export a hierarchy to kerchunk references."""
 
 
 @export.command(
     cls=Task,
-    short_help="Write references for fsspec, in JSON or Parquet.",
+    short_help="Export to references for fsspec, in JSON or Parquet.",
     examples=[
         _JSON_EXAMPLE,
         ("export kerchunk data.zarr references.parq --parquet", "for large sets, in Parquet"),
@@ -47,8 +47,8 @@ def export() -> None:
     show_default=True,
     help="References per Parquet file.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace a reference set that is there.")
-@click.option("--allow-refused", is_flag=True, help="Exit with 0 also where something was refused.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing reference set.")
+@click.option("--allow-refused", is_flag=True, help="Exit with 0 even if something was refused.")
 @access_options
 def kerchunk(
     hierarchy: str,
@@ -64,16 +64,16 @@ def kerchunk(
     """Write the references of HIERARCHY to TARGET, as kerchunk does.
 
     fsspec's ReferenceFileSystem reads the result, and so does xarray through it. Native
-    arrays are exported as well. What kerchunk cannot express is refused, by name and with
-    the reason; the exit status is then 1.
+    arrays are exported, too. Nodes that kerchunk cannot express are refused, each by name
+    and with the reason; the exit status is then 1.
     """
     with stating_usage(ValueError):
         allow = allowed(anonymously, with_credentials, settings)
     require_no_file(hierarchy)
     if not parquet and target.suffix in (".parq", ".parquet"):
-        raise click.UsageError(f"{target} would be JSON: add --parquet, or name it otherwise")
+        raise click.UsageError(f"{target} would be JSON: add --parquet, or choose another name")
     _require_replaceable(target, parquet=parquet, overwrite=overwrite)
-    # Beside the target, so that it can be moved to its place at once.
+    # Beside the target, so that it can be renamed into place.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as directory:
         made = Path(directory) / "references"
         if parquet:
@@ -83,7 +83,7 @@ def kerchunk(
         else:
             report = _export_json(hierarchy, made, allow)
         if target.is_dir():
-            # Only files are replaced by a rename; it is removed with what it is moved to.
+            # A rename replaces only files; this one is removed with the temporary directory.
             target.rename(Path(directory) / "earlier")
         made.rename(target)
     return export_outcome(str(target), report, allow_refused=allow_refused)
@@ -100,10 +100,10 @@ def _export_json(hierarchy: str, target: Path, allow: Mapping[str, Access]) -> C
 
 
 def _require_replaceable(target: Path, *, parquet: bool, overwrite: bool) -> None:
-    """Refuse a target that is there, unless it is a reference set that may be replaced."""
+    """Refuse an existing target, unless it is a reference set that may be replaced."""
     if not target.parent.is_dir():
         raise FileNotFoundError(
-            f"there is no directory {target.parent} on this machine: name one that there is"
+            f"there is no directory {target.parent} on this machine: name an existing one"
         )
     if not target.exists():
         return
@@ -112,7 +112,7 @@ def _require_replaceable(target: Path, *, parquet: bool, overwrite: bool) -> Non
     if parquet != target.is_dir() or not (
         (target / ".zmetadata").exists() if parquet else _is_json_set(target)
     ):
-        raise FileExistsError(f"{target} exists, and is no reference set of this kind")
+        raise FileExistsError(f"{target} exists, and is not a reference set of this kind")
 
 
 def _is_json_set(file: Path) -> bool:
@@ -120,5 +120,5 @@ def _is_json_set(file: Path) -> bool:
         members = msgspec.json.decode(file.read_bytes(), type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:
         return False
-    # Version 0 has nothing but the references themselves.
+    # Version 0 consists of nothing but the references themselves.
     return "refs" in members or any(key.endswith((".zarray", ".zgroup")) for key in members)

@@ -1,10 +1,8 @@
-"""``import``: hierarchies out of kerchunk references and Zarr v2."""
+"""``import``: hierarchies from kerchunk references and Zarr v2."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote
 
 import click
 
@@ -19,11 +17,6 @@ from zarr_manifest.command_line.options import (
 from zarr_manifest.command_line.outcomes import hierarchy_outcome
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
-from zarr_manifest.errors import SourceNotFoundError
-from zarr_manifest.hierarchy import open_hierarchy
-from zarr_manifest.locations import AllowList, Base, UrlLocation
-from zarr_manifest.sources import Access
-from zarr_manifest.writing import guarded_store
 
 __all__ = ["import_"]
 
@@ -33,18 +26,18 @@ _ZARR2_EXAMPLE = ("import zarr2 old.zarr new.zarr", "a v3 hierarchy over the chu
 
 @click.group(name="import", cls=TaskGroup, examples=[_KERCHUNK_EXAMPLE, _ZARR2_EXAMPLE])
 def import_() -> None:
-    """Make a hierarchy out of kerchunk or Zarr v2."""
+    """Make a hierarchy from kerchunk references or Zarr v2."""
 
 
 @import_.command(
     cls=Task,
-    short_help="Make a hierarchy out of kerchunk references, JSON or Parquet.",
+    short_help="Make a hierarchy from kerchunk references, in JSON or Parquet.",
     examples=[
         _KERCHUNK_EXAMPLE,
         ("import kerchunk references.parq large.zarr --codec zstd", "references in Parquet"),
         (
             "import kerchunk theirs.json ours.zarr --rewrite /home/them/=s3://bucket/",
-            "references that were made on another machine",
+            "references made on another machine",
         ),
     ],
 )
@@ -55,12 +48,12 @@ def import_() -> None:
     "rewrites",
     multiple=True,
     metavar="OLD=NEW",
-    help="Put NEW in place of OLD where URLs begin with it. Repeatable; the longest OLD first.",
+    help="Replace OLD by NEW at the start of URLs. Repeatable; the longest OLD wins.",
 )
 @writing_options
 @access_options
 def kerchunk(references: str, hierarchy: str, rewrites: tuple[str, ...], **layout: Any) -> Outcome:
-    """Make HIERARCHY out of kerchunk REFERENCES: a JSON file, or a Parquet directory.
+    """Make HIERARCHY from kerchunk REFERENCES: a JSON file, or a Parquet directory.
 
     What cannot be expressed is refused, by name and with the reason, and the rest is
     converted; the exit status is then 1.
@@ -68,62 +61,36 @@ def kerchunk(references: str, hierarchy: str, rewrites: tuple[str, ...], **layou
     how = Layout.of(layout)
     with bars("nodes") as shown:
         rewrite = pairs(rewrites, "--rewrite")
-        with stating_usage(ValueError):
-            document = _document(references, how.allow)
-        if document is None:
-            nodes = conversion.read_kerchunk(references, rewrite=rewrite)
-        else:
-            nodes = conversion.read_kerchunk_json(document, rewrite=rewrite)
+        nodes = conversion.read_kerchunk(references, rewrite=rewrite, allow=how.allow)
         report = how.write(hierarchy, nodes, shown)
     return hierarchy_outcome(hierarchy, report, allow_refused=layout["allow_refused"])
 
 
-def _document(references: str, allow: Mapping[str, Access]) -> bytes | None:
-    """Return references in JSON that are accessed as the options say; None for others.
-
-    Raises
-    ------
-    SourceNotFoundError
-        There is no such object.
-    """
-    if "://" not in references or references.rstrip("/").endswith((".parq", ".parquet")):
-        return None
-    location = Base.parse("./").resolve(references)
-    if not isinstance(location, UrlLocation) or AllowList(allow).match(location) is None:
-        return None
-    directory, _, name = references.rpartition("/")
-    store = guarded_store(open_hierarchy(directory, allow, read_only=True), sole_writer=True)
-    body = store.read(unquote(name)).body
-    if body is None:
-        raise SourceNotFoundError("there is no such file", location=str(location))
-    return body
-
-
 @import_.command(
     cls=Task,
-    short_help="Make a v3 hierarchy over the chunks of a v2 one.",
+    short_help="Make a Zarr v3 hierarchy over the chunks of a v2 one.",
     examples=[
         _ZARR2_EXAMPLE,
         (
             "import zarr2 old.zarr published.zarr --url https://data.example.org/old.zarr/",
-            "for readers who find old.zarr there",
+            "for readers who find old.zarr at that URL",
         ),
     ],
 )
 @click.argument("store")
 @click.argument("hierarchy")
-@click.option("--url", help="What STORE is called in references, if not by its path or URL.")
+@click.option("--url", help="URL of STORE in references, if not its path or URL here.")
 @writing_options
 @access_options
 def zarr2(store: str, hierarchy: str, url: str | None, **layout: Any) -> Outcome:
-    """Make HIERARCHY, in Zarr v3, out of the Zarr v2 hierarchy STORE.
+    """Make HIERARCHY, in Zarr v3, from the Zarr v2 hierarchy STORE.
 
-    The chunks of STORE stay where they are, and are not changed.
+    The chunks of STORE stay where they are, unchanged.
     """
     how = Layout.of(layout)
     require_no_file(store)
     with bars("nodes") as shown:
         with stating_usage(ValueError):
-            nodes = conversion.read_zarr2(open_hierarchy(store, how.allow, read_only=True), url=url)
+            nodes = conversion.read_zarr2(store, url=url, allow=how.allow)
         report = how.write(hierarchy, nodes, shown)
     return hierarchy_outcome(hierarchy, report, allow_refused=layout["allow_refused"])

@@ -1,4 +1,4 @@
-"""How a hierarchy is to be written, as the command line states it."""
+"""How to write a hierarchy, according to the options of the command line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ import click
 from zarr_manifest import conversion
 from zarr_manifest.command_line.options import allowed
 from zarr_manifest.command_line.progress import Bars
-from zarr_manifest.command_line.tasks import stating_usage
 from zarr_manifest.conversion import ConversionReport, Node
-from zarr_manifest.hierarchy import open_hierarchy
 from zarr_manifest.sources import Access
 
 __all__ = ["Layout", "partition_shape"]
@@ -24,7 +22,7 @@ __all__ = ["Layout", "partition_shape"]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What ``options.writing_options`` say."""
+    """The values of ``options.writing_options``, and of ``access_options``."""
 
     base: str | None
     codecs: tuple[str, ...]
@@ -41,7 +39,7 @@ class Layout:
         Raises
         ------
         UsageError
-            A partition shape is none.
+            A partition shape or an access option is invalid.
         """
         return cls(
             options["base"],
@@ -55,13 +53,11 @@ class Layout:
 
     def write(self, hierarchy: str, nodes: Iterable[Node], shown: Bars) -> ConversionReport:
         """Write a hierarchy."""
-        with stating_usage(ValueError):
-            store = open_hierarchy(hierarchy, self.allow)
         stated = self.partition_shape if isinstance(self.partition_shape, dict) else {}
         unused = dict.fromkeys(stated)
         with _no_empty_directories(hierarchy):
             report = conversion.write_hierarchy(
-                store,
+                hierarchy,
                 _striking_out(nodes, unused),
                 base=self.base,
                 codecs=self.codecs,
@@ -70,16 +66,16 @@ class Layout:
                 overwrite=self.overwrite,
                 progress=shown.wrote,
                 sole_writer=self.sole_writer,
+                allow=self.allow,
             )
         report.notes += [
-            (path, "there is no such array, so that its partition shape is of no use")
-            for path in unused
+            (path, "there is no such array: its partition shape was ignored") for path in unused
         ]
         return report
 
 
 def _striking_out(nodes: Iterable[Node], paths: dict[str, None]) -> Iterator[Node]:
-    """Pass nodes on, and strike their paths out of others."""
+    """Pass nodes on, removing their paths from `paths`."""
     for node in nodes:
         paths.pop(node.path.strip("/"), None)
         yield node
@@ -87,7 +83,7 @@ def _striking_out(nodes: Iterable[Node], paths: dict[str, None]) -> Iterator[Nod
 
 @contextmanager
 def _no_empty_directories(hierarchy: str) -> Generator[None]:
-    """Remove the directories again that were made for a hierarchy, if nothing came into them."""
+    """On failure, remove the directories that were made for a hierarchy, if they are empty."""
     made = "://" not in hierarchy and not Path(hierarchy).exists()
     try:
         yield
@@ -101,12 +97,12 @@ def _no_empty_directories(hierarchy: str) -> Generator[None]:
 def partition_shape(
     texts: tuple[str, ...],
 ) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:
-    """Return what ``--partition-shape`` says, for all arrays or by array.
+    """Return the values of ``--partition-shape``, for all arrays or by array.
 
     Raises
     ------
     UsageError
-        A text is none, or they do not go together.
+        A value is invalid, or values conflict.
 
     Examples
     --------
@@ -121,7 +117,7 @@ def partition_shape(
     if "" not in by_array:
         return by_array
     if len(texts) > 1:
-        raise click.UsageError("--partition-shape without an array can be given once, and alone")
+        raise click.UsageError("--partition-shape without an array must be given alone, and once")
     return by_array[""]
 
 

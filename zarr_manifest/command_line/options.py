@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean to the library."""
+"""Options that several commands share, and their meaning for the library."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zarr_manifest.command_line.tasks import stating_usage
 from zarr_manifest.hierarchy import ensure_open, open_hierarchy, sync
-from zarr_manifest.sources import Access, anonymous, environment
+from zarr_manifest.sources import Access, access_by_prefix, anonymous, environment
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -41,22 +42,21 @@ access_options = _together(
         "anonymously",
         multiple=True,
         metavar="PREFIX",
-        help="What lies below this URL is accessed without credentials. Repeatable.",
+        help="Access URLs below this prefix without credentials. Repeatable.",
     ),
     click.option(
         "--environment",
         "with_credentials",
         multiple=True,
         metavar="PREFIX",
-        help="What lies below this URL is accessed with the credentials that the environment "
-        "holds. Repeatable.",
+        help="Access URLs below this prefix with credentials from the environment. Repeatable.",
     ),
     click.option(
         "--option",
         "settings",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Setting of the access to those URLs, such as region=us-east-1 or "
+        help="Setting for access to those URLs, such as region=us-east-1 or "
         "endpoint=http://localhost:9000. Repeatable.",
     ),
 )
@@ -65,51 +65,51 @@ writing_options = _together(
     click.option(
         "--base",
         metavar="URL",
-        help="What the paths in manifests are relative to; relative to the hierarchy.",
+        help="Base that the paths in manifests are relative to; itself relative to the hierarchy.",
     ),
     click.option(
         "--codec",
         "codecs",
         multiple=True,
         type=click.Choice(["gzip", "zstd", "crc32c"]),
-        help="Encode manifests. Repeatable, in the order in which they are applied.",
+        help="Encode manifests with this codec. Repeatable, in the order of encoding.",
     ),
     click.option(
         "--partition-shape",
         "partition_shapes",
         multiple=True,
         metavar="[ARRAY=]N,N,…",
-        help="Split the manifest of ARRAY, or of all with that many dimensions, into documents of "
-        "so many chunks. Repeatable.",
+        help="Split the manifest of ARRAY, or of every array with as many dimensions, into "
+        "documents of this many chunks. Repeatable.",
     ),
     click.option(
         "--inline-below",
         type=click.IntRange(min=0),
         default=0,
         metavar="BYTES",
-        help="Write manifests that are smaller than this into zarr.json.",
+        help="Write manifests smaller than this into zarr.json.",
     ),
-    click.option("--overwrite", is_flag=True, help="Replace a hierarchy that is there."),
+    click.option("--overwrite", is_flag=True, help="Replace an existing hierarchy."),
     click.option(
         "--sole-writer",
         is_flag=True,
-        help="Promise that nobody else writes there, for stores where that cannot be told.",
+        help="Promise that nobody else writes there, for stores that cannot detect it.",
     ),
     click.option(
         "--allow-refused",
         is_flag=True,
-        help="Exit with 0 also where something was refused.",
+        help="Exit with 0 even if something was refused.",
     ),
 )
 
 
 def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
-    """Return what was stated as ``KEY=VALUE``.
+    """Parse values of the form ``KEY=VALUE``.
 
     Raises
     ------
     UsageError
-        A text is no pair.
+        A value has another form.
 
     Examples
     --------
@@ -120,13 +120,13 @@ def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise click.UsageError(f"{option} takes two texts with '=' between them, not {text!r}")
+            raise click.UsageError(f"{option} takes KEY=VALUE, not {text!r}")
         found[key] = value
     return found
 
 
 def require_no_file(hierarchy: str) -> None:
-    """Refuse a file where a hierarchy is meant, and say how it becomes one.
+    """Refuse a file in place of a hierarchy, and say how to make one of it.
 
     Raises
     ------
@@ -135,13 +135,13 @@ def require_no_file(hierarchy: str) -> None:
     if "://" not in hierarchy and Path(hierarchy).is_file():
         raise NotADirectoryError(
             f"there is no Zarr hierarchy in {Path(hierarchy).absolute().as_uri()}, which is a "
-            "file: zarr-manifest create makes one out of files of data, zarr-manifest import "
-            "kerchunk out of references; archives have to be unpacked"
+            "file: zarr-manifest create makes one from data files, zarr-manifest import "
+            "kerchunk from references; unpack archives first"
         )
 
 
 def open_existing(hierarchy: str, allow: Mapping[str, Access], *, read_only: bool) -> Store:
-    """Return the store of a hierarchy; a directory that is not there is not made."""
+    """Return the store of a hierarchy, without creating its directory."""
     there = open_hierarchy(hierarchy, allow, read_only=True)
     sync(ensure_open(there))
     return there if read_only else open_hierarchy(hierarchy, allow)
@@ -150,12 +150,12 @@ def open_existing(hierarchy: str, allow: Mapping[str, Access], *, read_only: boo
 def allowed(
     anonymously: tuple[str, ...], with_credentials: tuple[str, ...], settings: tuple[str, ...]
 ) -> Mapping[str, Access]:
-    """Return what :func:`access_options` say, as `allow` of the library.
+    """Return the values of :func:`access_options` as `allow` of the library.
 
     Raises
     ------
     UsageError
-        There are settings of no access.
+        There are settings, but no prefix that they apply to; or a prefix is invalid.
 
     Examples
     --------
@@ -165,12 +165,14 @@ def allowed(
     options: dict[str, Any] = dict(pairs(settings, "--option"))
     if options and not anonymously and not with_credentials:
         raise click.UsageError(
-            "--option says how URLs are accessed: name them by --allow PREFIX, "
-            "or --environment PREFIX"
+            "--option applies to the URLs that --allow PREFIX or --environment PREFIX names: "
+            "add one of them"
         )
     if options.get("endpoint", "").startswith("http://"):
-        # Whoever names such a server wants it to be asked.
+        # Naming such a server means wanting to use it.
         options["client_options"] = {"allow_http": True}
-    return {prefix: anonymous(**options) for prefix in anonymously} | {
+    allow = {prefix: anonymous(**options) for prefix in anonymously} | {
         prefix: environment(**options) for prefix in with_credentials
     }
+    with stating_usage(ValueError):
+        return access_by_prefix(allow)

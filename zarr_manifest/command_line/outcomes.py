@@ -1,4 +1,4 @@
-"""What a conversion did, for people and for programs."""
+"""The outcome of a conversion, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -51,30 +51,28 @@ def counted(number: int, noun: str) -> str:
 
 
 def refusals(refused: Iterable[RefusedNode]) -> list[dict[str, Any]]:
-    """Return what was refused, as JSON values."""
+    """Return the refused nodes as JSON values."""
     return [
         {"path": node.path, "code": node.code, "reason": spelled(node.reason)} for node in refused
     ]
 
 
 def noted(notes: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    """Return what was decided, as JSON values."""
+    """Return notes as JSON values."""
     return [{"path": path, "note": spelled(note)} for path, note in notes]
 
 
 def hierarchy_outcome(hierarchy: str, report: ConversionReport, *, allow_refused: bool) -> Outcome:
-    """State that a hierarchy was written."""
+    """Return the outcome of writing a hierarchy."""
     document = {"hierarchy": hierarchy, **_document(report)}
     lines = [f"{hierarchy}: {_summary(report)}"]
     if report.references:
-        lines.append(
-            f"What readers have to allow: zarr-manifest locations {shlex.quote(hierarchy)}"
-        )
+        lines.append(f"What readers must allow: zarr-manifest locations {shlex.quote(hierarchy)}")
     return _outcome(document, lines, report, allow_refused=allow_refused)
 
 
 def export_outcome(target: str, report: ConversionReport, *, allow_refused: bool) -> Outcome:
-    """State that something was written from a hierarchy."""
+    """Return the outcome of exporting a hierarchy."""
     document = {"target": target, **_document(report)}
     lines = [f"{target}: {_summary(report)}"]
     return _outcome(document, lines, report, allow_refused=allow_refused)
@@ -101,15 +99,15 @@ def _document(report: ConversionReport) -> dict[str, Any]:
 
 def _summary(report: ConversionReport) -> str:
     counts = {"group": report.groups, "array": report.arrays, "reference": report.references}
-    said = ", ".join(counted(number, noun) for noun, number in counts.items())
-    return f"{said} to {size(report.stated_bytes)}" if report.stated_bytes else said
+    summary = ", ".join(counted(number, noun) for noun, number in counts.items())
+    return f"{summary} to {size(report.stated_bytes)}" if report.stated_bytes else summary
 
 
 def note_lines(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Return a line for each decision."""
+    """Return a line for each note."""
     for path, note in notes:
-        said = spelled(note)
-        yield f"note: {said}" if repr(path) in note else f"note: /{path}: {said}"
+        text = spelled(note)
+        yield f"note: {text}" if repr(path) in note else f"note: /{path}: {text}"
 
 
 def refusal_lines(refused: Iterable[RefusedNode]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Progress on stderr, while a person watches; nothing otherwise."""
+"""Progress bars on stderr, if it is a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = (
     BarColumn(),
     MofNCompleteColumn(),
     TimeElapsedColumn(),
-    # A name may look like markup.
+    # Names may look like markup.
     TextColumn("{task.fields[unit]}", markup=False),
 )
 
@@ -32,7 +32,7 @@ class Bars:
     finding: str
 
     def found(self, done: int, total: int, url: str) -> None:
-        """Say how many sources were looked at, and which was the last."""
+        """Show how many sources have been parsed, and the last of them."""
         task = next((t.id for t in self.progress.tasks if t.description == self.finding), None)
         if task is None:
             task = self.progress.add_task(self.finding, unit="")
@@ -41,7 +41,7 @@ class Bars:
         self.progress.update(task, completed=done, total=total, unit=visible(name), refresh=True)
 
     def wrote(self, path: str, references: int) -> None:
-        """Say that references of an array were written."""
+        """Show that references of an array were written."""
         writing = "references"
         task = next((t.id for t in self.progress.tasks if t.description == writing), None)
         if task is None:
@@ -51,7 +51,7 @@ class Bars:
 
 @contextmanager
 def bars(finding: str) -> Generator[Bars]:
-    """Show bars until the work is done.
+    """Show progress bars until the work is done.
 
     Parameters
     ----------

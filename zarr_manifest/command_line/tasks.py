@@ -1,4 +1,4 @@
-"""What every command has in common: ``--json``, examples in its help, errors, exit statuses."""
+"""What all commands have in common: ``--json``, examples in the help, errors, exit statuses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from zarr.errors import UnstableSpecificationWarning
 
 from zarr_manifest.command_line.wording import spelled, visible
 from zarr_manifest.errors import Advice, ManifestError
-from zarr_manifest.sources import STORE_ERRORS, store_failure, without_secrets
+from zarr_manifest.locations import without_secrets
+from zarr_manifest.sources import store_errors, store_failure
 
 __all__ = [
     "BROKEN_PIPE",
@@ -31,7 +32,7 @@ __all__ = [
 
 PROBLEMS = 1
 FAILED = 3
-# As shells state the signals INT and PIPE.
+# As shells report the signals INT and PIPE.
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -39,14 +40,14 @@ _JSON = "--json"
 
 _ERROR = "error: "
 
-# How the library says that an extra is missing.
+# How the library reports a missing extra.
 _INSTALL = "pip install 'zarr-manifest["
 
 _STATUSES = (
-    ("0", "done"),
+    ("0", "success"),
     ("1", "problems were found, or something was refused"),
-    ("2", "the command was called in a wrong way"),
-    ("3", "it could not be done; the code of the error is on stderr"),
+    ("2", "usage error"),
+    ("3", "failure; the error code is on stderr"),
 )
 
 
@@ -57,11 +58,11 @@ class Outcome:
     Parameters
     ----------
     document : dict
-        For programs: JSON values.
+        JSON values, for ``--json``.
     lines : iterable of str
-        For people, on stdout.
+        Text for stdout.
     remarks : iterable of str
-        For people, on stderr: what is no part of the answer.
+        Text for stderr: notes, refusals, errors.
     status : int
         Exit status.
     """
@@ -78,8 +79,8 @@ class _Example:
     comment: str
 
 
-class _Spoken(click.Command):
-    """A command whose wrong calls are stated on stdout as well, where JSON is wanted there."""
+class _BaseCommand(click.Command):
+    """A command that reports usage errors on stdout as well, with ``--json``."""
 
     def make_context(
         self,
@@ -90,12 +91,12 @@ class _Spoken(click.Command):
     ) -> click.Context:
         """Parse the arguments."""
         above = [] if parent is None else [parent.command_path]
-        with _wrong_calls_in_json(" ".join([*above, info_name or ""]), as_json=_JSON in args):
+        with _usage_errors_in_json(" ".join([*above, info_name or ""]), as_json=_JSON in args):
             return super().make_context(info_name, args, parent, **more)
 
 
 @contextmanager
-def _wrong_calls_in_json(command: str, *, as_json: bool) -> Generator[None]:
+def _usage_errors_in_json(command: str, *, as_json: bool) -> Generator[None]:
     try:
         yield
     except click.UsageError as error:
@@ -104,13 +105,13 @@ def _wrong_calls_in_json(command: str, *, as_json: bool) -> Generator[None]:
         raise
 
 
-class Task(_Spoken):
+class Task(_BaseCommand):
     """A command that returns an :class:`Outcome`.
 
     Parameters
     ----------
     examples : sequence of (str, str)
-        Calls, without ``zarr-manifest``, and what each does; shown by ``--help``.
+        Calls, without ``zarr-manifest``, each with a comment; shown by ``--help``.
     """
 
     def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **more: Any) -> None:
@@ -125,7 +126,7 @@ class Task(_Spoken):
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, none of which may be empty: that would be the working directory."""
+        """Parse the arguments; none may be empty, which would mean the working directory."""
         rest = super().parse_args(ctx, args)
         for parameter in self.params:
             value = ctx.params.get(parameter.name or "")
@@ -142,17 +143,17 @@ class Task(_Spoken):
         return rest
 
     def invoke(self, ctx: click.Context) -> None:
-        """Run the command, print what it returns, and leave with its status."""
+        """Run the command, print its outcome, and exit with its status."""
         as_json: bool = ctx.params.pop("as_json")
         try:
-            with _wrong_calls_in_json(ctx.command_path, as_json=as_json):
+            with _usage_errors_in_json(ctx.command_path, as_json=as_json):
                 outcome = self._outcome(ctx)
         except KeyboardInterrupt:
-            outcome = Outcome(_error("it was interrupted"), status=INTERRUPTED)
+            outcome = Outcome(_error("interrupted"), status=INTERRUPTED)
         try:
             _print(ctx.command_path, outcome, as_json=as_json)
         except OSError as error:
-            # What is left in the buffer has nowhere to go, and Python would complain at its end.
+            # Discard what is left in the buffer; otherwise Python complains about it at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if isinstance(error, BrokenPipeError):
                 ctx.exit(BROKEN_PIPE)
@@ -164,13 +165,13 @@ class Task(_Spoken):
     def _outcome(self, ctx: click.Context) -> Outcome:
         try:
             with warnings.catch_warnings():
-                # Of data types and codecs that the sources have, and nobody chooses here.
+                # About data types and codecs of the sources, which users did not choose.
                 warnings.simplefilter("ignore", UnstableSpecificationWarning)
                 outcome: Outcome = super().invoke(ctx)
                 return outcome
         except (ManifestError, OSError) as error:
             return _failure(error)
-        except STORE_ERRORS as error:
+        except store_errors() as error:
             return _failure(store_failure(error))
         except ImportError as error:
             if _INSTALL not in str(error):
@@ -184,8 +185,8 @@ class Task(_Spoken):
             formatter.write_dl(_STATUSES)
 
 
-class TaskGroup(_Spoken, click.Group):
-    """A group of commands, listed in the order in which they are needed.
+class TaskGroup(_BaseCommand, click.Group):
+    """A group of commands, listed in the order in which users need them.
 
     Parameters
     ----------
@@ -208,8 +209,8 @@ class TaskGroup(_Spoken, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the arguments name."""
-        with _wrong_calls_in_json(ctx.command_path, as_json=_JSON in args):
+        """Look up the command that the arguments name."""
+        with _usage_errors_in_json(ctx.command_path, as_json=_JSON in args):
             return super().resolve_command(ctx, args)
 
 
@@ -219,13 +220,13 @@ def _write_examples(examples: Iterable[_Example], formatter: click.HelpFormatter
             if number:
                 formatter.write_paragraph()
             indent = " " * formatter.current_indent
-            # Not wrapped, so that it can be pasted.
+            # Not wrapped, so that users can paste it.
             formatter.write(f"{indent}# {example.comment}\n{indent}$ {example.call}\n")
 
 
 @contextmanager
 def stating_usage(*kinds: type[Exception]) -> Generator[None]:
-    """State errors of some kinds, which come from what was typed, as wrong calls."""
+    """Turn errors of some kinds, which the arguments cause, into usage errors."""
     try:
         yield
     except kinds as error:
@@ -248,14 +249,14 @@ def _print(command: str, outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _remark(line: str) -> None:
-    said = visible(line)
-    if said.startswith(_ERROR):
-        said = click.style(_ERROR, fg="red") + said.removeprefix(_ERROR)
-    click.echo(said, err=True)
+    text = visible(line)
+    if text.startswith(_ERROR):
+        text = click.style(_ERROR, fg="red") + text.removeprefix(_ERROR)
+    click.echo(text, err=True)
 
 
 def _print_document(command: str, status: int, document: dict[str, Any]) -> None:
-    # In ASCII: names of files need not be valid in any encoding.
+    # In ASCII: file names need not be valid in any encoding.
     click.echo(json.dumps({"command": command, "status": status, **document}, indent=2))
 
 
@@ -275,15 +276,15 @@ def _failure(error: ManifestError | OSError) -> Outcome:
 
 
 def _error(problem: str, *, remedy: str | None = None, **members: str | None) -> dict[str, Any]:
-    """Return what ``--json`` prints of an error; all have the same members."""
+    """Return an error as ``--json`` prints it; all errors have the same members."""
     known = dict.fromkeys(("code", "problem", "array", "chunk", "location", "remedy"))
-    said = {"problem": spelled(problem), "remedy": remedy and spelled(remedy)}
-    return {"error": known | members | said}
+    texts = {"problem": spelled(problem), "remedy": remedy and spelled(remedy)}
+    return {"error": known | members | texts}
 
 
 def _problem(error: OSError) -> str:
     if error.strerror is None:
-        return without_secrets(str(error))  # it may be obstore's
+        return without_secrets(str(error))  # it may come from obstore
     return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
 
 

@@ -1,4 +1,4 @@
-"""``upgrade``: hierarchies of older writers, made valid."""
+"""``upgrade``: repair hierarchies of older writers."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ __all__ = ["upgrade"]
 
 @click.command(
     cls=Task,
-    short_help="Make valid what VirtualiZarr 1.0 to 1.3 wrote.",
+    short_help="Repair a hierarchy that VirtualiZarr 1.0 to 1.3 wrote.",
     examples=[
         ("upgrade theirs.zarr --dry-run", "what would be repaired"),
-        ("upgrade theirs.zarr --to valid.zarr", "in a copy, and theirs.zarr stays as it is"),
-        ("upgrade theirs.zarr --base /data/theirs/", "in place; where it was written in is known"),
+        ("upgrade theirs.zarr --to valid.zarr", "repair a copy, and leave theirs.zarr as it is"),
+        ("upgrade theirs.zarr --base /data/theirs/", "in place; it was written in that directory"),
     ],
 )
 @click.argument("hierarchy")
-@click.option("--to", "target", metavar="TARGET", help="Repair a copy, at this place.")
+@click.option("--to", "target", metavar="TARGET", help="Repair a copy, written here.")
 @click.option(
     "--base",
     metavar="URL",
-    help="The directory in which HIERARCHY was written, which relative paths are relative to. "
-    "Looked for otherwise, if HIERARCHY is on disk.",
+    help="Working directory of the program that wrote HIERARCHY: its relative paths start there. "
+    "By default, it is searched for if HIERARCHY is on disk.",
 )
-@click.option("--dry-run", is_flag=True, help="Write nothing, and say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Write nothing; print what would be done.")
 @click.option(
     "--sole-writer",
     is_flag=True,
-    help="Promise that nobody else writes there, for stores where that cannot be told.",
+    help="Promise that nobody else writes there, for stores that cannot detect it.",
 )
-@click.option("--allow-refused", is_flag=True, help="Exit with 0 also where something was refused.")
+@click.option("--allow-refused", is_flag=True, help="Exit with 0 even if something was refused.")
 @access_options
 def upgrade(
     hierarchy: str,
@@ -57,11 +57,11 @@ def upgrade(
     with_credentials: tuple[str, ...],
     settings: tuple[str, ...],
 ) -> Outcome:
-    """Make a HIERARCHY valid that VirtualiZarr 1.0 to 1.3 wrote.
+    """Repair a HIERARCHY that VirtualiZarr 1.0 to 1.3 wrote.
 
-    What is unambiguous is repaired, and named. Arrays of which it cannot be told what
-    they should be are refused with the reason, and stay as they are; the exit status is
-    then 1. Sources are not read. A second run changes nothing.
+    Unambiguous faults are repaired, and each repair is listed. Ambiguous arrays are
+    refused with the reason and left unchanged; the exit status is then 1. Sources are
+    not read. A second run changes nothing.
     """
     allow = allowed(anonymously, with_credentials, settings)
     require_no_file(hierarchy)

@@ -1,4 +1,4 @@
-"""``validate``: everything that is wrong with a hierarchy, at once."""
+"""``validate``: list everything that is wrong with a hierarchy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["validate"]
     cls=Task,
     short_help="Print everything that is wrong with a hierarchy.",
     examples=[
-        ("validate data.zarr", "every problem, a line for each"),
+        ("validate data.zarr", "every problem, one per line"),
         ("validate data.zarr --array sst --array ice", "only these arrays"),
         ("validate data.zarr --json", "for programs"),
     ],
@@ -29,7 +29,7 @@ __all__ = ["validate"]
     "arrays",
     multiple=True,
     metavar="PATH",
-    help="Check only this array. Repeatable. Needed on web servers, which list nothing.",
+    help="Check only this array. Repeatable. Needed on web servers, which cannot list.",
 )
 @access_options
 def validate(
@@ -41,7 +41,7 @@ def validate(
 ) -> Outcome:
     """Check the declarations and manifests of HIERARCHY, without reading sources.
 
-    Every problem is printed, not only the first. The exit status is 1 if there is one.
+    Prints every problem, not only the first. The exit status is 1 if there is one.
     """
     require_no_file(hierarchy)
     with stating_usage(ValueError):

@@ -1,6 +1,6 @@
 """Conversion of other formats and references into Zarr v3 hierarchies, and back.
 
-The public names. They are imported when they are asked for: each needs other libraries.
+The public names, imported on first use: each needs other libraries.
 """
 
 from __future__ import annotations
@@ -87,3 +87,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,7 +1,7 @@
-"""What importers yield, and what becomes of it: nodes, refusals, notes, the report.
+"""What importers yield and writers report: nodes, refusals, notes, the report.
 
-Importers read one format and know nothing of writing; writing knows nothing of
-formats. This is all that they share.
+Importers read one format and know nothing of writing; the writer knows nothing of
+formats. This module is all that they share.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class GroupNode:
 
 @dataclass(frozen=True, slots=True)
 class StreamedManifest:
-    """A manifest that is too large to be held at once.
+    """A manifest too large to hold in memory at once.
 
     Parameters
     ----------
     partition_shape : tuple of int
-        Number of chunks of a partition along every dimension.
+        Number of chunks in a partition, along every dimension.
     parts : iterable of Manifest
-        One for each partition that has entries, in any order, each once. All
-        have the shape of the whole chunk grid.
+        One for each partition with entries, in any order. Each has the shape of the
+        whole chunk grid.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class ArrayNode:
     manifest : Manifest or StreamedManifest
         Where its chunks are.
     notes : tuple of str
-        What was decided where the input leaves a choice, in sentences.
+        Decisions made where the input leaves a choice, as sentences.
 
     Examples
     --------
@@ -106,16 +106,16 @@ class ArrayNode:
 
 @dataclass(frozen=True, slots=True)
 class RefusedNode:
-    """A node that cannot be expressed; the others are converted all the same.
+    """A node that cannot be expressed; the others are still converted.
 
     Parameters
     ----------
     path : str
         Path in the hierarchy, without slashes at the ends.
     code : str
-        Code of the error.
+        The error code.
     reason : str
-        Why, as a sentence.
+        The reason, as a sentence.
 
     Examples
     --------
@@ -141,7 +141,7 @@ type Node = GroupNode | ArrayNode | RefusedNode
 
 @dataclass(frozen=True)
 class Decisions:
-    """Collects the notes about one array, and words the refusals of it.
+    """Collects the notes about one array, and makes its refusals.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class Decisions:
         self.notes.append(f"array {self.path!r}: {sentence}")
 
     def refusal(self, problem: str, *, remedy: str | None = None) -> NotConvertibleError:
-        """Return the error to raise."""
+        """Return the error that refuses the array."""
         return NotConvertibleError(problem, array=self.path, remedy=remedy)
 
 
@@ -170,14 +170,14 @@ class ConversionReport:
     groups, arrays : int
         Number of nodes that were written.
     references : int
-        Number of chunks that their manifests name.
+        Number of chunks in their manifests.
     stated_bytes : int
-        Sum of the lengths that entries state, and of inline data, in bytes. Entries
-        that run to the end of their object state none.
+        Sum of the lengths of entries and of inline data, in bytes. Entries that run to
+        the end of their object have no length.
     refused : list of RefusedNode
         Nodes that could not be expressed, each with the reason.
     notes : list of (str, str)
-        Path of a node, and what was decided there.
+        Path of a node, and a decision made about it.
 
     Examples
     --------

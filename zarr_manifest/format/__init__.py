@@ -30,7 +30,7 @@ from zarr_manifest.format.declaration import (
     TRANSFORMER_NAME,
     Configuration,
     interpret_declaration,
-    is_ours,
+    is_declaration,
     parse_declaration,
 )
 from zarr_manifest.format.document_codecs import (
@@ -95,7 +95,7 @@ __all__ = [
     "interpret_declaration",
     "interpret_document",
     "interpret_members",
-    "is_ours",
+    "is_declaration",
     "number_chunks",
     "owner_candidates",
     "parse_canonical",

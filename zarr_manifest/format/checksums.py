@@ -1,7 +1,7 @@
-"""The checksum registry: which algorithms an entry may state, and how they are computed.
+"""The checksum registry: which algorithms an entry may use, and how they are computed.
 
-A stated checksum is ``"<algorithm>:<lowercase hex>"`` over the encoded bytes of
-the chunk (specification, "Checksums"). The 32-bit ones are big-endian.
+A checksum is written ``"<algorithm>:<lowercase hex>"`` and covers the encoded bytes
+of the chunk (specification, "Checksums"). 32-bit checksums are big-endian.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Algorithm(NamedTuple):
     digest: Callable[[Buffer], str]
 
 
-# The package says that it is typed, and leaves this function untyped.
+# The package is marked as typed, but this function is not.
 _untyped_crc32c: Any = google_crc32c
 
 
@@ -41,7 +41,7 @@ def _crc32(data: Buffer) -> str:
 
 
 def _md5(data: Buffer) -> str:
-    # Not for security, and so allowed where a policy (FIPS) forbids md5 for it.
+    # Not used for security, and so available even where a policy (FIPS) forbids md5.
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
@@ -61,53 +61,53 @@ _REGISTRY = {
     "sha512": _Algorithm(128, _sha512),
 }
 
-# Spelled out: int(digest, 16) would also take uppercase, underscores and digits of other scripts.
+# int(digest, 16) would also accept uppercase, underscores and digits of other scripts.
 _LOWERCASE_HEX = re.compile(r"[0-9a-f]*")
 
-# Manifests are untrusted: what they say goes into messages only up to a length.
+# Manifests are untrusted: messages quote only so much of them.
 _quote = reprlib.Repr(maxstring=160).repr
 
 
-def parse_checksum(stated: str) -> tuple[str, str]:
-    """Split a stated checksum into its algorithm and its digest.
+def parse_checksum(checksum: str) -> tuple[str, str]:
+    """Split a checksum into its algorithm and its digest.
 
     Parameters
     ----------
-    stated : str
+    checksum : str
         ``"<algorithm>:<lowercase hex>"``, as in an entry.
 
     Returns
     -------
     algorithm, digest : str
-        A registered algorithm and as many lowercase hex digits as it has.
+        A registered algorithm, and its digest in lowercase hex.
 
     Raises
     ------
     UnsupportedChecksumError
         If the algorithm is not in the registry.
     InvalidEntryError
-        If there is no algorithm, or the digest is not lowercase hex of its length.
+        If the algorithm is missing, or the digest is not lowercase hex of the right length.
 
     Examples
     --------
     >>> parse_checksum("crc32c:e3069283")
     ('crc32c', 'e3069283')
     """
-    algorithm, colon, digest = stated.partition(":")
+    algorithm, colon, digest = checksum.partition(":")
     if not algorithm or not colon:
         raise InvalidEntryError(
-            f"the checksum {_quote(stated)} is not of the form '<algorithm>:<lowercase hex>'"
+            f"the checksum {_quote(checksum)} is not of the form '<algorithm>:<lowercase hex>'"
         )
     hex_digits = _registered(algorithm).hex_digits
     if len(digest) != hex_digits or not _LOWERCASE_HEX.fullmatch(digest):
         raise InvalidEntryError(
-            f"the checksum {_quote(stated)} does not have {hex_digits} lowercase hex digits"
+            f"the checksum {_quote(checksum)} does not have {hex_digits} lowercase hex digits"
         )
     return algorithm, digest
 
 
 def compute_checksum(algorithm: str, data: Buffer) -> str:
-    """Return the checksum of some bytes, as an entry states it.
+    """Return the checksum of some bytes, as written in an entry.
 
     Parameters
     ----------
@@ -135,17 +135,17 @@ def compute_checksum(algorithm: str, data: Buffer) -> str:
     'crc32c:e3069283'
     """
     registered = _registered(algorithm)
-    # google_crc32c refuses a memoryview and hashlib refuses two dimensions. A
-    # flat array over the same memory satisfies all of them without a copy.
+    # google_crc32c rejects a memoryview, and hashlib rejects two dimensions. A flat
+    # array over the same memory suits both without a copy.
     return f"{algorithm}:{registered.digest(np.frombuffer(data, dtype=np.uint8))}"
 
 
-def verify_checksum(stated: str, data: Buffer) -> None:
-    """Compare some bytes with the checksum that is stated for them.
+def verify_checksum(checksum: str, data: Buffer) -> None:
+    """Verify some bytes against their checksum.
 
     Parameters
     ----------
-    stated : str
+    checksum : str
         ``"<algorithm>:<lowercase hex>"``, as in an entry.
     data : buffer
         Any C-contiguous buffer. It is not copied.
@@ -153,7 +153,7 @@ def verify_checksum(stated: str, data: Buffer) -> None:
     Raises
     ------
     ChecksumMismatchError
-        If the checksum of `data` is another one.
+        If `data` does not match the checksum.
     UnsupportedChecksumError, InvalidEntryError
         As for `parse_checksum`.
     BufferError, ValueError
@@ -166,14 +166,14 @@ def verify_checksum(stated: str, data: Buffer) -> None:
     ...     verify_checksum("crc32c:e3069283", b"12345678")
     ... except ChecksumMismatchError as error:
     ...     print(error.problem)
-    the entry states the checksum crc32c:e3069283, but the bytes have crc32c:6087809a
+    the entry gives the checksum crc32c:e3069283, but the bytes have crc32c:6087809a
     """
-    algorithm, _ = parse_checksum(stated)
+    algorithm, _ = parse_checksum(checksum)
     computed = compute_checksum(algorithm, data)
-    if computed != stated:
+    if computed != checksum:
         raise ChecksumMismatchError(
-            f"the entry states the checksum {stated}, but the bytes have {computed}",
-            remedy="The bytes are damaged, or not those that the manifest was written for.",
+            f"the entry gives the checksum {checksum}, but the bytes have {computed}",
+            remedy="The bytes are damaged, or the manifest was written for other bytes.",
         )
 
 
@@ -182,6 +182,6 @@ def _registered(algorithm: str) -> _Algorithm:
         return _REGISTRY[algorithm]
     except KeyError:
         raise UnsupportedChecksumError(
-            f"the checksum algorithm {_quote(algorithm)} is not known",
-            remedy=f"Known are: {', '.join(_REGISTRY)}",
+            f"unknown checksum algorithm {_quote(algorithm)}",
+            remedy=f"Known algorithms: {', '.join(_REGISTRY)}",
         ) from None

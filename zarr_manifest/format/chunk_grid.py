@@ -1,8 +1,8 @@
 """The chunk grid of an array: how many chunks there are, and which elements each holds.
 
-Read from the metadata document itself, so that a manifest can be checked and
-listed without opening the array. Partitions are the blocks of the grid that have a
-manifest document each. Pure.
+Read from the array's metadata, so that a manifest can be checked and listed without
+opening the array. Partitions are blocks of the grid, each with a manifest document of
+its own. Pure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ChunkGrid:
-    """Edges of the chunks along every dimension.
+    """The chunks of an array, regular or rectilinear.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class ChunkGrid:
     regular : tuple of int, optional
         Chunk shape of a regular grid.
     edges : tuple of tuple of int, optional
-        Ends of the chunks of a rectilinear grid, in elements, per dimension.
+        Where the chunks of a rectilinear grid end along each dimension, in elements.
 
     Examples
     --------
@@ -61,12 +61,12 @@ class ChunkGrid:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Self | None:
-        """Read the grid of a Zarr v3 array metadata document.
+        """Read the chunk grid from Zarr v3 array metadata.
 
         Returns
         -------
         ChunkGrid or None
-            None when the grid is of a kind that is not known here, or is invalid.
+            None if the chunk grid is of an unknown kind, or invalid.
         """
         try:
             shape = tuple(int(n) for n in metadata["shape"])
@@ -84,20 +84,20 @@ class ChunkGrid:
                 )
                 return cls(shape, edges=edges)
         except (KeyError, TypeError, ValueError):
-            # Whether the metadata is valid is for zarr to say, when it opens the array.
+            # zarr reports invalid metadata when it opens the array.
             return None
         return None
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Number of chunks along every dimension."""
+        """Number of chunks along each dimension."""
         if self.regular is not None:
             return tuple(-(-n // c) for n, c in zip(self.shape, self.regular, strict=True))
         assert self.edges is not None
         return tuple(len(edges) for edges in self.edges)
 
     def region(self, index: Sequence[int]) -> tuple[slice, ...]:
-        """Elements of the array that the chunk at a grid index holds."""
+        """Return the array elements in the chunk at a grid index."""
         if self.regular is not None:
             return tuple(
                 slice(i * c, min((i + 1) * c, n))
@@ -113,7 +113,7 @@ class ChunkGrid:
 def number_chunks(
     indices: npt.NDArray[np.int64], grid_shape: Sequence[int]
 ) -> npt.NDArray[np.int64]:
-    """Return the C-order numbers of chunks, given as grid indices of shape (chunks, dimensions).
+    """Return the C-order numbers of chunks from their grid indices (chunks, dimensions).
 
     Examples
     --------
@@ -144,7 +144,7 @@ def grid_index(grid_shape: Sequence[int], number: int) -> tuple[int, ...]:
 def grid_indices(
     grid_shape: Sequence[int], numbers: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return the grid indices of chunks, of shape (chunks, dimensions), from C-order numbers.
+    """Return the grid indices (chunks, dimensions) of chunks from their C-order numbers.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def grid_indices(
 
 
 def _edges(given: int | Sequence[Any], size: int) -> tuple[int, ...]:
-    """Return where chunks end along a dimension: one length for all, or (run-length) lengths."""
+    """Return where chunks end along a dimension, from one length or (run-length) lengths."""
     if isinstance(given, int):
         return tuple(range(given, size + given, given))
     lengths: list[int] = []
@@ -176,14 +176,14 @@ PLACEHOLDER = "{partition}"
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """A chunk grid that is cut into blocks.
+    """A chunk grid divided into blocks.
 
     Parameters
     ----------
     grid_shape : tuple of int
-        Number of chunks along every dimension.
+        Number of chunks along each dimension.
     shape : tuple of int
-        Number of chunks of a block along every dimension, at least 1.
+        Number of chunks in a block along each dimension, at least 1.
 
     Examples
     --------
@@ -201,7 +201,7 @@ class Partitions:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Number of blocks along every dimension."""
+        """Number of blocks along each dimension."""
         return tuple(-(-n // p) for n, p in zip(self.grid_shape, self.shape, strict=True))
 
     @property
@@ -212,15 +212,15 @@ class Partitions:
     def __iter__(self) -> Iterator[tuple[int, ...]]:
         """Yield the index of every block, in C order."""
         counts = self.counts
-        # Not itertools.product, which holds every coordinate of every dimension.
+        # Not itertools.product, which holds all coordinates of all dimensions in memory.
         return (grid_index(counts, number) for number in range(self.total))
 
     def owner(self, index: Sequence[int]) -> tuple[int, ...]:
-        """Return the index of the block that a chunk belongs to."""
+        """Return the index of the block to which a chunk belongs."""
         return tuple(i // p for i, p in zip(index, self.shape, strict=True))
 
     def region(self, partition: Sequence[int]) -> tuple[range, ...]:
-        """Return the grid indices of the chunks of a block, one range per dimension."""
+        """Return the grid indices of the chunks in a block, one range per dimension."""
         return tuple(
             range(i * p, min((i + 1) * p, n))
             for i, p, n in zip(partition, self.shape, self.grid_shape, strict=True)
@@ -228,7 +228,7 @@ class Partitions:
 
 
 def document_reference(template: str, partition: Sequence[int]) -> str:
-    """Return the URL reference of the document of a block.
+    """Return the URL reference of a block's manifest document.
 
     Examples
     --------

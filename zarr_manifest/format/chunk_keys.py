@@ -1,7 +1,7 @@
 """Chunk key <-> grid index, and which array a store key may belong to.
 
-Pure text. A key is accepted only in the one spelling that its encoder would
-produce, so that two different keys never name the same chunk.
+Pure. A key is accepted only in the one spelling that its encoder would produce,
+so that two different keys never name the same chunk.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def format_canonical(index: Sequence[int]) -> str:
     Parameters
     ----------
     index : sequence of int
-        Grid index of the chunk, one non-negative number per dimension. It is
-        not checked.
+        Grid index of the chunk, one non-negative number per dimension; not
+        checked.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def format_canonical(index: Sequence[int]) -> str:
 
 
 def parse_canonical(key: str, ndim: int) -> tuple[int, ...] | None:
-    """Return the grid index that a canonical chunk key names.
+    """Return the grid index of a canonical chunk key.
 
     Parameters
     ----------
@@ -78,13 +78,13 @@ def parse_canonical(key: str, ndim: int) -> tuple[int, ...] | None:
 
 
 def encode_relative(index: Sequence[int], name: str, separator: str) -> str:
-    """Return the key of a chunk relative to its array, as zarr encodes it.
+    """Return a chunk's key relative to its array, as zarr encodes it.
 
     Parameters
     ----------
     index : sequence of int
-        Grid index of the chunk, one non-negative number per dimension. It is
-        not checked.
+        Grid index of the chunk, one non-negative number per dimension; not
+        checked.
     name : str
         Chunk key encoding of the array: ``"default"`` or ``"v2"``.
     separator : str
@@ -116,7 +116,7 @@ def encode_relative(index: Sequence[int], name: str, separator: str) -> str:
 
 
 def parse_relative(key: str, ndim: int, name: str, separator: str) -> tuple[int, ...] | None:
-    """Return the grid index that a key relative to its array names.
+    """Return the grid index of a chunk key relative to its array.
 
     Parameters
     ----------
@@ -161,10 +161,10 @@ def parse_relative(key: str, ndim: int, name: str, separator: str) -> tuple[int,
 
 
 def owner_candidates(key: str) -> Iterator[str]:
-    """Yield the paths of the arrays that a store key could be a chunk of.
+    """Yield the paths of the arrays to which a store key could belong, as a chunk.
 
-    The first one is right for every array whose path does not itself look like
-    the beginning of a chunk key; the rest are there so that no array is missed.
+    The first path is right unless the array's own path looks like the beginning
+    of a chunk key; the others ensure that no array is missed.
 
     Parameters
     ----------
@@ -174,10 +174,9 @@ def owner_candidates(key: str) -> Iterator[str]:
     Yields
     ------
     str
-        Every proper ancestor of `key`, each once. First the path that is left
-        without the trailing all-digit segments and one ``c`` segment before
-        them, if there are any; then the others from the longest to the
-        shortest, which is ``""``, the root.
+        Every proper ancestor of `key`, each once. First `key` without its
+        trailing all-digit segments and a ``c`` segment before them, if any;
+        then the others, from the longest to the shortest, ``""``, the root.
 
     Examples
     --------
@@ -227,7 +226,7 @@ def _parse_joined(text: str, ndim: int, separator: str) -> tuple[int, ...] | Non
     if len(parts) != ndim:
         return None
     for part in parts:
-        # The length is checked before int(), which refuses or is slow on thousands of digits.
+        # The length is checked before int(), which is slow on, or rejects, thousands of digits.
         if not part.isdecimal() or len(part) > _MAX_DIGITS or (part[0] == "0" and part != "0"):
             return None
     index = tuple(map(int, parts))

@@ -1,7 +1,7 @@
-"""Conditions: what a source object must still match since the manifest was written.
+"""Source conditions: how to tell that an object has changed since the manifest was written.
 
-Pure: says what to ask for and whether an answer satisfies it. Sending the
-request is the business of the sources.
+Pure: says what to request and whether a response satisfies it. The requests are sent
+by ``zarr_manifest.sources``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["NO_CONDITIONS", "Conditions", "format_last_modified", "parse_conditi
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """State of a source object (specification, "Source conditions").
+    """The state that a source object must still have (specification, "Source conditions").
 
     Parameters
     ----------
     etag : str or None
         Entity tag, as the source reported it.
     last_modified : datetime or None
-        Time of the last change, compared in whole seconds as HTTP does.
+        Time of the last change, compared in whole seconds, as in HTTP.
     version : str or None
         Object version id.
 
@@ -34,7 +34,7 @@ class Conditions:
     >>> conditions.violation(etag="abc", last_modified=None, version=None) is None
     True
     >>> conditions.violation(etag='"xyz"', last_modified=None, version=None)
-    'its etag is "xyz", the manifest states "abc"'
+    'its etag is "xyz", the manifest says "abc"'
     """
 
     etag: str | None = None
@@ -46,14 +46,14 @@ class Conditions:
 
     @property
     def if_match(self) -> str | None:
-        """Value for ``If-Match``; None for a weak tag, which never matches there (RFC 9110)."""
+        """Value for ``If-Match``; None for a weak tag, which it never matches (RFC 9110)."""
         if self.etag is None or self.etag.startswith("W/"):
             return None
         return self.etag
 
     @property
     def if_unmodified_since(self) -> datetime | None:
-        """Value for ``If-Unmodified-Since``: the last instant of the stated second."""
+        """Value for ``If-Unmodified-Since``: the last instant of the given second."""
         if self.last_modified is None:
             return None
         second = self.last_modified.astimezone(UTC).replace(microsecond=0)
@@ -62,24 +62,24 @@ class Conditions:
     def violation(
         self, *, etag: str | None, last_modified: datetime | None, version: str | None
     ) -> str | None:
-        """Say how an object differs from what is stated, or None.
+        """Return how an object differs from these conditions, or None.
 
-        Servers may ignore conditional requests: the answer is checked as well.
+        Servers may ignore conditional requests, so responses are checked too.
         """
         if self.etag is not None and _opaque(self.etag) != _opaque(etag):
-            return f"its etag is {etag or 'unknown'}, the manifest states {self.etag}"
-        # obstore reports the epoch for servers that do not say when.
+            return f"its etag is {etag or 'unknown'}, the manifest says {self.etag}"
+        # obstore reports the epoch for servers that send no Last-Modified.
         if last_modified is not None and last_modified.timestamp() == 0:
             last_modified = None
         limit = self.if_unmodified_since
         if limit is not None and (last_modified is None or last_modified > limit):
             found = last_modified.isoformat() if last_modified else "unknown"
             return (
-                f"it was last modified at {found}, the manifest states "
+                f"it was last modified at {found}, the manifest says "
                 f"{limit.replace(microsecond=0).isoformat()}"
             )
         if self.version is not None and self.version != version:
-            return f"its version is {version or 'unknown'}, the manifest states {self.version}"
+            return f"its version is {version or 'unknown'}, the manifest says {self.version}"
         return None
 
 
@@ -91,14 +91,14 @@ _RFC_3339 = re.compile(
 
 
 def _opaque(etag: str | None) -> str | None:
-    """Entity tag without weakness mark and quotes: some stores report it bare."""
+    """Return an entity tag without ``W/`` and quotes: some stores report it bare."""
     return None if etag is None else etag.removeprefix("W/").strip('"')
 
 
 def parse_conditions(
     etag: str | None, last_modified: str | None, version: str | None
 ) -> Conditions:
-    """Read the conditions of an entry.
+    """Parse the conditions of an entry.
 
     Raises
     ------
@@ -109,15 +109,15 @@ def parse_conditions(
     if last_modified is not None:
         text = last_modified.upper()
         try:
-            # fromisoformat alone accepts more of ISO 8601, such as dates of weeks.
+            # fromisoformat alone accepts more of ISO 8601, such as week dates.
             when = datetime.fromisoformat(text) if _RFC_3339.fullmatch(text) else None
-            # In UTC: obstore takes no other time zone.
+            # In UTC, the only time zone that obstore accepts.
             when = None if when is None else when.astimezone(UTC)
         except (ValueError, OverflowError):
             when = None
         if when is None:
             raise InvalidEntryError(
-                f"'last_modified' {last_modified!r} is not a date and time of RFC 3339",
+                f"'last_modified' {last_modified!r} is not an RFC 3339 date and time",
                 remedy="Write it like '2024-01-31T12:00:00Z'.",
             )
     if etag is None and when is None and version is None:
@@ -126,7 +126,7 @@ def parse_conditions(
 
 
 def format_last_modified(conditions: Conditions) -> str | None:
-    """Return the time of the last change as an entry states it.
+    """Return the time of the last change, as written in an entry.
 
     Examples
     --------

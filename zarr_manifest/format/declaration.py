@@ -1,6 +1,6 @@
 """The declaration of the transformer in an array's ``storage_transformers``.
 
-Knows what a declaration must look like, and nothing of the array that has it.
+Validates the declaration itself, without looking at the rest of the array's metadata.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "TRANSFORMER_NAME",
     "Configuration",
     "interpret_declaration",
-    "is_ours",
+    "is_declaration",
     "parse_declaration",
 ]
 
@@ -45,11 +45,11 @@ class Configuration:
     manifest : str or bytes
         URL reference of the manifest document, or the inline document as JSON.
     base : str
-        URL reference against which relative paths resolve.
+        URL reference that relative paths resolve against.
     codecs : tuple of DocumentCodec
-        What encodes the manifest document, in the order in which it is applied.
+        Codecs of the manifest document, in the order in which they are applied.
     partition_shape : tuple of int, optional
-        Number of chunks of a partition along every dimension; `manifest` then
+        Number of chunks in a partition along each dimension; `manifest` then
         contains ``{partition}``.
     """
 
@@ -59,13 +59,13 @@ class Configuration:
     partition_shape: tuple[int, ...] | None = None
 
 
-def is_ours(stated: object) -> bool:
-    """Whether an element of ``storage_transformers`` is, or is meant to be, a declaration."""
-    return stated == TRANSFORMER_NAME or (_object(stated) or {}).get("name") == TRANSFORMER_NAME
+def is_declaration(element: object) -> bool:
+    """Whether an element of ``storage_transformers`` names this transformer, valid or not."""
+    return element == TRANSFORMER_NAME or (_object(element) or {}).get("name") == TRANSFORMER_NAME
 
 
 def parse_declaration(transformers: object) -> Configuration | None:
-    """Return the configuration that an array's ``storage_transformers`` declare.
+    """Return the configuration declared in an array's ``storage_transformers``.
 
     Parameters
     ----------
@@ -75,13 +75,13 @@ def parse_declaration(transformers: object) -> Configuration | None:
     Returns
     -------
     Configuration or None
-        None when nothing has to be applied.
+        None if the array declares no manifest.
 
     Raises
     ------
     UnsupportedTransformerError
-        A transformer is unknown and must be understood, ours is stacked on
-        itself, or uses a codec that is not known.
+        A transformer that must be understood is unknown, this one is declared
+        more than once, or one of its codecs is unknown.
     InvalidConfigurationError
         The declaration is malformed.
 
@@ -95,9 +95,9 @@ def parse_declaration(transformers: object) -> Configuration | None:
 
 
 def interpret_declaration(transformers: object) -> Findings[Configuration | None]:
-    """Yield what is wrong with a declaration, and return its configuration.
+    """Yield the problems of a declaration, and return its configuration.
 
-    The configuration is None when nothing has to be applied, and when it is
+    The configuration is None if the array declares no manifest, or if it is
     not usable.
     """
     if not isinstance(transformers, list):
@@ -115,7 +115,7 @@ def interpret_declaration(transformers: object) -> Findings[Configuration | None
             yield InvalidConfigurationError("'must_understand' is not a boolean")
             must_understand = True
         if name == TRANSFORMER_NAME:
-            found.append((yield from _interpret_ours(declared, must_understand)))
+            found.append((yield from _interpret_one(declared, must_understand)))
         elif must_understand:
             yield UnsupportedTransformerError(
                 f"the array declares an unknown storage transformer {name!r}",
@@ -129,7 +129,7 @@ def interpret_declaration(transformers: object) -> Findings[Configuration | None
     return found[0] if found else None
 
 
-def _interpret_ours(
+def _interpret_one(
     declared: Mapping[str, Any], must_understand: bool
 ) -> Findings[Configuration | None]:
     if not must_understand:
@@ -163,7 +163,7 @@ def _interpret_ours(
         if codec.name not in KNOWN_CODECS:
             yield UnsupportedTransformerError(
                 f"the manifest is encoded with an unknown codec {codec.name!r}",
-                remedy=f"Known are: {', '.join(KNOWN_CODECS)}.",
+                remedy=f"Known codecs: {', '.join(KNOWN_CODECS)}.",
             )
             usable = False
     if not usable or manifest is None or base is None or codecs is None:
@@ -175,7 +175,7 @@ def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
     inline = _object(manifest)
     if inline is not None:
         try:
-            # Not msgspec, which writes what it cannot represent as something else.
+            # Not msgspec, which replaces values that it cannot represent.
             return json.dumps(inline, separators=(",", ":")).encode()
         except RecursionError:
             yield LimitExceededError("the inline manifest is nested too deeply")
@@ -198,16 +198,16 @@ def _interpret_codecs(stated: object) -> Findings[tuple[DocumentCodec, ...] | No
         configuration = _object(codec.get("configuration", {}))
         unknown = sorted(set(codec) - {"name", "configuration"})
         if not isinstance(name, str):
-            yield InvalidConfigurationError("a codec of the manifest has no 'name'")
+            yield InvalidConfigurationError("a manifest codec has no 'name'")
             malformed = True
             continue
         if unknown:
             yield InvalidConfigurationError(
-                f"unknown member {unknown[0]!r} in the codec {name!r} of the manifest"
+                f"unknown member {unknown[0]!r} in the manifest codec {name!r}"
             )
         if configuration is None:
             yield InvalidConfigurationError(
-                f"'configuration' of the codec {name!r} of the manifest is not an object"
+                f"'configuration' of the manifest codec {name!r} is not an object"
             )
         malformed = malformed or bool(unknown) or configuration is None
         codecs.append(DocumentCodec(name, configuration or {}))
@@ -216,7 +216,7 @@ def _interpret_codecs(stated: object) -> Findings[tuple[DocumentCodec, ...] | No
 
 def _interpret_partition_shape(stated: object) -> Findings[tuple[int, ...] | None]:
     items = cast("list[object]", stated) if isinstance(stated, list) else [None]
-    # A bool is an int to Python, and not to JSON.
+    # A bool is an int in Python, but not in JSON.
     shape = [n for n in items if type(n) is int and 1 <= n <= _LARGEST_INTEGER]
     if len(shape) < len(items):
         yield InvalidConfigurationError("'partition_shape' is not a list of positive integers")
@@ -225,10 +225,10 @@ def _interpret_partition_shape(stated: object) -> Findings[tuple[int, ...] | Non
 
 
 def _contradictions(manifest: str | bytes | None, configuration: Mapping[str, Any]) -> list[str]:
-    """Return what members of a configuration say against each other."""
+    """Return the contradictions between members of a configuration."""
     if isinstance(manifest, bytes):
         return [
-            f"{name!r} is of no use beside an inline manifest"
+            f"{name!r} does not apply to an inline manifest"
             for name in ("codecs", "partition_shape")
             if name in configuration
         ]
@@ -236,15 +236,15 @@ def _contradictions(manifest: str | bytes | None, configuration: Mapping[str, An
         return []
     if "partition_shape" not in configuration:
         if PLACEHOLDER in manifest:
-            return [f"'manifest' contains {PLACEHOLDER}, and there is no 'partition_shape'"]
+            return [f"'manifest' contains {PLACEHOLDER}, but there is no 'partition_shape'"]
         return []
     if manifest.count(PLACEHOLDER) != 1 or not _in_path(manifest):
-        return [f"'manifest' must contain {PLACEHOLDER} once, and in its path: {_example()}"]
+        return [f"'manifest' must contain {PLACEHOLDER} once, in its path, as in {_example()}"]
     return []
 
 
 def _in_path(template: str) -> bool:
-    """Whether the placeholder stands in the path of a URL reference (RFC 3986, appendix B)."""
+    """Whether the placeholder is in the path of a URL reference (RFC 3986, appendix B)."""
     scheme = rf"(?:[A-Za-z](?:[A-Za-z0-9+.-]|{re.escape(PLACEHOLDER)})*:)?"
     parts = re.fullmatch(scheme + r"(?://[^/?#]*)?([^?#]*).*", template, re.DOTALL)
     return parts is not None and PLACEHOLDER in parts[1]

@@ -1,7 +1,7 @@
 """Codecs of manifest documents: ``gzip``, ``zstd`` and ``crc32c``, in both directions.
 
-A document is untrusted: decoding stops at the reader's limit, whatever a small
-document would expand to (specification, "Encoded documents").
+Documents are untrusted: decoding stops at the reader's limit, so that a small
+document cannot expand without bound (specification, "Encoded documents").
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["KNOWN_CODECS", "DocumentCodec", "complete_codec", "decode_body", "en
 
 @dataclass(frozen=True, slots=True)
 class DocumentCodec:
-    """One element of the ``codecs`` of a declaration.
+    """One element of a declaration's ``codecs``.
 
     Parameters
     ----------
     name : str
         Name of the codec.
     configuration : mapping
-        Only writers look at it.
+        Used by writers only.
     """
 
     name: str
@@ -53,8 +53,9 @@ class _Frame(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-# How much is decoded at once. Small, so that a bomb is noticed before it fills the memory, and
-# because what follows a frame is copied: a zstd block of 4 bytes may stand for 128 KiB.
+# How much is decoded at once. Small, so that a decompression bomb is caught before it fills
+# memory (a zstd block of 4 bytes may expand to 128 KiB), and because what follows a frame is
+# copied.
 _MOST_INPUT = 4096
 _LEAST_INPUT = 256
 _LARGEST_EXPANSION = 2**15
@@ -63,7 +64,7 @@ _LARGEST_EXPANSION = 2**15
 def _decode_frames(
     body: memoryview, new_frame: Callable[[], _Frame], limit: int, what: str
 ) -> bytes:
-    """Decode frames until the body ends, which must be at the end of one."""
+    """Decode frames to the end of the body, which must also be the end of a frame."""
     parts: list[bytes] = []
     size = position = 0
     frame = new_frame()
@@ -100,7 +101,7 @@ def _decode_gzip(body: memoryview, limit: int, what: str) -> bytes:
 
 
 def _encode_gzip(body: bytes, configuration: Mapping[str, Any]) -> bytes:
-    # Without a time stamp: the same document is always the same bytes.
+    # Without a timestamp: the same document always encodes to the same bytes.
     return zlib.compress(body, configuration["level"], wbits=31)
 
 
@@ -119,7 +120,7 @@ def _encode_zstd(body: bytes, configuration: Mapping[str, Any]) -> bytes:
     return compressor.compress(body)
 
 
-# The package says that it is typed, and leaves this function untyped.
+# The package is marked as typed, but this function is not.
 _untyped_crc32c: Any = google_crc32c
 
 
@@ -131,7 +132,7 @@ def _crc32c(body: bytes) -> bytes:
 def _decode_crc32c(body: memoryview, limit: int, what: str) -> bytes:
     decoded = bytes(body[:-4])
     if len(body) < 4 or _crc32c(decoded) != bytes(body[-4:]):
-        raise InvalidManifestError(f"the crc32c of the {what} is not the one at its end")
+        raise InvalidManifestError(f"the {what} does not match the crc32c at its end")
     return decoded
 
 
@@ -140,7 +141,7 @@ def _encode_crc32c(body: bytes, configuration: Mapping[str, Any]) -> bytes:
 
 
 class _Option(NamedTuple):
-    """A member of a codec's configuration: its default, and which values may be written."""
+    """A member of a codec's configuration: its default and the range of valid values."""
 
     default: bool | int
     least: int = 0
@@ -153,7 +154,7 @@ class _Codec(NamedTuple):
     options: Mapping[str, _Option]
 
 
-# The defaults are those of zarr's codecs of the same names.
+# The defaults are those of zarr's codecs with the same names.
 _REGISTRY = {
     "gzip": _Codec(_decode_gzip, _encode_gzip, {"level": _Option(5, 0, 9)}),
     "zstd": _Codec(
@@ -172,24 +173,24 @@ def decode_body(
     *,
     what: str = "manifest",
 ) -> bytes:
-    """Undo the codecs of a manifest document.
+    """Decode a manifest document.
 
     Parameters
     ----------
     codecs : iterable of DocumentCodec
-        Known ones, in the order in which the writer applied them.
+        Known codecs, in the order in which the writer applied them.
     body : bytes or memoryview
-        The document as it is stored.
+        The document as stored.
     limit : int
-        Number of bytes that neither the stored nor the decoded document, nor
-        any form between, may exceed.
+        Largest size in bytes of the stored document, the decoded document and
+        every intermediate form.
     what : str
         What errors call the document.
 
     Raises
     ------
     InvalidManifestError
-        The document is corrupt, truncated, or followed by something else.
+        The document is corrupt, truncated, or followed by other data.
     LimitExceededError
 
     Examples
@@ -213,12 +214,12 @@ def encode_body(codecs: Iterable[DocumentCodec], document: bytes) -> bytes:
 
 
 def complete_codec(codec: DocumentCodec) -> DocumentCodec:
-    """Return a known codec with every member of its configuration, for a writer.
+    """Return a known codec with its configuration completed by defaults, for a writer.
 
     Raises
     ------
     InvalidConfigurationError
-        A member is unknown, or not a value that can be written with.
+        A member is unknown, or its value is invalid.
 
     Examples
     --------
@@ -229,14 +230,14 @@ def complete_codec(codec: DocumentCodec) -> DocumentCodec:
     unknown = sorted(set(codec.configuration) - set(options))
     if unknown:
         raise InvalidConfigurationError(
-            f"the codec {codec.name!r} of the manifest has no configuration member {unknown[0]!r}"
+            f"the manifest codec {codec.name!r} has no configuration member {unknown[0]!r}"
         )
     for name, value in codec.configuration.items():
         default, least, most = options[name]
         if type(value) is not type(default) or not least <= value <= most:
             wanted = "a boolean" if isinstance(default, bool) else f"from {least} to {most}"
             raise InvalidConfigurationError(
-                f"{name!r} of the codec {codec.name!r} of the manifest is {value!r}, not {wanted}"
+                f"{name!r} of the manifest codec {codec.name!r} is {value!r}, not {wanted}"
             )
     defaults = {name: option.default for name, option in options.items()}
     return DocumentCodec(codec.name, {**defaults, **codec.configuration})

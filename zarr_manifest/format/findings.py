@@ -1,7 +1,7 @@
 """One set of checks for readers and validators.
 
-A check is written once, as a generator that yields every problem it finds and
-returns what could be made of its input. A reader raises the first problem; a
+Each check is written once, as a generator that yields every problem it finds and
+returns what it could make of its input. A reader raises the first problem; a
 validator collects them all.
 """
 
@@ -17,7 +17,7 @@ type Findings[T] = Generator[ManifestError, None, T]
 
 
 def strict[T](findings: Findings[T]) -> T:
-    """Return the outcome of a check, or raise the first problem.
+    """Return the result of a check, or raise its first problem.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def strict[T](findings: Findings[T]) -> T:
 
 
 def collect[T](findings: Findings[T]) -> tuple[T, list[ManifestError]]:
-    """Return the outcome of a check, and every problem in the order of precedence.
+    """Return the result of a check and all its problems, in order of precedence.
 
     Examples
     --------

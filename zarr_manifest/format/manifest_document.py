@@ -1,7 +1,7 @@
-"""The wire format of manifest documents: entries, decoded strictly, and encoded.
+"""The wire format of manifest documents: entries, decoded strictly and encoded.
 
-Turns JSON into typed structures and says exactly which member is wrong. Knows
-nothing of arrays, locations or bytes.
+Turns JSON into typed structures, and reports exactly which member is wrong. Knows
+nothing about arrays, locations or source bytes.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ _Unset = msgspec.UnsetType
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a manifest may be before it is refused.
+    """How large a manifest may be before it is rejected.
 
     A manifest is untrusted input: a small document must not be able to fill the
-    memory of whoever opens it. Limits are per document: per array, or per
-    partition of its manifest.
+    memory of whoever opens it. The limits apply to each document: one per array,
+    or one per partition of its manifest.
 
     Parameters
     ----------
     manifest_bytes : int
-        Size of the manifest document, in bytes, as it is stored and decoded.
+        Size of the manifest document in bytes, both stored and decoded.
     entries : int
-        Number of members of the manifest document. Where every document of a
-        partitioned manifest is needed (listing), also of its partitions.
+        Number of entries in the manifest document; also the number of partitions
+        where all of them are needed (for listing).
     inline_bytes : int
-        Sum of the decoded sizes of inline ``data``, in bytes.
+        Total decoded size of inline ``data``, in bytes.
 
     Examples
     --------
@@ -76,9 +76,9 @@ class Limits:
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One value of the manifest document (specification, "Entries").
+    """One value in the manifest document (specification, "Entries").
 
-    Members that are absent are ``msgspec.UNSET``; unknown members are ignored.
+    Absent members are ``msgspec.UNSET``; unknown members are ignored.
     """
 
     path: str | _Unset = msgspec.UNSET
@@ -95,24 +95,24 @@ EMPTY_ENTRY = Entry()
 
 
 def _contradiction(entry: Entry) -> str | None:
-    """Return what members of an entry say against each other, or None."""
+    """Return how the members of an entry contradict each other, or None."""
     unset = msgspec.UNSET
     if entry.path is not unset and entry.data is not unset:
-        return "'path' and 'data' exclude each other"
+        return "'path' and 'data' are mutually exclusive"
     if entry.path is unset:
         for name in ("offset", "length", "etag", "last_modified", "version"):
             if getattr(entry, name) is not unset:
-                return f"{name!r} needs a 'path' beside it"
+                return f"{name!r} requires 'path'"
         if entry.checksum is not unset and entry.data is unset:
-            return "'checksum' needs a 'path' or 'data' beside it"
+            return "'checksum' requires 'path' or 'data'"
     if entry.length is not unset:
         if entry.length == 0:
-            return "'length' 0 names no bytes; an explicitly empty chunk is {}"
+            return "'length' must not be 0; write an explicitly empty chunk as {}"
         offset = 0 if entry.offset is unset else entry.offset
         if offset + entry.length > LARGEST_INTEGER:
             return "'offset' + 'length' is larger than 2^53-1"
     if entry.data is not unset and not entry.data:
-        return "'data' is empty and names no bytes; an explicitly empty chunk is {}"
+        return "'data' must not be empty; write an explicitly empty chunk as {}"
     return None
 
 
@@ -131,7 +131,7 @@ def decode_document(document: bytes, limits: Limits) -> dict[str, Entry]:
     document : bytes
         UTF-8 JSON.
     limits : Limits
-        Larger documents are refused.
+        Larger documents are rejected.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def decode_document(document: bytes, limits: Limits) -> dict[str, Entry]:
     Raises
     ------
     InvalidJSONError, InvalidManifestError, InvalidEntryError, LimitExceededError
-        With the offending member and its position.
+        Each names the offending member and its position.
 
     Examples
     --------
@@ -153,10 +153,9 @@ def decode_document(document: bytes, limits: Limits) -> dict[str, Entry]:
 def interpret_document(
     document: bytes, limits: Limits, *, report_duplicates: bool = False
 ) -> Findings[dict[str, Entry]]:
-    """Yield what is wrong with a manifest document, and return the entries that are right.
+    """Yield the problems of a manifest document, and return its valid entries.
 
-    Of members that have the same name, the last one counts; only validators
-    report them.
+    Of duplicate members, the last one counts; only validators report them.
     """
     if len(document) > limits.manifest_bytes:
         yield LimitExceededError(
@@ -174,7 +173,7 @@ def interpret_document(
     try:
         entries = _ENTRIES.decode(document)
         if not document.isascii():
-            document.decode()  # the decoder does not look into members that it ignores
+            document.decode()  # the decoder skips the members that it ignores
     except _UNDECODABLE as error:
         problem = _explain_document(document, error)
         if problem is not None:
@@ -183,7 +182,7 @@ def interpret_document(
         wrong = error
     duplicates = list(members.duplicates()) if report_duplicates else []
     yield from duplicates
-    # Both loops below are for one kind of document each: millions of entries are looked at once.
+    # One loop for valid documents and one for invalid ones: millions of entries are visited once.
     if wrong is None:
         problems = _contradictions_of(entries, members)
     else:
@@ -197,7 +196,7 @@ def interpret_document(
 
 
 def _contradictions_of(entries: Mapping[str, Entry], members: Members) -> Iterator[ManifestError]:
-    """Yield what well-typed entries say against themselves."""
+    """Yield the contradictions in well-typed entries."""
     found = {key: problem for key, entry in entries.items() if (problem := _contradiction(entry))}
     if EMPTY_ENTRY in entries.values():
         for key, raw in members.raw.items():
@@ -210,9 +209,9 @@ def _contradictions_of(entries: Mapping[str, Entry], members: Members) -> Iterat
 def _wrong_entries(
     entries: dict[str, Entry], members: Members, wrong: Exception, *, known: bool
 ) -> Iterator[ManifestError]:
-    """Decode one by one the entries of a document that does not decode at once.
+    """Decode the entries of an invalid document one by one.
 
-    `known`: members that have the same name were reported already.
+    `known`: duplicate members have been reported already.
     """
     found = False
     for key, raw in members.raw.items():
@@ -220,7 +219,7 @@ def _wrong_entries(
             entry = _ENTRY.decode(raw)
         except msgspec.MsgspecError as error:
             stated = str(error).replace("`$", "`entry")
-            problem: str | None = f"the entry is wrong: {stated}"
+            problem: str | None = f"the entry is invalid: {stated}"
         else:
             entries[key] = entry
             problem = _contradiction(entry)
@@ -230,11 +229,11 @@ def _wrong_entries(
             found = True
             yield InvalidEntryError(problem, chunk=key)
     if not found and not known:
-        # The value that is wrong is not the last one of its name.
-        yield InvalidManifestError(f"the manifest names a member twice: {wrong}")
+        # A duplicate that a later member replaced is the invalid one.
+        yield InvalidManifestError(f"the manifest has a duplicate member: {wrong}")
 
 
-# ``{"Path": ...}`` would otherwise read as fill values without a word.
+# Otherwise ``{"Path": ...}`` would silently read as fill values.
 _SAYS_NOTHING = "the entry has neither 'path' nor 'data', and is not {}"
 
 
@@ -253,7 +252,7 @@ def _exceeded(entries: Mapping[str, Entry], limits: Limits) -> Iterator[Manifest
     inline_bytes = count_inline_bytes(entries)
     if inline_bytes > limits.inline_bytes:
         yield LimitExceededError(
-            f"the manifest holds {inline_bytes} inline bytes, the limit is {limits.inline_bytes}",
+            f"the manifest has {inline_bytes} inline bytes, the limit is {limits.inline_bytes}",
             remedy=Advice(
                 "Raise ", Setting("limits", python="Limits(inline_bytes=...)"), " if you trust it."
             ),
@@ -261,12 +260,12 @@ def _exceeded(entries: Mapping[str, Entry], limits: Limits) -> Iterator[Manifest
 
 
 def count_inline_bytes(entries: Mapping[str, Entry]) -> int:
-    """Return the sum of the decoded sizes of inline data."""
+    """Return the total decoded size of inline data."""
     return sum(len(entry.data) for entry in entries.values() if entry.data is not msgspec.UNSET)
 
 
 def _value_position(document: bytes, value: msgspec.Raw) -> int:
-    # A Raw is a view of the document: the distance of the two is the position.
+    # A Raw is a view of the document: its position is the difference of the two addresses.
     def address(buffer: Any) -> int:
         return int(np.frombuffer(buffer, "u1").__array_interface__["data"][0])
 
@@ -274,7 +273,7 @@ def _value_position(document: bytes, value: msgspec.Raw) -> int:
 
 
 class Members:
-    """Where the members of a manifest document are. Nothing is decoded until that is asked.
+    """Where the members of a manifest document are. Decodes nothing until asked.
 
     Parameters
     ----------
@@ -284,34 +283,34 @@ class Members:
 
     def __init__(self, document: bytes) -> None:
         self._document = document
-        # Byte, line and column of the position that was asked for last: the next is often after.
+        # Byte, line and column of the last position asked for: the next is often further on.
         self._reached = (0, 1, 1)
 
     @functools.cached_property
     def raw(self) -> dict[str, msgspec.Raw]:
-        """The values of the members, not decoded."""
+        """The undecoded values of the members."""
         return _RAW_ENTRIES.decode(self._document)
 
     def locate[E: ManifestError](self, error: E) -> E:
-        """Add to an error the position of the member that it is about."""
+        """Add the position of its member to an error."""
         if error.chunk is not None and error.chunk in self.raw:
             where = self.position(_value_position(self._document, self.raw[error.chunk]))
             error.problem += f", in member {error.chunk!r} at {where}"
         return error
 
     def position(self, byte: int) -> str:
-        """Say where a byte of the document is, for people and for editors."""
+        """Return the position of a byte of the document, for people and for editors."""
         last, line, column = self._reached if self._reached[0] <= byte else (0, 1, 1)
         passed = self._document[last:byte]
         if newlines := passed.count(b"\n"):
             line, column = line + newlines, 1
-        # In characters, as editors count; the start of a truncated one counts too.
+        # In characters, as editors count; the start of a truncated character counts too.
         column += len(passed[passed.rfind(b"\n") + 1 :].decode(errors="replace"))
         self._reached = (byte, line, column)
         return f"line {line}, column {column} (byte {byte})"
 
     def duplicates(self) -> Iterator[ManifestError]:
-        """Yield every name that stands twice in one object, at any depth."""
+        """Yield every member name that an object repeats, at any depth."""
         try:
             pairs = json.loads(
                 self._document, object_pairs_hook=_Pairs, parse_int=str, parse_float=str
@@ -320,16 +319,18 @@ class Members:
             yield LimitExceededError("the manifest is nested too deeply")
             return
         for key in _repeated(pairs):
-            yield self.locate(InvalidManifestError("the manifest names a member twice", chunk=key))
+            yield self.locate(
+                InvalidManifestError("the manifest has a duplicate member", chunk=key)
+            )
         for key, value in pairs:
             for name in _repeated_within(value):
                 yield self.locate(
-                    InvalidManifestError(f"an object has the member {name!r} twice", chunk=key)
+                    InvalidManifestError(f"an object has a duplicate member {name!r}", chunk=key)
                 )
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """Members of a JSON object in order, with those of the same name."""
+    """Members of a JSON object in order, including duplicates."""
 
 
 def _repeated(pairs: _Pairs) -> list[str]:
@@ -348,7 +349,7 @@ def _repeated_within(value: object) -> Iterator[str]:
 
 
 def _explain_document(document: bytes, error: Exception) -> ManifestError | None:
-    """Return what is wrong with a document as a whole; None when it is a member."""
+    """Return the problem of a document as a whole; None if a member is to blame."""
     if isinstance(error, RecursionError):
         return LimitExceededError("the manifest is nested too deeply")
     if isinstance(error, UnicodeDecodeError):
@@ -359,7 +360,7 @@ def _explain_document(document: bytes, error: Exception) -> ManifestError | None
             return InvalidJSONError(f"the manifest is not UTF-8, at {where}")
         return InvalidJSONError("the manifest is not UTF-8")
     try:
-        _RAW.decode(document)  # all of it: what begins with a number may be no JSON
+        _RAW.decode(document)  # all of it: a document may begin like JSON and not be JSON
         _RAW_ENTRIES.decode(document)
     except msgspec.ValidationError:
         return InvalidManifestError("the manifest is not a JSON object")
@@ -375,10 +376,10 @@ def _explain_document(document: bytes, error: Exception) -> ManifestError | None
 
 
 def encode_document(items: Iterable[tuple[str, Entry]]) -> bytes:
-    """Encode entries as a manifest document, one in a line.
+    """Encode entries as a manifest document, one per line.
 
-    That costs a byte per entry more than none, and lets ``diff``, ``grep`` and
-    people work with documents of millions of entries.
+    The line breaks cost one byte per entry, and let ``diff``, ``grep`` and people
+    work with documents of millions of entries.
 
     Examples
     --------

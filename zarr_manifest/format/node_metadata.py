@@ -1,8 +1,8 @@
-"""Metadata of nodes: ``zarr.json``, what it declares, and where a node may lie.
+"""Node metadata: ``zarr.json``, the transformers it declares, and valid node names.
 
-Declarations are hidden from zarr when it reads metadata, and put back when it writes:
-zarr refuses an array that declares storage transformers, or ignores what it declares
-and returns fill values. Names of nodes come from strangers, and become directories.
+Declarations are hidden from zarr when it reads metadata and restored when it writes:
+zarr either rejects an array with storage transformers, or ignores them and returns
+fill values. Node names are untrusted, and become directory names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 _MEMBER = "storage_transformers"
 
-# The members that reading chunks needs, and what they are (Zarr core specification, v3).
+# The members needed to read chunks, and their types (Zarr core specification, v3).
 _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
     "shape": (list, "a list"),
     "data_type": ((str, dict), "a name or an object"),
@@ -44,14 +44,14 @@ _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ArrayMetadata:
-    """Metadata of an array, and what it declares.
+    """Metadata of an array, including the storage transformers that it declares.
 
     Parameters
     ----------
     path : str
-        Path of the array, relative to the node whose document it was found in.
+        Path of the array, relative to the node whose ``zarr.json`` it was found in.
     metadata : dict
-        The metadata document.
+        The decoded metadata.
     """
 
     path: str
@@ -59,18 +59,18 @@ class ArrayMetadata:
 
     @property
     def declared(self) -> Any:
-        """The array's storage transformers, which may not be a list; empty for a native array."""
+        """The array's storage transformers, unchecked; an empty list for a native array."""
         declared = self.metadata.get(_MEMBER)
         return [] if declared is None else declared
 
 
 def parse_node(document: bytes) -> dict[str, Any] | None:
-    """Return the metadata of a node, or None for what is not a JSON object.
+    """Return the metadata of a node, or None if it is not a JSON object.
 
-    Whether the metadata is valid is for zarr to say.
+    Validating the metadata is left to zarr.
     """
     try:
-        # Not msgspec: zarr writes and reads NaN and Infinity in attributes.
+        # Not msgspec: zarr reads and writes NaN and Infinity in attributes.
         node: Any = json.loads(document)
     except (ValueError, RecursionError):
         return None
@@ -82,9 +82,9 @@ def _object(value: Any) -> dict[str, Any] | None:
 
 
 def arrays_in(node: dict[str, Any]) -> Iterator[ArrayMetadata]:
-    """Yield the arrays that a node's document describes.
+    """Yield the arrays that a node's metadata describes.
 
-    That is the node itself, or the arrays in a group's consolidated metadata.
+    These are the node itself, or the arrays in a group's consolidated metadata.
 
     Examples
     --------
@@ -102,10 +102,10 @@ def arrays_in(node: dict[str, Any]) -> Iterator[ArrayMetadata]:
 
 
 def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:
-    """Yield what makes the metadata of an array not Zarr v3, and say whether it is usable.
+    """Yield what is invalid in an array's Zarr v3 metadata; return whether it is usable.
 
-    Only for arrays that declare a manifest. Older writers produced such
-    documents, and zarr's own errors do not name the member.
+    Only for arrays that declare a manifest. Older writers produced such metadata,
+    and zarr's own errors do not name the offending member.
 
     Examples
     --------
@@ -125,32 +125,32 @@ def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:
 
 
 def without_declarations(node: dict[str, Any]) -> bytes:
-    """Return the document of a node without what its arrays declare; changes the node."""
+    """Return a node's ``zarr.json`` without its declarations; modifies `node`."""
     for array in arrays_in(node):
         array.metadata.pop(_MEMBER, None)
     return json.dumps(node).encode()
 
 
 def declare(array: ArrayMetadata, declared: list[Any]) -> None:
-    """Put a declaration into the metadata of an array, in place."""
+    """Set an array's storage transformers, in place."""
     array.metadata[_MEMBER] = declared
 
 
 def dump_node(node: dict[str, Any]) -> bytes:
-    """Return the document of a node, as zarr formats it."""
+    """Return a node's ``zarr.json``, formatted as zarr does."""
     return json.dumps(node, indent=2).encode()
 
 
-# Every node, of Zarr v3 or v2, has one of these.
+# Every Zarr v3 or v2 node has one of these.
 NODE_METADATA = frozenset({"zarr.json", ".zarray", ".zgroup"})
 
-# Reserved by Zarr v3 (core specification, "Node names"), or understood in different ways by
-# stores and readers.
+# Reserved by Zarr v3 (core specification, "Node names"), or interpreted differently by
+# different stores and readers.
 _IMPOSSIBLE = re.compile(r"\.*|__.*|zarr\.json|.*[\x00-\x1f\x7f-\x9f\ud800-\udfff\\].*", re.DOTALL)
 
 
 def impossible_name(path: str) -> str | None:
-    """Return the first name in the path of a node that no node can have; None if all are fine.
+    """Return the first name in a node's path that is not a valid node name, or None.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def impossible_name(path: str) -> str | None:
 
 
 def ancestors(path: str) -> Iterator[str]:
-    """Yield the paths of the groups above a node, the nearest first and the root last.
+    """Yield the paths of the groups above a node, from the nearest to the root.
 
     Examples
     --------

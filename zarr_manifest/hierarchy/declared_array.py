@@ -1,6 +1,6 @@
-"""An array that declares a manifest: its declaration and its metadata, put together.
+"""An array that declares a manifest: its declaration combined with its metadata.
 
-All that is known before a manifest document is read. Reads nothing.
+Everything that is known before a manifest document is read. Does no I/O.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ __all__ = ["DeclaredArray", "interpret_array"]
 
 @dataclass(frozen=True, slots=True)
 class DeclaredArray:
-    """What reading the manifest of an array needs to know.
+    """What is needed to read the manifest of an array.
 
     Parameters
     ----------
     path : str
-        Path of the array in the hierarchy's store, without slashes at the ends.
+        Path of the array in the hierarchy's store, without slashes at either end.
     metadata : dict
-        Metadata document of the array.
+        Metadata of the array.
     configuration : Configuration
-        What its declaration says.
+        The array's declaration.
     encoding : ChunkKeyEncoding
         The array's own chunk keys.
     chunk_grid : ChunkGrid or None
-        None when it is of a kind that is not known.
+        None if it is of an unknown kind.
     partitions : Partitions or None
-        None when one document holds the whole manifest.
+        None if a single document holds the whole manifest.
     base : Base
         What the paths of entries resolve against.
     """
@@ -65,23 +65,23 @@ class DeclaredArray:
         return len(self.metadata["shape"])
 
     def has_partition(self, partition: Sequence[int]) -> bool:
-        """Whether a partition is one of the chunk grid."""
+        """Whether a partition lies within the chunk grid."""
         return self.partitions is not None and all(
             i < n for i, n in zip(partition, self.partitions.counts, strict=True)
         )
 
     def document(self, partition: Sequence[int] | None) -> Location | bytes:
-        """Return where the document of a partition is, or the inline document.
+        """Return the location of a partition's document, or the inline document.
 
         Raises
         ------
         InvalidPathError
-            The declaration's reference is not usable.
+            If the declaration's reference is not usable.
         """
         return _document(self.path, self.configuration, partition)
 
     def grid(self, partition: Sequence[int] | None) -> Grid:
-        """Return what the keys of the document of a partition may name."""
+        """Return the chunks that the keys of a partition's document may name."""
         region = None
         if self.partitions is not None and partition is not None:
             region = self.partitions.region(partition)
@@ -92,19 +92,19 @@ class DeclaredArray:
 def interpret_array(
     path: str, metadata: dict[str, Any], configuration: Configuration, *, base: str | None = None
 ) -> Findings[DeclaredArray | None]:
-    """Yield what is wrong with an array that declares a manifest, and return what is known.
+    """Yield the problems of an array that declares a manifest, and return the array.
 
     Parameters
     ----------
     path : str
-        Path of the array in the hierarchy's store, without slashes at the ends.
+        Path of the array in the hierarchy's store, without slashes at either end.
     metadata : dict
-        Metadata document of the array.
+        Metadata of the array.
     configuration : Configuration
-        What its declaration says.
+        The array's declaration.
     base : str, optional
         The reader's own base for relative paths, resolved against the root of
-        the hierarchy; None leaves it to the configuration.
+        the hierarchy; None uses the declared base.
     """
     if not (yield from interpret_members(metadata)):
         return None
@@ -119,25 +119,25 @@ def interpret_array(
     usable, partitions = True, None
     if partition_shape is not None and len(partition_shape) != ndim:
         yield InvalidConfigurationError(
-            f"'partition_shape' has {len(partition_shape)} dimension(s), the array has {ndim}"
+            f"'partition_shape' has {len(partition_shape)} dimension(s), but the array has {ndim}"
         )
         usable = False
     elif partition_shape is not None and chunk_grid is None:
         yield UnsupportedTransformerError(
-            "the manifest is partitioned, and the array's chunk grid is of a kind that is not known"
+            "the manifest is partitioned, but the array's chunk grid is of an unknown kind"
         )
         usable = False
     elif partition_shape is not None and chunk_grid is not None:
         partitions = Partitions(chunk_grid.counts, partition_shape)
     resolved: Base | None = None
     try:
-        # What the declaration says is checked even where the reader overrides it.
+        # The declared base is checked even if the reader overrides it.
         declared = Base.parse(configuration.base, directory=path)
         resolved = declared if base is None else Base.parse(base)
     except InvalidPathError as error:
         yield error
     try:
-        # The template itself as well: no escape may be completed by a partition.
+        # The template is checked too: a partition must not complete a percent-encoded escape.
         _document(path, configuration, None)
         _document(path, configuration, (0,) * ndim)
     except InvalidPathError as error:

@@ -1,6 +1,6 @@
-"""An array's own chunk key encoding, as its metadata declares it, in both directions.
+"""An array's own chunk key encoding, as declared in its metadata, in both directions.
 
-Encodings that are registered with zarr are asked; the rest is pure text.
+Uses the encodings registered with zarr; the built-in ones are pure text.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class ChunkKeyEncoding:
     Parameters
     ----------
     metadata : dict
-        Metadata document of the array.
+        Metadata of the array.
     ndim : int
         Number of its dimensions.
 
     Raises
     ------
     InvalidConfigurationError
-        The encoding is none that zarr can make.
+        If zarr cannot create the encoding.
 
     Examples
     --------
@@ -45,7 +45,9 @@ class ChunkKeyEncoding:
         self._name = str(declared.get("name"))
         stated_configuration: Any = declared.get("configuration") or {}
         if not isinstance(stated_configuration, dict):
-            raise InvalidConfigurationError("the chunk_key_encoding's configuration is no object")
+            raise InvalidConfigurationError(
+                "the configuration of the chunk_key_encoding is not an object"
+            )
         configuration = cast("dict[str, Any]", stated_configuration)
         default_separator = "." if self._name == "v2" else "/"
         self._separator = str(configuration.get("separator", default_separator))
@@ -55,10 +57,10 @@ class ChunkKeyEncoding:
             try:
                 self._foreign = get_chunk_key_encoding_class(self._name).from_dict(declared)
             except (KeyError, TypeError, ValueError) as error:
-                # zarr takes a KeyError for a node that is not there.
+                # zarr takes a KeyError to mean that the node does not exist.
                 raise InvalidConfigurationError(
-                    f"zarr cannot make the chunk_key_encoding {self._name!r}: {error}",
-                    remedy="Register it with zarr, in workers too.",
+                    f"zarr cannot create the chunk_key_encoding {self._name!r}: {error}",
+                    remedy="Register it with zarr, also in worker processes.",
                 ) from error
         elif self._separator not in (".", "/"):
             raise InvalidConfigurationError(
@@ -72,18 +74,18 @@ class ChunkKeyEncoding:
         return str(self._foreign.encode_chunk_key(index))
 
     def decode(self, key: str) -> tuple[int, ...] | None:
-        """Return the grid index that a key names, or None."""
+        """Return the grid index of a key, or None if it is not a chunk key."""
         if self._foreign is None:
             return parse_relative(key, self._ndim, self._name, self._separator)
         try:
             index = tuple(int(i) for i in self._foreign.decode_chunk_key(key))
         except (NotImplementedError, ValueError, IndexError, TypeError):
-            # Decoding is optional for encodings that are registered with zarr.
+            # Decoding is optional for encodings registered with zarr.
             return self._foreign_keys.get(key)
         return index if len(index) == self._ndim and self.encode(index) == key else None
 
     def learn(self, grid: ChunkGrid | None) -> None:
-        """Make the keys of an encoding known that cannot decode them itself."""
+        """Remember all keys of the grid, for an encoding that cannot decode them itself."""
         if self._foreign is not None and grid is not None:
             for index in np.ndindex(*grid.counts):
                 self._foreign_keys[self.encode(index)] = index

@@ -1,8 +1,8 @@
-"""The manifest documents of one array: fetched, decoded, checked, and kept.
+"""The manifest documents of one array: fetched, decoded, checked and cached.
 
-One document for a whole manifest; for a partitioned one, those of the blocks
-that are touched. They are kept in a bounded cache, where each is made once, however
-many readers ask at the same time, in event loops or without one.
+A manifest is one document or, if it is partitioned, one for each block of chunks that
+is read. The cache is bounded, and loads each document once, however many readers ask
+for it at the same time, with or without an event loop.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ __all__ = [
 
 _WHOLE_OBJECT = SourceRange(0, None, False)
 
-# Memory of the documents of an array that are kept, by what their columns and paths take.
+# Memory for the cached documents of an array, estimated from their columns and paths.
 _MOST_MEMORY = 256 * 1024 * 1024
 
-# Estimated memory of a document, besides its columns and paths.
+# Estimated memory of a document apart from its columns and paths.
 _OVERHEAD = 1000
 
-# Documents of partitions that are loaded at the same time when all are needed.
+# Number of partitions loaded at the same time when all are needed.
 CONCURRENCY = 8
 
 type Partition = tuple[int, ...] | None
@@ -66,7 +66,7 @@ type Partition = tuple[int, ...] | None
 
 @dataclass
 class LoadedManifest:
-    """A manifest, or the part of it that one document holds, and where its paths lead."""
+    """A manifest, or the part of it in one document, and the locations of its paths."""
 
     manifest: References
     locations: tuple[Location, ...]
@@ -84,7 +84,7 @@ class ManifestDocuments:
     sources : Sources
         Where the documents come from.
     limits : Limits
-        Larger documents are refused.
+        Larger documents are rejected.
     """
 
     def __init__(self, array: DeclaredArray, sources: Sources, limits: Limits) -> None:
@@ -95,17 +95,17 @@ class ManifestDocuments:
         self._nothing: LoadedManifest | None = None
 
     async def owner(self, index: tuple[int, ...]) -> LoadedManifest:
-        """Return the document that says where a chunk is.
+        """Return the document that is responsible for a chunk.
 
         Raises
         ------
         ManifestError
-            It cannot be read, or is not valid.
+            If it cannot be read, or is invalid.
         """
         return await self._load(self._partition_of(index))
 
     def owner_sync(self, index: tuple[int, ...]) -> LoadedManifest:
-        """Return the document that says where a chunk is, without an event loop."""
+        """Return the document that is responsible for a chunk, without an event loop."""
         partition = self._partition_of(index)
         found = self._cache.get_sync(partition, lambda: run_sync(self._read(partition)))
         return self._no_entries() if found is None else found
@@ -115,7 +115,7 @@ class ManifestDocuments:
         return None if partitions is None else partitions.owner(index)
 
     async def every(self) -> AsyncIterator[LoadedManifest]:
-        """Yield all documents, in C order of the blocks; few of them are held at once."""
+        """Yield all documents in C order of the blocks, holding only a few at a time."""
         calls = (
             functools.partial(self._load, p) for p in every_partition(self._array, self._limits)
         )
@@ -127,7 +127,7 @@ class ManifestDocuments:
         return self._no_entries() if found is None else found
 
     def _no_entries(self) -> LoadedManifest:
-        """Stand for every partition without a document: their chunks are missing chunks."""
+        """Return a manifest without entries, for partitions that have no document."""
         if self._nothing is None:
             grid = self._array.grid(None)
             manifest = strict(interpret_manifest(b"{}", grid, self._limits))
@@ -150,17 +150,17 @@ class ManifestDocuments:
             def check() -> LoadedManifest | None:
                 return strict(interpret_document_of(self._array, partition, body, self._limits))
 
-            # Decoding a large document takes seconds, which other readers should not wait.
+            # Decoding a large document takes seconds; other readers should not have to wait.
             loaded: LoadedManifest | None = yield Call(lambda: asyncio.to_thread(check), check)
         except ManifestError as error:
             raise error.in_context(array=self._array.path, location=where) from error.__cause__
         return loaded
 
     def _require_still_declared(self) -> Steps[None]:
-        """Tell a partition that has no document from one whose document is gone.
+        """Raise if a partition has no document because the manifest was replaced.
 
-        Writers remove the documents of a manifest after they have replaced it. To
-        whoever opened the array before, its chunks would look missing.
+        Writers remove the documents of a manifest after replacing it. Without this
+        check, a reader that opened the array before would see missing chunks.
         """
         key = f"{self._array.path}/zarr.json".lstrip("/")
         body: memoryview = yield Call(
@@ -170,18 +170,18 @@ class ManifestDocuments:
         node = parse_node(bytes(body)) or {}
         if parse_declaration(ArrayMetadata("", node).declared) != self._array.configuration:
             raise ManifestNotFoundError(
-                "the array has been given another manifest since it was opened",
+                "the manifest of the array has been replaced since the array was opened",
                 remedy="Open it again.",
             )
 
     def authorise(self, loaded: LoadedManifest) -> LoadedManifest:
-        """Refuse a document that refers to what the reader did not allow."""
+        """Reject a document that refers to locations that are not authorised."""
         if not loaded.authorised and loaded.refusal is None:
             try:
                 self._sources.check(loaded.locations)
                 loaded.authorised = True
             except ManifestError as error:
-                # Kept, because it is the same for each of many chunks.
+                # Kept, because it is the same for every chunk.
                 loaded.refusal = error.in_context(array=self._array.path)
         if loaded.refusal is not None:
             raise loaded.refusal.in_context()
@@ -189,7 +189,7 @@ class ManifestDocuments:
 
 
 def _memory(loaded: LoadedManifest | None) -> int:
-    # Paths are held twice: as they are written, and as locations.
+    # Paths are held twice: as written, and as locations.
     return _OVERHEAD if loaded is None else _OVERHEAD + 2 * loaded.manifest.memory
 
 
@@ -199,7 +199,7 @@ def every_partition(array: DeclaredArray, limits: Limits) -> Iterable[Partition]
     Raises
     ------
     LimitExceededError
-        They are more than a document may have entries.
+        If there are more partitions than `limits.entries`.
     """
     partitions = array.partitions
     if partitions is None:
@@ -210,7 +210,9 @@ def every_partition(array: DeclaredArray, limits: Limits) -> Iterable[Partition]
             f"the limit is {limits.entries}",
             array=array.path,
             remedy=Advice(
-                "Raise ", Setting("limits", python="Limits(entries=...)"), " if you have the time."
+                "Raise ",
+                Setting("limits", python="Limits(entries=...)"),
+                " if you can wait for all of them.",
             ),
         )
     return partitions
@@ -219,13 +221,13 @@ def every_partition(array: DeclaredArray, limits: Limits) -> Iterable[Partition]
 def fetch_document(
     array: DeclaredArray, partition: Partition, sources: Sources
 ) -> Steps[bytes | memoryview | None]:
-    """Return the document of a partition as it is stored; None when it has none.
+    """Return the document of a partition as stored; None if the partition has none.
 
     Raises
     ------
     ManifestError
-        One of ``manifest_not_found``, ``location_not_allowed``, or what reading
-        a source raises.
+        One of ``manifest_not_found``, ``location_not_allowed``, or an error of
+        reading a source.
     """
     location = array.document(partition)
     if isinstance(location, bytes):
@@ -242,7 +244,7 @@ def fetch_document(
         raise ManifestNotFoundError(
             "the array declares a manifest that does not exist",
             location=error.location,
-            remedy="Without it the array cannot be read; restore it beside 'zarr.json'.",
+            remedy="The array cannot be read without it; restore it at this location.",
         ) from error
     return body
 
@@ -255,7 +257,7 @@ def interpret_document_of(
     *,
     validating: bool = False,
 ) -> Findings[LoadedManifest | None]:
-    """Yield what is wrong with a document, and return what is right of it."""
+    """Yield the problems of a stored document, and return what is valid in it."""
     try:
         document = decode_body(array.configuration.codecs, body, limits.manifest_bytes)
     except ManifestError as error:
@@ -280,7 +282,7 @@ def _interpret_paths(manifest: References, base: Base) -> Findings[tuple[Locatio
 
 
 class _AbandonedError(Exception):
-    """Whoever was making the value was cancelled."""
+    """The reader that was loading the value was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,14 +292,14 @@ class _Kept[V]:
 
 
 class DocumentCache[K: Hashable, V]:
-    """Values by key; the least recently used ones are forgotten. Failures are not kept.
+    """A least-recently-used cache of values by key. Failures are not cached.
 
     Parameters
     ----------
     capacity : int
-        What the sizes of all values may sum up to; the latest one is kept whatever its size.
+        Largest total size of all values; the latest value is kept whatever its size.
     size_of : callable
-        Says how large a value is.
+        Returns the size of a value.
     """
 
     def __init__(self, capacity: int, size_of: Callable[[V], int]) -> None:
@@ -310,7 +312,7 @@ class DocumentCache[K: Hashable, V]:
         self._making_without_loop: dict[K, Future[V]] = {}
 
     async def get(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
-        """Return a value; make it, or wait for whoever is making it."""
+        """Return a value; if it is not cached, make it, or wait for another reader to do so."""
         while True:
             found = self._find(key, self._making)
             if isinstance(found, _Kept):
@@ -350,7 +352,7 @@ class DocumentCache[K: Hashable, V]:
             return value
 
     def _find(self, key: K, making: dict[K, Future[V]]) -> _Kept[V] | tuple[Future[V], bool]:
-        """Return the value if it is known; else the answer to come, and whether to make it."""
+        """Return the cached value, or a future for it and whether the caller must make it."""
         with self._lock:
             kept = self._values.get(key)
             if kept is not None:
@@ -360,7 +362,7 @@ class DocumentCache[K: Hashable, V]:
             if others is not None:
                 return others, False
             answer = making[key] = Future[V]()
-            # A running future cannot be cancelled by one of those who wait for it.
+            # A running future cannot be cancelled by a waiting reader.
             answer.set_running_or_notify_cancel()
             return answer, True
 
@@ -381,5 +383,5 @@ class DocumentCache[K: Hashable, V]:
     ) -> None:
         with self._lock:
             del making[key]
-        # When only this reader was cancelled, one of those that wait takes over.
+        # If only this reader was cancelled, one of the waiting readers takes over.
         answer.set_exception(error if isinstance(error, Exception) else _AbandonedError())

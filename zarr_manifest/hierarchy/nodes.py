@@ -1,12 +1,12 @@
 """Nodes: which array owns a chunk key, and what that array declares.
 
-Remembers every array that it has seen. A worker that received a pickled store
-has seen none: it finds the owner of a key by reading ``zarr.json`` above it.
+Remembers every array that it has seen. A worker that received a pickled store has
+seen none: it finds the owner of a key by reading the ``zarr.json`` files above it.
 
-Also what may be listed and written. A chunk of a manifest array exists if the
-manifest names it: what the store underneath has under its key is never read, and
-so not listed. Native values and metadata may be written, chunks of manifest
-arrays may not.
+Also decides what may be listed and written. A chunk of a manifest array exists if the
+manifest names it: whatever the underlying store holds under its key is never read, and
+so not listed. Native values and metadata may be written; chunks of manifest arrays
+may not.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ METADATA_NAMES = NODE_METADATA | {".zattrs", ".zmetadata"}
 
 
 class Native:
-    """An array whose chunks lie in the store, under their own keys."""
+    """An array whose chunks are in the store, under their own keys."""
 
 
 _NATIVE = Native()
@@ -62,26 +62,26 @@ type _Array = Native | ChunkManifestTransformer | ManifestError
 
 
 def join(directory: str, name: str) -> str:
-    """Join two parts of a key, of which either may be empty."""
+    """Join two parts of a key, either of which may be empty."""
     return f"{directory}/{name}" if directory and name else directory or name
 
 
 def node_of_metadata(key: str) -> str | None:
-    """Return the path of the node whose ``zarr.json`` a key is, or None."""
+    """Return the path of the node whose ``zarr.json`` this key names, or None."""
     if key == "zarr.json":
         return ""
     return key.removesuffix("/zarr.json") if key.endswith("/zarr.json") else None
 
 
 class Nodes:
-    """The arrays of a hierarchy, as far as they have been seen.
+    """The arrays of a hierarchy that have been seen so far.
 
     Parameters
     ----------
     store : Store
         The hierarchy's own store.
     build : callable
-        Makes the transformer of an array from its path, metadata, declared
+        Creates the transformer of an array from its path, metadata, declared
         transformers and configuration.
     """
 
@@ -99,13 +99,13 @@ class Nodes:
             self._seen.pop(path, None)
 
     def reveal(self, path: str, document: bytes) -> bytes:
-        """Take note of a node's document, and return what zarr may see of it.
+        """Record a node's ``zarr.json``, and return it without its declarations, for zarr.
 
         Raises
         ------
         ManifestError
-            The node is an array whose declaration cannot be honoured. Arrays in
-            consolidated metadata raise when their chunks are read.
+            If the node is an array whose declaration cannot be honoured. For arrays
+            in consolidated metadata, the error is raised when their chunks are read.
         """
         node = parse_node(document)
         if node is None:
@@ -147,7 +147,7 @@ class Nodes:
         return found
 
     def _discover(self, path: str) -> Steps[_Array | None]:
-        """Look for an array at a path; None when there is none."""
+        """Look for an array at a path; None if there is none."""
         known = self._arrays.get(path)
         if known is not None:
             return known
@@ -163,24 +163,24 @@ class Nodes:
         return self._note(path, ArrayMetadata("", node))
 
     def known_native(self, key: str) -> bool:
-        """Whether a key is known, without looking, to be a chunk of a native array."""
+        """Whether a key is already known to be a chunk of a native array."""
         if key.endswith("zarr.json"):
-            return False  # somebody else may have given the array a manifest
+            return False  # another writer may have given the array a manifest
         return self._arrays.get(next(owner_candidates(key), key)) is _NATIVE
 
     def owner(self, key: str) -> Steps[tuple[ChunkManifestTransformer, tuple[int, ...]] | None]:
-        """Find the manifest array, and the chunk of it, that a key names.
+        """Find the manifest array and the chunk that a key names.
 
         Returns
         -------
         tuple or None
-            Transformer and grid index; None for keys that the hierarchy's own
-            store answers.
+            Transformer and grid index; None for keys that are served by the
+            hierarchy's own store.
 
         Raises
         ------
         ManifestError
-            The owner's declaration cannot be honoured.
+            If the owner's declaration cannot be honoured.
         """
         if key.rpartition("/")[2] in METADATA_NAMES:
             return None
@@ -202,7 +202,7 @@ class Nodes:
         Raises
         ------
         ManifestError
-            Its declaration cannot be honoured.
+            If its declaration cannot be honoured.
         """
         ancestors = [path, *_ancestors(path)]
         for ancestor in ancestors:
@@ -214,10 +214,10 @@ class Nodes:
         return None
 
     def restore(self, path: str, document: bytes) -> Steps[bytes]:
-        """Return a node's new document with the declarations that the stored ones have.
+        """Return a node's new ``zarr.json`` with the declarations that are stored.
 
-        zarr rewrites documents (attributes, resizing, consolidation) from what it
-        was shown, which is without them.
+        When zarr rewrites metadata (attributes, resizing, consolidation), it starts from
+        what it was shown, without declarations.
         """
         node = parse_node(document)
         if node is None:
@@ -232,7 +232,7 @@ class Nodes:
         return dump_node(node) if restored else document
 
     def forget_metadata(self, path: str) -> None:
-        """Forget what was read from a node's document."""
+        """Forget what was read from a node's ``zarr.json``."""
         self._arrays.pop(path, None)
         self._seen.pop(path, None)
 
@@ -267,7 +267,7 @@ async def list_prefix(store: Store, nodes: Nodes, prefix: str) -> AsyncIterator[
         elif nodes.known_native(key):
             yield key
         else:
-            # The document of the array that it may be a chunk of may come later.
+            # The zarr.json of its array may come later.
             undecided.append(key)
     for key in undecided:
         if not _is_chunk(key, arrays):
@@ -278,7 +278,7 @@ async def list_prefix(store: Store, nodes: Nodes, prefix: str) -> AsyncIterator[
 
 
 def _is_chunk(key: str, arrays: dict[str, ChunkManifestTransformer]) -> bool:
-    """Whether a key is that of a chunk of one of some manifest arrays."""
+    """Whether a key is a chunk key of one of these manifest arrays."""
     return any(
         path in arrays and arrays[path].index_of(key[len(path) :].lstrip("/")) is not None
         for path in owner_candidates(key)
@@ -286,7 +286,7 @@ def _is_chunk(key: str, arrays: dict[str, ChunkManifestTransformer]) -> bool:
 
 
 async def list_chunk_keys(array: ChunkManifestTransformer, prefix: str) -> AsyncIterator[str]:
-    """Yield the keys of the chunks of a manifest array below a prefix."""
+    """Yield the chunk keys of a manifest array below a prefix."""
     start = f"{array.array_path}/" if array.array_path else ""
     async for key in array.chunk_keys():
         if (start + key).startswith(prefix):
@@ -294,7 +294,7 @@ async def list_chunk_keys(array: ChunkManifestTransformer, prefix: str) -> Async
 
 
 async def list_dir(store: Store, nodes: Nodes, prefix: str) -> AsyncIterator[str]:
-    """Yield the names of keys and directories right below a prefix."""
+    """Yield the names of keys and directories directly below a prefix."""
     directory = prefix.rstrip("/")
     if await run_async(nodes.array_at(directory)) is None:
         async for name in store.list_dir(prefix):
@@ -322,7 +322,7 @@ async def list_manifest_arrays(
 
 
 def writable(nodes: Nodes, key: str, value: Buffer) -> Steps[Buffer]:
-    """Refuse chunks of manifest arrays, and return the value with metadata completed."""
+    """Return the value to write, with declarations restored; reject chunks of manifest arrays."""
     path = node_of_metadata(key)
     if path is not None and hasattr(value, "to_bytes"):
         document = value.to_bytes()
@@ -336,7 +336,7 @@ def writable(nodes: Nodes, key: str, value: Buffer) -> Steps[Buffer]:
 
 
 def deletable(nodes: Nodes, key: str) -> Steps[bool]:
-    """Refuse referenced chunks; say whether there is anything to delete."""
+    """Whether there is anything to delete; reject chunks that a manifest refers to."""
     if key.rpartition("/")[2] in METADATA_NAMES or nodes.known_native(key):
         return True
     owner = yield from nodes.owner(key)

@@ -1,7 +1,7 @@
-"""Opening the hierarchy itself: from a path, a URL, or a store; and the URLs of a store.
+"""Opening the hierarchy itself, from a path, a URL or a store; and the URLs of a store.
 
-The reader named this location, so that it needs no authorisation; credentials
-of the environment are used for it only if `allow` says so.
+The caller named this location, so it needs no authorisation. A URL is accessed as `allow`
+says for the longest prefix that covers it, and without credentials if there is none.
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from obstore.store import AzureStore, GCSStore, S3Store
-from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, ObjectStore
 
-from zarr_manifest.locations import AllowList, Base, UrlLocation
-from zarr_manifest.sources import Access, Anonymous, Environment, open_object_store
+from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
+from zarr_manifest.sources import (
+    Access,
+    Anonymous,
+    Environment,
+    access_to,
+    key_within,
+    open_object_store,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
@@ -34,10 +40,25 @@ def open_hierarchy(
 ) -> Store:
     """Return the zarr store of a hierarchy.
 
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy: a path, a URL, or a store.
+    allow : mapping of str to Access
+        How URLs are accessed, by prefix.
+    read_only : bool
+        Whether the store refuses to be written to.
+
     Raises
     ------
-    TypeError, ValueError
-        The location is none, or of a kind that cannot be opened.
+    TypeError
+        If the location is of another type.
+    InvalidPathError
+        If it is not a usable URL.
+    SourceError
+        If the options that `allow` has for it are wrong.
+    ValueError
+        If `allow` has a store for it that is rooted elsewhere.
 
     Examples
     --------
@@ -47,18 +68,21 @@ def open_hierarchy(
     if isinstance(location, Store):
         return location.with_read_only(True) if read_only and not location.read_only else location
     if isinstance(location, Path):
-        # The working directory may be another one later, or in another process.
+        # The working directory may change, or differ in another process.
         return LocalStore(location.absolute(), read_only=read_only)
     if not isinstance(location, str):
         if type(location).__module__.startswith("obstore"):
             return ObjectStore(location, read_only=read_only)
         raise TypeError(
-            "location is a path, a URL, an obstore store or a zarr Store, "
+            "location must be a path, a URL, an obstore store or a zarr Store, "
             f"not {type(location).__name__}"
         )
     if "://" not in location:
         return LocalStore(Path(location).absolute(), read_only=read_only)
-    parts = urlsplit(location)
+    try:
+        parts = urlsplit(location)
+    except ValueError as error:
+        raise InvalidPathError(f"this is no URL: {error}", location=redact(location)) from error
     if parts.scheme == "file":
         return LocalStore(unquote(parts.path), read_only=read_only)
     if parts.scheme == "memory":
@@ -74,7 +98,7 @@ def base_directory(base: str | Path | None) -> str | None:
     >>> base_directory("raw")
     'raw/'
     """
-    # The empty reference is the root of the hierarchy, and not that of the file system.
+    # An empty reference means the root of the hierarchy, not of the file system.
     return None if base is None else f"{(str(base) or '.').rstrip('/')}/"
 
 
@@ -83,27 +107,21 @@ def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
     assert isinstance(root, UrlLocation)
     path = root.path.rpartition("/")[0]
     directory = UrlLocation(root.scheme, root.authority, path, root.query)
-    prefix = AllowList(allow).match(directory)
-    access = None if prefix is None else allow[prefix]
-    if access is not None and not isinstance(access, Anonymous | Environment | Mapping):
+    prefix, access = access_to(directory, AllowList(allow), allow)
+    if access is None or isinstance(access, Anonymous | Environment | Mapping):
+        return open_object_store(directory, access, at_prefix=True)
+    if key_within(access, prefix, directory):
         raise ValueError(
-            f"{directory} lies below a prefix that is read through a store of yours; open the "
-            "hierarchy with a store as well: ManifestStore(S3Store(bucket, prefix=...), ...)"
+            f"`allow` has a store for {prefix}, which is not rooted at {directory}: pass a store "
+            "instead of the URL, such as S3Store(bucket, prefix=...)"
         )
-    return open_object_store(directory, access, at_prefix=True)
-
-
-_SERVICES: tuple[tuple[type[Any], str, tuple[str, ...]], ...] = (
-    (S3Store, "bucket", ("s3",)),
-    (GCSStore, "bucket", ("gs", "gcs")),
-    (AzureStore, "container_name", ("az", "azure")),
-)
+    return access
 
 
 def store_urls(store: Store) -> list[UrlLocation]:
     """Return the URLs of the directory that a store's keys are relative to.
 
-    Buckets of one name are taken for the same one, whatever server they are on.
+    Buckets of the same name are assumed to be the same, whatever their server.
 
     Examples
     --------
@@ -114,17 +132,25 @@ def store_urls(store: Store) -> list[UrlLocation]:
         return _directories(str(store.root))
     if not isinstance(store, ObjectStore):
         return []
+    from obstore.store import AzureStore, GCSStore, S3Store
+    from obstore.store import LocalStore as ObstoreLocalStore
+
     inner: Any = cast(Any, store).store
     if isinstance(inner, ObstoreLocalStore):
         return _directories(str(inner.prefix)) if inner.prefix is not None else []
     prefix = str(inner.prefix or "").strip("/") if hasattr(inner, "prefix") else ""
-    for kind, member, schemes in _SERVICES:
+    services: Any = (
+        (S3Store, "bucket", ("s3",)),
+        (GCSStore, "bucket", ("gs", "gcs")),
+        (AzureStore, "container_name", ("az", "azure")),
+    )
+    for kind, member, schemes in services:
         if isinstance(inner, kind):
             return [UrlLocation(scheme, str(inner.config[member]), prefix) for scheme in schemes]
     return []
 
 
 def _directories(path: str) -> list[UrlLocation]:
-    """Return a directory by the name that was given, and by its own."""
+    """Return a directory by its given path, and by its real path."""
     names = dict.fromkeys([os.path.abspath(path), os.path.realpath(path)])  # noqa: PTH100
     return [UrlLocation("file", "", name.lstrip("/")) for name in names]

@@ -1,8 +1,8 @@
-"""ManifestStore: the zarr Store over any zarr Store.
+"""ManifestStore: a zarr Store on top of any zarr Store.
 
-Answers for the chunks of manifest arrays, hides their declarations from zarr
-and puts them back when zarr rewrites metadata. Everything else is left to the
-store underneath. Every way that zarr reads is overridden: none slips past.
+Serves the chunks of manifest arrays, hides their declarations from zarr and restores
+them when zarr rewrites metadata. Everything else is left to the underlying store. Every
+read method is overridden, so that no read bypasses the manifests.
 """
 
 from __future__ import annotations
@@ -59,30 +59,32 @@ __all__ = ["ManifestStore", "store_underneath"]
 
 
 class ManifestStore(Store):
-    """A hierarchy in which some arrays are manifest-backed and the others native.
+    """A hierarchy of manifest arrays and native arrays.
 
     Parameters
     ----------
     location : str, Path, obstore store or zarr Store
-        The hierarchy: a path, a URL, or a store.
+        The hierarchy: a path, a URL or a store.
     allow : mapping of str to Access, or iterable of str, optional
         URL prefixes that may be read besides the hierarchy itself, and how: an
         obstore store, :func:`anonymous`, :func:`environment`, a mapping of
         obstore options, or None (as in a plain list) for anonymous access.
+        The longest prefix counts. A location that is a URL needs no authorisation,
+        and is accessed as its prefix says, too: without credentials if none covers it.
     base : str or Path, optional
-        Directory or URL against which relative paths of all manifests resolve,
-        instead of what they declare; relative to the root of the hierarchy.
+        Directory or URL that relative paths in all manifests resolve against,
+        instead of the declared base; relative to the root of the hierarchy.
     verify : {"auto", "always", "never"}
-        When checksums are verified: on whole-chunk reads, on every read, never.
+        When to verify checksums: on whole-chunk reads, on every read, or never.
     limits : Limits, optional
-        Larger manifests are refused.
+        Larger manifests are rejected.
     max_gap : int
-        Bytes that may be read and thrown away to merge two requests; -1 never merges.
+        Bytes that may be read and discarded to merge two requests; -1 never merges.
 
     Raises
     ------
     ValueError
-        `allow` holds something that is no URL prefix.
+        If `allow` contains something that is not a URL prefix.
 
     Examples
     --------
@@ -123,7 +125,7 @@ class ManifestStore(Store):
         self._connect()
 
     def _connect(self) -> None:
-        """Make what is not pickled: clients, and what was read so far."""
+        """Create what is not pickled: clients, and the record of nodes seen."""
         self._sources = Sources(self._allow, hierarchy_reader(self._store), max_gap=self._max_gap)
         self._nodes = Nodes(self._store, self._transformer)
 
@@ -165,27 +167,27 @@ class ManifestStore(Store):
         return f"ManifestStore({self._store!r}, allow={list(self._allow)!r})"
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """Return the same hierarchy, to be read only or to be written too."""
+        """Return the same hierarchy, read-only or writable."""
         state = self.__getstate__()
         state["_store"] = self._store.with_read_only(read_only)
         twin = object.__new__(type(self))
         twin.__setstate__(state)
         return twin
 
-    # The store underneath is opened and closed; this one has no state of its own.
+    # The underlying store is opened and closed; this one has no state of its own.
 
-    # A variable of Store's, which its own WrapperStore overrides in the same way.
+    # A variable of Store, overridden as in zarr's WrapperStore.
     @property
     def _is_open(self) -> bool:
         return self._store._is_open
 
     @_is_open.setter
     def _is_open(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Ignore what ``Store.__init__`` sets."""
+        """Ignore the value that ``Store.__init__`` sets."""
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be written."""
+        """Whether the store is read-only."""
         return self._store.read_only
 
     async def _open(self) -> None:
@@ -195,7 +197,7 @@ class ManifestStore(Store):
         await self._store._ensure_open()
 
     def close(self) -> None:
-        """Close the store underneath."""
+        """Close the underlying store."""
         self._store.close()
 
     @property
@@ -210,7 +212,7 @@ class ManifestStore(Store):
 
     @property
     def supports_listing(self) -> bool:
-        """Whether the store underneath can list its keys."""
+        """Whether the underlying store can list its keys."""
         return self._store.supports_listing
 
     @property
@@ -265,7 +267,7 @@ class ManifestStore(Store):
 
     @property
     def _underneath(self) -> Any:
-        """The store underneath, which may have methods that ``Store`` does not declare."""
+        """The underlying store, which may have methods that ``Store`` does not declare."""
         return self._store
 
     def _get_underneath(
@@ -299,7 +301,7 @@ class ManifestStore(Store):
         prototype: BufferPrototype,
         key_ranges: Iterable[tuple[str, ByteRequest | None]],
     ) -> list[Buffer | None]:
-        """Return the values of many keys, in their order."""
+        """Return the values of many keys, in order."""
         return list(
             await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
         )
@@ -314,8 +316,8 @@ class ManifestStore(Store):
     ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
         """Yield many ranges of one value.
 
-        Ranges of one source object are merged by :class:`Sources`, so that the
-        limits are those of this store. Errors are raised as they are, not in a group.
+        Ranges of one source object are merged by `Sources`, with this store's
+        own limits. Errors are raised directly, not in a group.
         """
         if await run_async(self._nodes.owner(key)) is None:
             async for group in self._underneath.get_ranges(
@@ -325,7 +327,7 @@ class ManifestStore(Store):
             return
         values = await asyncio.gather(*(self.get(key, prototype, part) for part in byte_ranges))
         if any(value is None for value in values):
-            # What zarr expects of a key that is absent.
+            # What zarr expects for an absent key.
             raise BaseExceptionGroup("the chunk is missing", [FileNotFoundError(key)])
         yield list(enumerate(values))
 
@@ -364,7 +366,7 @@ class ManifestStore(Store):
         return await array.names(index) is not None
 
     async def getsize(self, key: str) -> int:
-        """Return the number of bytes of a value, as it is stored."""
+        """Return the stored size of a value, in bytes."""
         owner = await run_async(self._nodes.owner(key))
         if owner is None:
             return await self._store.getsize(key)
@@ -375,7 +377,7 @@ class ManifestStore(Store):
         return size
 
     async def getsize_prefix(self, prefix: str) -> int:
-        """Return the number of bytes below a prefix, with those that manifests refer to."""
+        """Return the number of bytes below a prefix, including those that manifests refer to."""
         total = await self._store.getsize_prefix(prefix)
         directory = prefix.rstrip("/")
         inside = await run_async(self._nodes.array_at(directory))
@@ -392,16 +394,16 @@ class ManifestStore(Store):
         return await self._store.is_empty(prefix)
 
     def list(self) -> AsyncIterator[str]:
-        """Yield all keys, chunks of manifest arrays included."""
+        """Yield all keys, including chunks of manifest arrays."""
         return self.list_prefix("")
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Yield all keys below a prefix, chunks of manifest arrays included."""
+        """Yield all keys below a prefix, including chunks of manifest arrays."""
         async for key in list_prefix(self._store, self._nodes, prefix):
             yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Yield the names of keys and directories right below a prefix."""
+        """Yield the names of keys and directories directly below a prefix."""
         async for name in list_dir(self._store, self._nodes, prefix):
             yield name
 
@@ -409,20 +411,19 @@ class ManifestStore(Store):
         return list_manifest_arrays(self._store, self._nodes, directory)
 
     def locations(self) -> Sequence[ReferencedLocation]:
-        """Return what the hierarchy refers to, without reading it.
+        """Return the locations that the hierarchy refers to, without reading them.
 
-        Manifests are loaded, sources are not touched, and nothing has to be
-        authorised.
+        Loads the manifests but not the sources, so nothing needs to be authorised.
 
         Returns
         -------
         list of ReferencedLocation
-            One per prefix, fit for `allow`.
+            One per prefix, suitable for `allow`.
 
         Raises
         ------
         ManifestError
-            A manifest cannot be loaded.
+            If a manifest cannot be loaded.
         """
         return sync(self._locations())
 
@@ -463,7 +464,7 @@ class ManifestStore(Store):
         return deletable(self._nodes, key)
 
     async def delete(self, key: str) -> None:
-        """Delete a native value. What manifests refer to is never touched."""
+        """Delete a native value. Data that manifests refer to is never touched."""
         if await run_async(self._deletable(key)):
             await self._store.delete(key)
             self._forget_document(key)
@@ -475,13 +476,13 @@ class ManifestStore(Store):
             self._forget_document(key)
 
     def _forget_document(self, key: str) -> None:
-        """Forget what a document said that has just been written or deleted."""
+        """Forget a metadata document that was just written or deleted."""
         directory, _, name = key.rpartition("/")
         if name in METADATA_NAMES:
             self._nodes.forget_metadata(directory)
 
     async def delete_dir(self, prefix: str) -> None:
-        """Delete all keys below a prefix, but for those that its own manifests refer to."""
+        """Delete all keys below a prefix, except those that manifests below it refer to."""
         self._check_writable()
         directory = prefix.rstrip("/")
         below = f"{directory}/" if directory else ""
@@ -499,10 +500,10 @@ class ManifestStore(Store):
                 await self._store.delete(key)
 
     async def clear(self) -> None:
-        """Delete everything but what manifests refer to."""
+        """Delete everything except data that manifests refer to."""
         await self.delete_dir("")
 
 
 def store_underneath(store: Store) -> Store:
-    """Return the hierarchy's own store, which shows what a ManifestStore hides."""
+    """Return the hierarchy's own store, in which the declarations are visible."""
     return store._store if isinstance(store, ManifestStore) else store  # pyright: ignore[reportPrivateUsage]

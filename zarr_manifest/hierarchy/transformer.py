@@ -1,8 +1,8 @@
-"""ChunkManifestTransformer: one array's declaration, answering requests for its chunks.
+"""ChunkManifestTransformer: serves the chunks of one manifest array.
 
-Turns a request for part of a chunk into bytes, or into an error that says why
-not: the manifest says where they are, the sources have them. Explicitly empty
-chunks become encoded fill chunks where zarr takes missing chunks for errors.
+Turns a request for part of a chunk into bytes, or into an error that says why it
+could not: the manifest locates the bytes, the sources deliver them. Explicitly empty
+chunks become encoded fill chunks where zarr treats missing chunks as errors.
 """
 
 from __future__ import annotations
@@ -64,23 +64,23 @@ class ChunkManifestTransformer:
     Parameters
     ----------
     array_path : str
-        Path of the array in the hierarchy's store, without slashes at the ends.
+        Path of the array in the hierarchy's store, without slashes at either end.
     metadata : dict
-        Metadata document of the array, without its storage transformers.
+        Metadata of the array, without its storage transformers.
     declared : list
-        The storage transformers, to be put back when zarr rewrites the document.
+        The storage transformers, to be restored when zarr rewrites the metadata.
     configuration : Configuration
-        What the declaration says.
+        The array's declaration.
     sources : Sources
-        Where bytes come from.
+        Where the bytes come from.
     base : str or None
         The reader's own base for relative paths, resolved against the root of
-        the hierarchy; None leaves it to the configuration.
+        the hierarchy; None uses the declared base.
     verify : {"auto", "always", "never"}
-        When checksums are verified: on whole-chunk reads, on every read (which
-        then fetches the whole chunk), or not at all.
+        When to verify checksums: on whole-chunk reads, on every read (which then
+        fetches the whole chunk), or never.
     limits : Limits
-        Larger manifests are refused.
+        Larger manifests are rejected.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class ChunkManifestTransformer:
             array = strict(interpret_array(array_path, metadata, configuration, base=base))
         except ManifestError as error:
             raise error.in_context(array=array_path) from error.__cause__
-        assert array is not None  # nothing is wrong with it
+        assert array is not None  # it has no problems
         self._encoding = array.encoding
         self._documents = ManifestDocuments(array, sources, limits)
         self._missing_is_an_error = False
@@ -119,33 +119,34 @@ class ChunkManifestTransformer:
         return self._encoding.decode(key)
 
     def key_of(self, index: tuple[int, ...]) -> str:
-        """Return the array's own relative key of the chunk at a grid index."""
+        """Return the array's own relative key for the chunk at a grid index."""
         return self._encoding.encode(index)
 
     def opened(self) -> None:
-        """Take note of zarr's configuration when an array object is made.
+        """Record zarr's configuration when an array object is created.
 
-        zarr remembers there whether missing chunks are errors; explicitly empty
-        chunks are not missing, and then need an answer.
+        The array object remembers whether missing chunks are errors; if they are,
+        explicitly empty chunks, which are not missing, must be given a value.
         """
         self._missing_is_an_error |= _missing_chunks_are_errors()
 
     # Reading -----------------------------------------------------------------
 
     async def get(self, index: tuple[int, ...], request: ByteRequest) -> memoryview | None:
-        """Return the bytes of a chunk that answer a request; None for fill values.
+        """Return the requested bytes of a chunk, or None for fill values.
 
         Parameters
         ----------
         index : tuple of int
             Grid index of the chunk.
         request : ByteRequest
-            Which of its bytes.
+            The requested bytes.
 
         Raises
         ------
         ManifestError
-            With array, chunk and location. Never fill values instead.
+            If they cannot be read; names array, chunk and location. Fill values
+            are never returned instead.
         """
         loaded = self._documents.authorise(await self._documents.owner(index))
         return await run_async(self._in_context(loaded, index, request))
@@ -208,12 +209,12 @@ class ChunkManifestTransformer:
         except RangeOutOfBoundsError:
             if length is not None or size is not None or isinstance(request, Whole):
                 raise
-            # The request starts past the end of an open-ended entry: its part of it is empty.
+            # The request may start past the end of an open-ended entry: then it selects nothing.
             size = yield ask_size
             span = source_range(offset, length, request, size=size)
             body = yield self._fetch_call(location, span, conditions)
         if not body and length is None and isinstance(request, Whole):
-            raise RangeOutOfBoundsError("the object has no bytes from the entry's offset on")
+            raise RangeOutOfBoundsError("the object has no bytes at or after the entry's offset")
         return body
 
     def _fetch_call(self, location: Location, span: SourceRange, conditions: Any) -> Call:
@@ -236,21 +237,21 @@ class ChunkManifestTransformer:
     # Listing -----------------------------------------------------------------
 
     async def names(self, index: tuple[int, ...]) -> Row | None:
-        """Return what the manifest says of a chunk, without reading it."""
+        """Return the manifest's reference to a chunk, without reading the chunk."""
         return (await self._documents.owner(index)).manifest.get(index)
 
     def names_sync(self, index: tuple[int, ...]) -> Row | None:
-        """Return what the manifest says of a chunk, without an event loop."""
+        """Return the manifest's reference to a chunk, without an event loop."""
         return self._documents.owner_sync(index).manifest.get(index)
 
     async def chunk_keys(self) -> AsyncIterator[str]:
-        """Yield the array's own relative keys of all chunks that the manifest names."""
+        """Yield the array's own relative keys for all chunks in the manifest."""
         async for loaded in self._documents.every():
             for index in loaded.manifest.indices():
                 yield self.key_of(index)
 
     async def size(self, index: tuple[int, ...]) -> int | None:
-        """Return the encoded size of a chunk, in bytes; None when the manifest lacks it."""
+        """Return the encoded size of a chunk in bytes; None if it is not in the manifest."""
         loaded = self._documents.authorise(await self._documents.owner(index))
         reference = loaded.manifest.get(index)
         return None if reference is None else await self._size_of(loaded, reference)
@@ -264,7 +265,7 @@ class ChunkManifestTransformer:
         return max(0, size - reference.offset)
 
     async def total_size(self) -> int:
-        """Return the sum of the encoded sizes of all chunks, in bytes."""
+        """Return the total encoded size of all chunks, in bytes."""
         total = 0
         async for loaded in self._documents.every():
             open_ended = self._documents.authorise(loaded).manifest.open_ended()
@@ -273,9 +274,9 @@ class ChunkManifestTransformer:
         return total
 
     async def statistics(self) -> AsyncIterator[tuple[Location, int, int]]:
-        """Yield location, number of references and stated bytes, for every object.
+        """Yield the location, number of references and known bytes of every object.
 
-        An object to which several documents refer occurs once for each.
+        An object that several documents refer to is yielded once for each.
         """
         async for loaded in self._documents.every():
             statistics = loaded.manifest.statistics()
@@ -288,32 +289,32 @@ def _missing_chunks_are_errors() -> bool:
 
 
 def encode_fill_chunk(metadata: dict[str, Any], index: tuple[int, ...], key: str) -> bytes:
-    """Encode a chunk of fill values as an array's codecs do.
+    """Encode a chunk of fill values with an array's codecs.
 
     Parameters
     ----------
     metadata : dict
-        Metadata document of the array, without storage transformers.
+        Metadata of the array, without storage transformers.
     index : tuple of int
         Grid index of the chunk.
     key : str
-        The array's own relative key of the chunk.
+        The array's own relative key for the chunk.
 
     Raises
     ------
     SourceError
-        The codecs do not give the fill value back, or the grid is unknown.
+        If the codecs do not preserve the fill value, or the chunk grid is unknown.
     """
     grid = ChunkGrid.from_metadata(metadata)
     if grid is None:
-        raise SourceError("the chunk is explicitly empty, and its extent is unknown")
+        raise SourceError("the chunk is explicitly empty, but its extent is unknown")
     region = grid.region(index)
 
     async def encode() -> bytes:
         contents = {"zarr.json": cpu.Buffer.from_bytes(json.dumps(metadata).encode())}
         store = MemoryStore(contents)  # type: ignore[arg-type]
         asynchronous: Any = zarr.api.asynchronous
-        # zarr 3.1 ignores the configuration that it is given when it opens an array.
+        # zarr 3.1 ignores a configuration passed when opening an array.
         opened = await asynchronous.open_array(store=store)
         array = opened.with_config({"write_empty_chunks": True})
         fill = array.metadata.fill_value
@@ -322,10 +323,12 @@ def encode_fill_chunk(metadata: dict[str, Any], index: tuple[int, ...], key: str
         if not np.array_equal(
             decoded, np.full_like(decoded, fill), equal_nan=decoded.dtype.kind in "fc"
         ):
-            raise SourceError("the chunk is explicitly empty, and its codecs lose the fill value")
+            raise SourceError(
+                "the chunk is explicitly empty, but its codecs do not preserve the fill value"
+            )
         return contents[key].to_bytes()
 
-    # In a thread of its own: the caller may be inside an event loop, and must wait.
+    # In its own thread: the caller may be inside an event loop, and must wait.
     outcome: list[bytes | BaseException] = []
 
     def run() -> None:

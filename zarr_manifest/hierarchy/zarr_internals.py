@@ -1,6 +1,6 @@
-"""The private names of zarr that this package depends on, all of them.
+"""All the private names of zarr that this package depends on.
 
-Kept in one place so that one test tells when a release of zarr moves them.
+Kept in one place, so that a single test notices when a release of zarr moves them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def opening_module() -> ModuleType:
     Raises
     ------
     RuntimeError
-        This release of zarr opens stores in another way.
+        If this release of zarr opens stores in a different way.
     """
     make_store = getattr(store_opening, "make_store", None)
     make_store_path = getattr(store_opening, "make_store_path", None)
@@ -36,13 +36,13 @@ def opening_module() -> ModuleType:
     if not opens_through_it:
         raise RuntimeError(
             f"zarr {zarr.__version__} opens stores in a way that zarr_manifest.enable() does not "
-            "know. Pass zarr_manifest.ManifestStore(location) to zarr.open instead."
+            "support. Pass zarr_manifest.ManifestStore(location) to zarr.open instead."
         )
     return store_opening
 
 
 async def ensure_open(store: Store) -> None:
-    """Open a store unless it is open: some kinds cannot be listed before."""
+    """Open a store unless it is open already: some kinds cannot be listed before that."""
     await store._ensure_open()  # pyright: ignore[reportPrivateUsage]
 
 

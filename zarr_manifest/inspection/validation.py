@@ -24,7 +24,7 @@ from zarr_manifest.format import (
     arrays_in,
     collect,
     interpret_declaration,
-    is_ours,
+    is_declaration,
     parse_node,
 )
 from zarr_manifest.hierarchy import (
@@ -315,7 +315,7 @@ def _inline_text(document: bytes) -> bytes | None:
     """Return an inline manifest as it is written: members that stand there twice are seen."""
     try:
         for raw in msgspec.json.decode(document, type=_RawNode).storage_transformers:
-            if is_ours(msgspec.json.decode(raw)):
+            if is_declaration(msgspec.json.decode(raw)):
                 found = msgspec.json.decode(raw, type=_RawTransformer)
                 return bytes(found.configuration.manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

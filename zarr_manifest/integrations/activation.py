@@ -1,7 +1,7 @@
 """Activation: let plain ``zarr.open`` read manifest arrays.
 
-Hooks the one function of zarr that turns paths and URLs into stores. Undone, it
-leaves nothing behind.
+Hooks zarr's one function that turns paths and URLs into stores. Disabling it leaves
+nothing behind.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _original: Any = None
 
 
 class Activation:
-    """What :func:`enable` returns: undo it with ``disable()``, or leave its ``with`` block."""
+    """Returned by :func:`enable`; undone by ``disable()``, or on leaving its ``with`` block."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
 
     def disable(self) -> None:
-        """Undo this activation; the one before it, if any, is in force again."""
+        """Undo this activation; the previous one, if any, takes effect again."""
         global _original
         with _lock:
             if self not in _active:
@@ -61,10 +61,10 @@ def enable(
     verify: Verify = "auto",
     limits: Limits | None = None,
 ) -> Activation:
-    """Let ``zarr.open`` and all that builds on it read manifest arrays from paths and URLs.
+    """Let ``zarr.open``, and everything built on it, read manifest arrays from paths and URLs.
 
-    Stores that are passed to zarr as objects are left alone. When enabled
-    several times, the latest that is still in force counts.
+    Store objects passed to zarr are left alone. If enabled several times, the latest
+    activation that has not been disabled applies.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def enable(
     Raises
     ------
     RuntimeError
-        This release of zarr opens stores in a way that is not known here.
+        If this release of zarr opens stores in an unsupported way.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def _make_manifest_store(make_store: Any) -> Any:
         store = await make_store(store_like, **options)
         with _lock:
             settings = _active[-1].settings if _active else None
-        # zarr's function calls itself for some kinds of locations: never wrap twice.
+        # zarr's function calls itself for some kinds of location: never wrap twice.
         is_location = isinstance(store_like, str | os.PathLike)
         if settings is None or not is_location or isinstance(store, ManifestStore):
             return store

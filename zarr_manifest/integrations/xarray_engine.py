@@ -19,13 +19,12 @@ __all__ = ["ManifestBackendEntrypoint"]
 class ManifestBackendEntrypoint(BackendEntrypoint):
     """Open hierarchies with manifest arrays; ``xr.open_dataset(path, engine="zarr-manifest")``.
 
-    Takes ``allow``, ``base``, ``verify`` and ``limits`` of
-    :class:`zarr_manifest.ManifestStore`, and everything that xarray's ``zarr``
-    engine takes.
+    Accepts ``allow``, ``base``, ``verify`` and ``limits``, as in
+    :class:`zarr_manifest.ManifestStore`, and all options of xarray's ``zarr`` engine.
     """
 
     description = "Open Zarr hierarchies with chunk manifests (zarr-manifest)"
-    # xarray would look at the signature, and takes no **options there.
+    # By default xarray inspects the signature, and rejects **options there.
     open_dataset_parameters: ClassVar[Any] = (
         *inspect.signature(vars(ZarrBackendEntrypoint)["open_dataset"]).parameters,
         "allow",
@@ -84,7 +83,7 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
 
 
 def _zarr_engine() -> Any:
-    # Any: xarray does not say that its Zarr engine takes stores.
+    # Any: xarray's type hints do not allow stores here.
     return ZarrBackendEntrypoint()
 
 

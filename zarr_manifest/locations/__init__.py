@@ -1,7 +1,7 @@
-"""URL references: where the bytes of an entry are, and whether the reader allows it. Pure."""
+"""URL references: where the bytes of an entry are, and whether they may be read. Pure."""
 
 from zarr_manifest.locations.allow_list import AllowList, suggest_prefixes
-from zarr_manifest.locations.redaction import redact
+from zarr_manifest.locations.redaction import redact, without_secrets
 from zarr_manifest.locations.resolving import Base, Location, StoreLocation, UrlLocation
 from zarr_manifest.locations.summary import ReferencedLocation, summarize
 
@@ -15,4 +15,5 @@ __all__ = [
     "redact",
     "suggest_prefixes",
     "summarize",
+    "without_secrets",
 ]

@@ -1,4 +1,4 @@
-"""Which locations the reader authorised: URL prefixes, matched by whole path segments.
+"""The locations that the reader authorised: URL prefixes, matched by whole path segments.
 
 Pure. Compares canonical forms only.
 """
@@ -22,8 +22,8 @@ __all__ = ["AllowList", "suggest_prefixes"]
 class AllowList:
     """The URL prefixes that the reader authorised.
 
-    A prefix covers what lies below it by whole path segments, and the object
-    of its own name. Scheme and authority must be equal.
+    A prefix covers everything below it, by whole path segments, and the object of
+    that exact name. Scheme and authority must be equal.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class AllowList:
     Raises
     ------
     ValueError
-        If a prefix is relative, has a query, is too broad, or is no usable URL.
+        If a prefix is relative, has a query, is too broad, or is not a usable URL.
 
     Examples
     --------
@@ -53,19 +53,19 @@ class AllowList:
         if isinstance(prefixes, str):
             raise TypeError("prefixes must be an iterable of strings, not one string")
         self._normalized = {prefix: _parse_prefix(prefix) for prefix in prefixes}
-        # Reversed, so that the first of those that mean the same stays.
+        # Reversed, so that the first of several equivalent prefixes wins.
         self._originals = {at: prefix for prefix, at in reversed(self._normalized.items())}
-        # Only these are looked up: a hostile path may have any number of segments.
+        # Only these depths are looked up: a hostile path may have any number of segments.
         depths = {at.path.count("/") + 1 if at.path else 0 for at in self._originals}
         self._depths = sorted(depths, reverse=True)
 
     def match(self, location: UrlLocation) -> str | None:
         """Return the longest prefix that covers the location, as it was given, or None.
 
-        Of prefixes that mean the same, the first is returned.
+        Of several equivalent prefixes, the first is returned.
         """
         segments = location.path.split("/")
-        # Nothing that `Base.resolve` returns has these; a location made by hand might.
+        # `Base.resolve` never returns these; a location made by hand might have them.
         if "." in segments or ".." in segments:
             return None
         for depth in self._depths:
@@ -75,7 +75,7 @@ class AllowList:
         return None
 
     def normalized(self, prefix: str) -> UrlLocation:
-        """Return what a prefix means: its path has no trailing slash, and may be ``""``.
+        """Return the canonical form of a prefix: its path has no trailing slash, or is ``""``.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class AllowList:
         """
         # Not KeyError: zarr turns that into fill values.
         if prefix not in self._normalized:
-            raise ValueError(f"{redact(prefix)!r} is not one of the prefixes of this list")
+            raise ValueError(f"{redact(prefix)!r} is not a prefix in this list")
         return self._normalized[prefix]
 
 
@@ -92,8 +92,8 @@ def suggest_prefixes(locations: Iterable[UrlLocation]) -> list[str]:
     """Return a few prefixes that cover the locations, ready to paste.
 
     For each scheme and authority, the longest common directory. Files that have
-    only ``/`` in common are grouped by their two topmost directories, and one
-    that lies in ``/`` stands for itself: the whole file system is never suggested.
+    only ``/`` in common are grouped by their two topmost directories, and a file
+    directly in ``/`` is listed by itself: the whole file system is never suggested.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def _parse_prefix(prefix: str) -> UrlLocation:
 
 
 def _directory(location: UrlLocation) -> tuple[str, ...]:
-    # Up to the first empty segment: prefixes have none.
+    # Up to the first empty segment: prefixes have no empty segments.
     return tuple(takewhile(bool, location.path.split("/")[:-1]))
 
 

@@ -1,7 +1,7 @@
-"""Redaction: what messages and logs show of a URL, or of what was meant to be one.
+"""Redaction: what messages and logs show of a URL, valid or not.
 
-Pure. Rather too little is shown than too much: what is no valid URL may still
-hold a password.
+Pure. Errs on the side of showing too little: even an invalid URL may contain a
+password.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 
 __all__ = ["redact"]
 
-# What is taken for an authority, in strings that may be no URL at all. The third
-# slash of file:///a@b begins the path; of other URLs, clients ignore surplus slashes.
+# What counts as an authority, in strings that may not be URLs at all. The third slash
+# of file:///a@b begins the path; in other URLs, clients ignore surplus slashes.
 _LOOSE_URL = re.compile(
     r"(file:[/\\]{0,2}|[^/\\?#:@]*:[/\\]*|[/\\]{2,})([^/\\?#]*)(.*)", re.DOTALL | re.IGNORECASE
 )
@@ -20,7 +20,7 @@ _QUERY_OR_FRAGMENT = re.compile(r"([?#]).*", re.DOTALL)
 
 
 def redact(url: str) -> str:
-    """Return a string, URL or not, without userinfo, query and fragment, for messages.
+    """Return a URL, valid or not, without userinfo, query and fragment, for messages.
 
     Examples
     --------
@@ -34,13 +34,20 @@ def redact(url: str) -> str:
         container = lead.lower().startswith(("abfs:", "abfss:")) and ":" not in authority
         kept = authority if container else _after_userinfo(authority)
         if kept == authority and not _HOST_AND_PORT.fullmatch(authority):
-            # "user:pa/ss@host": a password that was not encoded ends the authority.
+            # "user:pa/ss@host": an unencoded slash in a password ends the authority.
             kept, rest = "", _after_userinfo(authority + rest)
         url = lead + kept + rest
     return _QUERY_OR_FRAGMENT.sub(r"\1…", url)
 
 
 def _after_userinfo(text: str) -> str:
-    # Not a regular expression: it would take a time quadratic in the length of a hostile text.
+    # Not a regular expression, which would take quadratic time on a hostile text.
     ends = (text.rfind(sign) + len(sign) for sign in ("@", "%40") if sign in text)
     return text[max(ends, default=0) :]
+
+
+def without_secrets(text: str) -> str:
+    """Return the first line of an obstore message, without queries and user information."""
+    line = text.strip().splitlines()[0] if text.strip() else "no message"
+    line = re.sub(r"\?[^\s\"']+", "?…", line)
+    return re.sub(r"//[^/\s@]+@", "//…@", line)

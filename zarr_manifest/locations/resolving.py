@@ -1,9 +1,9 @@
 """Where the bytes of an entry are: base + path -> location.
 
 Pure. A manifest is untrusted, so this module turns each ``path`` into one
-canonical location, and refuses what two parsers might understand differently.
+canonical location, and rejects anything that two parsers might read differently.
 
-References are taken apart and resolved here, after RFC 3986 sections 5.2 and
+References are split and resolved here, following RFC 3986 section 5.2 and
 appendix B, because ``urllib.parse`` does neither safely: ``urljoin`` does not
 resolve against schemes that it does not know (``s3``), and ``urlsplit``
 silently drops tabs and newlines.
@@ -34,10 +34,10 @@ _SCHEMES = (
     "s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "file", "memory",
 )  # fmt: skip
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# container@account.dfs.core.windows.net: what precedes the "@" is no credential.
+# container@account.dfs.core.windows.net: the part before the "@" is not a credential.
 _CONTAINER_AT_ACCOUNT = frozenset({"abfs", "abfss"})
 
-# "+" is left out of RFC 3986's pchar: S3 over HTTP reads a bare one as a space.
+# RFC 3986's pchar without "+", which S3 over HTTP reads as a space.
 _PATH_SAFE = "!$&'()*,;=:@/"
 _QUERY_SAFE = "!$&'()*+,;=:@/?%"
 
@@ -58,7 +58,7 @@ _FORBIDDEN = (
         "Write %25 for a '%' in a name",
     ),
 )
-# ASCII only and no escapes, so that no client can map a host to another one.
+# ASCII only and no escapes, so that no client can map one host to another.
 _HOST = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)(?::(?P<port>[0-9]{0,5}))?"
 )
@@ -67,7 +67,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9._$-]*")
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """Bytes in the very store that the hierarchy was opened from.
+    """Bytes in the same store as the hierarchy.
 
     The key is percent-decoded, relative to the store's root, without a leading slash.
     """
@@ -80,9 +80,9 @@ class StoreLocation:
 
 @dataclass(frozen=True, slots=True)
 class UrlLocation:
-    """Bytes outside the opened store, named by a canonical URL.
+    """Bytes outside the opened store, identified by a canonical URL.
 
-    Two locations that :meth:`Base.resolve` returned are equal exactly if they
+    Two locations returned by :meth:`Base.resolve` are equal if and only if they
     name the same object. Scheme aliases (``gs`` and ``gcs``) are not merged.
 
     Parameters
@@ -90,7 +90,7 @@ class UrlLocation:
     scheme : str
         In lower case.
     authority : str
-        Bucket, container or host with any port; ``""`` for ``file``.
+        Bucket, container, or host with an optional port; ``""`` for ``file``.
     path : str
         Percent-decoded, without a leading slash.
     query : str, optional
@@ -117,13 +117,13 @@ class UrlLocation:
 
     @property
     def url(self) -> str:
-        """The canonical URL, percent-encoded, with its query: not for messages."""
+        """The canonical URL, percent-encoded, with its query; not for messages."""
         query = f"?{self.query}" if self.query else ""
         return f"{self.origin}/{quote(self.path, safe=_PATH_SAFE)}{query}"
 
     @property
     def redacted(self) -> str:
-        """The canonical URL without what may be secret."""
+        """The canonical URL without anything that may be secret."""
         return redact(self.url)
 
     def __str__(self) -> str:
@@ -135,15 +135,15 @@ type Location = StoreLocation | UrlLocation
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What the relative paths of a manifest resolve against. Made by :meth:`parse`.
+    """What a manifest's relative paths resolve against. Made by :meth:`parse`.
 
     Parameters
     ----------
     scheme, authority : str
         As in :class:`UrlLocation`; both ``""`` for the opened store.
     path : str
-        Percent-decoded, without a leading slash. What follows the last slash is
-        dropped on resolution, as RFC 3986 says.
+        Percent-decoded, without a leading slash. Anything after the last slash is
+        dropped on resolution, as in RFC 3986.
     """
 
     scheme: str
@@ -152,13 +152,13 @@ class Base:
 
     @classmethod
     def parse(cls, reference: str, *, directory: str = "") -> Self:
-        """Read the ``base`` member of a declaration.
+        """Parse the ``base`` member of a declaration.
 
         Parameters
         ----------
         reference : str
             URL reference, or bare absolute file path. A query is dropped, as in
-            RFC 3986: it does not carry over to what resolves against the base.
+            RFC 3986: paths resolved against the base do not inherit it.
         directory : str, optional
             Path within the store against which a relative reference resolves
             (the array's own path); not percent-encoded.
@@ -168,7 +168,7 @@ class Base:
         InvalidPathError
             If the reference is not usable, or climbs out of the store.
         ValueError
-            If `directory` has an empty or a dot segment.
+            If `directory` has an empty segment or a dot segment.
 
         Examples
         --------
@@ -189,9 +189,9 @@ class Base:
         """Resolve the ``path`` of an entry (RFC 3986 section 5.2).
 
         Stricter than the RFC where leniency would hide an attack or a mistake:
-        ``..`` does not climb past the root, and encoded separators and dot
-        segments, network-path references and fragments are refused. A path
-        that begins with one slash is a file path, whatever the base.
+        ``..`` past the root, encoded separators and dot segments, network-path
+        references and fragments are all rejected. A path that begins with a
+        single slash is a file path, whatever the base.
 
         Raises
         ------
@@ -224,7 +224,7 @@ def _invalid(problem: str, reference: str, remedy: str | None = None) -> Invalid
 
 
 def resolve_reference(reference: str, base: Base) -> UrlLocation:
-    """Resolve a URL reference against a base; in the opened store, the scheme is ``""``."""
+    """Resolve a URL reference against a base; the scheme is ``""`` in the opened store."""
     for pattern, problem, remedy in _FORBIDDEN:
         if pattern.search(reference):
             raise _invalid(problem, reference, remedy)
@@ -247,8 +247,8 @@ def resolve_reference(reference: str, base: Base) -> UrlLocation:
     query = _query(reference, scheme, parts["query"])
     if path or not start:
         start = _merge(reference, start, [_decode(reference, s) for s in path.split("/")])
-    # A store's keys have no empty segments. Elsewhere they are part of the name, save
-    # the first: clients strip a leading slash, and would read another object.
+    # A store's keys have no empty segments. Elsewhere they are part of the name, except
+    # the first: clients strip a leading slash, and would read a different object.
     if "" in (start[:-1][:1] if scheme else start[:-1]):
         raise _invalid("the path has an empty segment", reference, "Write one '/', not two")
     return UrlLocation(scheme, authority, "/".join(start), query)
@@ -258,8 +258,8 @@ def _origin(reference: str, scheme: str, authority: str | None, path: str) -> tu
     """Check and normalise the scheme and the authority of an absolute URL."""
     scheme = scheme.lower()
     if scheme not in _SCHEMES:
-        remedy = f"Known are {', '.join(_SCHEMES)}; a relative path with a colon begins with './'"
-        raise _invalid(f"the scheme {scheme!r} is not known", reference, remedy)
+        remedy = f"Known schemes: {', '.join(_SCHEMES)}; write './' before a name with a colon"
+        raise _invalid(f"unknown scheme {scheme!r}", reference, remedy)
     authority = authority or ""
     if scheme == "file":
         if authority.lower() not in {"", "localhost"}:
@@ -268,21 +268,21 @@ def _origin(reference: str, scheme: str, authority: str | None, path: str) -> tu
             raise _invalid("the file URL has no absolute path", reference)
         return scheme, ""
     if not authority:
-        raise _invalid("the URL names no bucket or host", reference)
+        raise _invalid("the URL has no bucket or host", reference)
     if "@" in authority and scheme not in _CONTAINER_AT_ACCOUNT:
-        raise _invalid("the URL has credentials", reference, "Give them with the prefix instead")
+        raise _invalid("the URL has credentials", reference, "Pass them with the prefix instead")
     if scheme in _DEFAULT_PORTS:
         return scheme, _host(reference, scheme, authority)
     names = authority.split("@", 1) if scheme in _CONTAINER_AT_ACCOUNT else [authority]
     if not all(_BUCKET.fullmatch(name) for name in names):
-        raise _invalid("the URL names no valid bucket or container", reference)
+        raise _invalid("the URL has no valid bucket or container", reference)
     return scheme, authority
 
 
 def _host(reference: str, scheme: str, authority: str) -> str:
     match = _HOST.fullmatch(authority)
     if match is None or int(match["port"] or 0) > 65535:
-        raise _invalid("the URL names no valid host", reference, "Write it in ASCII (xn--…)")
+        raise _invalid("the URL has no valid host", reference, "Write it in ASCII (xn--…)")
     host: str = match["host"].lower()
     port = int(match["port"] or _DEFAULT_PORTS[scheme])
     return host if port == _DEFAULT_PORTS[scheme] else f"{host}:{port}"
@@ -295,7 +295,7 @@ def _query(reference: str, scheme: str, query: str | None) -> str:
         raise _invalid("the path has a query", reference, "Write %3F for a '?' in a name")
     if _CONTROL.search(unquote(query, errors="ignore")):
         raise _invalid("the query has a control character", reference)
-    # Escapes stay as they are: a signature may cover them.
+    # Escapes are kept as written: a signature may cover them.
     return quote(query, safe=_QUERY_SAFE)
 
 
@@ -314,7 +314,7 @@ def _decode(reference: str, segment: str) -> str:
 
 
 def _merge(reference: str, directory: Sequence[str], segments: Sequence[str]) -> list[str]:
-    """Append, without dot segments (RFC 3986 section 5.2.4, less its clamping)."""
+    """Append segments and remove dot segments (RFC 3986 section 5.2.4, without its clamping)."""
     merged = list(directory)
     for segment in segments:
         if segment == "..":

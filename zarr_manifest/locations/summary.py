@@ -1,6 +1,6 @@
 """What a hierarchy refers to: prefixes, and how much lies below each.
 
-A summary that a reader can look at before trusting it, and paste into `allow`.
+A summary to look at before trusting the hierarchy, and to paste into `allow`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ __all__ = ["ReferencedLocation", "summarize"]
 
 @dataclass(frozen=True, slots=True)
 class ReferencedLocation:
-    """A directory that manifests of a hierarchy refer to.
+    """A directory that a hierarchy's manifests refer to.
 
     Parameters
     ----------
     prefix : str or None
-        URL prefix, fit for `allow`; None for the hierarchy's own store, which
-        needs no authorisation.
+        URL prefix, suitable for `allow`; None for the hierarchy's own store,
+        which needs no authorisation.
     allowed : bool
-        Whether it may be read as the store was opened.
+        Whether the store as opened may read it.
     objects : int
         Number of distinct objects.
     references : int
         Number of chunks.
     nbytes : int
-        Sum of the lengths that the entries state, in bytes.
+        Total of the lengths given in the entries, in bytes.
 
     Examples
     --------
@@ -59,11 +59,11 @@ def summarize(
     Parameters
     ----------
     found : iterable of (location, references, bytes)
-        Every referenced object; one may occur several times.
+        Every referenced object; an object may occur several times.
     prefixes : sequence of str
-        Prefixes that cover all URL locations.
+        Prefixes that together cover all URL locations.
     allow : iterable of str
-        Prefixes that are authorised.
+        Authorised prefixes.
 
     Examples
     --------

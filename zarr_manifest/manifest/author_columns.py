@@ -1,7 +1,6 @@
-"""Columns of references -> rows in C order of the chunks, checked as entries are.
+"""Columns of references -> rows in C order of the chunks, with the same checks as entries.
 
-For references that come as arrays of numbers, of which there may be millions:
-no loop over them in Python. Pure.
+For millions of references given as arrays of numbers: no Python loop over them. Pure.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _LARGEST_INTEGER = 2**53 - 1
 
 
 class NumberedPaths(NamedTuple):
-    """A column of paths by number: what is the same for many rows is looked at once.
+    """A column of paths by number, so that repeated paths are processed once.
 
     Attributes
     ----------
     numbers : ndarray of int32
-        Index of each row's path; negative where there is none.
+        Index of each row's path; negative for a row without one.
     paths : sequence of str
-        What the numbers count: all different, none of them empty.
+        The paths to which the numbers refer: distinct and not empty.
     """
 
     numbers: npt.NDArray[np.int32]
@@ -54,7 +53,7 @@ class Columns(NamedTuple):
     numbers : ndarray of int64
         C-order number of each row's chunk in the grid.
     offsets, lengths : ndarray of int64
-        In bytes; a length of -1 is the rest of the object.
+        In bytes; a length of -1 means the rest of the object.
     path_numbers : ndarray of int32
         Index of each row's path; negative for a chunk that is inline or explicitly empty.
     """
@@ -73,11 +72,11 @@ class PathRows(NamedTuple):
     numbers : ndarray of int64, sorted
         C-order number of each row's chunk in the grid.
     offsets, lengths : ndarray of int64
-        In bytes; a length of -1 is the rest of the object.
+        In bytes; a length of -1 means the rest of the object.
     path_numbers : ndarray of int32
         Index of each row's path.
     paths : tuple of str
-        Distinct paths, in the order of their first use.
+        Distinct paths, in order of first use.
     """
 
     numbers: npt.NDArray[np.int64]
@@ -123,7 +122,7 @@ def with_rows_without_path(
     kinds: Sequence[int],
     lengths: Sequence[int],
 ) -> PathRows:
-    """Return rows with others among them, that have a kind in the place of a path's number."""
+    """Insert rows without a path, which have a kind in place of a path number."""
     indices = np.array(chunks, np.int64).reshape(len(chunks), len(grid_shape))
     numbers = np.concatenate([rows.numbers, _chunk_numbers(grid_shape, indices)])
     order = np.argsort(numbers, kind="stable")
@@ -146,7 +145,7 @@ def _chunk_numbers(
     Raises
     ------
     InvalidChunkKeyError
-        A grid index lies outside the grid.
+        A grid index is outside the grid.
     """
     _count(grid_shape)
     if indices.ndim != 2 or indices.shape[1] != len(grid_shape) or indices.dtype.kind not in "iu":
@@ -159,13 +158,13 @@ def _chunk_numbers(
     if outside.any():
         index = cast("list[int]", found[int(outside.argmax())].tolist())
         raise InvalidChunkKeyError(
-            f"there is no chunk {index} in a chunk grid of the shape {list(grid_shape)}"
+            f"there is no chunk {index} in a chunk grid of shape {list(grid_shape)}"
         )
     return number_chunks(found, grid_shape)
 
 
 def _require_distinct(grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]) -> None:
-    """Refuse a chunk that is named twice, in sorted numbers."""
+    """Reject a chunk that occurs twice in sorted numbers."""
     twice = np.flatnonzero(numbers[1:] == numbers[:-1])
     if len(twice):
         chunk = format_canonical(grid_index(grid_shape, int(numbers[int(twice[0])])))
@@ -175,16 +174,14 @@ def _require_distinct(grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64
 def _count(grid_shape: tuple[int, ...]) -> int:
     count = math.prod(grid_shape)
     if max(count, *grid_shape, 0) >= 2**62:
-        raise LimitExceededError(
-            f"the chunk grid has the shape {list(grid_shape)}: that is more than can be numbered"
-        )
+        raise LimitExceededError(f"the chunk grid is too large: its shape is {list(grid_shape)}")
     return count
 
 
 def _path_column(
     paths: str | npt.ArrayLike | NumberedPaths, count: int
 ) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """Return the number of each row's path, -1 where there is none, and the distinct paths."""
+    """Return the path number of each row, -1 for a row without one, and the distinct paths."""
     if isinstance(paths, str):
         return np.full(count, 0 if paths else -1, np.int32), (paths,) if paths else ()
     if isinstance(paths, NumberedPaths):
@@ -195,28 +192,28 @@ def _path_column(
     if len(column) != count:
         raise InvalidEntryError(f"'paths' has {len(column)} values for {count} chunks")
     table: dict[str, int] = {"": -1}
-    # One look-up a row, as for a million keys of a dictionary: numpy's own way has to sort them.
+    # One look-up per row: np.unique would have to sort all the strings.
     values = cast("Sequence[str]", column.tolist())
     numbers = np.fromiter(
         (table.setdefault(path, len(table) - 1) for path in values), np.int32, count
     )
     del table[""]
     if not all(isinstance(path, str) for path in cast("Iterable[object]", table)):
-        raise InvalidEntryError("'paths' holds something that is no string")
+        raise InvalidEntryError("'paths' holds a value that is not a string")
     return numbers, tuple(table)
 
 
 def _in_order_of_use(column: NumberedPaths) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """Return a column of the paths that rows have, in the order in which they do."""
+    """Return a column with only the paths in use, numbered in order of first use."""
     count = len(column.numbers)
     first_row = np.full(len(column.paths), count)
-    # Of a number that comes repeatedly, the last assignment counts: that of the first row.
+    # Of repeated assignments the last one wins: in reverse order, that of the first row.
     with_path = np.flatnonzero(column.numbers >= 0)[::-1]
     first_row[column.numbers[with_path]] = with_path
     used: list[int] = np.argsort(first_row, kind="stable")[
         : int((first_row < count).sum())
     ].tolist()
-    renumbered = np.full(len(column.paths) + 1, -1, np.int32)  # the last is that of no path
+    renumbered = np.full(len(column.paths) + 1, -1, np.int32)  # the last one is for no path
     renumbered[used] = np.arange(len(used))
     numbers = renumbered[np.maximum(column.numbers, -1)]
     return numbers, tuple(column.paths[number] for number in used)
@@ -248,7 +245,7 @@ def _require_valid(
     for wrong, problem in (
         (offsets < 0, "the offset is negative"),
         (lengths < TO_THE_END, "the length is negative"),
-        (lengths == 0, "'length' 0 names no bytes; an explicitly empty chunk is in 'empty'"),
+        (lengths == 0, "the length is 0; list an explicitly empty chunk in 'empty'"),
         (offsets + lengths > _LARGEST_INTEGER, "'offset' + 'length' is larger than 2^53-1"),
     ):
         if wrong.any():

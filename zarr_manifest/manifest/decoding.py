@@ -1,7 +1,8 @@
-"""A manifest document -> columns: all that a reader or a validator makes of it.
+"""A manifest document -> columns, for readers and validators.
 
 A large document is read in parts, since a million entries take ten times the memory of
-their columns. Only if nothing is wrong with it: problems are found in the whole.
+their columns. If anything is wrong with it, it is read again as a whole to report the
+problems.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ __all__ = [
     "split_document",
 ]
 
-# Size of the parts that a document is read in: some thousand entries.
+# Size of the parts in which a document is read: a few thousand entries.
 _PART_BYTES = 2**19
 
-# And paths, as their numbers count them.
+# The columns, and the paths to which their path numbers refer.
 type _Columns = tuple[EntryColumns, tuple[str, ...]]
 
 
@@ -55,20 +56,20 @@ def interpret_columns(
     validating: bool = False,
     part_bytes: int = _PART_BYTES,
 ) -> Findings[_Columns]:
-    """Yield what is wrong with a manifest document, and return what is right of it.
+    """Yield the problems of a manifest document, and return its valid entries as columns.
 
     Parameters
     ----------
     document : bytes
         UTF-8 JSON.
     grid : Grid
-        What the keys may name.
+        The chunks that keys may name.
     limits : Limits
-        Larger documents are refused.
+        Larger documents are rejected.
     validating : bool
-        Report duplicate members and keys outside the grid too, which readers ignore.
+        Also report duplicate members and keys outside the grid, which readers ignore.
     part_bytes : int
-        Size of the parts in which a document is read that is larger.
+        Documents larger than this are read in parts of this size.
     """
     if part_bytes < len(document) <= limits.manifest_bytes and not validating:
         found = _read_in_parts(document, grid, limits, part_bytes)
@@ -112,10 +113,10 @@ def _located[T](findings: Findings[T], members: Members) -> Findings[T]:
 
 
 def split_document(document: bytes, size: int) -> Iterator[bytes]:
-    """Yield documents of at least this size, which have the members of a document in turn.
+    """Split a document into smaller ones of at least this size, with its members in order.
 
-    That is, if each of them is a JSON object that has members: then so is the document,
-    as objects are written in one way only. Otherwise, it may have been cut anywhere.
+    If every part is a JSON object with members, then so is the document, and the split is
+    correct. Otherwise the document may have been cut anywhere.
 
     Examples
     --------
@@ -130,9 +131,9 @@ def split_document(document: bytes, size: int) -> Iterator[bytes]:
 
 
 def _read_in_parts(document: bytes, grid: Grid, limits: Limits, part_bytes: int) -> _Columns | None:
-    """Return the columns of a document; None if anything else may have to be said of it."""
+    """Return the columns of a valid document; None if it may have problems."""
     if grid.shape is None:
-        return None  # every part would make another of its keys
+        return None  # each part would infer a different grid from its keys
     parts: list[EntryColumns] = []
     shared = Shared({}, {})
     count = inline_bytes = 0
@@ -151,7 +152,7 @@ def _read_in_parts(document: bytes, grid: Grid, limits: Limits, part_bytes: int)
 
 
 def _join(parts: Sequence[EntryColumns], paths: Iterable[str]) -> _Columns | None:
-    """Return all rows of the parts in C order; None if two are of the same chunk."""
+    """Return all rows of the parts in C order; None if two name the same chunk."""
     numbers = np.concatenate([part.chunk_numbers for part in parts])
     order = np.argsort(numbers, kind="stable")
     numbers = numbers[order]
@@ -173,14 +174,14 @@ def _join(parts: Sequence[EntryColumns], paths: Iterable[str]) -> _Columns | Non
 def _renumber_paths(
     path_numbers: npt.NDArray[np.int32], paths: Sequence[str]
 ) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """Give paths their numbers in the order in which rows have them."""
+    """Renumber the paths in the order in which the rows use them."""
     backwards = np.flatnonzero(path_numbers >= 0)[::-1]
     first_rows = np.empty(len(paths), np.int64)
-    first_rows[path_numbers[backwards]] = backwards  # of several values, the last one stays
+    first_rows[path_numbers[backwards]] = backwards  # of repeated assignments, the last one wins
     order = np.argsort(first_rows)
     table = np.empty(len(paths) + 2, np.int32)
     table[order] = np.arange(len(paths))
-    # The numbers of rows without a path are negative: they count from the end.
+    # Rows without a path have negative numbers, which index from the end.
     table[[EMPTY, INLINE]] = EMPTY, INLINE
     return table[path_numbers], tuple([paths[number] for number in order.tolist()])
 
@@ -197,7 +198,7 @@ def _join_aside(parts: Sequence[EntryColumns], order: npt.NDArray[np.int64]) -> 
 
 
 class EntryColumns(NamedTuple):
-    """What a manifest is made of, beside paths; see :class:`zarr_manifest.manifest.Manifest`."""
+    """The columns of a manifest, without paths; see :class:`zarr_manifest.manifest.Manifest`."""
 
     grid_shape: tuple[int, ...]
     chunk_numbers: npt.NDArray[np.int64]
@@ -208,14 +209,14 @@ class EntryColumns(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What many rows have in common, and is held once.
+    """Values that many rows share, held once.
 
     Attributes
     ----------
     paths : dict of str to int
         Every path, and its number.
     asides : dict of Aside to Aside
-        Everything that is kept aside.
+        Every value kept aside.
     """
 
     paths: dict[str, int]
@@ -228,7 +229,7 @@ def interpret_rows(
     entries: Sequence[Entry],
     shared: Shared,
 ) -> Findings[EntryColumns]:
-    """Yield what is wrong with entries by themselves, and return them as columns.
+    """Yield the problems of individual entries, and return the entries as columns.
 
     Parameters
     ----------
@@ -237,14 +238,14 @@ def interpret_rows(
     keys, entries : sequence
         The members of the document.
     shared : Shared
-        What is not yet in it is added.
+        Updated with new paths and asides.
     """
     unset = msgspec.UNSET
     path_index = shared.paths
     aside: dict[int, Aside] = {}
     members: list[int] = rows.members.tolist()
     ordered = [entries[member] for member in members]
-    # Column by column, and all at once: there may be millions.
+    # One whole column at a time: there may be millions of rows.
     path_numbers = np.array(
         [
             EMPTY if entry.path is unset else path_index.setdefault(entry.path, len(path_index))
@@ -264,10 +265,10 @@ def interpret_rows(
 
 
 def interpret_conditions(path: str, stated: Mapping[str, str]) -> Conditions:
-    """Return the conditions that are stated by name, of the object of a path."""
+    """Return the conditions, given by name, on the object of a path."""
     unknown = sorted(set(stated) - {"etag", "last_modified", "version"})
     if unknown:
-        raise InvalidEntryError(f"there is no condition {unknown[0]!r}, stated for {path!r}")
+        raise InvalidEntryError(f"unknown condition {unknown[0]!r} for {path!r}")
     return parse_conditions(stated.get("etag"), stated.get("last_modified"), stated.get("version"))
 
 

@@ -1,7 +1,7 @@
 """Columns of references -> a manifest document, without an object per chunk.
 
-For manifests of millions of entries. What it writes is what
-:func:`zarr_manifest.format.encode_document` would write. Pure.
+For manifests with millions of entries. Writes exactly what
+:func:`zarr_manifest.format.encode_document` would. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zarr_manifest.format import Entry
 
 __all__ = ["canonical_keys", "encode_rows"]
 
-# Rows whose text is held beside the document.
+# Number of rows encoded at a time.
 _AT_ONCE = 2**14
 
 
@@ -29,18 +29,18 @@ def encode_rows(
     paths: Sequence[str],
     special: Mapping[int, Entry],
 ) -> bytes:
-    """Encode rows as a manifest document, one entry in a line.
+    """Encode rows as a manifest document, one entry per line.
 
     Parameters
     ----------
     indices : ndarray of shape (rows, dimensions)
         Grid index of each row's chunk.
     offsets, lengths, path_numbers : ndarray
-        One value per row; a negative length is the rest of the object.
+        One value per row; a negative length means the rest of the object.
     paths : sequence of str
-        What the path numbers count.
+        The paths to which the path numbers refer.
     special : mapping of int to Entry
-        Entries of the rows that are more, or other, than a path and a range.
+        Entries of the rows that are not just a path and a range.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def encode_rows(
     if not len(offsets):
         return b"{}\n"
     encode = msgspec.json.Encoder().encode
-    # "...}" without the brace, so that a range can follow; of paths that are in use only.
+    # The entry's JSON without its closing brace, so that a range can follow; used paths only.
     begun = {
         number: encode({"path": paths[number]})[:-1].decode()
         for number in np.unique(path_numbers).tolist()
@@ -109,5 +109,5 @@ def _digits(numbers: list[int]) -> Iterable[str]:
     most = max(numbers)
     if most > len(numbers):
         return map(str, numbers)
-    # Along the other dimensions of a grid the same few numbers come again and again.
+    # Along most dimensions of a grid, the same few numbers repeat.
     return map([str(number) for number in range(most + 1)].__getitem__, numbers)

@@ -1,7 +1,7 @@
 """Rows: which chunk each member of a manifest document names.
 
-Checks keys against the chunk grid, and the block of it that the document is
-for, and orders them. Knows nothing of what the entries say.
+Checks keys against the chunk grid and the document's block of it, and sorts them.
+Does not look at the entries.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ type _Mask = npt.NDArray[np.bool_]
 
 
 class Grid(NamedTuple):
-    """What the keys of a document may name.
+    """The chunks that the keys of a document may name.
 
     Attributes
     ----------
     ndim : int
         Number of dimensions.
     shape : tuple of int or None
-        Number of chunks along every dimension; None when that is for the keys to say.
+        Number of chunks along each dimension; None to infer it from the keys.
     region : sequence of range, optional
-        The block of the grid that the document is for; None for all of it.
+        The block of the grid that the document covers; None for the whole grid.
     parse_key : callable, optional
-        Reads the array's own relative chunk keys.
+        Parses the array's own relative chunk keys.
     """
 
     ndim: int
@@ -52,7 +52,7 @@ class Rows(NamedTuple):
     Attributes
     ----------
     grid_shape : tuple of int
-        Number of chunks along every dimension.
+        Number of chunks along each dimension.
     numbers : ndarray of int64, sorted
         C-order number of each row's chunk in the grid.
     members : ndarray of int64
@@ -65,25 +65,23 @@ class Rows(NamedTuple):
 
 
 def interpret_keys(keys: list[str], grid: Grid, *, report_outside: bool = False) -> Findings[Rows]:
-    """Yield what is wrong with the keys of a document, and return those that name a chunk.
+    """Yield the problems of a document's keys, and return the rows of those that name a chunk.
 
-    Keys outside the grid are dropped, which only validators and writers report.
+    Keys outside the grid are dropped; only validators and writers report them.
     """
     indices, named = yield from _parse_keys(keys, grid)
     shape = grid.shape
     if shape is None:
         shape = tuple(int(n) + 1 for n in indices.max(axis=0, initial=0))
     if max(math.prod(shape), *shape, 0) >= 2**62:
-        yield LimitExceededError(
-            f"the chunk grid has the shape {list(shape)}: that is more than can be numbered"
-        )
+        yield LimitExceededError(f"the chunk grid is too large: its shape is {list(shape)}")
         nothing = np.empty(0, np.int64)
         return Rows(shape, nothing, nothing)
     inside = named & (indices < np.array(shape, dtype=np.int64)).all(axis=1)
     if report_outside:
         for row in np.flatnonzero(named & ~inside).tolist():
             yield InvalidChunkKeyError(
-                f"the member {keys[row]!r} of the manifest names a chunk outside the array, "
+                f"the manifest key {keys[row]!r} names a chunk outside the array, "
                 f"whose chunk grid has the shape {list(shape)}",
                 chunk=keys[row],
             )
@@ -100,7 +98,7 @@ def interpret_keys(keys: list[str], grid: Grid, *, report_outside: bool = False)
     for row in np.flatnonzero(~distinct).tolist():
         first, second = keys[int(members[row - 1])], keys[int(members[row])]
         yield InvalidChunkKeyError(
-            f"the members {first!r} and {second!r} of the manifest name the same chunk",
+            f"the manifest keys {first!r} and {second!r} name the same chunk",
             chunk=second,
         )
     return Rows(shape, numbers[distinct], members[distinct])
@@ -116,10 +114,10 @@ def _misplaced(key: str, region: Sequence[range]) -> InvalidChunkKeyError:
     first = format_canonical([axis.start for axis in region])
     last = format_canonical([axis.stop - 1 for axis in region])
     return InvalidChunkKeyError(
-        f"the member {key!r} names a chunk of another partition: this document is for "
+        f"the manifest key {key!r} belongs to another partition: this document is for "
         f"{first!r} to {last!r}",
         chunk=key,
-        remedy="Keys are those of the whole array; 'partition_shape' says which document has them.",
+        remedy="Keys count chunks of the whole array; 'partition_shape' assigns them to documents.",
     )
 
 
@@ -137,9 +135,9 @@ def _parse_keys(keys: list[str], grid: Grid) -> Findings[tuple[_Indices, _Mask]]
             index = grid.parse_key(key)
         if index is None:
             yield InvalidChunkKeyError(
-                f"the member {key!r} of the manifest is not a chunk key of this array",
+                f"the manifest key {key!r} is not a chunk key of this array",
                 chunk=key,
-                remedy=f"Its keys have {ndim} number(s) joined with '.', such as "
+                remedy=f"Its chunk keys have {ndim} number(s) joined with '.', such as "
                 f"{format_canonical((0,) * ndim)!r}.",
             )
         else:
@@ -149,8 +147,8 @@ def _parse_keys(keys: list[str], grid: Grid) -> Findings[tuple[_Indices, _Mask]]
 
 
 def _parse_canonical_keys(keys: list[str], ndim: int) -> _Indices | None:
-    """Parse keys that are all canonical: a million keys are not worth a million calls."""
-    # Up to 15 digits are below the largest integer; whether 16 are is for the slow way to say.
+    """Parse keys that are all canonical, to avoid a call for each of a million keys."""
+    # 15 digits are always below the largest integer; 16 digits are left to the slow path.
     number = "(?:0|[1-9][0-9]{0,14})"
     canonical = r"\.".join([number] * ndim) if ndim else "0"
     joined = ",".join(keys)

@@ -26,8 +26,8 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
     """The chunk references of one array: a mapping of grid index to :class:`Reference`.
 
     Create one with :meth:`loads` or :meth:`from_columns`; it is immutable, and its
-    chunks come in C order. Implements the specification's "Manifest document",
-    "Chunk keys" and "Entries".
+    chunks are in C order. Implements "Manifest document", "Chunk keys" and "Entries"
+    of the specification.
 
     Examples
     --------
@@ -63,12 +63,12 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         document : bytes
             UTF-8 JSON.
         ndim : int, optional
-            Number of dimensions; taken from `grid_shape` when that is given.
+            Number of dimensions; not needed if `grid_shape` is given.
         grid_shape : tuple of int, optional
-            Number of chunks along every dimension. Entries outside are ignored.
-            Without it, the grid is as large as the keys say.
+            Number of chunks along each dimension. Entries outside are ignored.
+            By default, the grid is just large enough for the keys.
         limits : Limits, optional
-            Larger documents are refused.
+            Larger documents are rejected.
 
         Raises
         ------
@@ -103,25 +103,25 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         Parameters
         ----------
         grid_shape : tuple of int
-            Number of chunks along every dimension.
+            Number of chunks along each dimension.
         paths : str or array of str
-            URL references, one per row, or one for all; ``""`` where a chunk has none.
+            URL references, one per row or one for all; ``""`` for a chunk without one.
         offsets : array of int, optional
             First byte of each chunk in its object; 0 by default.
         lengths : array of int, optional
-            Number of bytes of each chunk; -1, the default, is the rest of the object.
+            Size of each chunk in bytes; -1, the default, means the rest of the object.
         indices : array of int, optional
-            Grid index of each row, with the shape (rows, dimensions). By default,
-            the rows are all chunks of the grid, in C order.
+            Grid index of each row, of shape (rows, dimensions). By default, the rows
+            are all chunks of the grid, in C order.
         data : mapping of grid index to bytes, optional
-            Encoded chunks to be held inline.
+            Encoded chunks to hold inline.
         empty : iterable of grid index
-            Explicitly empty chunks. A chunk without a path, that is neither here
-            nor in `data`, is missing.
+            Explicitly empty chunks. A chunk that has no path and is in neither
+            `empty` nor `data` is missing.
         checksums : mapping of grid index to str, optional
-            ``"<algorithm>:<hex>"`` of chunks that have a path, or data.
+            ``"<algorithm>:<hex>"`` for chunks with a path or inline data.
         conditions : mapping of str to mapping, optional
-            ``etag``, ``last_modified`` and ``version`` of the object of a path.
+            ``etag``, ``last_modified`` and ``version`` of an object, by path.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         inline = {} if data is None else dict(data)
         for index, encoded in inline.items():
             if not encoded:
-                raise InvalidEntryError("'data' holds no bytes", chunk=format_canonical(index))
+                raise InvalidEntryError("'data' must not be empty", chunk=format_canonical(index))
         without_path = [*inline, *empty]
         if without_path:
             kinds = [INLINE] * len(inline) + [EMPTY] * (len(without_path) - len(inline))
@@ -155,7 +155,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
-        """Number of chunks along every dimension."""
+        """Number of chunks along each dimension."""
         return self._references.grid_shape
 
     @property
@@ -165,7 +165,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
 
     @property
     def stated_bytes(self) -> int:
-        """Sum of the lengths that entries state, and of inline data, in bytes."""
+        """Total of the lengths given in entries, and of inline data, in bytes."""
         return self._references.stated_bytes
 
     def __len__(self) -> int:
@@ -185,12 +185,12 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         return _Items(self, self._references)
 
     def with_paths(self, paths: Sequence[str]) -> Manifest:
-        """Return a manifest whose references have other paths.
+        """Return a manifest with different paths.
 
         Parameters
         ----------
         paths : sequence of str
-            One for each of :attr:`paths`; what is the same now counts as one path.
+            A replacement for each of :attr:`paths`; equal ones become one path.
 
         Examples
         --------
@@ -201,10 +201,9 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         return Manifest(self._references.with_paths(paths))
 
     def dumps(self) -> bytes:
-        """Return the manifest as a document: canonical keys, in C order, one entry in a line.
+        """Encode the manifest as a document: canonical keys in C order, one entry per line.
 
-        Members of entries that this package does not know are not kept. Equal
-        manifests give equal bytes.
+        Unknown members of entries are not kept. Equal manifests give equal bytes.
 
         Examples
         --------
@@ -219,7 +218,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         return self._references.dumps()
 
     def columns(self) -> Columns:
-        """Return the references as columns of numbers, which are not to be changed.
+        """Return the references as columns of numbers, which must not be modified.
 
         Examples
         --------

@@ -1,7 +1,7 @@
-"""What a manifest says of one chunk, and how its columns say it.
+"""A reference to one chunk, and how columns represent it.
 
-Offsets, lengths and path numbers are columns; what only few entries have is kept
-aside. Pure.
+Offsets, lengths and path numbers are columns; the rest, which few entries have, is
+kept aside. Pure.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ __all__ = [
 INLINE = -1
 EMPTY = -2
 
-# What a small Python object takes with what refers to it, for estimates.
+# Estimated memory of a small Python object, including what refers to it.
 OBJECT_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a manifest says of one chunk.
+    """What a manifest says about one chunk.
 
     Parameters
     ----------
     path : str or None
-        URL reference, as written; None for inline and for explicitly empty chunks.
+        URL reference, as written; None for inline and explicitly empty chunks.
     offset : int
         First byte of the chunk in its object.
     length : int or None
@@ -116,7 +116,7 @@ def entry_of(reference: Reference) -> Entry:
 
 
 class Aside(msgspec.Struct, frozen=True):
-    """What only some entries have."""
+    """The parts of a reference that only some entries have."""
 
     data: bytes | None = None
     checksum: str | None = None

@@ -48,7 +48,7 @@ class References:
     Parameters
     ----------
     grid_shape : tuple of int
-        Number of chunks along every dimension.
+        Number of chunks along each dimension.
     chunk_numbers : ndarray of int64, sorted
         C-order number of each row's chunk in the grid.
     offsets, lengths, path_numbers : ndarray
@@ -95,7 +95,7 @@ class References:
         checksums: Mapping[tuple[int, ...], str],
         conditions: Mapping[str, Mapping[str, str]],
     ) -> None:
-        """Keep what only some rows have, while a manifest is being made."""
+        """Set inline data, checksums and conditions, while a manifest is being built."""
         by_path = {path: interpret_conditions(path, stated) for path, stated in conditions.items()}
         for number, path in enumerate(self.paths):
             if path in by_path:
@@ -106,7 +106,7 @@ class References:
             row = self._row(index)
             if row is None or self._path_numbers[row] == EMPTY:
                 raise InvalidEntryError(
-                    "'checksum' needs a path or data beside it", chunk=format_canonical(index)
+                    "'checksum' requires a path or data", chunk=format_canonical(index)
                 )
             before = self._aside.get(row, NOTHING_ASIDE)
             checksum = checksums.get(index)
@@ -119,8 +119,8 @@ class References:
         numbers: dict[str, int] = {}
         table = [numbers.setdefault(path, len(numbers)) for path in paths]
         if len(table) != len(self.paths):
-            raise ValueError(f"{len(table)} paths are given for {len(self.paths)}")
-        # The numbers of rows without a path are negative: they count from the end.
+            raise ValueError(f"got {len(table)} paths to replace {len(self.paths)}")
+        # Rows without a path have negative numbers, which index from the end.
         column = np.array([*table, EMPTY, INLINE], np.int32)[self._path_numbers]
         return References(
             self.grid_shape,
@@ -133,12 +133,12 @@ class References:
         )
 
     def blocks(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], References]]:
-        """Cut the manifest into blocks of the chunk grid, and yield those that have entries.
+        """Split the references into blocks of the chunk grid, and yield those with entries.
 
         Parameters
         ----------
         shape : sequence of int
-            Number of chunks of a block along every dimension.
+            Number of chunks in a block along each dimension.
 
         Yields
         ------
@@ -175,7 +175,7 @@ class References:
 
     def dumps(self) -> bytes:
         """Return the references as a document; see :meth:`Manifest.dumps`."""
-        # Rows that more can be said of than a path and a range are few.
+        # Few rows are more than a path and a range.
         special = set(self._aside) | set(np.flatnonzero(self._path_numbers < 0).tolist())
         return encode_rows(
             grid_indices(self.grid_shape, self._numbers()),
@@ -242,16 +242,16 @@ class References:
         return Columns(self._numbers(), self._offsets, self._lengths, self._path_numbers)
 
     def asides(self) -> Iterator[tuple[Aside, list[int]]]:
-        """Yield what only some rows of the columns have, with these rows."""
+        """Yield inline data, checksums and conditions, each with the rows that have them."""
         rows: dict[int, list[int]] = {}
-        # Many rows share one: by identity, for they may hold whole chunks.
+        # Many rows share one. By identity: equality would compare whole chunks.
         for row, extra in self._aside.items():
             rows.setdefault(id(extra), []).append(row)
         for own in rows.values():
             yield self._aside[own[0]], own
 
     def indices(self) -> Iterator[tuple[int, ...]]:
-        """Yield the grid index of every chunk that the manifest names, in C order."""
+        """Yield the grid index of every chunk in the manifest, in C order."""
         return self._indices(range(len(self)))
 
     def _indices(self, rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -261,17 +261,17 @@ class References:
 
     @property
     def stated_bytes(self) -> int:
-        """Sum of the lengths that entries state, and of inline data, in bytes."""
+        """Total of the lengths given in entries, and of inline data, in bytes."""
         return int(self._lengths[self._lengths != TO_THE_END].sum())
 
     @property
     def inline_bytes(self) -> int:
-        """Sum of the sizes of inline data, in bytes."""
+        """Total size of inline data, in bytes."""
         return int(self._lengths[self._path_numbers == INLINE].sum())
 
     @property
     def nbytes(self) -> int:
-        """Memory that the columns take, in bytes, without paths and what is kept aside."""
+        """Memory used by the columns, in bytes, without paths and what is kept aside."""
         nbytes = self._offsets.nbytes + self._lengths.nbytes + self._path_numbers.nbytes
         return nbytes if self._chunk_numbers is None else nbytes + self._chunk_numbers.nbytes
 

@@ -1,4 +1,4 @@
-"""The bytes of authorised locations: the one room that fetches."""
+"""The bytes of authorised locations; the only package that fetches."""
 
 from zarr_manifest.sources.access import (
     Access,
@@ -6,10 +6,12 @@ from zarr_manifest.sources.access import (
     Anonymous,
     Environment,
     access_by_prefix,
+    access_to,
     anonymous,
     environment,
     key_within,
     open_object_store,
+    reader_of,
 )
 from zarr_manifest.sources.byte_ranges import (
     ByteRequest,
@@ -20,33 +22,31 @@ from zarr_manifest.sources.byte_ranges import (
     source_range,
 )
 from zarr_manifest.sources.hierarchy_objects import (
-    STORE_ERRORS,
     can_list,
     hierarchy_reader,
     pure_request,
     slice_of,
+    store_errors,
     store_failure,
     store_name,
 )
-from zarr_manifest.sources.object_reader import ObstoreReader, without_secrets
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
 
 __all__ = [
     "DEFAULT_MAX_GAP",
-    "STORE_ERRORS",
     "Access",
     "Allow",
     "Anonymous",
     "ByteRequest",
     "Call",
     "Environment",
-    "ObstoreReader",
     "SourceRange",
     "Sources",
     "Steps",
     "Whole",
     "access_by_prefix",
+    "access_to",
     "anonymous",
     "can_list",
     "environment",
@@ -56,12 +56,13 @@ __all__ = [
     "needs_size",
     "open_object_store",
     "pure_request",
+    "reader_of",
     "run_async",
     "run_sync",
     "slice_bounds",
     "slice_of",
     "source_range",
+    "store_errors",
     "store_failure",
     "store_name",
-    "without_secrets",
 ]

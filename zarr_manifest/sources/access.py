@@ -1,7 +1,10 @@
 """Access: how the bytes under an authorised prefix may be read.
 
-Turns a prefix and what the reader said of it into an obstore store. Credentials
-that lie in the environment are used only where the reader asked for them.
+Turns a prefix and its access into an obstore store. Credentials found in the
+environment are used only where the reader asked for them.
+
+Like every module that ``import zarr_manifest`` loads, it imports obstore only where it is
+used: a large library, which code that only looks at metadata or manifests does not need.
 """
 
 from __future__ import annotations
@@ -16,15 +19,14 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
-import obstore.exceptions
-import obstore.store
-
 from zarr_manifest.errors import Advice, Setting, SourceError
-from zarr_manifest.locations import UrlLocation, redact
-from zarr_manifest.sources.credentials import with_stated_credentials
+from zarr_manifest.locations import AllowList, UrlLocation, redact
+from zarr_manifest.sources.credentials import with_given_credentials
 
 if TYPE_CHECKING:
     from obstore.store import HTTPStore, ObjectStore, RetryConfig
+
+    from zarr_manifest.sources.object_reader import ObstoreReader
 
 __all__ = [
     "Access",
@@ -32,14 +34,16 @@ __all__ = [
     "Anonymous",
     "Environment",
     "access_by_prefix",
+    "access_to",
     "anonymous",
     "environment",
     "key_within",
     "open_object_store",
+    "reader_of",
     "requested_url",
 ]
 
-# A few quick retries, then an error that a person still waits for.
+# A few quick retries, then an error while the user is still waiting.
 DEFAULT_RETRIES: RetryConfig = {
     "max_retries": 5,
     "retry_timeout": timedelta(seconds=60),
@@ -51,7 +55,7 @@ DEFAULT_RETRIES: RetryConfig = {
 }
 
 
-# obstore panics where these are beside its `client_options`, not in them.
+# obstore panics if these are passed beside `client_options` instead of in it.
 _CLIENT_OPTIONS = {
     *("allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type"),
     *("default_headers", "http1_only", "http2_only", "pool_idle_timeout", "proxy_url"),
@@ -61,7 +65,7 @@ _CLIENT_OPTIONS = {
 
 _ENDPOINT = re.compile(r"https?://[^\s/]+(?:/\S*)?\Z")
 
-# What obstore does not percent-encode in the path of an HTTP request.
+# Characters that obstore does not percent-encode in the path of an HTTP request.
 _BARE_IN_REQUESTS = "!$&'()*+,;=:@/[]^|"
 
 
@@ -74,31 +78,25 @@ class Anonymous:
 
 @dataclass(frozen=True)
 class Environment:
-    """Read with the credentials that the environment holds; see :func:`environment`."""
+    """Read with the credentials in the environment; see :func:`environment`."""
 
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 type Access = ObjectStore | Anonymous | Environment | Mapping[str, Any] | None
 
-_ACCESS = (
-    *(obstore.store.S3Store, obstore.store.GCSStore, obstore.store.AzureStore),
-    *(obstore.store.HTTPStore, obstore.store.LocalStore, obstore.store.MemoryStore),
-    *(Anonymous, Environment, Mapping, NoneType),
-)
-
 type Allow = Mapping[str, Access] | Mapping[Path, Access] | Iterable[str | Path] | None
 
 
 def access_by_prefix(allow: Allow) -> dict[str, Access]:
-    """Return what a reader passed as `allow` as a mapping: a plain list is anonymous.
+    """Return `allow` as a mapping from prefix to access; a plain list means anonymous access.
 
     Raises
     ------
     ValueError
-        It is one string.
+        If `allow` is a single string or path, or something in it is not a URL prefix.
     TypeError
-        What is said of a prefix is no access.
+        If the value for a prefix is not an access.
 
     Examples
     --------
@@ -111,18 +109,64 @@ def access_by_prefix(allow: Allow) -> dict[str, Access]:
         raise ValueError(f"allow takes a list of prefixes, or a mapping: allow=[{str(allow)!r}]")
     if isinstance(allow, Mapping):
         accesses = {str(prefix): access for prefix, access in cast("Any", allow).items()}
-        for prefix, access in accesses.items():
-            if not isinstance(access, _ACCESS):
-                raise TypeError(
-                    f"the access to {prefix!r} is a {type(access).__name__}: it must be a store of "
-                    "obstore, a mapping of its options, anonymous(), environment() or None"
-                )
-        return accesses
-    return dict.fromkeys(str(prefix) for prefix in allow)
+    else:
+        accesses = dict.fromkeys(str(prefix) for prefix in allow)
+    for prefix, access in accesses.items():
+        if not _is_access(access):
+            raise TypeError(
+                f"the access to {prefix!r} is of type {type(access).__name__}; it must be an "
+                "obstore store, a mapping of options, anonymous(), environment() or None"
+            )
+    AllowList(accesses)  # raises if one is not a URL prefix
+    return accesses
+
+
+def access_to(
+    location: UrlLocation, prefixes: AllowList, allow: Mapping[str, Access]
+) -> tuple[UrlLocation, Access]:
+    """Return the access to a location that the caller named: it needs no authorisation.
+
+    Parameters
+    ----------
+    location : UrlLocation
+        Named by the caller, not by a manifest.
+    prefixes : AllowList
+        The prefixes of `allow`.
+    allow : mapping of str to Access
+        How URLs are accessed, by prefix.
+
+    Returns
+    -------
+    tuple of UrlLocation and Access
+        The longest prefix that covers the location, and its access; if there is none, the
+        whole bucket or host, without credentials.
+
+    Examples
+    --------
+    >>> allow = {"s3://b/mine": Environment()}
+    >>> prefix, access = access_to(UrlLocation("s3", "b", "mine/h.zarr"), AllowList(allow), allow)
+    >>> print(prefix, access)
+    s3://b/mine Environment(options={})
+    >>> prefix, access = access_to(UrlLocation("s3", "b", "yours"), AllowList(allow), allow)
+    >>> print(prefix, access)
+    s3://b/ None
+    """
+    prefix = prefixes.match(location)
+    if prefix is None:
+        return UrlLocation(location.scheme, location.authority, ""), None
+    return prefixes.normalized(prefix), allow[prefix]
+
+
+def _is_access(value: object) -> bool:
+    if isinstance(value, Anonymous | Environment | Mapping | NoneType):
+        return True
+    from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
+
+    return isinstance(value, S3Store | GCSStore | AzureStore | HTTPStore | LocalStore | MemoryStore)
 
 
 def anonymous(**options: Any) -> Anonymous:
-    """Let a prefix be read without credentials, whatever the environment holds.
+    """Allow a prefix to be read without credentials, whatever the environment holds.
 
     Parameters
     ----------
@@ -139,7 +183,7 @@ def anonymous(**options: Any) -> Anonymous:
 
 
 def environment(**options: Any) -> Environment:
-    """Let a prefix be read with the credentials found in the environment.
+    """Allow a prefix to be read with the credentials found in the environment.
 
     Parameters
     ----------
@@ -159,24 +203,24 @@ def open_object_store(
 ) -> ObjectStore:
     """Return an obstore store rooted at the bucket or host of a prefix, or at the prefix.
 
-    A store that the reader passed is used as it is; see :func:`key_within`.
+    If the access is itself a store, it is returned unchanged; see :func:`key_within`.
 
     Parameters
     ----------
     prefix : UrlLocation
         The authorised prefix.
     access : Access
-        What the reader said of it.
+        How it may be read.
     query : str
-        Query string that every request carries (``http`` and ``https`` only).
+        Query string to send with every request (``http`` and ``https`` only).
     at_prefix : bool
         Whether keys are relative to the prefix.
 
     Raises
     ------
     SourceError
-        The options do not fit the scheme, or some are missing; a ``memory`` prefix has
-        no store; or a store that the reader passed would drop the query.
+        If the options do not fit the scheme, or some are missing; if a ``memory``
+        prefix has no store; or if the given store would drop the query.
 
     Examples
     --------
@@ -198,7 +242,9 @@ def open_object_store(
             ),
         )
     if prefix.scheme == "file":
-        return obstore.store.LocalStore("/")
+        from obstore.store import LocalStore
+
+        return LocalStore("/")
     options: dict[str, Any] = {"retry_config": DEFAULT_RETRIES}
     if isinstance(access, Anonymous | Environment):
         options |= access.options
@@ -208,12 +254,12 @@ def open_object_store(
         client: Any = options.pop("client_options", {})
         if isinstance(client, Mapping):
             client = {"allow_http": prefix.scheme == "http", **cast("Mapping[str, Any]", client)}
-        # With a slash at its end, obstore would ask for `/directory//key`.
+        # With a trailing slash, obstore would request `/directory//key`.
         root = prefix.url.rstrip("/") if at_prefix and prefix.path else f"{prefix.origin}/"
         url = root + (f"?{query}" if query else "")
         return _from_url(url, {"client_options": client, **options})
     if not isinstance(access, Environment):
-        options = with_stated_credentials(prefix.scheme, options)
+        options = with_given_credentials(prefix.scheme, options)
     return _from_url(prefix.url if at_prefix else prefix.origin, options)
 
 
@@ -221,51 +267,63 @@ def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
     misplaced = sorted(_CLIENT_OPTIONS & options.keys())
     if misplaced:
         raise SourceError(
-            f"{misplaced[0]!r} is a setting of the HTTP client",
+            f"{misplaced[0]!r} is an option of the HTTP client",
             remedy=Advice(
-                "State it as ",
+                "Pass it in ",
                 Setting("client_options", python=f"client_options={{{misplaced[0]!r}: …}}"),
                 ".",
             ),
         )
+    import obstore.store
+    from obstore.exceptions import BaseError
+
     # Overloaded by scheme, which only the URL tells.
     from_url: Any = obstore.store.from_url
     try:
         store: ObjectStore = from_url(url, **options)
-    except (obstore.exceptions.BaseError, TypeError, ValueError) as error:
+    except (BaseError, TypeError, ValueError) as error:
         raise SourceError(
-            # What follows shows how obstore holds the options.
-            f"obstore cannot open the place: {str(error).partition(chr(10))[0]}",
+            # The lines that follow show obstore's internals.
+            f"obstore cannot open the location: {str(error).partition(chr(10))[0]}",
             remedy=Advice(
-                "Correct the options that ",
+                "Correct its options in ",
                 Setting("options", python="`allow`"),
-                " has for it; obstore.store lists them.",
+                "; obstore.store lists those available.",
             ),
         ) from None
     config: Mapping[str, Any] = getattr(store, "config", {})
     endpoint = str(config.get("endpoint", config.get("base_url", "https://…")))
-    # obstore would panic when it reads.
+    # Otherwise obstore would panic on the first read.
     if not _ENDPOINT.match(endpoint):
         raise SourceError(
-            f"the endpoint {redact(endpoint)!r} is no URL of a server",
-            remedy="It begins with https:// or http://, as in http://localhost:9000.",
+            f"the endpoint {redact(endpoint)!r} is not the URL of a server",
+            remedy="It must begin with https:// or http://, as in http://localhost:9000.",
         )
     return store
 
 
-def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -> str:
-    """Key under which a store knows an authorised location.
+def reader_of(store: ObjectStore) -> ObstoreReader:
+    """Return a reader for the objects in a store."""
+    from zarr_manifest.sources.object_reader import ObstoreReader
 
-    A store of the same bucket (or host, or disk) that is rooted at the prefix or
-    above takes keys below its root; any other store stands in for the prefix.
+    return ObstoreReader(store)
+
+
+def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -> str:
+    """Return the key of an authorised location in a store.
+
+    If the store is for the same bucket (or host, or disk) and rooted at the prefix
+    or above it, keys are relative to its root; any other store stands in for the
+    prefix.
 
     Raises
     ------
     SourceError
-        The store is rooted below the prefix, and does not have the location.
+        If the store is rooted below the prefix, and the location is outside its root.
 
     Examples
     --------
+    >>> import obstore.store
     >>> prefix = UrlLocation("s3", "bucket", "2024", "")
     >>> location = UrlLocation("s3", "bucket", "2024/f.nc", "")
     >>> key_within(obstore.store.S3Store("bucket", skip_signature=True), prefix, location)
@@ -278,17 +336,18 @@ def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -
         root = prefix.path
     if not _is_below(location.path, root):
         raise SourceError(
-            f"the store for {prefix} is rooted at {root!r}, and the location is not below it",
-            remedy="Allow the prefix that the store is rooted at, or pass a store of the bucket.",
+            f"the store for {prefix} is rooted at {root!r}, but the location is not below that",
+            remedy="Allow the prefix at which the store is rooted, or pass a store for the bucket.",
         )
     return location.path[len(root) :].removeprefix("/")
 
 
 def requested_url(store: HTTPStore, key: str) -> str:
-    """URL that an HTTP store asks for. User information it does not send.
+    """Return the URL that an HTTP store requests, which has no user information.
 
     Examples
     --------
+    >>> import obstore.store
     >>> requested_url(obstore.store.HTTPStore("https://example.com/d?token=x"), "a b+c.nc")
     'https://example.com/d/a%20b+c.nc?token=x'
     """
@@ -302,14 +361,16 @@ def _is_below(path: str, root: str) -> bool:
 
 
 def _root_path(store: ObjectStore, place: UrlLocation) -> str | None:
-    """Path of a store's root in its bucket, host or file system; None for another place's."""
-    if isinstance(store, obstore.store.MemoryStore):
+    """Return a store's root in the bucket, host or file system of `place`; None if elsewhere."""
+    from obstore.store import HTTPStore, LocalStore, MemoryStore
+
+    if isinstance(store, MemoryStore):
         return None
-    if isinstance(store, obstore.store.HTTPStore):
+    if isinstance(store, HTTPStore):
         parts = urlsplit(store.url)
         same_host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" == place.origin
         return unquote(parts.path).strip("/") if same_host else None
-    if isinstance(store, obstore.store.LocalStore):
+    if isinstance(store, LocalStore):
         return os.path.realpath(store.prefix or "/").strip("/") if place.scheme == "file" else None
     config: Mapping[str, Any] = dict(store.config)
     bucket = config.get("bucket", config.get("container_name"))

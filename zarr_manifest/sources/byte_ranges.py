@@ -1,8 +1,8 @@
 """Zarr byte request x entry -> range of the source object.
 
-Pure arithmetic (specification, "Reading"). Zarr asks for a part of a chunk; an
-entry says where the chunk lies in an object; the result says which bytes of
-the object answer the request. It never leaves the entry's own range.
+Pure arithmetic (specification, "Reading"). Zarr requests part of a chunk, the entry
+says where the chunk lies in an object, and the result is the range of the object to
+read. It never leaves the entry's own range.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """The bytes of a chunk from `start` up to, not including, `stop`.
+    """The bytes of a chunk from `start` up to, but not including, `stop`.
 
     Raises
     ------
@@ -56,7 +56,7 @@ class Bounded:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.stop:
-            raise ValueError(f"there is no byte range from {self.start} to {self.stop}")
+            raise ValueError(f"invalid byte range from {self.start} to {self.stop}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class From:
 
     def __post_init__(self) -> None:
         if self.start < 0:
-            raise ValueError(f"there is no byte range from {self.start}")
+            raise ValueError(f"invalid byte range from {self.start}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Last:
 
     def __post_init__(self) -> None:
         if self.count < 0:
-            raise ValueError(f"there are no last {self.count} bytes")
+            raise ValueError(f"invalid byte range: the last {self.count} bytes")
 
 
 type ByteRequest = Whole | Bounded | From | Last
@@ -112,12 +112,12 @@ class SourceRange(NamedTuple):
     Attributes
     ----------
     start : int
-        First byte. Negative: the last ``-start`` bytes of the object.
+        First byte; if negative, the last ``-start`` bytes of the object.
     stop : int or None
-        One past the last byte; None: the object's end. Equal to `start` if no
-        bytes are asked for.
+        One past the last byte; None for the object's end. Equal to `start` if no
+        bytes are requested.
     exact : bool
-        True: the object must hold every byte asked for. False: the object's end
+        Whether the object must hold every requested byte. If not, the object's end
         may cut the range short, because the length of the entry is unknown.
 
     Examples
@@ -141,11 +141,11 @@ def source_range(
     offset : int
         Where the entry begins in the source object, in bytes.
     length : int or None
-        Bytes of the entry; None: it runs to the end of the object.
+        Size of the entry in bytes; None if it runs to the end of the object.
     request : ByteRequest
-        Which bytes of the chunk are wanted.
+        The requested bytes of the chunk.
     size : int, optional
-        Bytes of the whole object, if known. Used only when `length` is None.
+        Size of the whole object in bytes, if known. Used only if `length` is None.
 
     Returns
     -------
@@ -157,7 +157,7 @@ def source_range(
     RangeOutOfBoundsError
         If `length` is None and the object has no bytes from `offset` on.
     ValueError
-        If the object's size is needed (see `needs_size`) and not given, or if
+        If the object's size is needed (see `needs_size`) but not given, or if
         `offset` or `length` is negative.
 
     Examples
@@ -171,14 +171,14 @@ def source_range(
     >>> source_range(100, None, Last(8), size=300)
     SourceRange(start=292, stop=300, exact=True)
     """
-    # A negative offset would come out as a suffix of the object: other bytes, and no error.
+    # A negative offset would become a suffix of the object: wrong bytes, and no error.
     if offset < 0 or (length is not None and length < 0):
         raise ValueError(f"an entry cannot have offset {offset} and length {length}")
     if length is None and size is not None:
         if size <= offset:
             raise RangeOutOfBoundsError(
                 f"the entry begins at byte {offset}, but the object has only {size} bytes",
-                remedy="It is not complete, or not the one that the manifest was written for.",
+                remedy="It is incomplete, or the manifest was written for another object.",
             )
         length = size - offset
     if length is None:
@@ -188,7 +188,7 @@ def source_range(
 
 
 def needs_size(offset: int, length: int | None, request: ByteRequest) -> bool:
-    """Whether `source_range` cannot answer without the size of the object.
+    """Whether `source_range` needs the size of the object.
 
     Parameters
     ----------
@@ -217,9 +217,9 @@ def slice_bounds(n: int, request: ByteRequest) -> tuple[int, int]:
     Parameters
     ----------
     n : int
-        Bytes of the whole value.
+        Size of the whole value in bytes.
     request : ByteRequest
-        Which of them are wanted.
+        The requested bytes.
 
     Returns
     -------
@@ -254,7 +254,7 @@ def _open_ended(offset: int, request: ByteRequest) -> SourceRange:
         case _:
             if offset > 0:
                 raise ValueError("the last bytes of an open-ended entry need the object's size")
-            # -0 is not negative: it would read as the whole object.
+            # -0 is not negative: it would mean the whole object.
             if request.count == 0:
                 return SourceRange(0, 0, True)
             return SourceRange(-request.count, None, False)

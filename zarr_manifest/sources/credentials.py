@@ -1,8 +1,9 @@
-"""Credentials: those that a reader stated for a prefix, and none that lie in the environment.
+"""Credentials: only those that the reader gave for a prefix, never those in the environment.
 
-obstore takes from the environment what its options leave open, and of credentials of two
-kinds, those of the environment may win. What is stated is therefore handed over as a
-provider, which always wins; what cannot be is refused where the environment would win.
+obstore fills gaps in its options from the environment, and may prefer credentials from the
+environment to given ones of another kind. Given credentials are therefore passed as a
+provider, which always wins; kinds that cannot be passed that way are rejected where the
+environment would win.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from typing import Any
 
 from zarr_manifest.errors import Advice, Setting, SourceError
 
-__all__ = ["with_stated_credentials"]
+__all__ = ["with_given_credentials"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Cloud:
-    """How obstore names the credentials of a cloud, less the prefixes of option names.
+    """obstore's names for the credentials of a cloud, without prefixes.
 
-    `order` is that in which obstore looks for them. What `static` has are credentials as
-    they are, by what they are called in an answer of a provider.
+    `order` is the order in which obstore looks for them. `static` maps the options that
+    are themselves credentials to their names in a provider's response.
     """
 
     variables: str
@@ -68,24 +69,24 @@ _CLOUDS = {"s3": _S3, "gs": _GCS, "gcs": _GCS}
 _OPTION_PREFIXES = ("aws_", "azure_storage_", "azure_", "google_")
 
 
-def with_stated_credentials(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of obstore under which it uses the credentials that they state, or none.
+def with_given_credentials(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with which obstore uses exactly the credentials that they give, or none.
 
     Parameters
     ----------
     scheme : str
-        That of the prefix: ``s3``, ``gs``, ``az``, …
+        Scheme of the prefix: ``s3``, ``gs``, ``az``, …
     options : mapping
-        What ``obstore.store.from_url`` takes.
+        Options of ``obstore.store.from_url``.
 
     Raises
     ------
     SourceError
-        The credentials are incomplete, or the environment holds some that obstore prefers.
+        If the credentials are incomplete, or obstore would prefer some in the environment.
 
     Examples
     --------
-    >>> with_stated_credentials("s3", {"region": "us-east-1"})
+    >>> with_given_credentials("s3", {"region": "us-east-1"})
     {'region': 'us-east-1', 'skip_signature': True}
     """
     cloud = _CLOUDS.get(scheme, _AZURE)
@@ -99,7 +100,7 @@ def with_stated_credentials(scheme: str, options: Mapping[str, Any]) -> dict[str
     if first not in cloud.static:
         _refuse_preferred(cloud, first)
         return flat
-    # The kinds of S3 belong together; of the others', obstore uses the first.
+    # S3 credentials belong together; for the other clouds, obstore uses the first.
     answer = {
         member: flat[names[name]]
         for name, member in cloud.static.items()
@@ -107,8 +108,8 @@ def with_stated_credentials(scheme: str, options: Mapping[str, Any]) -> dict[str
     }
     if cloud is _S3 and not {"access_key_id", "secret_access_key"} <= answer.keys():
         raise SourceError(
-            "the options state a part of S3's credentials only",
-            remedy="State access_key_id and secret_access_key, with the session_token if any.",
+            "the options give only a part of S3's credentials",
+            remedy="Give access_key_id and secret_access_key, and session_token if there is one.",
         )
     replaced = {*cloud.static, "skip_signature"}
     kept = {name: value for name, value in flat.items() if _plain(name) not in replaced}
@@ -123,29 +124,29 @@ def _plain(name: str) -> str:
     return lowered
 
 
-def _refuse_preferred(cloud: _Cloud, stated: str) -> None:
-    preferred = cloud.order[: cloud.order.index(stated)]
+def _refuse_preferred(cloud: _Cloud, given: str) -> None:
+    preferred = cloud.order[: cloud.order.index(given)]
     for variable in os.environ:
-        ours = variable.startswith(cloud.variables) or (cloud, variable) == (
+        relevant = variable.startswith(cloud.variables) or (cloud, variable) == (
             _GCS,
             "SERVICE_ACCOUNT",
         )
-        if ours and _plain(variable) in preferred:
+        if relevant and _plain(variable) in preferred:
             raise SourceError(
-                f"obstore would use {variable} of the environment instead of the stated {stated}",
+                f"obstore would use {variable} from the environment instead of the given {given}",
                 remedy=Advice(
                     "Unset it, pass a ",
                     Setting("credential_provider", python="credential_provider"),
-                    ", or let ",
+                    ", or use it with ",
                     Setting("environment", python="environment()"),
-                    " use it.",
+                    ".",
                 ),
             )
 
 
 @dataclass(frozen=True)
 class _Provider:
-    """A provider of credentials that only ever returns what the reader stated."""
+    """A credential provider that always returns what the reader gave."""
 
     answer: Mapping[str, Any] = field(repr=False)
 

@@ -1,8 +1,8 @@
-"""Relative sources: objects in the very store that the hierarchy was opened from.
+"""Relative sources: objects in the hierarchy's own store.
 
-The only reader of sources that goes through zarr: it reaches whatever zarr can
-be opened from. Directories and obstore stores are read through obstore, which
-can check conditions.
+The only source reader that goes through zarr, and so works with any store that zarr
+can open. Directories and obstore stores are read through obstore, which can check
+conditions.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from obstore import exceptions as obstore_errors
-from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
-from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import (
     ByteRequest as ZarrByteRequest,
@@ -39,7 +36,8 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import Conditions
-from zarr_manifest.locations import redact
+from zarr_manifest.locations import redact, without_secrets
+from zarr_manifest.sources.access import reader_of
 from zarr_manifest.sources.byte_ranges import (
     Bounded,
     ByteRequest,
@@ -49,58 +47,50 @@ from zarr_manifest.sources.byte_ranges import (
     Whole,
     slice_bounds,
 )
-from zarr_manifest.sources.object_reader import (
-    STATE_CREDENTIALS,
-    ObjectReader,
-    ObstoreReader,
-    without_secrets,
-)
 from zarr_manifest.sources.sources import require_possible_file
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 
+if TYPE_CHECKING:
+    from zarr_manifest.sources.object_reader import GIVE_CREDENTIALS, ObjectReader, ObstoreReader
+
 __all__ = [
-    "STORE_ERRORS",
     "can_list",
     "hierarchy_reader",
     "pure_request",
     "slice_of",
+    "store_errors",
     "store_failure",
     "store_name",
     "zarr_request",
 ]
 
-STORE_ERRORS: tuple[type[Exception], ...] = (obstore_errors.BaseError,)
-"""What a hierarchy's own store raises besides built-in errors, where zarr asks it."""
-
-_BUCKETS: tuple[tuple[type[Any], str, str], ...] = (
-    (S3Store, "bucket", "s3"),
-    (GCSStore, "bucket", "gs"),
-    (AzureStore, "container_name", "az"),
-)
-
 
 def hierarchy_reader(store: Store) -> ObjectReader:
-    """Return the reader of the objects of a hierarchy's own store."""
-    # Only the exact types: a subclass may do more than its base says.
+    """Return a reader for the objects in a hierarchy's own store."""
+    # Exact types only: a subclass may behave differently.
     if type(store) is ObjectStore:
+        from obstore.store import LocalStore as ObstoreLocalStore
+
         inner = cast(Any, store).store
         if isinstance(inner, ObstoreLocalStore):
             return _DirectoryReader(str(inner.prefix or "/"))
-        return ObstoreReader(inner)
+        return reader_of(inner)
     if type(store) is LocalStore:
         return _DirectoryReader(str(store.root.absolute()))
     return _ZarrStoreReader(store)
 
 
 def can_list(store: Store) -> bool:
-    """Whether the keys of a store can be listed: web servers have no way to tell."""
+    """Whether a store can list its keys; web servers cannot."""
     if isinstance(store, ObjectStore):
+        from obstore.store import HTTPStore
+
         return not isinstance(cast(Any, store).store, HTTPStore)
     return store.supports_listing
 
 
 def store_name(store: Store) -> str:
-    """Return what a hierarchy's own store is called in messages: its URL, if it has one.
+    """Return the name of a hierarchy's store for messages: its URL, if it has one.
 
     Examples
     --------
@@ -110,34 +100,53 @@ def store_name(store: Store) -> str:
     if isinstance(store, LocalStore):
         return store.root.absolute().as_uri()
     any_store: Any = store
-    inner: Any = any_store.store if isinstance(store, ObjectStore) else None
-    for kind, member, scheme in _BUCKETS:
-        if isinstance(inner, kind):
-            prefix = str(inner.prefix or "").strip("/")
-            return f"{scheme}://{inner.config[member]}/{prefix}".rstrip("/")
-    if isinstance(inner, HTTPStore):
-        return redact(inner.url)
-    if isinstance(inner, ObstoreLocalStore) and inner.prefix is not None:
-        return Path(inner.prefix).absolute().as_uri()
-    return redact(str(any_store))
+    name = _object_store_name(any_store.store) if isinstance(store, ObjectStore) else None
+    return redact(str(any_store)) if name is None else name
+
+
+def _object_store_name(store: Any) -> str | None:
+    from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
+    from obstore.store import LocalStore as ObstoreLocalStore
+
+    buckets: Any = (
+        (S3Store, "bucket", "s3"),
+        (GCSStore, "bucket", "gs"),
+        (AzureStore, "container_name", "az"),
+    )
+    for kind, member, scheme in buckets:
+        if isinstance(store, kind):
+            prefix = str(store.prefix or "").strip("/")
+            return f"{scheme}://{store.config[member]}/{prefix}".rstrip("/")
+    if isinstance(store, HTTPStore):
+        return redact(store.url)
+    if isinstance(store, ObstoreLocalStore) and store.prefix is not None:
+        return Path(store.prefix).absolute().as_uri()
+    return None
+
+
+def store_errors() -> tuple[type[Exception], ...]:
+    """Return what a hierarchy's own store may raise in calls from zarr, besides built-in errors."""
+    from obstore.exceptions import BaseError
+
+    return (BaseError,)
 
 
 def store_failure(error: Exception) -> ManifestError:
-    """Return what an error of a hierarchy's own store means, of :data:`STORE_ERRORS`."""
+    """Translate an error of a hierarchy's own store, one of :func:`store_errors`."""
+    from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
     text = without_secrets(str(error))
-    if isinstance(
-        error, obstore_errors.PermissionDeniedError | obstore_errors.UnauthenticatedError
-    ):
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return SourceAccessDeniedError(
-            f"access is refused: {text}",
-            remedy=STATE_CREDENTIALS,
+            f"access was refused: {text}",
+            remedy=GIVE_CREDENTIALS,
         )
     return SourceError(f"the store failed: {text}")
 
 
 @dataclass(frozen=True, slots=True)
 class _DirectoryReader:
-    """Reads files below a directory, and none that symbolic links lead to outside."""
+    """Reads files below a directory, but not through symbolic links that lead out of it."""
 
     root: str
     on_disk: bool = True
@@ -149,9 +158,11 @@ class _DirectoryReader:
         if os.path.commonpath([root, real]) != root:
             raise LocationNotAllowedError(
                 "a symbolic link leads out of the hierarchy's directory",
-                remedy="If you trust it, refer to it by its URL, and authorise that.",
+                remedy="If you trust its target, refer to that by URL and authorise it.",
             )
-        return ObstoreReader(ObstoreLocalStore("/")), real.lstrip("/")
+        from obstore.store import LocalStore as ObstoreLocalStore
+
+        return reader_of(ObstoreLocalStore("/")), real.lstrip("/")
 
     async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         reader, path = self._file(key)
@@ -172,7 +183,7 @@ class _DirectoryReader:
 
 @dataclass(frozen=True, slots=True)
 class _ZarrStoreReader:
-    """Reads the objects of any zarr store, and checks how much arrives."""
+    """Reads the objects of any zarr store, and checks their length."""
 
     store: Store
 
@@ -211,12 +222,12 @@ class _ZarrStoreReader:
             size = len((yield from self._get(key, None)))
             if size < span.stop:
                 raise RangeOutOfBoundsError(
-                    f"bytes {span.start} to {span.stop} are referred to, the object has {size}",
-                    remedy="The object is not complete, or not the one that the manifest "
-                    "was written for.",
+                    f"bytes {span.start} to {span.stop} are out of bounds: the object has {size} "
+                    "bytes",
+                    remedy="The object is incomplete, or the manifest was written for another one.",
                 )
             raise ShortReadError(
-                f"{span.stop - span.start} bytes were asked for, {len(view)} arrived"
+                f"{span.stop - span.start} bytes were requested, but {len(view)} arrived"
             )
         return view
 
@@ -239,16 +250,16 @@ class _ZarrStoreReader:
 def _raise_translated(error: Exception) -> NoReturn:
     if isinstance(error, FileNotFoundError | KeyError):
         raise SourceNotFoundError(
-            "there is no such object in the hierarchy's own store",
-            remedy="It was moved or deleted; a 'base' that fits may find it.",
+            "the object does not exist in the hierarchy's own store",
+            remedy="If it was moved, a different 'base' may find it.",
         ) from error
     if isinstance(error, PermissionError):
-        raise SourceAccessDeniedError(f"reading is refused: {error}") from error
+        raise SourceAccessDeniedError(f"reading was refused: {error}") from error
     raise SourceError(f"reading failed: {type(error).__name__}: {error}") from error
 
 
 def pure_request(byte_range: ZarrByteRequest | None) -> ByteRequest:
-    """Return a request of zarr's as one of ours.
+    """Return a zarr byte request as a `ByteRequest`.
 
     Examples
     --------
@@ -269,12 +280,12 @@ def pure_request(byte_range: ZarrByteRequest | None) -> ByteRequest:
 
 
 def slice_of(byte_range: ZarrByteRequest, size: int) -> slice:
-    """Return which part of a value of so many bytes a request of zarr's asks for."""
+    """Return the slice of a value of `size` bytes that a zarr byte request selects."""
     return slice(*slice_bounds(size, pure_request(byte_range)))
 
 
 def zarr_request(span: SourceRange) -> ZarrByteRequest | None:
-    """Return the request of zarr's that asks for a range of an object."""
+    """Return a range of an object as a zarr byte request."""
     if span.start < 0:
         return SuffixByteRequest(-span.start)
     if span.stop is not None:

@@ -1,13 +1,12 @@
 """Object reader: ranges of the objects of one obstore store.
 
-The one place that fetches through obstore and maps its errors. Checks that what
-arrives is what was asked for: obstore clamps ranges at the end of an object
-without a word.
+The only module that fetches through obstore and translates its errors. Checks that
+what arrives is what was requested: obstore silently clamps ranges at the end of an
+object.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -26,31 +25,32 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
+from zarr_manifest.locations import without_secrets
 from zarr_manifest.sources.byte_ranges import SourceRange
 
 if TYPE_CHECKING:
     from obstore import GetResult
     from obstore.store import ObjectStore
 
-__all__ = ["ObjectReader", "ObstoreReader", "without_secrets"]
+__all__ = ["ObjectReader", "ObstoreReader"]
 
-STATE_CREDENTIALS = Advice(
-    "State credentials for the prefix: ",
+GIVE_CREDENTIALS = Advice(
+    "Give credentials for the prefix: ",
     Setting("credentials", python="allow={prefix: environment()}, or options"),
     ".",
 )
 
 
 class ObjectReader(Protocol):
-    """Reads ranges of the objects of one namespace, and checks what arrives.
+    """Reads ranges of the objects in one namespace, and checks what arrives.
 
-    Every method raises a :class:`ManifestError` without location; the caller
-    knows it.
+    Every method raises a :class:`ManifestError` without a location; the caller
+    adds it.
     """
 
     @property
     def on_disk(self) -> bool:
-        """Whether reading takes no round trip over a network."""
+        """Whether reading needs no network round trip."""
         ...
 
     async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
@@ -62,11 +62,11 @@ class ObjectReader(Protocol):
         ...
 
     async def size(self, key: str) -> int:
-        """Return the number of bytes of an object."""
+        """Return the size of an object in bytes."""
         ...
 
     def size_sync(self, key: str) -> int:
-        """Return the number of bytes of an object, without an event loop."""
+        """Return the size of an object in bytes, without an event loop."""
         ...
 
 
@@ -78,7 +78,7 @@ class ObstoreReader:
 
     @property
     def on_disk(self) -> bool:
-        """Whether reading takes no round trip over a network."""
+        """Whether reading needs no network round trip."""
         return isinstance(self.store, LocalStore | MemoryStore)
 
     async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
@@ -102,14 +102,14 @@ class ObstoreReader:
             _raise_translated(error, span, size, conditions)
 
     async def size(self, key: str) -> int:
-        """Return the number of bytes of an object."""
+        """Return the size of an object in bytes."""
         try:
             return (await obs.head_async(self.store, key))["size"]
         except _FOREIGN_ERRORS as error:
             _raise_translated(error, _WHOLE_OBJECT, None)
 
     def size_sync(self, key: str) -> int:
-        """Return the number of bytes of an object, without an event loop."""
+        """Return the size of an object in bytes, without an event loop."""
         try:
             return obs.head(self.store, key)["size"]
         except _FOREIGN_ERRORS as error:
@@ -118,7 +118,7 @@ class ObstoreReader:
 
 _WHOLE_OBJECT = SourceRange(0, None, False)
 
-# What obstore raises: its own tree, built-in errors, and ValueError for malformed keys.
+# What obstore raises: its own exceptions, built-in ones, and ValueError for malformed keys.
 _FOREIGN_ERRORS = (obstore_errors.BaseError, OSError, ValueError)
 
 
@@ -140,7 +140,7 @@ def _options(span: SourceRange, conditions: Conditions) -> Any:
 
 
 def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) -> None:
-    """Check what the head of an answer says, before its body is read."""
+    """Check the metadata of a response, before its body is read."""
     meta = answer.meta
     if conditions:
         violation = conditions.violation(
@@ -149,7 +149,7 @@ def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) 
         if violation is not None:
             raise SourceChangedError(
                 f"the object is not the one that the manifest was written for: {violation}",
-                remedy="Write the manifest again.",
+                remedy="Regenerate the manifest.",
             )
     if span.exact and tuple(answer.range) != (span.start, span.stop):
         assert span.stop is not None
@@ -157,73 +157,67 @@ def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) 
             raise _out_of_bounds(span, meta["size"])
         first, last = answer.range
         raise ShortReadError(
-            f"bytes {span.start} to {span.stop} were asked for, {first} to {last} were sent"
+            f"bytes {span.start} to {span.stop} were requested, but {first} to {last} were sent"
         )
 
 
 def _checked_body(body: memoryview, answer: GetResult) -> memoryview:
     first, last = answer.range
     if len(body) != last - first:
-        raise ShortReadError(f"{last - first} bytes were announced, {len(body)} arrived")
+        raise ShortReadError(f"{last - first} bytes were announced, but {len(body)} arrived")
     return body
 
 
 def _out_of_bounds(span: SourceRange, size: int) -> RangeOutOfBoundsError:
     stop = "the end" if span.stop is None else span.stop
     return RangeOutOfBoundsError(
-        f"bytes {span.start} to {stop} are referred to, the object has {size}",
-        remedy="The object is not complete, or not the one that the manifest was written for.",
+        f"bytes {span.start} to {stop} are out of bounds: the object has {size} bytes",
+        remedy="The object is incomplete, or the manifest was written for another one.",
     )
 
 
 def _may_be_out_of_bounds(error: Exception, span: SourceRange) -> bool:
-    """Whether an error without a class of its own may be about the range."""
+    """Whether an unspecific error may be about the range."""
     return isinstance(error, obstore_errors.GenericError) and (
         "416" in str(error) or "ange" in str(error).partition("\n")[0]
     )
 
 
-def without_secrets(text: str) -> str:
-    """Return the first line of what obstore says, without queries and user information."""
-    line = text.strip().splitlines()[0] if text.strip() else "no message"
-    line = re.sub(r"\?[^\s\"']+", "?…", line)
-    return re.sub(r"//[^/\s@]+@", "//…@", line)
-
-
 def _raise_translated(
     error: Exception, span: SourceRange, size: int | None, conditions: Conditions = NO_CONDITIONS
 ) -> NoReturn:
-    """Raise what an error of obstore's means.
+    """Raise the :class:`ManifestError` for an obstore error.
 
-    Never from the error itself, whose text holds whole URLs with signatures.
+    Never from the error itself, whose text contains whole URLs with signatures.
     """
     text = without_secrets(str(error))
     changed = "the object is not the one that the manifest was written for"
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
         if conditions.version is not None:
             raise SourceChangedError(
-                f"there is no version {conditions.version} of the object",
-                remedy="Write the manifest again.",
+                f"the object has no version {conditions.version}",
+                remedy="Regenerate the manifest.",
             ) from None
         raise SourceNotFoundError(
-            "there is no such object",
-            remedy="It was moved or deleted; a 'base' that fits may find it.",
+            "the object does not exist",
+            remedy="If it was moved, a different 'base' may find it.",
         ) from None
     if _FORBIDDEN_FILE in text:
         raise SourceAccessDeniedError(
-            f"reading is refused: {text}", remedy="The file is another user's; ask them."
+            f"reading was refused: {text}",
+            remedy="The file belongs to another user; ask them for access.",
         ) from None
     if isinstance(error, _DENIED):
         raise SourceAccessDeniedError(
-            f"reading is refused: {text}",
-            remedy=STATE_CREDENTIALS,
+            f"reading was refused: {text}",
+            remedy=GIVE_CREDENTIALS,
         ) from None
     if isinstance(error, obstore_errors.PreconditionError | obstore_errors.NotModifiedError):
-        raise SourceChangedError(f"{changed}: {text}", remedy="Write the manifest again.") from None
+        raise SourceChangedError(f"{changed}: {text}", remedy="Regenerate the manifest.") from None
     if isinstance(error, obstore_errors.NotSupportedError):
         raise SourceError(
-            f"the server does not answer range requests: {text}",
-            remedy="Serve the object from somewhere that does.",
+            f"the server does not support range requests: {text}",
+            remedy="Serve the object from a server that does.",
         ) from None
     if size is not None and _is_out_of_bounds(span, size):
         raise _out_of_bounds(span, size) from None
@@ -241,7 +235,7 @@ _DENIED = (
 # obstore has no class for EACCES.
 _FORBIDDEN_FILE = "(os error 13)"
 
-# obstore has one class for these and all that it has no class for.
+# obstore uses its generic class for these, as for everything without a class of its own.
 _SIGNS_OF_A_SHORT_BODY = ("request or response body error", "Requested ", "Out of range of file")
 
 

@@ -1,8 +1,7 @@
 """Many ranges of one object -> few requests.
 
-Pure planning. A request to object storage costs about as much as the transfer
-of some hundred kilobytes, so bytes between two ranges are worth reading if
-there are few of them.
+Pure planning. A request to object storage costs about as much as transferring a
+few hundred kilobytes, so a small gap between two ranges is worth reading.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ class PlannedRequest(NamedTuple):
     stop : int
         One past the last byte to request.
     members : tuple of int
-        Positions, among the ranges planned, of those that it covers, in the
-        order of their starts.
+        Positions of the ranges that it covers among those planned, ordered by
+        their starts.
 
     Examples
     --------
@@ -44,8 +43,8 @@ def plan_requests(
 ) -> list[PlannedRequest]:
     """Merge ranges of one object into few requests.
 
-    The number of requests is the smallest that keeps to `max_gap` and
-    `max_size`. It takes O(n log n) time.
+    Uses the smallest number of requests that respects `max_gap` and `max_size`.
+    Takes O(n log n) time.
 
     Parameters
     ----------
@@ -53,21 +52,21 @@ def plan_requests(
         First byte and one past the last byte of each range. They may overlap,
         repeat, be empty and come in any order.
     max_gap : int
-        Largest number of consecutive bytes that a request may read in vain.
+        Largest number of consecutive unneeded bytes that a request may read.
     max_size : int
         Largest size of a merged request, in bytes. A single larger range is
-        requested as it is, together only with ranges that lie inside it.
+        requested as it is, merged only with ranges that lie inside it.
 
     Returns
     -------
     list of PlannedRequest
-        Sorted by start. Every range is a member of exactly one of them, which
+        Sorted by start. Every range is a member of exactly one request, which
         covers it.
 
     Raises
     ------
     ValueError
-        If a limit is negative, or a range is not ``0 <= start <= stop``.
+        If a limit is negative, or a range does not satisfy ``0 <= start <= stop``.
 
     Examples
     --------
@@ -80,12 +79,12 @@ def plan_requests(
         raise ValueError(f"the limits must not be negative: {max_gap=}, {max_size=}")
     for start, stop in ranges:
         if not 0 <= start <= stop:
-            raise ValueError(f"there is no byte range from {start} to {stop}")
+            raise ValueError(f"invalid byte range from {start} to {stop}")
     planned: list[PlannedRequest] = []
     members: list[int] = []
     first = last = 0
-    # Of the ranges with one start the longest comes first, so that the others lie inside it
-    # even if it is larger than max_size.
+    # Among ranges with the same start the longest comes first, so that the others lie inside
+    # it even if it is larger than max_size.
     for start, minus_stop, i in sorted((r[0], -r[1], i) for i, r in enumerate(ranges)):
         stop = -minus_stop
         inside = stop <= last

@@ -1,8 +1,8 @@
 """Redirects: where an ``http`` location sends its readers.
 
-obstore follows redirects to any origin without a word. Before an object is
-first read over HTTP, it is therefore asked for without following: a redirect is
-read only from where the reader has authorised its target.
+obstore silently follows redirects to any origin. Before an object is first read over
+HTTP, it is therefore requested without following redirects: a redirect is followed only
+if its target is authorised.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["redirect_target"]
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 
-# What obstore retries, besides all server errors.
+# What obstore retries, apart from all server errors.
 _RETRIED = {408, 429}
 
 
@@ -51,33 +51,32 @@ def redirect_target(
 ) -> str | None:
     """Return the absolute URL that a location redirects to, or None.
 
-    Asks for one byte, with the method that will be used for reading: signed
-    URLs are valid for one method only. Other refusals are left to the read that
-    follows, but not failures that it would retry: the next answer to it could be
-    a redirect.
+    Requests one byte, with the method that will be used for reading: signed URLs are
+    valid for one method only. Other errors are left to the read that follows, except
+    those that it would retry, because the next response could be a redirect.
 
     Parameters
     ----------
     url : str
         Percent-encoded ``http`` or ``https`` URL.
     headers : dict of str to str
-        What else the request carries.
+        Additional headers of the request.
     retries : mapping
         obstore's ``retry_config``.
     tls : ssl.SSLContext, optional
-        Which certificates are trusted, if not those that the system trusts.
+        Which certificates are trusted; by default, those that the system trusts.
     timeout : float
         In seconds.
 
     Raises
     ------
     SourceError
-        There is still no answer after as many retries.
+        If there is still no response after all retries.
     """
     request = urllib.request.Request(url, headers={"Range": "bytes=0-0", **headers})
     backoff = retries.get("backoff", {})
     pause: timedelta = backoff.get("init_backoff", timedelta(milliseconds=100))
-    problem = "no answer"
+    problem = "no response"
     for attempt in range(int(retries.get("max_retries", 10)) + 1):
         if attempt:
             time.sleep(pause.total_seconds())
@@ -88,10 +87,10 @@ def redirect_target(
             problem = f"HTTP status {answer.code}"
             answer.close()
         except (OSError, http.client.HTTPException) as error:
-            # The class only: messages may hold the URL with its signature.
+            # Only the class: messages may contain the URL with its signature.
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             problem = type(reason).__name__
-    raise SourceError(f"reading failed: {problem}", remedy="Try again when the server answers.")
+    raise SourceError(f"reading failed: {problem}", remedy="Try again when the server responds.")
 
 
 def _ask(request: urllib.request.Request, tls: ssl.SSLContext | None, timeout: float) -> str | None:
@@ -112,5 +111,5 @@ def _ask(request: urllib.request.Request, tls: ssl.SSLContext | None, timeout: f
 
 @cache
 def _trusted_by_the_system() -> ssl.SSLContext:
-    # Reading all of its certificates takes longer than many a request.
+    # Loading all the certificates takes longer than many a request.
     return ssl.create_default_context()

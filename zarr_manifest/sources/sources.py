@@ -1,8 +1,7 @@
 """Sources: bytes of authorised locations.
 
-Decides who reads a location, follows redirects no further than the reader's
-authorisation goes, and merges reads of one object that are asked for at the
-same moment into few requests.
+Finds the reader for a location, follows redirects only to authorised locations, and
+merges reads of one object that are requested at the same moment into few requests.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from obstore.store import HTTPStore
 
 from zarr_manifest.errors import (
     Advice,
@@ -40,19 +37,21 @@ from zarr_manifest.sources.access import (
     Access,
     key_within,
     open_object_store,
+    reader_of,
     requested_url,
 )
 from zarr_manifest.sources.byte_ranges import SourceRange
-from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
 from zarr_manifest.sources.redirects import redirect_target
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    from obstore.store import HTTPStore, ObjectStore
+
+    from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
 
 __all__ = ["DEFAULT_MAX_GAP", "DEFAULT_MAX_REQUEST", "Sources", "require_possible_file"]
 
-# `python -m benchmarks` shows what other values do.
+# `python -m benchmarks` shows the effect of other values.
 DEFAULT_MAX_GAP = 512 * 1024
 DEFAULT_MAX_REQUEST = 16 * 1024 * 1024
 
@@ -62,19 +61,19 @@ _MAX_REQUEST_ON_DISK = 1024 * 1024
 
 _LONGEST_REDIRECT_CHAIN = 5
 
-# On Linux; elsewhere it is less.
+# On Linux; elsewhere the limit is lower.
 _LONGEST_FILE_PATH = 4096
 
-# Authorised locations that are remembered; beyond, all are looked at again.
+# Number of authorised locations to remember; once it is exceeded, all are checked again.
 _MOST_TARGETS = 100_000
 
-# Likewise stores, of which every signed URL has its own; one takes about 100 KiB.
+# Likewise for stores; every signed URL has its own, which takes about 100 KiB.
 _MOST_READERS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """An authorised location: who reads it, and under which key."""
+    """An authorised location: its reader, and its key there."""
 
     reader: ObjectReader
     key: str
@@ -86,13 +85,13 @@ class Sources:
     Parameters
     ----------
     allow : mapping of str to Access
-        What may be read besides the hierarchy's own store, and how.
+        The prefixes that may be read besides the hierarchy's own store, and how.
     hierarchy : ObjectReader
-        Reads relative locations, from the very store of the hierarchy.
+        Reads relative locations from the hierarchy's own store.
     max_gap : int
-        Bytes that may be read and thrown away to save a request.
+        Number of bytes that may be read and discarded to save a request.
     max_request : int
-        Bytes that a merged request asks for at the most.
+        Largest size of a merged request, in bytes.
     """
 
     def __init__(
@@ -113,12 +112,12 @@ class Sources:
         self._batches: dict[_BatchKey, _Batch] = {}
 
     def check(self, locations: Iterable[Location]) -> None:
-        """Refuse locations outside the hierarchy's store that the reader did not authorise.
+        """Reject locations outside the hierarchy's store that are not authorised.
 
         Raises
         ------
         LocationNotAllowedError
-            Lists all that is missing, ready to paste.
+            Lists all missing prefixes, ready to paste.
         """
         missing = [
             location
@@ -128,7 +127,7 @@ class Sources:
         if missing:
             prefixes = suggest_prefixes(missing)
             raise LocationNotAllowedError(
-                f"the manifest refers to {len(missing)} object(s) that nobody authorised, below "
+                f"the manifest refers to {len(missing)} object(s) that are not authorised, below "
                 + " and ".join(prefixes),
                 remedy=Advice("If you trust them, add: ", Setting("allow", prefixes), "."),
             )
@@ -138,7 +137,7 @@ class Sources:
     ) -> memoryview:
         """Return the bytes of a range; see :class:`SourceRange`.
 
-        Ranges of one object that are asked for in the same turn of the event
+        Ranges of one object that are requested in the same turn of the event
         loop are merged.
 
         Raises
@@ -178,7 +177,7 @@ class Sources:
         _, location, conditions = batch_key
         for request in self._plan(location, batch.ranges):
             task = asyncio.ensure_future(self._answer(batch, request, location, conditions))
-            # The event loop itself keeps only weak references to tasks.
+            # The event loop keeps only weak references to tasks.
             batch.tasks.add(task)
             task.add_done_callback(batch.tasks.discard)
 
@@ -239,7 +238,7 @@ class Sources:
             raise error.in_context(location=str(location)) from error.__cause__
 
     async def size(self, location: Location) -> int:
-        """Return the number of bytes of an object."""
+        """Return the size of an object in bytes."""
         try:
             target = await self._target(location)
             return await target.reader.size(target.key)
@@ -247,7 +246,7 @@ class Sources:
             raise error.in_context(location=str(location)) from error.__cause__
 
     def size_sync(self, location: Location) -> int:
-        """Return the number of bytes of an object, without an event loop."""
+        """Return the size of an object in bytes, without an event loop."""
         try:
             target = self._target_sync(location)
             return target.reader.size_sync(target.key)
@@ -260,7 +259,7 @@ class Sources:
         known = self._targets.get(location)
         if known is not None:
             return known
-        # Looks at symbolic links, or asks the server for redirects.
+        # Resolves symbolic links, or asks the server for redirects.
         return await asyncio.to_thread(self._authorised_target, location)
 
     def _target_sync(self, location: Location) -> _Target:
@@ -275,7 +274,7 @@ class Sources:
             if prefix is None:
                 self.check([location])
             assert prefix is not None
-            # Redirects often lead to signed URLs, which expire: only what was asked for is kept.
+            # Redirects often lead to signed URLs, which expire: only the original is remembered.
             reader = self._reader(prefix, location, keep=location is asked)
             key = self._key(prefix, reader, location)
             redirected = self._redirected(reader.store, key)
@@ -295,7 +294,7 @@ class Sources:
         if reader is None:
             normalized = self._allow_list.normalized(prefix)
             store = open_object_store(normalized, self._allow[prefix], query=location.query)
-            reader = ObstoreReader(store)
+            reader = reader_of(store)
             if keep or not location.query:
                 if len(self._readers) >= _MOST_READERS:
                     self._readers.clear()
@@ -304,6 +303,8 @@ class Sources:
         return reader
 
     def _redirected(self, store: ObjectStore, key: str) -> UrlLocation | None:
+        from obstore.store import HTTPStore
+
         if not isinstance(store, HTTPStore):
             return None
         asked = requested_url(store, key)
@@ -314,12 +315,12 @@ class Sources:
         try:
             resolved = Base.parse(asked).resolve(target)
             if not isinstance(resolved, UrlLocation) or resolved.scheme not in ("http", "https"):
-                # A web server must not choose among the reader's own files and buckets.
-                raise LocationNotAllowedError(f"{resolved} is not on the web")
+                # A web server must not point the reader at its own files and buckets.
+                raise LocationNotAllowedError(f"{resolved} is not an http or https URL")
             self.check([resolved])
         except (InvalidPathError, LocationNotAllowedError) as error:
             raise LocationNotAllowedError(
-                f"the location redirects to where reading is not authorised: {error.problem}",
+                f"the location redirects to one that is not authorised: {error.problem}",
                 remedy=error.remedy,
             ) from error
         return resolved
@@ -333,7 +334,7 @@ class Sources:
 
 
 def _headers(store: HTTPStore) -> dict[str, str]:
-    """Headers that every request of an HTTP store carries."""
+    """Return the headers that an HTTP store sends with every request."""
     options: Any = store.client_options or {}
     return {
         name: value.decode("latin-1") if isinstance(value, bytes) else str(value)
@@ -342,7 +343,7 @@ def _headers(store: HTTPStore) -> dict[str, str]:
 
 
 def _tls(store: HTTPStore) -> ssl.SSLContext | None:
-    """Trust in certificates as the options of an HTTP store state it; None: the system's."""
+    """Return the certificate trust configured in an HTTP store; None for the system's."""
     options: Any = store.client_options or {}
     certificate: str | bytes | None = options.get("root_certificate")
     invalid_too = str(options.get("allow_invalid_certificates", "")).lower() == "true"
@@ -359,30 +360,30 @@ def _tls(store: HTTPStore) -> ssl.SSLContext | None:
 
 
 def require_possible_file(path: str) -> None:
-    """Refuse a path that no file can have, before a look at each of its directories.
+    """Reject a path that no file can have, before its directories are looked up.
 
     Raises
     ------
     SourceNotFoundError
-        It is longer than operating systems allow.
+        If the path is longer than operating systems allow.
 
     Examples
     --------
     >>> require_possible_file("data/f.nc")
     """
     if len(path) > _LONGEST_FILE_PATH:
-        raise SourceNotFoundError("there is no such object: no file has a path of that length")
+        raise SourceNotFoundError("the object does not exist: its path is too long for a file")
 
 
 def _within_real_prefix(prefix: UrlLocation, location: UrlLocation) -> UrlLocation:
-    """Resolve symbolic links, and refuse those that lead out of the authorised directory."""
+    """Resolve symbolic links, and reject those that lead out of the authorised directory."""
     require_possible_file(location.path)
     root = os.path.realpath(f"/{prefix.path}")
     real = os.path.realpath(f"/{location.path}")
     if real != root and not real.startswith(root.rstrip("/") + "/"):
         raise LocationNotAllowedError(
             "a symbolic link leads out of the authorised directory",
-            remedy="Authorise the directory that it leads to as well, if you trust it.",
+            remedy="If you trust the directory that it leads to, authorise that as well.",
         )
     return UrlLocation("file", "", real[1:], "")
 
@@ -392,7 +393,7 @@ type _BatchKey = tuple[asyncio.AbstractEventLoop, Location, Conditions]
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Ranges of one object that were asked for in one turn of the event loop."""
+    """Ranges of one object that were requested in one turn of the event loop."""
 
     ranges: list[tuple[int, int]]
     answers: list[asyncio.Future[memoryview]]

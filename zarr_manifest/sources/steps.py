@@ -1,7 +1,7 @@
-"""One logic for synchronous and asynchronous callers, and many calls in order.
+"""The same logic for synchronous and asynchronous callers, and many calls in order.
 
-zarr reads stores in both ways. A procedure is written once, as a generator that
-yields the calls it needs; a driver makes them and sends back what they return.
+zarr reads stores both ways. Each procedure is written once, as a generator that
+yields the calls it needs; a driver makes them and sends back their results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Call", "Steps", "in_order", "run_async", "run_sync"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that a procedure needs, in both of its forms."""
+    """A call that a procedure needs, in its asynchronous and synchronous forms."""
 
     asynchronous: Callable[[], Awaitable[Any]]
     synchronous: Callable[[], Any]
@@ -76,9 +76,9 @@ def run_sync[T](steps: Steps[T]) -> T:
 async def in_order[T](
     calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], at_once: int
 ) -> AsyncIterator[T]:
-    """Yield what calls return, in their order, and hold at most `at_once` answers.
+    """Yield the results of calls in order, with at most `at_once` calls running or waiting.
 
-    The first failure is raised when its turn comes; what runs then is cancelled.
+    A failure is raised when its turn comes; calls still running are then cancelled.
 
     Examples
     --------

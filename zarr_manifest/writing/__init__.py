@@ -1,4 +1,4 @@
-"""Authoring: arrays with manifests, and manifests for arrays that exist."""
+"""Authoring: new manifest arrays, and manifests for existing arrays."""
 
 from zarr_manifest.writing.array_writer import ArrayWriter, Form, earlier_array, remove_documents
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store

@@ -1,12 +1,12 @@
 """Writing one manifest array: its documents first, ``zarr.json`` last.
 
-Whoever reads sees the array as it was, or as it is to be, at any time and after a crash
-at any point: documents get names that no present declaration means, ``zarr.json`` is
-replaced by one put, and only then are documents removed that nothing names any more.
+At any time, and after a crash at any point, readers see the array either as it was or
+as it will be: new documents get names that the present declaration does not use,
+``zarr.json`` is replaced by a single put, and only then are unused documents removed.
 
-Names are claimed. The document, or that of the first partition, is created only if it
-is not there; who does not get a name takes another one. It is also the last to be
-removed, so that nobody can claim a name that somebody else is still clearing.
+Names are claimed by creating the document, or that of the first partition, only if it
+does not exist; a writer that does not get a name tries another. That document is also
+the last to be removed, so that no writer can claim a name that is still being cleared.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from zarr_manifest.format import (
     dump_node,
     encode_body,
     interpret_declaration,
-    is_ours,
+    is_declaration,
     parse_node,
     strict,
 )
@@ -71,18 +71,18 @@ class Form:
 
     @property
     def reference(self) -> str:
-        """Reference of the document, or the template of several."""
+        """Reference of the document, or template for those of partitions."""
         if self.manifest is not None:
             return self.manifest
         return default_reference(partitioned=self.partition_shape is not None)
 
     def configuration(self, manifest: str | dict[str, Any]) -> dict[str, Any]:
-        """Return the configuration of a declaration."""
+        """Return the declaration's configuration."""
         configuration: dict[str, Any] = {"manifest": manifest}
         if self.base is not None:
             configuration["base"] = self.base
         if self.codecs:
-            # A string is a sequence, too, of its letters.
+            # A string is a sequence as well, but is rejected later.
             configuration["codecs"] = (
                 self.codecs
                 if isinstance(self.codecs, str)
@@ -94,13 +94,13 @@ class Form:
 
 
 def _plain(number: Any) -> Any:
-    """Return an integer of numpy as one of Python, and what is none as it is: it is refused."""
+    """Return a NumPy integer as a Python int; anything else unchanged, to be rejected later."""
     is_numpy = isinstance(number, SupportsIndex) and not isinstance(number, bool)
     return operator.index(number) if is_numpy else number
 
 
 class ArrayWriter:
-    """Writes the manifest of one array, in three steps that are to be called in order.
+    """Writes the manifest of one array, in three steps that must be called in order.
 
     Parameters
     ----------
@@ -109,16 +109,16 @@ class ArrayWriter:
     path : str
         Path of the array.
     metadata : dict
-        Metadata document of the array; is changed.
+        Metadata of the array; modified in place.
     before : Stored
-        Its ``zarr.json`` as it is now.
+        Its current ``zarr.json``.
     form : Form
         How the manifest is written.
 
     Raises
     ------
     ManifestError
-        The metadata, or the declaration, is not valid.
+        If the metadata or the declaration is invalid.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ArrayWriter:
         self._written: list[str] = []
         if form.inline and form.manifest is not None:
             raise InvalidConfigurationError(
-                f"an inline manifest has no document that could be called {form.manifest!r}"
+                f"an inline manifest has no document to name {form.manifest!r}"
             )
         self.array = self._declared({} if form.inline else form.reference)
         if not form.inline:
@@ -147,7 +147,7 @@ class ArrayWriter:
     # First: documents -----------------------------------------------------------
 
     def write(self, manifest: References) -> None:
-        """Write the documents of a manifest that was checked."""
+        """Write the documents of a manifest that has been checked."""
         if self._form.inline:
             self.array = self._declared(json.loads(manifest.dumps()))
             return
@@ -168,16 +168,16 @@ class ArrayWriter:
         self._store.put(keys)
 
     def write_parts(self, parts: Iterable[References]) -> Iterator[References]:
-        """Write the documents of partitions as they come, and yield what was written."""
-        assert self.array.partitions is not None  # for others there is nothing to stream
+        """Write the documents of partitions as they arrive, and yield what was written."""
+        assert self.array.partitions is not None  # otherwise there is nothing to stream
         nothing = encode_body(self.array.configuration.codecs, b"{}\n")
-        # What is to come is not known, so that nothing but chance tells two writers apart.
+        # The contents are not known yet, so only a random token tells two writers apart.
         self._claim({self._first: nothing}, lambda attempt: uuid.uuid4().hex[:12])
         seen: set[Partition] = set()
         for manifest in parts:
             for index, part in manifest.blocks(self.array.partitions.shape):
                 if index in seen:
-                    raise InvalidChunkKeyError(f"the partition {list(index)} comes twice")
+                    raise InvalidChunkKeyError(f"the partition {list(index)} occurs twice")
                 seen.add(index)
                 key = document_key(self.array, index)
                 self._written.append(key)
@@ -188,21 +188,21 @@ class ArrayWriter:
 
     @functools.cached_property
     def _document(self) -> bytes:
-        """The ``zarr.json`` that is to be; not to be asked for before the documents have names."""
+        """The new ``zarr.json``; not to be used before the documents have names."""
         return dump_node(self._metadata)
 
     @property
     def changes_metadata(self) -> bool:
-        """Whether the ``zarr.json`` is to be another one than before."""
+        """Whether the new ``zarr.json`` differs from the current one."""
         return self._document != self._before.body
 
     def declare(self) -> None:
-        """Put the declaration into the array's metadata, in the store.
+        """Write the array's metadata, with the declaration, to the store.
 
         Raises
         ------
         WriteConflictError
-            Somebody else has written the metadata; the documents are removed again.
+            If another writer has changed the metadata; the documents are then removed.
         """
         if self.changes_metadata:
             try:
@@ -214,7 +214,7 @@ class ArrayWriter:
         update_consolidated(self._store, self._path, self._metadata)
 
     def discard(self) -> None:
-        """Remove the documents again that were written, and that nothing names yet."""
+        """Remove the documents that were written but not yet declared."""
         for key in reversed(self._written):
             self._store.delete(key)
         self._written = []
@@ -222,7 +222,7 @@ class ArrayWriter:
     # Third: what was there before -----------------------------------------------
 
     def remove_earlier(self) -> None:
-        """Remove the documents of the declaration that was replaced."""
+        """Remove the documents of the replaced declaration."""
         if self._earlier is not None:
             remove_documents(self._store, self._earlier, keep=self.array)
 
@@ -237,25 +237,25 @@ class ArrayWriter:
         return len(self._metadata["shape"])
 
     def _declared(self, manifest: str | dict[str, Any]) -> DeclaredArray:
-        """Put a declaration into the metadata, and return what it means."""
+        """Set the declaration in the metadata, and return the array that it describes."""
         configuration = self._form.configuration(manifest)
         others = ArrayMetadata("", self._metadata).declared
         declared = strict(interpret_declaration(_stack(others, configuration)))
-        assert declared is not None  # it has ours, and nothing is wrong with it
+        assert declared is not None  # the declaration is there, and has no problems
         codecs = tuple(complete_codec(codec) for codec in declared.codecs)
         if codecs:
-            configuration["codecs"] = [_stated(codec) for codec in codecs]
+            configuration["codecs"] = [_as_declared(codec) for codec in codecs]
         complete = Configuration(declared.manifest, declared.base, codecs, declared.partition_shape)
         array = strict(interpret_array(self._path, self._metadata, complete))
-        assert array is not None  # nothing is wrong with it
+        assert array is not None  # it has no problems
         declare(ArrayMetadata("", self._metadata), _stack(others, configuration))
         return array
 
     def _claim(self, bodies: Mapping[Partition, bytes], token: Callable[[int], str]) -> None:
-        """Take the first name that is free, and write the first document under it.
+        """Claim the first free name, by writing the first document under it.
 
-        The name without a token is for arrays that declare nothing yet: under the same
-        ``zarr.json`` there are always the same documents.
+        The name without a token is only for arrays without a declaration, so that the same
+        ``zarr.json`` always means the same documents.
         """
         variants = (with_token(self._form.reference, token(n)) for n in itertools.count())
         plain = () if self._declares else (self._form.reference,)
@@ -263,7 +263,7 @@ class ArrayWriter:
             self.array = self._declared(reference)
             keys = {document_key(self.array, partition) for partition in bodies}
             if self._earlier is not None and any(is_document(self._earlier, key) for key in keys):
-                continue  # whoever reads the present declaration would read it
+                continue  # readers of the present declaration would read it
             key = document_key(self.array, self._first)
             if self._store.create(key, bodies[self._first]):
                 self._written.append(key)
@@ -272,7 +272,7 @@ class ArrayWriter:
                 self.discard()
 
     def _is_there(self, bodies: Mapping[Partition, bytes]) -> bool:
-        """Whether the present documents are those to be written; then they stay as they are."""
+        """Whether the present documents equal those to be written, and can be kept."""
         earlier = self._earlier
         present = None if earlier is None else earlier.configuration
         if earlier is None or present is None or not isinstance(present.manifest, str):
@@ -292,40 +292,42 @@ class ArrayWriter:
 
 
 def earlier_array(path: str, before: Stored) -> tuple[DeclaredArray | None, bool]:
-    """Return what an array declares so far, if it is valid, and whether it declares anything."""
+    """Return an array's present declaration if it is valid, and whether there is one at all."""
     node = None if before.body is None else parse_node(before.body)
     if node is None or node.get("node_type") != "array":
         return None, False
     declared = ArrayMetadata("", node).declared
     configuration, problems = collect(interpret_declaration(declared))
-    declares = isinstance(declared, list) and any(map(is_ours, cast("list[object]", declared)))
+    declares = isinstance(declared, list) and any(
+        map(is_declaration, cast("list[object]", declared))
+    )
     if configuration is None or problems:
         return None, declares
     array, problems = collect(interpret_array(path, node, configuration))
     return (None if problems else array), declares
 
 
-def _stated(codec: DocumentCodec) -> dict[str, Any]:
+def _as_declared(codec: DocumentCodec) -> dict[str, Any]:
     configuration = dict(codec.configuration)
     return {"name": codec.name} | ({"configuration": configuration} if configuration else {})
 
 
 def _stack(declared: Any, configuration: dict[str, Any]) -> list[Any]:
-    """Return the storage transformers with ours, in place of an earlier one of ours."""
-    ours = {"name": TRANSFORMER_NAME, "configuration": configuration}
+    """Return the storage transformers with a new declaration, in place of an earlier one."""
+    declaration = {"name": TRANSFORMER_NAME, "configuration": configuration}
     if not isinstance(declared, list):
         raise InvalidConfigurationError("'storage_transformers' is not a list")
     stack: list[object] = []
-    for item in [*cast("list[object]", declared), ours]:
-        if not is_ours(item):
+    for item in [*cast("list[object]", declared), declaration]:
+        if not is_declaration(item):
             stack.append(item)
-        elif ours not in stack:
-            stack.append(ours)
+        elif declaration not in stack:
+            stack.append(declaration)
     return stack
 
 
 def _documents(store: GuardedStore, array: DeclaredArray) -> list[str]:
-    """Return the keys of the documents that there are, whoever wrote them; the first one last."""
+    """Return the keys of the existing documents, whoever wrote them; the first one last."""
     first = None if array.partitions is None else (0,) * array.ndim
     try:
         first_key = document_key(array, first)
@@ -333,7 +335,7 @@ def _documents(store: GuardedStore, array: DeclaredArray) -> list[str]:
         return []  # inline, or not in this store
     if array.partitions is None:
         return [first_key] if store.exists(first_key) else []
-    # What precedes the partition in the key of every document.
+    # The directory that contains the documents.
     directory = around_partition(array)[0].rpartition("/")[0]
     found = store.keys_below(f"{directory}/" if directory else "")
     if found is None:
@@ -346,9 +348,9 @@ def _documents(store: GuardedStore, array: DeclaredArray) -> list[str]:
 def remove_documents(
     store: GuardedStore, array: DeclaredArray, keep: DeclaredArray | None = None
 ) -> None:
-    """Remove the documents of an array that is not declared any more.
+    """Remove the documents of a declaration that is no longer used.
 
-    Only those in the array's own directory: others may belong to others as well.
+    Only those in the array's own directory: others may be shared.
     """
     below = f"{array.path}/" if array.path else ""
     for key in _documents(store, array):

@@ -1,8 +1,8 @@
-"""Writing so that two writers cannot lose each other's work unnoticed.
+"""Conditional puts, so that two writers cannot silently overwrite each other's work.
 
-An object is created only if it is not there, and replaced only if it is still as it was
-read. How that is done depends on the kind of store; where it cannot be done, that is an
-error, unless the caller promises that nobody else writes.
+An object is created only if it does not exist, and replaced only if it has not changed
+since it was read. How depends on the kind of store; if a store cannot do it, that is an
+error, unless the caller promises to be the only writer.
 """
 
 from __future__ import annotations
@@ -17,12 +17,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
-from obstore.store import AzureStore, GCSStore, S3Store
-from obstore.store import LocalStore as ObstoreLocalStore
-from obstore.store import MemoryStore as ObstoreMemoryStore
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
@@ -33,10 +29,10 @@ from zarr_manifest.sources import can_list, store_name
 
 __all__ = ["GuardedStore", "Stored", "guarded_store"]
 
-# Objects that are written at the same time.
+# Number of objects written at the same time.
 _AT_ONCE = 16
 
-# How long another process may hold a lock, in seconds; it does so for one small file.
+# How long another process may hold a lock, in seconds; it only writes one small file.
 _PATIENCE = 5.0
 
 
@@ -47,9 +43,9 @@ class Stored:
     Parameters
     ----------
     body : bytes or None
-        None when there was no object.
+        None if there was no object.
     version : object
-        By which the store knows this state of the object.
+        Identifies this state of the object to the store.
     """
 
     body: bytes | None
@@ -57,37 +53,37 @@ class Stored:
 
 
 class GuardedStore(ABC):
-    """A store that is written to with care.
+    """A store with conditional puts.
 
     Parameters
     ----------
     store : Store
-        Not a ManifestStore, which shows metadata without its declarations.
+        Not a ManifestStore, which hides declarations.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     def read(self, key: str) -> Stored:
-        """Return an object, and by what it can be replaced."""
+        """Return an object, with what is needed to replace it."""
         return Stored(self._get(key))
 
     @abstractmethod
     def create(self, key: str, body: bytes) -> bool:
-        """Write an object if there is none, and say so; else leave it as it is."""
+        """Write an object unless it exists; return whether it was written."""
 
     @abstractmethod
     def replace(self, key: str, before: Stored, body: bytes) -> None:
-        """Write an object if it is still as it was read.
+        """Write an object if it has not changed since it was read.
 
         Raises
         ------
         WriteConflictError
-            It is not.
+            If it has changed.
         """
 
     def put(self, bodies: Mapping[str, bytes]) -> None:
-        """Write objects, whether they are there or not, several at the same time."""
+        """Write objects, whether or not they exist, several at the same time."""
 
         async def put_all() -> None:
             items = list(bodies.items())
@@ -102,7 +98,7 @@ class GuardedStore(ABC):
         sync(self.store.delete(key))
 
     def keys_below(self, prefix: str) -> list[str] | None:
-        """Return all keys that begin with a prefix; None where that cannot be told."""
+        """Return all keys that begin with a prefix; None if the store cannot list them."""
         if not can_list(self.store):
             return None
         return sync(list_inside(self.store, prefix))[0]
@@ -116,7 +112,7 @@ class GuardedStore(ABC):
         return sync(names())
 
     def exists(self, key: str) -> bool:
-        """Whether there is an object."""
+        """Whether an object exists."""
         return sync(self.store.exists(key))
 
     async def _put(self, key: str, body: bytes) -> None:
@@ -127,7 +123,7 @@ class GuardedStore(ABC):
         return None if found is None else found.to_bytes()
 
     def _compare_and_put(self, key: str, before: Stored, body: bytes) -> None:
-        """Replace an object, while nobody else can."""
+        """Replace an object while nobody else can write it."""
         found = self._get(key)
         if found == body:
             return
@@ -137,9 +133,9 @@ class GuardedStore(ABC):
 
 
 class _InProcess(GuardedStore):
-    """A dictionary: only threads of this process can write to it."""
+    """A dictionary, to which only threads of this process can write."""
 
-    _lock = threading.Lock()  # for all of them: several stores may share a dictionary
+    _lock = threading.Lock()  # shared by all: several stores may use the same dictionary
 
     def create(self, key: str, body: bytes) -> bool:
         with self._lock:
@@ -154,7 +150,7 @@ class _InProcess(GuardedStore):
 
 
 class _Directory(GuardedStore):
-    """Files: nothing replaces a file on a condition, so that writers take turns by a lock file."""
+    """Files, which cannot be replaced conditionally, so that writers take turns by a lock file."""
 
     def __init__(self, store: Store, root: Path) -> None:
         super().__init__(store)
@@ -171,7 +167,7 @@ class _Directory(GuardedStore):
         return True
 
     def _get(self, key: str) -> bytes | None:
-        # Not through the store: obstore fails where a file stands for a directory.
+        # Not through the store: obstore fails if there is a file in place of a directory.
         try:
             return (self._root / key).read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
@@ -184,7 +180,7 @@ class _Directory(GuardedStore):
 
 @contextmanager
 def _locked(lock: Path) -> Generator[None]:
-    """Hold a lock that other processes see."""
+    """Hold a lock that is visible to other processes."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + _PATIENCE
     while True:
@@ -210,12 +206,12 @@ def _locked_by_another(lock: Path) -> WriteConflictError:
     return WriteConflictError(
         f"another writer has held the lock for more than {_PATIENCE:g} seconds: {owner}",
         location=str(lock),
-        remedy=f"If it was interrupted, remove what it left: rm {str(lock)!r}",
+        remedy=f"If it was interrupted, remove the lock file: rm {str(lock)!r}",
     )
 
 
 class _ObjectStorage(GuardedStore):
-    """A service, or memory, that knows entity tags or versions of objects."""
+    """A storage service, or memory, with entity tags or versions of objects."""
 
     def __init__(self, store: ObjectStore[Any]) -> None:
         super().__init__(store)
@@ -230,6 +226,8 @@ class _ObjectStorage(GuardedStore):
         return Stored(bytes(found.bytes()), version)
 
     def create(self, key: str, body: bytes) -> bool:
+        from obstore.exceptions import AlreadyExistsError, NotSupportedError
+
         try:
             self._objects.put(key, body, mode="create")
         except AlreadyExistsError:
@@ -239,6 +237,8 @@ class _ObjectStorage(GuardedStore):
         return True
 
     def replace(self, key: str, before: Stored, body: bytes) -> None:
+        from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
+
         if before.body is not None and not before.version:
             raise _undetectable(type(self._objects).__name__)
         try:
@@ -247,7 +247,7 @@ class _ObjectStorage(GuardedStore):
             else:
                 self._objects.put(key, body, mode=before.version)
         except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
-            # A request that was repeated because its answer got lost conflicts with itself.
+            # A request that was retried because its response was lost conflicts with itself.
             if self.read(key).body != body:
                 raise _conflict(key) from error
         except (NotSupportedError, NotImplementedError) as error:
@@ -255,7 +255,7 @@ class _ObjectStorage(GuardedStore):
 
 
 class _Unguarded(GuardedStore):
-    """Any store, and the caller's promise that nobody else writes."""
+    """Any store, with the caller's promise to be the only writer."""
 
     def create(self, key: str, body: bytes) -> bool:
         if self.exists(key):
@@ -269,41 +269,42 @@ class _Unguarded(GuardedStore):
 
 def _conflict(key: str) -> WriteConflictError:
     return WriteConflictError(
-        "somebody else has written this since it was read, and keeps it",
+        "another writer has changed this since it was read; its version was kept",
         location=key,
-        remedy="Look at what is there now, and write again if it is not what you want.",
+        remedy="Check what is there now, and write again if it is not what you want.",
     )
 
 
 def _undetectable(kind: str) -> WriteConflictError:
     return WriteConflictError(
-        f"whether somebody else writes at the same time cannot be told in this {kind}",
-        remedy=Advice("If nobody does, pass ", Setting("sole_writer", True), "."),
+        f"this {kind} cannot detect whether somebody else is writing at the same time",
+        remedy=Advice("If nobody is, pass ", Setting("sole_writer", True), "."),
     )
 
 
 def guarded_store(store: Store, *, sole_writer: bool = False) -> GuardedStore:
-    """Return a store that is written to with care.
+    """Return a store with conditional puts.
 
     Parameters
     ----------
     store : Store
         The hierarchy's own store.
     sole_writer : bool
-        The caller's promise that nobody else writes, where that cannot be found out.
+        The caller's promise to be the only writer, for stores that cannot detect others.
 
     Raises
     ------
     WriteConflictError
-        There is no such promise, and no way to find out; or there is a file at its place.
+        If the store cannot detect other writers and there is no such promise; or if there
+        is a file in place of the hierarchy's directory.
     """
     try:
         sync(ensure_open(store))
     except (FileExistsError, NotADirectoryError) as error:
         raise WriteConflictError(
-            "a hierarchy is a directory, and there is a file at its place",
+            "a hierarchy is a directory, but there is a file at this location",
             location=store_name(store),
-            remedy="Choose another place.",
+            remedy="Choose another location.",
         ) from error
     if sole_writer:
         return _Unguarded(store)
@@ -311,10 +312,17 @@ def guarded_store(store: Store, *, sole_writer: bool = False) -> GuardedStore:
         return _InProcess(store)
     if isinstance(store, LocalStore):
         return _Directory(store, store.root)
-    any_store: Any = store
-    inner: Any = any_store.store if isinstance(store, ObjectStore) else None
-    if isinstance(inner, ObstoreLocalStore) and inner.prefix is not None:
-        return _Directory(any_store, Path(inner.prefix))
-    if isinstance(inner, S3Store | GCSStore | AzureStore | ObstoreMemoryStore):
-        return _ObjectStorage(any_store)
-    raise _undetectable(type(any_store if inner is None else inner).__name__)
+    if isinstance(store, ObjectStore):
+        return _guarded_object_store(cast(Any, store))
+    raise _undetectable(type(store).__name__)
+
+
+def _guarded_object_store(store: ObjectStore[Any]) -> GuardedStore:
+    from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
+
+    inner: Any = store.store
+    if isinstance(inner, LocalStore) and inner.prefix is not None:
+        return _Directory(store, Path(inner.prefix))
+    if isinstance(inner, S3Store | GCSStore | AzureStore | MemoryStore):
+        return _ObjectStorage(store)
+    raise _undetectable(type(inner).__name__)

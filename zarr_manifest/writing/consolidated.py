@@ -1,7 +1,7 @@
-"""Consolidated metadata above an array: kept equal to the array's own, and complete.
+"""Consolidated metadata above an array, kept complete and equal to the array's own.
 
-A declaration in consolidated metadata counts as that in ``zarr.json``, and the documents
-that it names are removed after it was replaced there as well.
+Readers honour a declaration in consolidated metadata like the one in ``zarr.json``, so
+its documents are removed only after it has been replaced there, too.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from zarr_manifest.writing.conditional_put import GuardedStore
 
 __all__ = ["add_to_consolidated", "consolidated_members", "update_consolidated"]
 
-# Others may write the same group at the same time, about other arrays.
+# Others may update the same group at the same time, for other arrays.
 _MOST_ATTEMPTS = 20
 
 
 def consolidated_members(node: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the metadata that a group's document holds of nodes below it, by path."""
+    """Return the consolidated metadata in a group's ``zarr.json``, by path."""
     consolidated = (node or {}).get("consolidated_metadata")
     members = (
         cast("dict[str, Any]", consolidated).get("metadata")
@@ -32,12 +32,12 @@ def consolidated_members(node: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def update_consolidated(store: GuardedStore, path: str, metadata: dict[str, Any]) -> None:
-    """Replace the metadata of an array wherever groups above it have a copy.
+    """Replace the metadata of an array in every group above it that has a copy.
 
     Raises
     ------
     WriteConflictError
-        Others write the group all the time.
+        If other writers keep changing the group.
     """
     for group in ancestors(path):
 
@@ -49,14 +49,14 @@ def update_consolidated(store: GuardedStore, path: str, metadata: dict[str, Any]
 
 
 def add_to_consolidated(store: GuardedStore, path: str, metadata: dict[str, Any]) -> None:
-    """Add a new array, and the groups that lead to it, wherever groups above it have copies.
+    """Add a new array, and its parent groups, to the consolidated metadata above them.
 
-    Whoever opens such a group by its consolidated metadata would not see the array.
+    Otherwise readers that use consolidated metadata would not see the array.
 
     Raises
     ------
     WriteConflictError
-        Others write the group all the time.
+        If other writers keep changing the group.
     """
     new = {path: metadata}
     for group in ancestors(path):
@@ -92,8 +92,8 @@ def _change(
             continue
         return
     raise WriteConflictError(
-        "the array was written, but not its copy in the consolidated metadata of a group, "
-        "which others keep writing",
+        "the array was written, but its copy in the consolidated metadata of a group was not: "
+        "others keep changing the group",
         array=path,
         location=key,
         remedy="Consolidate the metadata of the group again.",

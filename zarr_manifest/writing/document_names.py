@@ -1,7 +1,7 @@
-"""What the manifest documents of an array are called: their keys in the hierarchy's store.
+"""Names of the manifest documents of an array: their keys in the hierarchy's store.
 
-A name is never used a second time for something else while anybody may still read it:
-where it is taken, a token is put into it. Pure.
+A name is never reused for different content while somebody may still read it: if it is
+taken, a token is added. Pure.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = [
     "with_token",
 ]
 
-# What stands for the partition, or for the token, where names are taken apart.
+# Stands for the partition or the token when names are taken apart.
 _MARKER = "the-place-of-the-partition"
 
 _TOKEN = re.compile(r"[0-9a-f]{12}")
 
 
 def default_reference(*, partitioned: bool) -> str:
-    """Return the reference of the document beside ``zarr.json``, or the template of several."""
+    """Return the default reference of the document, or of the documents of partitions."""
     return f"./manifest/{PLACEHOLDER}.json" if partitioned else "./manifest.json"
 
 
 def with_token(reference: str, token: str) -> str:
-    """Put a token into a reference, or into a template outside of its partition.
+    """Insert a token into a reference, or into a template outside its placeholder.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def with_token(reference: str, token: str) -> str:
     before, placeholder, after = reference.partition(PLACEHOLDER)
     if not placeholder:
         directory, slash, name = reference.rpartition("/")
-        # A dot at the beginning belongs to the name.
+        # A leading dot belongs to the name.
         stem, dot, suffix = name[1:].partition(".")
         return f"{directory}{slash}{name[:1]}{stem}-{token}{dot}{suffix}"
     directory = before.removesuffix("/")
@@ -59,7 +59,7 @@ def with_token(reference: str, token: str) -> str:
 
 
 def is_variant(reference: str, of: str) -> bool:
-    """Whether a reference is another one, or that with a token.
+    """Whether a reference equals another, or differs from it only by a token.
 
     Examples
     --------
@@ -76,17 +76,17 @@ def is_variant(reference: str, of: str) -> bool:
 
 
 def document_key(array: DeclaredArray, partition: Partition) -> str:
-    """Return where in the hierarchy's store a document is to be written.
+    """Return the key under which to write a document in the hierarchy's store.
 
     Raises
     ------
     InvalidPathError
-        It is not in that store, or not a place for a document.
+        If it is not in that store, or would replace metadata or a chunk.
     """
     location = array.document(partition)
     if not isinstance(location, StoreLocation):
         raise InvalidPathError(
-            "the document is not in the hierarchy's own store, and cannot be written there",
+            "the document is outside the hierarchy's own store, and cannot be written",
             location=str(location) if not isinstance(location, bytes) else None,
             remedy="Refer to it relative to the array, as in './manifest.json'.",
         )
@@ -95,7 +95,7 @@ def document_key(array: DeclaredArray, partition: Partition) -> str:
     is_chunk = key.startswith(below) and array.encoding.decode(key[len(below) :]) is not None
     if key.rpartition("/")[2] in METADATA_NAMES or is_chunk:
         raise InvalidPathError(
-            "the document would replace metadata, or a chunk of the array",
+            "the document would replace metadata or a chunk of the array",
             location=key,
             remedy="Give it another name, such as './manifest.json'.",
         )
@@ -103,7 +103,7 @@ def document_key(array: DeclaredArray, partition: Partition) -> str:
 
 
 def is_document(array: DeclaredArray, key: str) -> bool:
-    """Whether a key of the hierarchy's store is that of a manifest document of an array."""
+    """Whether a key in the hierarchy's store is a manifest document of an array."""
     location = array.document((0,) * array.ndim)
     if not isinstance(location, StoreLocation):
         return False
@@ -116,11 +116,11 @@ def is_document(array: DeclaredArray, key: str) -> bool:
 
 
 def around_partition(array: DeclaredArray) -> tuple[str, str]:
-    """Return what stands before and after the partition in the keys of documents."""
+    """Return the parts of document keys before and after the partition."""
     template = array.configuration.manifest
     assert isinstance(template, str)  # an inline manifest has no partitions
     reference = template.replace(PLACEHOLDER, _MARKER)
     location = Base.parse("./", directory=array.path).resolve(reference)
-    assert isinstance(location, StoreLocation)  # as those of all its documents are
+    assert isinstance(location, StoreLocation)  # like those of all its documents
     before, _, after = location.key.partition(_MARKER)
     return before, after

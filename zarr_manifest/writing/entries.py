@@ -1,6 +1,6 @@
-"""Entries of an author -> a manifest, checked as if a validator read it, and its documents.
+"""Entries given by an author -> a manifest, checked as by a validator, and its documents.
 
-Pure: nothing is written here.
+Pure: writes nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def interpret_entries(array: DeclaredArray, entries: Entries) -> References:
     Raises
     ------
     ManifestError
-        What a validator would report of them.
+        If a validator would report a problem.
     """
     if isinstance(entries, Manifest):
         if array.chunk_grid is not None and entries.grid_shape == array.chunk_grid.counts:
@@ -65,12 +65,12 @@ def interpret_entries(array: DeclaredArray, entries: Entries) -> References:
         array.base,
     )
     loaded = strict(interpret_document_of(plain, None, document, _UNLIMITED, validating=True))
-    assert loaded is not None  # nothing is wrong with it
+    assert loaded is not None  # it has no problems
     return loaded.manifest
 
 
 def _require_paths(array: DeclaredArray, manifest: References) -> None:
-    """Check what a manifest by itself does not know: whether its paths lead anywhere."""
+    """Check that the manifest's paths resolve, which a manifest alone cannot check."""
     for number, path in enumerate(manifest.paths):
         try:
             array.base.resolve(path)
@@ -84,10 +84,10 @@ def _by_key(entries: Any) -> dict[str, dict[str, Any]]:
     for chunk, entry in _pairs(entries):
         key = _key(chunk)
         if key in by_key:
-            raise InvalidChunkKeyError("the entries name this chunk twice", chunk=key)
+            raise InvalidChunkKeyError("two entries name this chunk", chunk=key)
         if not isinstance(entry, Mapping):
             raise InvalidEntryError(
-                f"an entry is a mapping, such as {{'path': 'f.nc'}}, not {entry!r}", chunk=key
+                f"an entry must be a mapping, such as {{'path': 'f.nc'}}, not {entry!r}", chunk=key
             )
         members = cast("Mapping[str, Any]", entry)
         unknown = sorted(str(name) for name in set(members) - _MEMBERS)
@@ -95,22 +95,22 @@ def _by_key(entries: Any) -> dict[str, dict[str, Any]]:
             raise InvalidEntryError(
                 f"the entry has an unknown member {unknown[0]!r}",
                 chunk=key,
-                remedy=f"Known are: {', '.join(sorted(_MEMBERS))}.",
+                remedy=f"Known members: {', '.join(sorted(_MEMBERS))}.",
             )
         by_key[key] = dict(members)
     return by_key
 
 
 def _pairs(entries: Any) -> Iterator[tuple[object, object]]:
-    """Yield chunks and entries, of a mapping or one by one."""
+    """Yield pairs of chunk and entry, from a mapping or an iterable of pairs."""
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
-        raise TypeError(f"entries are a Manifest, a mapping, or pairs, not {entries!r:.80}")
+        raise TypeError(f"entries must be a Manifest, a mapping or pairs, not {entries!r:.80}")
     if isinstance(entries, Mapping):
         yield from cast("Mapping[object, object]", entries).items()
         return
     for pair in cast("Iterable[object]", entries):
         if not isinstance(pair, tuple) or len(cast("tuple[object, ...]", pair)) != 2:
-            raise TypeError(f"entries come as pairs of chunk and entry, not {pair!r:.80}")
+            raise TypeError(f"entries must be pairs of chunk and entry, not {pair!r:.80}")
         yield cast("tuple[object, object]", pair)
 
 
@@ -121,8 +121,8 @@ def _key(chunk: Any) -> str:
         return format_canonical([operator.index(i) for i in chunk])
     except TypeError:
         raise InvalidChunkKeyError(
-            "a chunk is named by its key, such as '0.0', or by its index in the chunk grid, such "
-            f"as (0, 0), not by {chunk!r}"
+            "a chunk must be given by its key, such as '0.0', or by its index in the chunk grid, "
+            f"such as (0, 0), not by {chunk!r}"
         ) from None
 
 
@@ -130,20 +130,20 @@ def _as_json(value: object) -> Any:
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     if isinstance(value, SupportsIndex):
-        return operator.index(value)  # of numpy
+        return operator.index(value)  # a NumPy integer
     raise TypeError(f"an entry cannot have a value of type {type(value).__name__}")
 
 
 def encode_parts(array: DeclaredArray, manifest: References) -> dict[Partition, bytes]:
-    """Return the documents of a manifest as they are stored.
+    """Return the documents of a manifest as stored.
 
-    That of the first partition is there even if it has no entries: it is what two
-    writers contend for.
+    The first partition always has a document, even without entries: concurrent writers
+    compete to create it.
 
     Raises
     ------
     LimitExceededError
-        A reader with the default limits could not read one of them.
+        If a reader with the default limits could not read one of them.
     """
     if array.partitions is None:
         return {None: encode_manifest(array, manifest)}
@@ -155,12 +155,12 @@ def encode_parts(array: DeclaredArray, manifest: References) -> dict[Partition, 
 
 
 def encode_manifest(array: DeclaredArray, manifest: References) -> bytes:
-    """Return one document as it is stored.
+    """Return one document as stored.
 
     Raises
     ------
     LimitExceededError
-        A reader with the default limits could not read it.
+        If a reader with the default limits could not read it.
     """
     limits = Limits()
     document = manifest.dumps()
@@ -171,7 +171,7 @@ def encode_manifest(array: DeclaredArray, manifest: References) -> bytes:
     ):
         if number > limit:
             raise LimitExceededError(
-                f"the manifest has {number} {unit}, and readers have a limit of {limit}",
+                f"the manifest has {number} {unit}, but readers have a limit of {limit}",
                 remedy=Advice("Split it: ", Setting("partition_shape"), ", or smaller partitions."),
             )
     return encode_body(array.configuration.codecs, document)

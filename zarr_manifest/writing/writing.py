@@ -1,6 +1,6 @@
-"""Writing a manifest: for an array that is there, or together with a new one.
+"""Writing a manifest, for an existing array or together with a new one.
 
-Everything is checked, by the checks of readers, before anything is written.
+Everything is checked, with the readers' own checks, before anything is written.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from zarr_manifest.hierarchy import (
     store_underneath,
     sync,
 )
+from zarr_manifest.sources import Allow, access_by_prefix
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
 from zarr_manifest.writing.consolidated import add_to_consolidated
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Entries", "create_array", "write_manifest"]
 
-# Its annotations name types of packages that may not be there.
+# Its annotations name types of packages that may not be installed.
 _untyped_zarr: Any = zarr
 
 
@@ -54,56 +55,65 @@ def write_manifest(
     codecs: Sequence[str | Mapping[str, Any]] = (),
     partition_shape: Sequence[int] | None = None,
     sole_writer: bool = False,
+    allow: Allow = None,
 ) -> None:
-    """Make an array of a hierarchy refer to chunks that lie elsewhere.
+    """Make an existing array refer to chunks stored elsewhere.
 
-    The array's metadata must be there (``zarr.create_array`` writes it, and
-    :func:`create_array` does both at once); chunks that it has of its own are not
-    read any more. Everything is checked first. Then the documents are written, then
-    ``zarr.json`` with the declaration, then its copies in consolidated metadata, and
-    at the end documents are removed that the array declared before. Whoever opens it
-    meanwhile, or after a crash, sees the old manifest or the new one, and never parts
-    of both. Of two writers of one array at the same time, one gets an error.
+    The array must exist already (``zarr.create_array`` writes its metadata;
+    :func:`create_array` does both at once). Any chunks of its own are no longer
+    read.
+
+    Everything is checked first. Then the documents are written, then ``zarr.json``
+    with the declaration, then its copies in consolidated metadata; finally, the
+    array's earlier documents are removed. A reader that opens the array meanwhile,
+    or after a crash, sees either the old manifest or the new one, never a mixture.
+    If two writers write the same array at the same time, one of them gets an error.
 
     Parameters
     ----------
     location : str, Path, obstore store or zarr Store
-        The hierarchy: a path, a URL, or a store.
+        The hierarchy: a path, a URL or a store.
     array_path : str
-        Path of the array in the hierarchy; ``""`` when it is its root.
+        Path of the array in the hierarchy; ``""`` for the root.
     entries : Manifest, mapping, or iterable of pairs
-        What the manifest says of each chunk: by chunk key or grid index, a
-        mapping with the members of an entry (specification, "Entries"). `data`
-        may be bytes. Chunks that are absent are missing chunks. Pairs of chunk and
-        entry may come one by one, from a generator.
-        :meth:`Manifest.from_columns` makes a manifest from arrays of numbers.
+        The entries, by chunk key or grid index; each is a mapping with the members
+        of an entry (specification, "Entries"), in which `data` may be bytes. Absent
+        chunks are missing chunks. Pairs of chunk and entry may also come from a
+        generator. :meth:`Manifest.from_columns` makes a manifest from arrays of
+        numbers.
     manifest : str, optional
-        URL reference of the document, relative to the array, in the hierarchy's
+        URL reference of the document, relative to the array and in the hierarchy's
         own store; with `partition_shape`, it contains ``{partition}``. By default
-        ``./manifest.json``, or ``./manifest/{partition}.json``. A name that is in
-        use for something else gets a suffix: ``./manifest-0123456789ab.json``.
+        ``./manifest.json`` or ``./manifest/{partition}.json``. A name that is
+        already in use gets a suffix: ``./manifest-0123456789ab.json``.
     inline : bool
         Write the manifest into ``zarr.json`` instead.
     base : str, optional
-        URL reference against which relative paths resolve; the array's own
-        location by default.
+        URL reference that relative paths resolve against; the array's own location
+        by default.
     codecs : sequence of str or mapping
         Codecs that encode the documents: ``gzip``, ``zstd``, ``crc32c``, by name or
         as in ``zarr.json``.
     partition_shape : sequence of int, optional
-        Number of chunks of a partition along every dimension: each that has
+        Number of chunks in a partition along each dimension: every partition with
         entries gets a document of its own.
     sole_writer : bool
-        The promise that nobody else writes to the array meanwhile, for stores in
-        which that cannot be found out. Directories, memory, and object stores that
-        put on conditions (S3, Google Cloud Storage, Azure) need none.
+        Promise that nobody else is writing to the array, for stores that cannot
+        detect it. Not needed for directories, memory, or object stores with
+        conditional puts (S3, Google Cloud Storage, Azure).
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
+        needs no authorisation; it is accessed without credentials unless a prefix says
+        otherwise. Referenced objects are not read.
 
     Raises
     ------
     WriteConflictError
-        Somebody else has written to the array meanwhile; theirs is what is there now.
+        If another writer wrote to the array meanwhile; its version is kept.
     ManifestError
-        What a validator would report of the result, and nothing is written.
+        If a validator would report a problem; nothing is then written.
+    ValueError, TypeError
+        If `allow` has something that is not a URL prefix, or not an access.
 
     Examples
     --------
@@ -120,10 +130,11 @@ def write_manifest(
     """
     path = _node_path(array_path)
     form = Form(manifest, inline, base, codecs, partition_shape)
-    opened = open_hierarchy(location, {})
-    # zarr makes a directory that does not exist, unless it is told to read only.
-    there = opened if isinstance(location, Store) else open_hierarchy(location, {}, read_only=True)
-    sync(ensure_open(there))
+    access = access_by_prefix(allow)
+    opened = open_hierarchy(location, access)
+    # Opened for writing, zarr would create a missing directory.
+    read_only = not isinstance(location, Store)
+    sync(ensure_open(open_hierarchy(location, access, read_only=read_only)))
     store = guarded_store(store_underneath(opened), sole_writer=sole_writer)
     before = store.read(join(path, "zarr.json"))
     node = None if before.body is None else parse_node(before.body)
@@ -131,7 +142,7 @@ def write_manifest(
         raise InvalidConfigurationError(
             "there is no Zarr v3 array at this path",
             array=path,
-            remedy="Create it first, with zarr.create_array: that writes no chunks.",
+            remedy="Create it first with zarr.create_array, which writes no chunks.",
         )
     _write(store, path, node, before, entries, form)
     _notice(opened, path)
@@ -151,33 +162,37 @@ def create_array(
     codecs: Sequence[str | Mapping[str, Any]] = (),
     partition_shape: Sequence[int] | None = None,
     sole_writer: bool = False,
+    allow: Allow = None,
     **array_options: Any,
 ) -> None:
-    """Make a new array whose chunks lie elsewhere.
+    """Create an array whose chunks are stored elsewhere.
 
-    As :func:`write_manifest`; the array's ``zarr.json`` is written once, complete, so
-    that nobody sees an array without its manifest. Groups above it that are missing
-    are made after it, and consolidated metadata above it gets a copy.
+    Works like :func:`write_manifest`. The array's ``zarr.json`` is written only once,
+    complete, so that no reader sees the array without its manifest. Missing groups
+    above it are created afterwards, and it is added to consolidated metadata above it.
 
     Parameters
     ----------
     location, array_path, entries
-        As for :func:`write_manifest`. There must be no node at the path.
+        As for :func:`write_manifest`. There must not be a node at the path.
     shape, chunks, dtype
         As for ``zarr.create_array``.
-    manifest, inline, base, codecs, partition_shape, sole_writer
+    manifest, inline, base, codecs, partition_shape, sole_writer, allow
         As for :func:`write_manifest`.
     **array_options
-        More of ``zarr.create_array``: `compressors`, `filters`, `serializer`,
-        `shards`, `fill_value`, `attributes`, `dimension_names`, ... Other than there,
-        `compressors` are none by default: the chunks are as somebody else wrote them.
+        Further options of ``zarr.create_array``: `compressors`, `filters`,
+        `serializer`, `shards`, `fill_value`, `attributes`, `dimension_names`, ...
+        Unlike there, `compressors` is None by default, because the chunks have
+        already been written by other software.
 
     Raises
     ------
     WriteConflictError
-        There is a node at the path, or an array above it.
+        If there is a node at the path, or an array above it.
     ManifestError
-        What a validator would report of the result, and nothing is written.
+        If a validator would report a problem; nothing is then written.
+    ValueError, TypeError
+        If `allow` has something that is not a URL prefix, or not an access.
 
     Examples
     --------
@@ -198,14 +213,14 @@ def create_array(
         raise TypeError(f"create_array() got an unexpected argument {sorted(wrong)[0]!r}")
     options = {"compressors": None, **array_options}
     metadata = _metadata(shape=shape, chunks=chunks, dtype=dtype, **options)
-    opened = open_hierarchy(location, {})
+    opened = open_hierarchy(location, access_by_prefix(allow))
     store = guarded_store(store_underneath(opened), sole_writer=sole_writer)
     before = store.read(join(path, "zarr.json"))
     if before.body is not None:
         raise WriteConflictError(
-            "there is a node at this path already",
+            "there is already a node at this path",
             array=path,
-            remedy="Delete it first; or give an array that is there another manifest, with "
+            remedy="Delete it first; or, to replace the manifest of an existing array, use "
             "write_manifest.",
         )
     _require_no_array_above(store, path)
@@ -222,8 +237,8 @@ def _node_path(array_path: str) -> str:
         raise InvalidPathError(
             f"a node of Zarr v3 cannot have the name {name!r}",
             array=path,
-            remedy="A name is not empty, nor only dots, nor 'zarr.json', does not begin with '__', "
-            "and has no backslash and no control character.",
+            remedy="A name must not be empty, only dots, or 'zarr.json'; it must not begin with "
+            "'__', or contain a backslash or a control character.",
         )
     return path
 
@@ -261,7 +276,7 @@ def _require_no_array_above(store: GuardedStore, path: str) -> None:
         node = None if document is None else parse_node(document)
         if node is not None and node.get("node_type") == "array":
             raise WriteConflictError(
-                f"{parent or '/'!r} is an array, which has no nodes below it",
+                f"{parent or '/'!r} is an array, and cannot have nodes below it",
                 array=path,
                 remedy="Choose another path.",
             )
@@ -274,6 +289,6 @@ def _make_parents(store: GuardedStore, path: str) -> None:
 
 
 def _notice(opened: Store, path: str) -> None:
-    """Let a ManifestStore see what was written beneath it."""
+    """Let a ManifestStore notice what was written to its underlying store."""
     if isinstance(opened, ManifestStore):
         sync(opened.get(join(path, "zarr.json"), default_buffer_prototype()))

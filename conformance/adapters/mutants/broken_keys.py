@@ -115,7 +115,7 @@ def missing_partition_refused() -> None:
 @broken_in("partitions")
 def keys_of_other_partitions_dropped() -> None:
     """Ignore entries for chunks of another block."""
-    _overlook("names a chunk of another partition")
+    _overlook("belongs to another partition")
 
 
 # ------------------------------------------------------------------ encoded documents

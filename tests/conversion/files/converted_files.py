@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ class Converted:
     def refused(self) -> dict[str, str]:
         return {node.path: node.reason for node in self.report.refused}
 
-    @property
+    @cached_property
     def arrays(self) -> dict[str, zarr.Array[Any]]:
         members = self.group.members(max_depth=None)
         return {path: item for path, item in members if isinstance(item, zarr.Array)}

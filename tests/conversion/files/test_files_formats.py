@@ -82,7 +82,7 @@ def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
 def test_names_of_formats() -> None:
     assert [format_of(name) for name in FORMATS] == list(FORMATS)
     assert format_of("netCDF4") == "hdf5"
-    with pytest.raises(ValueError, match="unknown format 'jpeg': one of hdf5, "):
+    with pytest.raises(ValueError, match="unknown format 'jpeg'; known are hdf5, "):
         read_files("f", format="jpeg")
 
 
@@ -352,7 +352,7 @@ def test_reversed_bits_are_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(resolution_unit, fill_order))
     assert (tifffile.imread(path) == 128).all()
     found = convert(path, tmp_path / "h.zarr")
-    assert "reversed order" in found.refused["0"]
+    assert "reverse order" in found.refused["0"]
 
 
 def test_samples_of_some_bits_are_refused(tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ def test_lerc_that_may_have_masks_is_refused(tmp_path: Path, code: str) -> None:
 
 def test_documents_that_are_no_dmrpp(tmp_path: Path) -> None:
     for name, text, reason in (
-        ("f.xml", "<Dataset/>", "ends with"),
+        ("f.xml", "<Dataset/>", "must end with"),
         ("f.nc.dmrpp", "<Dataset", "not XML"),
     ):
         (tmp_path / name).write_text(text)

@@ -85,20 +85,20 @@ def test_messages_are_chunks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "reason"),
     [
-        ({"grid": _grid(scanning=0x20)}, "in columns, not in rows"),
+        ({"grid": _grid(scanning=0x20)}, "by column, not by row"),
         ({"grid": _grid(scanning=0x10)}, "every other row of its values runs backwards"),
-        ({"grid": _grid(scanning=0x08)}, "rows are shifted"),
-        ({"grid": _grid(columns=_MISSING)}, "not all as long"),
+        ({"grid": _grid(scanning=0x08)}, "rows are offset"),
+        ({"grid": _grid(columns=_MISSING)}, "differ in length"),
         ({"grid": _grid(step=_MISSING)}, "the step between its latitudes"),
         ({"grid": _grid(last=(60, 14), scanning=0x40)}, "the step between its latitudes"),
         ({"grid": _grid(last=(58, 10))}, "the step between its longitudes"),
-        ({"grid": _grid(angle=7)}, "in units of their own"),
-        ({"grid": _grid(template=40)}, "its grid is of template 40"),
+        ({"grid": _grid(angle=7)}, "in custom units"),
+        ({"grid": _grid(template=40)}, "its grid has template 40"),
         ({"product": _product(time=(1 << 31) + 3)}, "its forecast time is negative"),
         ({"product": _product(unit=3)}, "months or years"),
         ({"product": _product(number=222)}, "gribberish left it out"),
         ({"packing": 4}, "gribberish cannot read it: .* unpack"),
-        ({"bitmap": 254}, "its bitmap is not with it"),
+        ({"bitmap": 254}, "its bitmap is not part of the message"),
     ],
 )
 @pytest.mark.parametrize("is_first", [True, False])
@@ -120,14 +120,16 @@ def test_coordinates_are_those_of_one_grid(tmp_path: Path) -> None:
     fields = [_field(grid=grid, product=_product(number=4 * n)) for n, grid in enumerate(grids)]
     found = _convert(tmp_path, *map(_message, fields))
     (reason,) = found.refused.values()
-    assert reason == "its grid is not that of the messages before it"
+    assert reason == "its grid differs from that of the messages before it"
     assert {"hag/instant/tmp", "hag/instant/tmax"} <= found.arrays.keys()
     assert found.arrays["hag/instant/latitude"][...].tolist() == [60, 58]
 
 
 def test_fields_after_the_first_of_a_message_are_refused(tmp_path: Path) -> None:
     found = _convert(tmp_path, _message(_field(), _field(product=_product(number=4))))
-    assert found.refused == {"message at byte 0 of f.grib2, field 2": "only a first field is read"}
+    assert found.refused == {
+        "message at byte 0 of f.grib2, field 2": "only the first field is read"
+    }
     assert same(found.arrays["hag/instant/tmp"][...], _VALUES[None])
 
 

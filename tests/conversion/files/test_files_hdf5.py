@@ -169,7 +169,7 @@ def test_compact_datasets_are_held_inline(tmp_path: Path) -> None:
             compact(file, name, values)
     found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
     assert found.refused.keys() == NOT_IN_THIS_ZARR
-    assert any("held inline" in note for _, note in found.report.notes)
+    assert any("stored inline" in note for _, note in found.report.notes)
     with h5py.File(tmp_path / "f.h5") as file:
         for name in DATA.keys() - NOT_IN_THIS_ZARR:
             assert same(found.arrays[name][...], hdf5_values(file[name])), name
@@ -443,7 +443,7 @@ def test_a_fill_value_that_is_no_integer_masks_none(tmp_path: Path) -> None:
         file["x"].attrs["_FillValue"] = 1.5
     found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
     assert "_FillValue" not in found.arrays["x"].attrs
-    assert "1.5 is no integer" in found.report.notes[0][1]
+    assert "1.5 is not an integer" in found.report.notes[0][1]
 
 
 def test_a_variable_that_was_never_written_is_not_left_out(tmp_path: Path) -> None:

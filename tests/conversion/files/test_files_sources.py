@@ -107,25 +107,25 @@ def test_the_state_of_an_object_is_its_entity_tag(
     tmp_path: Path, s3_server: S3Server, s3_bucket: str
 ) -> None:
     s3_server.put(s3_bucket, "a b/f.h5", hdf5_bytes())
-    options = {f"s3://{s3_bucket}": s3_server.options}
+    allow = {f"s3://{s3_bucket}": s3_server.options}
     url = f"s3://{s3_bucket}/a%20b/f.h5"
-    nodes = list(read_files(url, options=options, checksum="crc32c"))
+    nodes = list(read_files(url, allow=allow, checksum="crc32c"))
     reference = array(nodes).manifest[0,]
     assert reference.path == url
     assert reference.conditions.etag is not None
     assert reference.conditions.last_modified is not None
     write_hierarchy(tmp_path / "h.zarr", nodes)
-    store = ManifestStore(tmp_path / "h.zarr", allow=options, read_only=True)
+    store = ManifestStore(tmp_path / "h.zarr", allow=allow, read_only=True)
     assert same(zarr.open_group(store, mode="r")["x"][...], VALUES)
     # Credentials are for the prefix that they were given for.
     with pytest.raises(SourceAccessDeniedError):
-        list(read_files(url, options={f"s3://{s3_bucket}": s3_server.anonymous_options}))
+        list(read_files(url, allow={f"s3://{s3_bucket}": s3_server.anonymous_options}))
 
 
 def test_many_objects_and_a_zarr_hierarchy_in_a_bucket(
     tmp_path: Path, s3_server: S3Server, s3_bucket: str
 ) -> None:
-    options = {f"s3://{s3_bucket}": s3_server.options}
+    allow = {f"s3://{s3_bucket}": s3_server.options}
     for number in range(2):
         s3_server.put(s3_bucket, f"{number}.h5", hdf5_bytes())
     source = zarr.create_group(tmp_path / "source.zarr")
@@ -134,13 +134,13 @@ def test_many_objects_and_a_zarr_hierarchy_in_a_bucket(
         if item.is_file():
             s3_server.put(s3_bucket, f"z/{item.relative_to(tmp_path)}", item.read_bytes())
     urls = [f"s3://{s3_bucket}/{number}.h5" for number in range(2)]
-    write_hierarchy(tmp_path / "h.zarr", read_files(urls, concat_dim="n", options=options))
+    write_hierarchy(tmp_path / "h.zarr", read_files(urls, concat_dim="n", allow=allow))
     url = f"s3://{s3_bucket}/z/source.zarr"
-    nodes = list(read_files(url, options=options))
+    nodes = list(read_files(url, allow=allow))
     assert array(nodes).manifest[0,].conditions.etag is not None
     write_hierarchy(tmp_path / "z.zarr", nodes)
     for name, expected in {"h.zarr": [VALUES, VALUES], "z.zarr": np.arange(8)}.items():
-        store = ManifestStore(tmp_path / name, allow=options, read_only=True)
+        store = ManifestStore(tmp_path / name, allow=allow, read_only=True)
         assert same(zarr.open_group(store, mode="r")["x"][...], expected)
 
 

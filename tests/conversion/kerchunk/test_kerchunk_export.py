@@ -325,7 +325,7 @@ def test_nodes_that_are_refused(tmp_path: Path) -> None:
     [
         ({"path": "s3://b/x::y"}, "'::'"),
         ({"path": "s3://b/x%3FversionId=1"}, "'?versionId='"),
-        ({"path": "gs://b/x", "version": "1"}, "URLs of s3 only"),
+        ({"path": "gs://b/x", "version": "1"}, "only s3 URLs"),
     ],
 )
 def test_names_that_mean_something_else_to_fsspec(
@@ -371,7 +371,7 @@ def test_a_hierarchy_in_memory(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_exported(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="versions 0 and 1, not 2"):
+    with pytest.raises(ValueError, match="versions are 0 and 1, not 2"):
         export_kerchunk_json(tmp_path, version=2)
     with pytest.raises(ManifestError, match="there is no"):
         export_kerchunk_json(tmp_path)

@@ -90,11 +90,11 @@ def test_what_kerchunk_has_no_place_for_is_noted(tmp_path: Path) -> None:
     assert report.notes == [
         ("checked", "array 'checked': the checksums of 1 chunk were left out"),
         ("checked", "array 'checked': the entity tags of 1 chunk were left out"),
-        ("checked", "array 'checked': the times of modification of 1 chunk were left out"),
+        ("checked", "array 'checked': the modification times of 1 chunk were left out"),
         (
             "deep/rows",
-            "array 'deep/rows': missing chunks need the fill value -7, which xarray takes for "
-            "missing elements in Zarr v2",
+            "array 'deep/rows': missing chunks need the fill value -7, which xarray masks as "
+            "missing in Zarr v2",
         ),
         ("deep/rows", "array 'deep/rows': 1 chunk marked as empty, now encoded fill values"),
     ]

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 import zstandard
@@ -170,7 +171,7 @@ def test_how_far_a_compressed_set_is_decompressed() -> None:
         assert entries(compressed, max_bytes=len(text)) == {(0, 0): b"text" * 1000}
         with pytest.raises(LimitExceededError, match="max_bytes") as caught:
             read_kerchunk_json(compressed, max_bytes=len(text) - 1)
-        assert "more than" in caught.value.problem
+        assert "larger than" in caught.value.problem
         with pytest.raises(NotConvertibleError, match="the encoded reference set is truncated"):
             read_kerchunk_json(compressed[:-3])
     assert len(entries(text, max_bytes=1)) == 1
@@ -196,6 +197,14 @@ def test_a_set_on_a_web_server(tmp_path: Path) -> None:
     assert "secret" not in str(caught.value)
 
 
+def test_a_set_in_the_memory_of_fsspec(tmp_path: Path) -> None:
+    files = fsspec.filesystem("memory")
+    files.pipe(f"/{tmp_path.name}/a b.json", json.dumps(one(URL)).encode())
+    assert len(entries(f"memory://{tmp_path.name}/a%20b.json")) == 1
+    with pytest.raises(SourceNotFoundError, match="there is no such object"):
+        read_kerchunk_json(f"memory://{tmp_path.name}/missing.json")
+
+
 class _QuietHandler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         del format, args
@@ -205,7 +214,7 @@ class _QuietHandler(http.server.SimpleHTTPRequestHandler):
     ("document", "problem"),
     [
         ([], "not a JSON object, but a list"),
-        ([{"version": 1, "refs": {}}], "imported one by one, or combined first"),
+        ([{"version": 1, "refs": {}}], "one by one, or combine them first"),
         ("text", "not a JSON object, but 'text'"),
         ({"version": 2, "refs": {}}, "has the version 2; known are 1, and 0, which states none"),
         ({"version": "1", "refs": {}}, "has the version '1'"),
@@ -240,9 +249,7 @@ def test_documents_that_are_no_json(content: bytes) -> None:
 
 def test_members_that_are_not_known_are_named() -> None:
     found = refusal({"version": 1, "refs": one(URL), "records": 5}, "")
-    assert found.reason == (
-        "the reference set has a member 'records', which is not known, and was left out"
-    )
+    assert found.reason == ("the reference set has an unknown member 'records', which was left out")
 
 
 def test_generated_references_win(tmp_path: Path) -> None:
@@ -438,7 +445,7 @@ def test_references_below_a_refused_array_are_not_named_again() -> None:
 def test_text_that_is_none() -> None:
     document = json.dumps(one("\ud800") | {"b/.zarray": zarray(), "b/0.0": URL}).encode()
     assert "\\ud800" in document.decode()
-    assert "inline data is not what it says" in refusal(document).reason
+    assert "inline data cannot be decoded" in refusal(document).reason
     assert len(entries(document, "b")) == 1
 
 

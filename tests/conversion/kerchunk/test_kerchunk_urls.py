@@ -106,7 +106,7 @@ def test_relative_paths_start_from_the_working_directory(
     assert report.notes == [
         (
             "a",
-            "array 'a': 1 relative paths, such as 'data/a b.bin', were taken relative to the "
+            "array 'a': 1 relative paths, such as 'data/a b.bin', were resolved against the "
             "working directory, as fsspec does",
         )
     ]
@@ -132,4 +132,4 @@ def test_a_version_of_an_object_is_a_condition() -> None:
     assert manifest[0, 0].path == "s3://b/f.nc"
     assert manifest[0, 0].conditions.version == "v1"
     references["a/0.1"] = ["s3://b/f.nc?versionId=v2", 0, 5]
-    assert "two versions of one object" in refusal(references).reason
+    assert "two versions of an object" in refusal(references).reason

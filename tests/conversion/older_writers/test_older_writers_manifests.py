@@ -88,7 +88,7 @@ def test_sources_that_end_within_a_chunk(release: str, writer: Path) -> None:
     before = files_in(root)
     report = upgrade(root)
     found = reasons(report) | dict(report.notes)
-    assert "'3.0' of the manifest names a chunk outside the array" in found["both_short"]
+    assert "the manifest key '3.0' names a chunk outside the array" in found["both_short"]
     for path in ("first_short", "second_short"):
         assert "dimension 0 was joined from several sources, and its length 7" in found[path]
         assert files_in(root)[f"{path}/zarr.json"] == before[f"{path}/zarr.json"]

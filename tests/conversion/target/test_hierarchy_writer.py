@@ -251,11 +251,11 @@ def test_nodes_that_exclude_each_other() -> None:
         ],
     )
     assert [(node.path, node.reason) for node in report.refused] == [
-        ("a", "there was a node of this path already"),
+        ("a", "there is already a node at this path"),
         ("a/b", "the node lies below an array, 'a'"),
-        ("g", "there are nodes below it, which only a group can have"),
-        ("", "there are nodes below it, which only a group can have"),
-        ("g", "there was a node of this path already"),
+        ("g", "there are nodes below it, but only groups have members"),
+        ("", "there are nodes below it, but only groups have members"),
+        ("g", "there is already a node at this path"),
     ]
     report = write_hierarchy(MemoryStore(), [vector("", [1]), vector("a", [1])])
     assert [node.path for node in report.refused] == ["a"]

@@ -279,12 +279,12 @@ def test_objects_that_are_no_chunks_are_named(tmp_path: Path) -> None:
     assert list(paths_of(by_path["b"])) == [(0, 0)]
     assert "3 objects" in by_path["a"].notes[-1]
     assert by_path["b"].notes == (
-        "array 'b': the object '0.1' is no chunk of the array, and left out",
+        "array 'b': the object '0.1' is not part of the array, and left out",
     )
     refusals = {node.path: node.reason for node in found if isinstance(node, RefusedNode)}
     assert refusals == {
-        "": "the object 'README.md' is no chunk of any array",
-        "c": "the object 'c/0.0' is no chunk of any array",
+        "": "the object 'README.md' is not part of any array",
+        "c": "the object 'c/0.0' is not part of any array",
     }
 
 
@@ -301,8 +301,8 @@ def test_names_of_chunks_with_another_separator(
     names = {(0, 1): f"0{used}1", (1, 0): f"1{used}0"}
     assert paths_of(node) == {i: f"{tmp_path.as_uri()}/a/{name}" for i, name in names.items()}
     assert isinstance(node, ArrayNode)
-    assert f"{used!r} separates the numbers in the names of its chunks" in node.notes[0]
-    assert "'f' is no chunk" in node.notes[1]
+    assert f"{used!r} separates the numbers in its chunk keys, not " in node.notes[0]
+    assert "'f' is not part of the array" in node.notes[1]
 
 
 def test_one_bad_array_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ def test_what_is_no_zarr_v2_hierarchy(tmp_path: Path) -> None:
         read_zarr2(tmp_path / "missing")
     assert not (tmp_path / "missing").exists()
     zarr.create_group(tmp_path / "new")
-    with pytest.raises(NotConvertibleError, match="Zarr v3 hierarchy already"):
+    with pytest.raises(NotConvertibleError, match="already a Zarr v3 hierarchy"):
         read_zarr2(tmp_path / "new")
 
 

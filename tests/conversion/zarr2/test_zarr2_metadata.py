@@ -74,10 +74,10 @@ def test_a_chunk_length_of_zero_in_an_empty_dimension() -> None:
     assert converted.metadata["chunk_grid"]["configuration"]["chunk_shape"] == [1, 2]
     assert converted.notes == (
         "array 'a': the chunk length 0 in dimension 0, which is empty, became 1, because Zarr v3 "
-        "demands a positive one",
+        "requires a positive one",
     )
     assert Written(document, {}).read_v3().shape == (0, 4)
-    with pytest.raises(NotConvertibleError, match="0 in dimension 1, which is 4 long"):
+    with pytest.raises(NotConvertibleError, match="0 in dimension 1, which has length 4"):
         convert_array(zarray(shape=[0, 4], chunks=[1, 0]), None)
 
 
@@ -173,7 +173,7 @@ def test_what_json_lacks_becomes_a_string_in_attributes() -> None:
     }
     assert repr(zattrs) == before
     assert converted.notes == (
-        "array 'a': in the attribute 'a', what JSON lacks became strings",
+        "array 'a': in the attribute 'a', values that JSON lacks became strings",
         "array 'a': in the attribute 'e', an infinity became a string, as JSON has none",
         "array 'a': the attribute 'missing_value' is NaN and was left out",
     )

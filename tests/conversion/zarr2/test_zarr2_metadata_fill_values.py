@@ -140,7 +140,7 @@ def test_what_is_no_value_of_the_data_type_is_refused(dtype: Any, fill: Any) -> 
 
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_a_fill_value_that_is_no_text_is_refused(order: str) -> None:
-    with pytest.raises(NotConvertibleError, match="is no text"):
+    with pytest.raises(NotConvertibleError, match="is not text"):
         convert([["a", f"{order}U1"]], base64.b64encode(b"\x7f\xff\xff\xff").decode())
 
 

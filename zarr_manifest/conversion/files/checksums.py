@@ -1,4 +1,4 @@
-"""Checksums of chunks, computed by reading them where they are."""
+"""Checksums of chunks, computed by reading them at their source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zarr_manifest.manifest import Manifest, Reference
 
 __all__ = ["checksums_of", "require_checksum"]
 
-# Chunks that are read at one time: all that is ever held in memory.
+# Number of chunks that are read, and held in memory, at a time.
 _AT_ONCE = 8
 
 
@@ -20,7 +20,7 @@ def require_checksum(algorithm: str) -> None:
 
     Raises
     ------
-        It is not.
+        It is unknown.
     """
     compute_checksum(algorithm, b"")
 
@@ -28,7 +28,7 @@ def require_checksum(algorithm: str) -> None:
 def checksums_of(
     manifest: Manifest, sources: FileSources, algorithm: str
 ) -> dict[tuple[int, ...], str]:
-    """Return the checksums of the chunks that are elsewhere, by grid index.
+    """Return the checksums of the chunks that are not inline, by grid index.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""DMR++ documents through VirtualiZarr: every variable that the document names."""
+"""DMR++ documents through VirtualiZarr: every variable in the document."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _SUFFIX = ".dmrpp"
 
 
 def read_dmrpp(url: str, registry: Any, *, inline_limit: int) -> FileTree:
-    """Parse a DMR++ document, which refers to the file of its name without ``.dmrpp``.
+    """Parse a DMR++ document, which describes the file of the same name without ``.dmrpp``.
 
     Raises
     ------
     NotConvertibleError
-        It is no such document, or its name does not tell what it describes.
+        It is not a DMR++ document, or its name does not end with ``.dmrpp``.
     """
     if not url.endswith(_SUFFIX):
-        raise NotConvertibleError(f"the name of a DMR++ document ends with {_SUFFIX!r}")
+        raise NotConvertibleError(f"the name of a DMR++ document must end with {_SUFFIX!r}")
     readers: Any = library("obspec_utils.readers")
     reader = readers.EagerStoreReader(*registry.resolve(url))
     try:
@@ -90,7 +90,7 @@ def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree
     def parse(names: Sequence[str]) -> Mapping[str, Any]:
         parser = parsers.DMRPPParser(group=path or None, skip_variables=set(variables) - set(names))
         with warnings.catch_warnings():
-            # It warns where it should raise; what it leaves out is missed below.
+            # It warns where it should raise; what it leaves out is noticed below.
             warnings.simplefilter("ignore")
             store = parser(url, registry)
         attributes.update(store._group.metadata.attributes)
@@ -113,33 +113,33 @@ def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree
 
 
 def _reason_against(variable: Any, kind: str) -> str | None:
-    """Return why a variable would be read wrongly, or None."""
+    """Return why a variable would be read incorrectly, or None."""
     if kind not in _NUMBERS:
-        return f"its type {kind!r} is not a number, and not in chunks as Zarr decodes them"
+        return f"its type {kind!r} is not numeric, and its chunks are not ones that Zarr can decode"
     chunks = variable.find(f"{_DMRPP}chunks")
     if chunks is None:
         return "the document does not say where its chunks are"
     if chunks.get("byteOrder", "LE") != "LE":
-        return "its numbers are big-endian, which VirtualiZarr's parser passes over"
+        return "its numbers are big-endian, which VirtualiZarr's parser ignores"
     unknown = set(chunks.get("compressionType", "").split()) - {"shuffle", "deflate"}
     if unknown:
-        return f"VirtualiZarr's parser passes over its filters {sorted(unknown)}"
+        return f"VirtualiZarr's parser ignores its filters {sorted(unknown)}"
     filters = chunks.get("compressionType", "").split()
     if "shuffle" in filters[1:]:
-        return f"its filters are listed as {filters}, though nothing shuffles what is compressed"
+        return f"its filters are listed as {filters}, but compressed bytes are never shuffled"
     found = list(chunks.iterfind(f"{_DMRPP}chunk"))
     if len({chunk.get("chunkPositionInArray") for chunk in found}) != len(found):
-        return "some of its chunks lie in several pieces"
+        return "some of its chunks are stored in several pieces"
     for chunk in found:
         if filters and chunk.get("fm", "0").strip("0x"):
-            return "some of its chunks have a filter mask, and Zarr decodes all chunks alike"
+            return "some of its chunks have a filter mask, but Zarr decodes all chunks alike"
         if chunk.get("href") is not None:
-            return "its chunks lie in other files, which VirtualiZarr's parser passes over"
+            return "its chunks are in other files, which VirtualiZarr's parser ignores"
     return None
 
 
 def _scalar(url: str, variable: Any, array: Any) -> Any:
-    """Return a variable without dimensions with its reference, which VirtualiZarr leaves out."""
+    """Return a zero-dimensional variable with its reference, which VirtualiZarr leaves out."""
     manifests: Any = library("virtualizarr.manifests")
     chunk = variable.find(f"{_DMRPP}chunks/{_DMRPP}chunk")
     if chunk is None:

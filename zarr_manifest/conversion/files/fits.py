@@ -16,12 +16,12 @@ from zarr_manifest.conversion.virtual import library
 
 __all__ = ["read_fits"]
 
-# The header's word for the number of pixels without a value.
+# The header keyword for the value of blank pixels.
 _BLANK = "BLANK"
 
 
 def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
-    """Parse a FITS file; an HDU without data only has attributes."""
+    """Parse a FITS file; an HDU without data yields only attributes."""
     fits: Any = library("astropy.io.fits", "reading FITS")
     readers: Any = library("obspec_utils.readers")
     parsers: Any = library("virtualizarr.parsers")
@@ -33,7 +33,7 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
         wanted: list[str] = []
         blank: dict[str, int] = {}
         for number, unit in enumerate(file):
-            # As VirtualiZarr names them.
+            # As VirtualiZarr names HDUs.
             name = unit.name or str(number)
             name = f"{name}_{number}" if name in names else name
             names.append(name)
@@ -58,7 +58,7 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     for name in arrays:
         if name in blank and arrays[name].dtype.kind in "iu":
             arrays[name] = _with_fill_value(arrays[name], blank[name])
-            tree.note(name, f"its blank pixels are {blank[name]}, the attribute '_FillValue'")
+            tree.note(name, f"its blank pixels are {blank[name]}, now the attribute '_FillValue'")
     for name, reason in refused.items():
         tree.refuse(name, f"VirtualiZarr cannot express it: {reason}")
     return tree
@@ -70,17 +70,17 @@ def _with_fill_value(array: Any, value: int) -> Any:
 
 def _reason_against(fits: Any, unit: Any) -> str | None:
     if isinstance(unit, fits.CompImageHDU):
-        return "it is a compressed image: its tiles are sequences in the heap of a table"
+        return "it is a compressed image: its tiles are variable-length arrays in a table's heap"
     if isinstance(unit, fits.BinTableHDU):
         return "it is a binary table, whose big-endian columns VirtualiZarr cannot express"
     if isinstance(unit, fits.GroupsHDU):
-        return "it holds random groups, which are no array"
+        return "it holds random groups, which are not an array"
     header = unit.header
     scaled = header.get("BSCALE", 1) != 1 or header.get("BZERO", 0) != 0
     if unit.is_image and header["BITPIX"] == 64 and scaled:
-        return "its scaled 64-bit integers do not fit into the floats that Zarr scales to"
+        return "its scaled 64-bit integers do not fit into the floats that scaling yields in Zarr"
     scale = header.get("BSCALE", 1), header.get("BZERO", 0)
     unsigned = scale == (1, 2 ** (header["BITPIX"] - 1))
     if scaled and _BLANK in header and header["BITPIX"] > 0 and not unsigned:
-        return "its blank pixels would be scaled like the others, and no longer be known"
+        return "its blank pixels would be scaled like the others, and no longer recognised"
     return None

@@ -1,4 +1,4 @@
-"""The formats of files: recognised by their first bytes, and who reads them."""
+"""File formats: how to recognise them by their first bytes, and their readers."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ _BEGINNINGS = (
 _READ_REFERENCES = Advice(
     "kerchunk references are read with ", Setting("read_kerchunk", python="read_kerchunk")
 )
-# What is recognised only to be refused by its name.
+# Recognised only to refuse them by name.
 _OTHERS = (
     (b"\x0e\x03\x13\x01", "HDF4"),
     (b"\0\0\x01\0", "a Met Office PP file (or another file of Fortran records)"),
     (b"PAR1", Advice("Parquet: ", _READ_REFERENCES)),
-    (b"\x1f\x8b", "compressed with gzip: nothing can refer to ranges of what is in it"),
+    (b"\x1f\x8b", "compressed with gzip: references cannot point inside it"),
     (b"PK\x03\x04", "a zip archive"),
     (b"BUFR", "BUFR"),
 )
@@ -82,17 +82,17 @@ _ZARR_FILES = (
     (".zmetadata", "zarr2"),
 )
 
-# A block for users may come before an HDF5 file: its size is a power of two from 512 on.
+# An HDF5 file may begin with a user block, of 512 bytes or a larger power of two.
 _HEAD = 64 * 1024 + len(_HDF5)
 
 
 def format_of(name: str) -> str:
-    """Return the name of a format as it is known here.
+    """Return the canonical name of a format.
 
     Raises
     ------
     ValueError
-        There is none of this name.
+        The format is unknown.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def format_of(name: str) -> str:
     lowered = name.lower()
     found = _OTHER_NAMES.get(lowered, lowered)
     if found not in FORMATS:
-        raise ValueError(f"unknown format {name!r}: one of {', '.join(FORMATS)} is needed")
+        raise ValueError(f"unknown format {name!r}; known are {', '.join(FORMATS)}")
     return found
 
 
@@ -112,16 +112,16 @@ def detect_format(url: str, sources: FileSources) -> str:
     Raises
     ------
     NotConvertibleError
-        It is none that is known.
+        The format is unknown.
     SourceNotFoundError
-        There is nothing there.
+        There is nothing at the URL.
     """
     problem: SourceNotFoundError | None = None
     head = b""
     try:
         head = sources.head(url, _HEAD)
     except SourceNotFoundError as error:
-        # The root of a hierarchy is no object.
+        # The root of a hierarchy is not an object.
         problem = error
     found = _by_head(head)
     if found is not None:
@@ -135,11 +135,9 @@ def detect_format(url: str, sources: FileSources) -> str:
     if head.lstrip().startswith(b"{"):
         what = Advice("JSON: ", _READ_REFERENCES)
     raise NotConvertibleError(
-        Advice("the file is ", what)
-        if what
-        else "the file's first bytes are those of no known format",
+        Advice("the file is ", what) if what else "the file's first bytes match no known format",
         location=redact(url),
-        remedy=f"These are read: {', '.join(FORMATS)}.",
+        remedy=f"Supported formats: {', '.join(FORMATS)}.",
     )
 
 
@@ -158,7 +156,7 @@ def _by_head(head: bytes) -> str | None:
 
 
 def read_tree(url: str, sources: Any, file_format: str, *, inline_limit: int) -> FileTree:
-    """Parse a file of a format that is not Zarr.
+    """Parse a file in a format other than Zarr.
 
     Raises
     ------
@@ -167,7 +165,7 @@ def read_tree(url: str, sources: Any, file_format: str, *, inline_limit: int) ->
     SourceError
         The file cannot be read, or is damaged.
     ImportError
-        What reads the format is not installed.
+        The library that reads the format is not installed.
     """
     try:
         return _READERS[file_format](url, sources, inline_limit=inline_limit)

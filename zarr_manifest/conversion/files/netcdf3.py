@@ -12,7 +12,7 @@ __all__ = ["read_netcdf3"]
 
 
 def read_netcdf3(url: str, registry: Any, *, inline_limit: int) -> FileTree:
-    """Parse a netCDF classic file: every variable of its header.
+    """Parse a netCDF classic file: every variable in its header.
 
     Raises
     ------
@@ -23,7 +23,7 @@ def read_netcdf3(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     try:
         store = parsers.NetCDF3Parser()(url, registry)
     except FOREIGN_ERRORS as error:
-        raise NotConvertibleError(f"the file is no netCDF classic file: {error}") from error
+        raise NotConvertibleError(f"this is not a netCDF classic file: {error}") from error
     tree = FileTree()
     tree.add_manifest_group(store._group)
     return tree

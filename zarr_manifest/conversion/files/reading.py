@@ -1,4 +1,4 @@
-"""Files of many formats as nodes: one file as it is, or many of one kind combined."""
+"""Files of many formats as nodes: one file as it is, or many similar ones combined."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest, references_of
-from zarr_manifest.sources import Access
+from zarr_manifest.sources import Allow, access_by_prefix
 
 __all__ = ["Parallel", "read_files"]
 
@@ -54,45 +54,47 @@ def read_files(
     inline_limit: int = _INLINE_LIMIT,
     record_conditions: bool = True,
     checksum: str | None = None,
-    options: Mapping[str, Access] | None = None,
+    allow: Allow = None,
     progress: Progress | None = None,
 ) -> Iterator[Node]:
-    """Yield the nodes of files, without copying what references can express.
+    """Yield the nodes of files; what references can express is not copied.
 
     Parameters
     ----------
     urls : str, Path or a sequence of them
-        URLs, or paths of local files. One file is taken as it is; many are
+        URLs, or paths of local files. A single file is taken as it is; several are
         combined, and must have the same groups and variables.
     format : str, optional
         ``"hdf5"`` (netCDF-4), ``"netcdf3"``, ``"fits"``, ``"tiff"``, ``"grib"``,
-        ``"dmrpp"``, ``"zarr2"``, ``"zarr3"``. By default each file's first bytes tell.
+        ``"dmrpp"``, ``"zarr2"``, ``"zarr3"``. By default, detected from the first bytes
+        of each file.
     concat_dim : str, optional
-        Dimension along which many files are concatenated, in the order given.
+        Dimension along which several files are concatenated, in the order given.
     combine : {"nested", "by_coords"}, optional
-        Default: ``"nested"`` with a `concat_dim`, else ``"by_coords"``, where the
-        coordinates of the files tell how they belong together.
+        Default: ``"nested"`` with a `concat_dim`, else ``"by_coords"``, which orders the
+        files by their coordinates.
     parallel : {"dask", "lithops", False} or Executor
-        Who parses many files: one of VirtualiZarr's executors, one of
+        What parses several files: one of VirtualiZarr's executors, one of
         `concurrent.futures`, or that of a dask cluster (``client.get_executor()``).
-        A pool of processes has to spawn them, since forks lack the threads of obstore:
+        A process pool must spawn its workers, since forks lack the threads of obstore:
         ``ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))``.
     loadable_variables : iterable of str, optional
-        Variables of many files that are read, combined and held inline; by default
-        coordinates of one dimension that have its name, and the value that each file
-        has for a new dimension.
+        Variables of several files to read, combine and store inline; by default,
+        one-dimensional coordinates named after their dimension, and the value of each
+        file along a new dimension.
     inline_limit : int
-        Bytes up to which a variable is held inline if its values are not in chunks
-        as Zarr decodes them, such as strings of different lengths.
+        Largest size, in bytes, of a variable that is stored inline because Zarr cannot
+        decode its chunks, such as strings of different lengths.
     record_conditions : bool
-        Whether to state the entity tag and the time of the last change of the files.
+        Whether to record the entity tag and modification time of the files.
     checksum : str, optional
-        Algorithm (``"crc32c"``, ``"sha256"``, …) of checksums of all chunks, for which
-        all of them are read.
-    options : mapping of str to Access, optional
-        By URL prefix, how what lies below is read; anonymously by default.
+        Algorithm (``"crc32c"``, ``"sha256"``, …) of a checksum to record for every
+        chunk. Reads every chunk.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The files need
+        no authorisation; they are read without credentials unless a prefix says otherwise.
     progress : callable, optional
-        Called with the number of files that are parsed, of all, and the URL of the last.
+        Called with the number of files parsed, the total number, and the URL of the last.
 
     Yields
     ------
@@ -107,9 +109,12 @@ def read_files(
     ManifestError
         A file cannot be read.
     ValueError
-        No file, an unknown format or way to combine, or workers that are forks.
+        No file, an unknown `format` or `combine`, forked workers, or something in
+        `allow` that is not a URL prefix.
+    TypeError
+        Something in `allow` that is not an access.
     ImportError
-        What reads the format is not installed.
+        The library that reads the format is not installed.
 
     Examples
     --------
@@ -127,12 +132,12 @@ def read_files(
     if combine == "nested" and concat_dim is None:
         raise ValueError("combine='nested' needs a concat_dim")
     if combine == "by_coords" and concat_dim is not None:
-        raise ValueError("combine='by_coords' finds the dimensions itself: leave out concat_dim")
+        raise ValueError("combine='by_coords' finds the dimensions itself: omit concat_dim")
     if checksum is not None:
         require_checksum(checksum)
     known = None if format is None else format_of(format)
     work = _Work(
-        FileSources(options),
+        FileSources(access_by_prefix(allow)),
         None if loadable_variables is None else tuple(loadable_variables),
         inline_limit,
         record_conditions,
@@ -147,7 +152,7 @@ def read_files(
 
 @dataclass
 class _Work:
-    """What is to be done with every file. Travels to the workers."""
+    """What to do with every file. Sent to the workers."""
 
     sources: FileSources
     loadable: tuple[str, ...] | None
@@ -163,7 +168,7 @@ class _Work:
 
 @dataclass
 class _Parsed:
-    """A parsed file, and the state of the objects that its references name."""
+    """A parsed file, and the state of the objects that it refers to."""
 
     tree: FileTree
     conditions: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
@@ -171,7 +176,7 @@ class _Parsed:
 
 @unstable_types_accepted
 def _parse(url: str, file_format: str | None, work: _Work) -> _Parsed:
-    """Parse a file and check what it refers to; the state is asked for before it is parsed."""
+    """Parse a file and check its references; the state is recorded before parsing."""
     sources = work.sources
     found = file_format or detect_format(url, sources)
     states: dict[str, tuple[int, dict[str, str]]] = {}
@@ -192,12 +197,12 @@ def _parse(url: str, file_format: str | None, work: _Work) -> _Parsed:
 
 def _zarr_nodes(url: str, zarr_format: str, work: _Work) -> Iterator[Node]:
     if zarr_format == "zarr2":
-        return read_zarr2(work.sources.directory(url), url=url)
+        return read_zarr2(url, allow=work.sources.allow)
     return read_zarr3(url, work.sources, record_conditions=work.record_conditions)
 
 
 def _zarr_tree(nodes: Iterable[Node], sizes: Mapping[str, int]) -> FileTree:
-    """Return a hierarchy as what xarray can combine with others."""
+    """Return a hierarchy in a form that xarray can combine with others."""
     manifests: Any = library("virtualizarr.manifests")
     tree = FileTree()
     groups: dict[str, FileGroup] = {}
@@ -225,7 +230,7 @@ def _zarr_tree(nodes: Iterable[Node], sizes: Mapping[str, int]) -> FileTree:
 def _check_bounds(
     tree: FileTree, sources: FileSources, states: dict[str, tuple[int, dict[str, str]]]
 ) -> None:
-    """Refuse arrays that refer to bytes beyond the end of a file: it was cut short."""
+    """Refuse arrays that refer to bytes beyond the end of a file: it is truncated."""
     for group in tree.groups:
         for name, array in list(group.arrays.items()):
             manifest = array.manifest
@@ -237,7 +242,7 @@ def _check_bounds(
                 if last > states[path][0]:
                     tree.refuse(
                         join_path(group.path, name),
-                        f"its bytes go up to {last}, but {redact(path)} ends at {states[path][0]}",
+                        f"its bytes end at {last}, but {redact(path)} ends at {states[path][0]}",
                     )
                     del group.arrays[name]
                     break
@@ -250,8 +255,8 @@ def _one_file(
     if found in ZARR_FORMATS:
         if work.checksum is not None:
             raise NotConvertibleError(
-                "checksums of a Zarr hierarchy's chunks are not computed: its objects have "
-                "entity tags"
+                "checksums are not computed for the chunks of a Zarr hierarchy: its objects "
+                "have entity tags"
             )
         yield from _zarr_nodes(url, found, work)
         return
@@ -275,7 +280,7 @@ def _one_file(
 
 
 def _require_variables(names: Iterable[str], opened: Sequence[OpenedFile]) -> None:
-    """Refuse the name of a variable that is to be loaded, and that no file has."""
+    """Refuse the name of a variable to be loaded that no file has."""
     there = {
         str(name)
         for file in opened
@@ -285,8 +290,8 @@ def _require_variables(names: Iterable[str], opened: Sequence[OpenedFile]) -> No
     unknown = [name for name in names if name not in there]
     if unknown:
         raise NotConvertibleError(
-            f"no file has the variable(s) {', '.join(map(repr, unknown))}, to be loaded",
-            remedy=f"There are: {', '.join(map(repr, sorted(there)))}.",
+            f"no file has the variable(s) {', '.join(map(repr, unknown))} that were to be loaded",
+            remedy=f"Existing variables: {', '.join(map(repr, sorted(there)))}.",
         )
 
 
@@ -297,7 +302,7 @@ def _open(
     parsed = _parse(url, file_format, work)
     datasets = open_groups(parsed.tree, work.sources, work.loadable, concat_dim)
     for group in parsed.tree.groups:
-        # They are in the datasets, and travel once.
+        # They are in the datasets, and need not be sent twice.
         group.arrays.clear()
     return OpenedFile(url, parsed.tree, datasets), parsed
 

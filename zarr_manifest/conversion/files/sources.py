@@ -1,4 +1,4 @@
-"""Where the files are: URLs, the stores that read them, and the state that they are in."""
+"""The source files: their URLs, the stores that read them, and their current state."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from urllib.parse import quote
 
 import obstore
 from obstore.exceptions import BaseError
-from obstore.store import LocalStore
 
 from zarr_manifest.errors import ManifestError, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import AllowList, Base, UrlLocation
-from zarr_manifest.sources import Access, ObstoreReader, SourceRange, key_within, open_object_store
+from zarr_manifest.sources import (
+    Access,
+    SourceRange,
+    access_to,
+    key_within,
+    open_object_store,
+    reader_of,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -27,7 +33,7 @@ __all__ = ["READ_ERRORS", "FileSources", "Listed", "file_url"]
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BASE = Base.parse("./")
 
-# What obstore raises over a store that cannot be read.
+# What obstore raises for a store that cannot be read.
 READ_ERRORS = (BaseError, OSError)
 
 # The overloads of its `list` name types of an optional library.
@@ -45,7 +51,7 @@ def file_url(name: str | Path) -> str:
     Raises
     ------
     InvalidPathError
-        It is no usable URL.
+        It is not a usable URL.
 
     Examples
     --------
@@ -65,18 +71,18 @@ def _location(url: str) -> UrlLocation:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An object that a store listed.
+    """An object in the listing of a store.
 
     Parameters
     ----------
     name : str
-        Relative to the directory that was listed.
+        Relative to the listed directory.
     url : str
         Percent-encoded.
     size : int
         In bytes.
     conditions : dict of str to str
-        The state that it is in.
+        Its current state.
     """
 
     name: str
@@ -93,9 +99,9 @@ class FileSources:
 
     Parameters
     ----------
-    options : mapping of str to Access, optional
-        By URL prefix, how what lies below is read; see :class:`ManifestStore`'s
-        `allow`. Everything else is read anonymously, and local files as they are.
+    allow : mapping of str to Access, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. Everything else is
+        read without credentials, and local files as they are.
 
     Examples
     --------
@@ -104,43 +110,30 @@ class FileSources:
     'data/a b.nc'
     """
 
-    def __init__(self, options: Mapping[str, Access] | None = None) -> None:
-        self._options = dict(options or {})
-        self._prefixes = AllowList(self._options)
+    def __init__(self, allow: Mapping[str, Access] | None = None) -> None:
+        self.allow = dict(allow or {})
+        self._prefixes = AllowList(self.allow)
         self._stores: dict[tuple[str, str], ObjectStore] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Clients are not pickled: a worker makes its own.
-        return FileSources, (self._options,)
+        # Clients are not pickled: workers make their own.
+        return FileSources, (self.allow,)
 
     @property
     def map(self) -> Mapping[str, Access]:
-        """What VirtualiZarr looks at to see whether there are stores at all."""
-        return self._options
+        """The mapping that VirtualiZarr checks to see whether there are any stores."""
+        return self.allow
 
     def resolve(self, url: str) -> tuple[ObjectStore, str]:
-        """Return the obstore store that has an object, and its key there."""
+        """Return the obstore store of an object, and its key there."""
         location = _location(url)
-        matched = self._prefixes.match(location)
-        if matched is None:
-            prefix, access = UrlLocation(location.scheme, location.authority, ""), None
-        else:
-            prefix, access = self._prefixes.normalized(matched), self._options[matched]
-        known = (str(matched), location.origin + "?" + location.query)
+        prefix, access = access_to(location, self._prefixes, self.allow)
+        known = (prefix.url, location.origin + "?" + location.query)
         store = self._stores.get(known)
         if store is None:
             store = open_object_store(prefix, access, query=location.query)
             self._stores[known] = store
         return store, key_within(store, prefix, location)
-
-    def directory(self, url: str) -> ObjectStore:
-        """Return a store whose keys are relative to a directory."""
-        location = _location(url)
-        matched = self._prefixes.match(location)
-        access = None if matched is None else self._options[matched]
-        if location.scheme == "file":
-            return LocalStore(f"/{location.path}")
-        return open_object_store(location, access, query=location.query, at_prefix=True)
 
     def state(self, url: str) -> tuple[int, dict[str, str]]:
         """Return the size of an object, and the conditions that it satisfies now.
@@ -148,7 +141,7 @@ class FileSources:
         Raises
         ------
         ManifestError
-            There is no such object, or it cannot be asked for.
+            There is no such object, or it cannot be accessed.
         """
         store, key = self.resolve(url)
         location = _location(url)
@@ -161,16 +154,16 @@ class FileSources:
                 "there is no such file", location=location.redacted
             ) from error
         except (BaseError, OSError, ValueError):
-            # Ask once more through what knows the meaning of errors.
+            # Retry through the reader that translates errors.
             try:
-                ObstoreReader(store).size_sync(key)
+                reader_of(store).size_sync(key)
             except ManifestError as error:
                 raise error.in_context(location=location.redacted) from error.__cause__
             raise
         return meta["size"], _conditions(meta, is_local=url.startswith("file:"))
 
     def head(self, url: str, length: int) -> bytes:
-        """Return the first bytes of an object: `length`, or all if it has fewer."""
+        """Return the first `length` bytes of an object, or all if it has fewer."""
         size, _ = self.state(url)
         if size == 0:
             return b""
@@ -182,10 +175,10 @@ class FileSources:
         Raises
         ------
         ManifestError
-            It cannot be read, or is shorter.
+            It cannot be read, or is too short.
         """
         store, key = self.resolve(url)
-        return ObstoreReader(store).read_sync(key, SourceRange(start, stop, True), NO_CONDITIONS)
+        return reader_of(store).read_sync(key, SourceRange(start, stop, True), NO_CONDITIONS)
 
     def exists(self, url: str) -> bool:
         """Whether there is an object of this name."""
@@ -202,7 +195,7 @@ class FileSources:
     def list(self, url: str) -> Iterator[Listed]:
         """Yield the objects below a directory.
 
-        A store that cannot list (a web server) raises what obstore raises.
+        For a store that cannot list (a web server), obstore's exception is raised.
         """
         store, key = self.resolve(url)
         directory = key.rstrip("/")
@@ -219,10 +212,10 @@ class FileSources:
 
 def _conditions(meta: Any, *, is_local: bool) -> dict[str, str]:
     conditions: dict[str, str] = {}
-    # Local entity tags are made of inode numbers: a copy has others.
+    # Local entity tags contain inode numbers: those of a copy differ.
     if meta["e_tag"] is not None and not is_local:
         conditions["etag"] = meta["e_tag"]
-    # obstore reports the epoch for servers that do not say when.
+    # obstore reports the epoch for servers that do not report a time.
     if meta["last_modified"].timestamp() > 0:
         when = meta["last_modified"].astimezone(UTC)
         conditions["last_modified"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,6 @@
-"""What a parsed file is: groups of virtual arrays, what was refused, and what was decided.
+"""A parsed file: groups of virtual arrays, refusals, and notes.
 
-All that the readers of the formats share with what combines files and makes nodes.
+All that the readers of the formats share with the modules that combine files and make nodes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = [
     "with_metadata",
 ]
 
-# What parsers raise over a variable that they cannot express. Failures to read (OSError)
-# are not among them: they are no property of the file.
+# What parsers raise for a variable that they cannot express. Failures to read (OSError)
+# are not among them: the file is not to blame.
 FOREIGN_ERRORS = (
     ArithmeticError,
     AssertionError,
@@ -59,7 +59,7 @@ class FileGroup:
 
 @dataclass
 class FileTree:
-    """All of a file, by the names that it has in the hierarchy.
+    """The content of a file, under its names in the hierarchy.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class FileTree:
     refused : list of RefusedNode
         Variables that cannot be expressed.
     notes : dict of str to list of str
-        By path of an array: what was decided.
+        Notes by path of an array.
     """
 
     groups: list[FileGroup] = field(default_factory=list[FileGroup])
@@ -80,11 +80,11 @@ class FileTree:
         self.refused.append(RefusedNode(path, NotConvertibleError.code, reason))
 
     def note(self, path: str, sentence: str) -> None:
-        """Record a decision about an array; `sentence` has no full stop."""
+        """Add a note about an array; `sentence` has no full stop."""
         self.notes.setdefault(path, []).append(f"array {path!r}: {sentence}")
 
     def add_manifest_group(self, group: Any, path: str = "") -> None:
-        """Take over all of a ``ManifestGroup``."""
+        """Add everything in a ``ManifestGroup``."""
         attributes, _ = json_attributes(dict(group.metadata.attributes))
         self.groups.append(FileGroup(path, attributes, dict(group.arrays)))
         for name, below in group.groups.items():
@@ -92,7 +92,7 @@ class FileTree:
 
 
 def with_metadata(array: Any, **members: Any) -> Any:
-    """Return a ``ManifestArray`` with other members in its metadata."""
+    """Return a ``ManifestArray`` with some metadata members replaced."""
     manifests = library("virtualizarr.manifests")
     metadata = dataclasses.replace(array.metadata, **members)
     return manifests.ManifestArray(metadata=metadata, chunkmanifest=array.manifest)
@@ -101,16 +101,16 @@ def with_metadata(array: Any, **members: Any) -> Any:
 def parse_one_by_one(
     names: Sequence[str], parse: Callable[[Sequence[str]], Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Parse variables at once, or, if that fails, each by itself.
+    """Parse variables together, or, if that fails, one by one.
 
-    VirtualiZarr's parsers give up a whole file over one variable.
+    VirtualiZarr's parsers give up on a whole file because of one variable.
 
     Parameters
     ----------
     names : sequence of str
         Variables to parse.
     parse : callable
-        Parses those that it is given, and returns the arrays by name.
+        Parses the variables of the names it is given, and returns the arrays by name.
 
     Returns
     -------

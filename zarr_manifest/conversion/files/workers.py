@@ -1,4 +1,4 @@
-"""Who works on many files at a time: VirtualiZarr's executors, or the caller's; none that forks."""
+"""Parallel parsing of many files: on VirtualiZarr's executors, or the caller's; never on forks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ type Parallel = Literal["dask", "lithops", False] | Executor
 def in_parallel[R](
     work: Callable[[str], R], urls: Iterable[str], parallel: Parallel
 ) -> Iterator[R]:
-    """Yield what is made of every file, in the order of the files.
+    """Yield the result for every file, in the order of the files.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def in_parallel[R](
     executor = get_executor(parallel)
     checked = _NotForked(work)
     if isinstance(executor, Executor):
-        # The caller's, who also shuts it down.
+        # The caller's, who shuts it down.
         yield from executor.map(checked, urls)
         return
     with executor() as made:
@@ -39,10 +39,10 @@ def in_parallel[R](
 
 @dataclass(frozen=True)
 class _NotForked[R]:
-    """Does the work, unless the worker is a fork of the process that wants it done.
+    """Does the work, unless the worker is a fork of the process that asks for it.
 
-    If that has used obstore before, its threads are missing in the fork, which would
-    wait for them for ever; only whoever forked can know.
+    If that process has used obstore before, the fork lacks obstore's threads and would
+    wait for them forever; only the parent process can know.
     """
 
     work: Callable[[str], R]

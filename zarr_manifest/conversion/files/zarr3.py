@@ -1,4 +1,4 @@
-"""Zarr v3 hierarchies of native arrays as nodes: every chunk a reference to its own object."""
+"""Zarr v3 hierarchies of native arrays as nodes: every chunk refers to its own object."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True
     sources : FileSources
         Reads it, and must be able to list.
     record_conditions : bool
-        Whether to state the entity tag and the time of the last change of chunks.
+        Whether to record the entity tag and modification time of chunks.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True
 
 
 def _by_array(paths: list[str], objects: Mapping[str, Listed]) -> dict[str, dict[str, Listed]]:
-    """Return the objects of every node by their names relative to it: the deepest node has them."""
+    """Return each node's objects by relative name; an object belongs to the deepest node above."""
     nodes = set(paths)
     below: dict[str, dict[str, Listed]] = {path: {} for path in paths}
     for name, found in objects.items():
@@ -86,7 +86,7 @@ def _node(
         kind = document["node_type"]
         attributes = dict(document.get("attributes", {}))
     except (ValueError, KeyError, TypeError) as error:
-        raise NotConvertibleError(f"its zarr.json is no metadata of Zarr v3: {error}") from error
+        raise NotConvertibleError(f"its zarr.json is not Zarr v3 metadata: {error}") from error
     if kind == "group":
         return GroupNode(path, attributes)
     if document.get("storage_transformers"):
@@ -97,7 +97,7 @@ def _node(
     metadata = checked_metadata(document)
     grid = ChunkGrid.from_metadata(metadata)
     if grid is None:
-        raise NotConvertibleError("its chunk grid is of a kind that is not known")
+        raise NotConvertibleError("its chunk grid is of an unknown kind")
     encoding = ChunkKeyEncoding(metadata, len(grid.shape))
     encoding.learn(grid)
     chunks: list[tuple[int, ...]] = []

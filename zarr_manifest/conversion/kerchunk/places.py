@@ -1,4 +1,4 @@
-"""Where reference sets lie: paths of the local file system, or URLs of something else."""
+"""Locations of reference sets: paths in the local file system, or other URLs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def local_path(location: str | Path) -> Path | None:
     Raises
     ------
     InvalidPathError
-        The URL is none, or is that of a file elsewhere.
+        The URL is malformed, or that of a file on another host.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def local_path(location: str | Path) -> Path | None:
     try:
         parts = urlsplit(location)
     except ValueError as error:
-        raise InvalidPathError(f"this is no URL: {error}", location=redact(location)) from error
+        raise InvalidPathError(f"this is not a URL: {error}", location=redact(location)) from error
     if parts.scheme != "file":
         return None
     if parts.netloc not in ("", "localhost"):

@@ -1,4 +1,4 @@
-"""kerchunk reference sets, in whichever of their two layouts."""
+"""kerchunk reference sets, in either of their two layouts."""
 
 from __future__ import annotations
 
@@ -10,31 +10,41 @@ from zarr_manifest.conversion.kerchunk.json import read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.parquet import read_kerchunk_parquet
 from zarr_manifest.conversion.kerchunk.places import local_path
 from zarr_manifest.conversion.nodes import Node
+from zarr_manifest.sources import Allow
 
 __all__ = ["read_kerchunk"]
 
 
 def read_kerchunk(
-    location: str | Path, *, rewrite: Mapping[str, str] | None = None
+    location: str | Path,
+    *,
+    rewrite: Mapping[str, str] | None = None,
+    allow: Allow = None,
 ) -> Iterator[Node]:
-    """Read a kerchunk reference set: Parquet if it is a directory, else JSON.
+    """Read a kerchunk reference set: Parquet if it is a directory, JSON otherwise.
 
     Parameters
     ----------
     location : str or Path
         A path or a URL.
     rewrite : mapping of str to str, optional
-        URL prefixes, and what to put in their place. One that no URL has is reported.
+        Replacements for URL prefixes. A prefix that no URL has is reported.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
+        needs no authorisation; it is read without credentials unless a prefix says
+        otherwise. Referenced objects are not read.
 
     Returns
     -------
     iterator of Node
-        As :func:`read_kerchunk_json` and :func:`read_kerchunk_parquet` return it.
+        As returned by :func:`read_kerchunk_json` and :func:`read_kerchunk_parquet`.
 
     Raises
     ------
     ManifestError
-        What those two raise.
+        As raised by these two.
+    ValueError, TypeError
+        `allow` has something that is not a URL prefix, or not an access.
 
     Examples
     --------
@@ -43,10 +53,10 @@ def read_kerchunk(
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "references.json"
     >>> _ = file.write_text('{".zgroup": {"zarr_format": 2}, "t/0": ["s3://b/f.nc", 100, 8]}')
     >>> [(node.path, node.reason) for node in read_kerchunk(file) if isinstance(node, RefusedNode)]
-    [('t', "the reference 't/0' is no chunk of any array")]
+    [('t', "the reference 't/0' is not part of any array")]
     """
     return (read_kerchunk_parquet if _is_directory(location) else read_kerchunk_json)(
-        location, rewrite=rewrite
+        location, rewrite=rewrite, allow=allow
     )
 
 
@@ -54,4 +64,4 @@ def _is_directory(location: str | Path) -> bool:
     path = local_path(location)
     if path is None:
         return str(location).rstrip("/").endswith((".parq", ".parquet"))
-    return os.path.isdir(path)  # noqa: PTH112 (a path may also be too long to be one)
+    return os.path.isdir(path)  # noqa: PTH112 (unlike Path.is_dir, it allows paths that are too long)

@@ -1,8 +1,8 @@
 """kerchunk's URLs as URL references of a manifest, and back.
 
-A manifest's ``path`` is percent-encoded; kerchunk's URLs are what fsspec takes, which is
-the plain name of an object for everything but HTTP. A reference is returned only if it
-resolves to the very object that fsspec would read.
+A manifest's ``path`` is percent-encoded; kerchunk's URLs are those of fsspec, which contain
+unencoded object names, except for HTTP. A reference is returned only if it resolves to
+exactly the object that fsspec would read.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from zarr_manifest.locations import Base, UrlLocation, redact
 __all__ = ["SourceReference", "SourceUrls", "kerchunk_url"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-# What fsspec calls them, and what a manifest does.
+# Schemes of fsspec, and their names in a manifest.
 _ALIASES = {"s3a": "s3", "s3n": "s3", "local": "file", "adl": "az"}
 _OBJECT_STORES = frozenset({"s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory"})
 _WEB = frozenset({"http", "https"})
 _VERSION = "?versionId="
 _BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# What may stand in the path and the query of a web URL, escapes included.
+# Characters allowed in the path and the query of a web URL, escapes included.
 _WEB_SAFE = "!$&'()*+,;=:@/%"
 _ROOT = Base.parse("./")
-# URLs whose references are remembered: bounds the memory where every chunk has its own.
+# Number of URLs to cache: bounds memory if every chunk has its own.
 _MOST_KNOWN = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReference:
-    """What a manifest says of a URL of kerchunk.
+    """A kerchunk URL, as a manifest expresses it.
 
     Parameters
     ----------
     path : str
         Absolute URL, percent-encoded.
     version : str or None
-        The object version that the URL names, which is a condition in a manifest.
+        The object version in the URL, which is a condition in a manifest.
     was_relative : bool
         Whether the URL was a path relative to the working directory.
     """
@@ -54,15 +54,15 @@ class SourceReference:
 
 
 class SourceUrls:
-    """Turns kerchunk's URLs into references; each distinct URL once, of some hundred thousand.
+    """Turns kerchunk's URLs into references, and caches some hundred thousand of them.
 
     Parameters
     ----------
     rewrite : mapping of str to str, optional
-        URL prefixes, and what to put in their place: beginnings of whole strings,
-        the longest first, before anything is checked.
+        Replacements for URL prefixes, applied to the raw strings before any check; the
+        longest prefix wins.
     render : callable, optional
-        What is done to URLs before that: kerchunk's templates.
+        Applied to URLs before that: expands kerchunk's templates.
 
     Examples
     --------
@@ -88,13 +88,13 @@ class SourceUrls:
         self._known: dict[str | None, SourceReference] = {}
 
     def reference(self, url: str | None) -> SourceReference:
-        """Return the reference of a URL; None is kerchunk's "the target", and as good as ``""``.
+        """Return the reference for a URL; None is kerchunk's "target", and equivalent to ``""``.
 
         Raises
         ------
         ManifestError
-            ``not_convertible`` for what only fsspec can read, ``invalid_path`` for what
-            no manifest can name.
+            ``not_convertible`` for URLs that only fsspec can read, ``invalid_path`` for
+            those that no manifest can express.
         """
         known = self._known.get(url)
         if known is None:
@@ -106,7 +106,7 @@ class SourceUrls:
         return known
 
     def refused_rewrites(self) -> Iterator[RefusedNode]:
-        """Yield a refusal for every prefix that no URL has, of those that were asked for."""
+        """Yield a refusal for every prefix to be rewritten that no URL has."""
         for old in sorted(self._unused):
             reason = f"no URL begins with {old!r}, which was to be rewritten"
             if self._example:
@@ -126,8 +126,8 @@ class SourceUrls:
 def _reference(url: str) -> SourceReference:
     if not url:
         raise NotConvertibleError(
-            "a reference has no URL: it means whatever file its reader names",
-            remedy="Name the file: rewrite the URL '' to it.",
+            "a reference has no URL: it points to whatever file its reader passes as the target",
+            remedy="Name that file: rewrite the URL '' to it.",
         )
     if not url.isascii():
         _require_encodable(url)
@@ -136,7 +136,7 @@ def _reference(url: str) -> SourceReference:
         raise NotConvertibleError(
             f"a URL is a chain of file systems ({redact(chain)!r}), which only fsspec can read",
             location=redact(url),
-            remedy=f"If {chain!r} only caches, rewrite {chain!r} to ''.",
+            remedy=f"If {chain!r} is only a cache, rewrite {chain!r} to ''.",
         )
     found = _SCHEME.fullmatch(url)
     if found is None:
@@ -160,12 +160,12 @@ def _require_encodable(url: str) -> None:
         url.encode()
     except UnicodeEncodeError as error:
         raise NotConvertibleError(
-            f"a URL has an unpaired surrogate, which no name of an object has: {url!a}"
+            f"a URL has an unpaired surrogate, which no object name can contain: {url!a}"
         ) from error
 
 
 def _file(path: str) -> SourceReference:
-    # As fsspec does, which also knows "~".
+    # Like fsspec, which also expands "~".
     absolute = Path(posixpath.expanduser(path))
     was_relative = not absolute.is_absolute()
     whole = posixpath.normpath(str(Path.cwd() / absolute))
@@ -182,7 +182,7 @@ def _object(scheme: str, rest: str, url: str) -> SourceReference:
 
 
 def _web(url: str) -> SourceReference:
-    """Return the reference of a URL that is encoded already, though perhaps carelessly."""
+    """Return the reference for a URL that is already encoded, though perhaps incompletely."""
     if "#" in url:
         raise NotConvertibleError(
             "a URL has a fragment, which is not sent to the server",
@@ -205,7 +205,7 @@ def _checked(
     path = location.url
     if _ROOT.resolve(path) != location:
         raise NotConvertibleError(
-            "a URL has a segment '.' or '..', which are names to an object store, and not to a "
+            "a URL has a segment '.' or '..': a plain name in an object store, but not in a "
             "manifest",
             location=redact(url),
         )
@@ -218,7 +218,7 @@ def kerchunk_url(location: UrlLocation, version: str | None = None) -> str:
     Raises
     ------
     NotConvertibleError
-        If fsspec would take the name for something else.
+        fsspec would interpret the name as something else.
 
     Examples
     --------
@@ -232,13 +232,13 @@ def kerchunk_url(location: UrlLocation, version: str | None = None) -> str:
     url = f"{location.origin}/{location.path}"
     if "::" in url or (location.scheme == "s3" and _VERSION in url):
         raise NotConvertibleError(
-            "a name contains '::' or '?versionId=', which has a meaning to fsspec",
+            "a name contains '::' or '?versionId=', which have a meaning to fsspec",
             location=str(location),
         )
     if version is None:
         return url
     if location.scheme != "s3":
         raise NotConvertibleError(
-            "an object version can be stated in URLs of s3 only", location=str(location)
+            "only s3 URLs can state an object version", location=str(location)
         )
     return url + _VERSION + version

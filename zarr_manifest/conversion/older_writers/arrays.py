@@ -27,7 +27,7 @@ from zarr_manifest.format import (
     Configuration,
     Limits,
     dump_node,
-    is_ours,
+    is_declaration,
     parse_canonical,
     parse_declaration,
     strict,
@@ -162,7 +162,7 @@ class OlderArray:
     def _configuration(self) -> dict[str, Any]:
         """Return the configuration of our declaration, to be changed."""
         declared: Any = ArrayMetadata("", self.metadata).declared
-        return next(item["configuration"] for item in declared if is_ours(item))
+        return next(item["configuration"] for item in declared if is_declaration(item))
 
     # Paths ------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Where a conversion writes: a hierarchy of manifest arrays."""
+"""The target of a conversion: a hierarchy of manifest arrays."""
 
 from zarr_manifest.conversion.target.array_metadata import require_valid_array
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy

@@ -1,7 +1,7 @@
-"""Is this the metadata of an array that readers can open? Asked before anything refers to it.
+"""Whether readers can open an array with this metadata; checked before anything refers to it.
 
-What this package needs, by its own checks; and all the rest by zarr's own parser,
-which also looks up the codecs and the data type.
+Our own checks cover what this package needs; zarr's parser covers the rest, and looks up
+the codecs and the data type.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zarr_manifest.format import ChunkGrid, dump_node, interpret_members, strict
 
 __all__ = ["require_valid_array", "require_valid_group"]
 
-# Its annotations name types of packages that may not be there.
+# Its annotations name types of packages that may not be installed.
 _untyped_zarr: Any = zarr
 
 
@@ -28,7 +28,7 @@ def require_valid_array(metadata: dict[str, Any]) -> ChunkGrid:
     Raises
     ------
     InvalidConfigurationError
-        It is not valid, or has codecs or a data type that this zarr does not know.
+        It is not valid, or this version of zarr does not know a codec or the data type.
 
     Examples
     --------
@@ -38,16 +38,16 @@ def require_valid_array(metadata: dict[str, Any]) -> ChunkGrid:
     """
     strict(interpret_members(metadata))
     if metadata.get("storage_transformers"):
-        raise InvalidConfigurationError("the metadata declares storage transformers already")
+        raise InvalidConfigurationError("the metadata already declares storage transformers")
     _open(metadata)
     grid = ChunkGrid.from_metadata(metadata)
     if grid is None:
-        raise InvalidConfigurationError("the chunk grid is of a kind that is not known")
+        raise InvalidConfigurationError("the chunk grid is of an unknown kind")
     return grid
 
 
 def require_valid_group(metadata: dict[str, Any]) -> None:
-    """Refuse what is not valid Zarr v3 metadata of a group.
+    """Refuse group metadata that is not valid Zarr v3.
 
     Raises
     ------
@@ -60,10 +60,10 @@ def _open(metadata: dict[str, Any]) -> None:
     try:
         document = default_buffer_prototype().buffer.from_bytes(dump_node(metadata))
         with warnings.catch_warnings():
-            # That a data type is not in the core specification does not make it unreadable.
+            # Data types outside the core specification can be read all the same.
             warnings.simplefilter("ignore")
             _untyped_zarr.open(MemoryStore({"zarr.json": document}), mode="r", zarr_format=3)
-    except Exception as error:  # whatever zarr's parsers and codecs raise: it is the reason
+    except Exception as error:  # whatever zarr's parsers and codecs raise is the reason
         raise InvalidConfigurationError(
             f"zarr cannot open this metadata: {type(error).__name__}: {error}"
         ) from error

@@ -1,10 +1,11 @@
-"""What is at the place of a new hierarchy: nodes that it replaces, and those that it removes.
+"""An earlier hierarchy at the target: nodes that the new one replaces, and those it removes.
 
-Nodes are what can be reached from the root through groups. Metadata and manifest
-documents are removed, and never chunks: the new hierarchy may refer to them.
+Its nodes are those that can be reached from the root through groups. Metadata and manifest
+documents are removed, but never chunks: the new hierarchy may refer to them.
 
-While metadata is written, the root has none, and a mark beside it says why. Without
-either, what lies below is no part of a hierarchy of ours, and is left alone.
+While metadata is being written, the root has none, and a marker beside it says why. Without
+root metadata or marker, whatever lies below does not belong to an earlier hierarchy, and is
+left alone.
 """
 
 from __future__ import annotations
@@ -19,18 +20,20 @@ from zarr_manifest.writing import GuardedStore, Stored, earlier_array, remove_do
 __all__ = ["EarlierHierarchy"]
 
 _MARK = "zarr.json.unfinished"
-_SAYS = b"This hierarchy is being written, or that was interrupted. Write it again (overwrite).\n"
+_MARK_TEXT = (
+    b"This hierarchy is being written, or writing was interrupted. Write it again (overwrite).\n"
+)
 
 
 class EarlierHierarchy:
-    """The nodes that were there before.
+    """The nodes that already exist at the target.
 
     Parameters
     ----------
     store : GuardedStore
         The hierarchy's own store.
     may_replace : bool
-        Whether there may be any. Then all are found.
+        Whether there may be any. If so, all are found.
     """
 
     def __init__(self, store: GuardedStore, *, may_replace: bool) -> None:
@@ -55,12 +58,12 @@ class EarlierHierarchy:
                 below += [join(path, name) for name in self._store.names_in(path)]
 
     def read(self, path: str) -> Stored:
-        """Return the ``zarr.json`` of a node as it was when it was first asked for.
+        """Return the ``zarr.json`` of a node as it was when first read.
 
         Raises
         ------
         WriteConflictError
-            There is one, and must be none.
+            It exists, but may not be replaced.
         """
         if path in self._first_read:
             return self._first_read[path]
@@ -68,8 +71,7 @@ class EarlierHierarchy:
         found = self._store.read(key)
         if found.body is not None and not self._may_replace:
             raise WriteConflictError(
-                "there is a node already, of another hierarchy or of a conversion that was "
-                "interrupted",
+                "there is already a node, of another hierarchy or of an interrupted conversion",
                 array=path,
                 location=key,
                 remedy=Advice(
@@ -80,49 +82,49 @@ class EarlierHierarchy:
         return found
 
     def differs(self, path: str, document: bytes) -> bool:
-        """Whether the ``zarr.json`` of a node is not this document."""
+        """Whether the ``zarr.json`` of a node differs from this document."""
         return self.read(path).body != document
 
     def require_unchanged(self, changed: Collection[str], kept: Collection[str]) -> None:
-        """Refuse to replace what somebody else has written in the meantime.
+        """Refuse to replace what another writer has changed in the meantime.
 
         Parameters
         ----------
         changed : collection of str
-            Paths of the new hierarchy's nodes whose ``zarr.json`` is to be replaced.
+            Paths of the new hierarchy's nodes whose ``zarr.json`` will be replaced.
         kept : collection of str
-            Paths of all its nodes; others are to be removed.
+            Paths of all its nodes; others will be removed.
         """
         if not self._nodes:
-            return  # each new node is created on the condition that it is not there
+            return  # each new node is created on condition that it does not exist
         for path in sorted(self._concerned(changed, kept)):
             key = join(path, "zarr.json")
             if self._store.read(key).body != self.read(path).body:
                 raise WriteConflictError(
-                    "somebody else has written the node in the meantime",
+                    "another writer has changed the node in the meantime",
                     array=path,
                     location=key,
-                    remedy="Nothing was replaced. Look at what is there, and try again.",
+                    remedy="Nothing was replaced. Check what is there now, and try again.",
                 )
 
     def close(self, changed: Collection[str], kept: Collection[str]) -> None:
-        """Take away the metadata of a group at the root, if several nodes are to change.
+        """Remove the metadata of a group at the root if several nodes will change.
 
-        Until it is there again, nobody who opens the root finds some nodes as they were
-        and others as they are to be. The parameters are those of `require_unchanged`.
+        Until it is back, nobody can open the root and find a mixture of old and new nodes.
+        The parameters are those of `require_unchanged`.
         """
         root = self.read("")
-        # A copy of all metadata, which changes with any of it.
+        # It copies all metadata, so it changes with any of it.
         has_copy = root.body is not None and b'"consolidated_metadata"' in root.body
         if len(self._concerned(changed, kept)) < 2 and not has_copy:
             return
-        self._store.put({_MARK: _SAYS})
+        self._store.put({_MARK: _MARK_TEXT})
         if _is_group(root):
             self._store.delete("zarr.json")
             self._first_read[""] = Stored(None)
 
     def finish(self) -> None:
-        """Remove the mark, after the metadata of the root was written."""
+        """Remove the marker, once the metadata of the root is written."""
         if self._store.exists(_MARK):
             self._store.delete(_MARK)
 
@@ -133,26 +135,26 @@ class EarlierHierarchy:
             self._store.replace(join(path, "zarr.json"), before, document)
 
     def remove_documents(self, path: str) -> None:
-        """Remove the documents of an array in whose place there is a group now."""
+        """Remove the documents of an array that a group has replaced."""
         self._remove_documents(path, self.read(path))
 
     def _concerned(self, changed: Collection[str], kept: Collection[str]) -> set[str]:
         return {*changed, *(self._nodes.keys() - set(kept))}
 
     def remove_except(self, kept: Collection[str]) -> list[str]:
-        """Remove the nodes that are not among those that are kept, and return their paths.
+        """Remove all nodes but those in `kept`, and return their paths.
 
         Raises
         ------
         WriteConflictError
-            Somebody else has written one of them.
+            Another writer has changed one of them.
         """
         removed = sorted(set(self._nodes) - set(kept), reverse=True)
         for path in removed:
             key = join(path, "zarr.json")
             if self._store.read(key).body not in (None, self._nodes[path].body):
                 raise WriteConflictError(
-                    "the node is not in the new hierarchy, and somebody else has written it",
+                    "the node is not in the new hierarchy, but another writer has changed it",
                     array=path,
                     location=key,
                 )

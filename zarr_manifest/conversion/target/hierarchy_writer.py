@@ -1,4 +1,4 @@
-"""Nodes -> a hierarchy of manifest arrays: documents node by node, then metadata, the root's last.
+"""Writes nodes as a hierarchy: documents node by node, then metadata, that of the root last.
 
 Knows nothing of where the nodes come from.
 """
@@ -36,7 +36,7 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import ChunkGrid, Partitions, ancestors, dump_node, impossible_name
 from zarr_manifest.hierarchy import open_hierarchy, store_underneath, store_urls
 from zarr_manifest.manifest import Manifest, References, references_of
-from zarr_manifest.sources import store_name
+from zarr_manifest.sources import Allow, access_by_prefix, store_name
 from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store
 
 if TYPE_CHECKING:
@@ -59,44 +59,49 @@ def write_hierarchy(
     overwrite: bool = False,
     progress: Progress | None = None,
     sole_writer: bool = False,
+    allow: Allow = None,
 ) -> ConversionReport:
     """Write a hierarchy of manifest arrays.
 
-    The manifest documents of nodes are written as they come, those of a streamed
-    manifest one at a time, under names that nothing refers to yet; if the nodes fail to
-    come, they are removed again. Then the metadata is written, of the root last. An
-    earlier hierarchy stays as it is until then, and cannot be opened from its root
-    while its metadata is replaced: whoever opens it, also after a crash, finds the old
-    one, the new one, or none, and no mixture. Nodes that are not among the new ones are
-    removed; chunks of native arrays stay, because the new hierarchy may refer to them.
+    Manifest documents are written node by node, those of a streamed manifest one at a
+    time, under names that nothing refers to yet; if the iterable of nodes raises, they
+    are removed again. Then the metadata is written, that of the root last. An earlier
+    hierarchy stays as it is until then, and cannot be opened from its root while its
+    metadata is replaced: readers find the old hierarchy, the new one, or none, but never
+    a mixture, even after a crash. Nodes that the new hierarchy lacks are removed; chunks
+    of native arrays stay, because the new hierarchy may refer to them.
 
-    A node that cannot be written is reported, and the others are written all the same.
+    A node that cannot be written is reported, and the others are still written.
 
     Parameters
     ----------
     location : str, Path, obstore store or zarr Store
-        Where to: a path, a URL, or a store.
+        The target: a path, a URL, or a store.
     nodes : iterable of Node
-        From an importer, in any order. Parents that are missing become groups.
+        From an importer, in any order. Missing parents become groups.
     base : str, optional
         URL reference, relative to the root of the hierarchy, against which relative
         paths resolve; by default the root. Paths below it are written as relative
-        ones, so that both can be moved together, and others as they are.
+        paths, so that both can be moved together; others stay as they are.
     codecs : sequence of str or mapping
         Codecs that encode the manifest documents: ``gzip``, ``zstd``, ``crc32c``.
     partition_shape : sequence of int, or mapping of str to sequence of int, optional
-        Number of chunks of a partition along every dimension: for all arrays of so
-        many dimensions that have more than one partition; or by path of the array.
+        Number of chunks in a partition, along every dimension: either for all arrays
+        with that many dimensions and more than one partition, or by path of the array.
         Streamed manifests have their own.
     inline_below : int
         Manifests whose document has fewer bytes are written into ``zarr.json``.
     overwrite : bool
-        Replace a hierarchy that is there.
+        Replace an existing hierarchy.
     progress : callable, optional
-        Called with the path of an array, and the number of references that were
-        written, after each of its documents or several of them.
+        Called after each manifest document, or several, with the path of the array and
+        the number of references written.
     sole_writer : bool
-        The promise that nobody else writes there; see :func:`write_manifest`.
+        Promise that nobody else writes there; see :func:`write_manifest`.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
+        needs no authorisation; it is accessed without credentials unless a prefix says
+        otherwise. Referenced objects are not read.
 
     Returns
     -------
@@ -105,8 +110,10 @@ def write_hierarchy(
     Raises
     ------
     WriteConflictError
-        There is a hierarchy, or a node of one, and `overwrite` is not set; or somebody
-        else writes there at the same time.
+        There is already a hierarchy, or a node of one, and `overwrite` is not set; or
+        there is another writer.
+    ValueError, TypeError
+        `allow` has something that is not a URL prefix, or not an access.
 
     Examples
     --------
@@ -127,11 +134,11 @@ def write_hierarchy(
     >>> zarr.open_group(ManifestStore(root), mode="r")["group/a"][:]
     array([0, 1, 2, 3, 4, 5, 6, 7], dtype=uint8)
     """
-    own = store_underneath(open_hierarchy(location, {}))
+    own = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
     store = guarded_store(own, sole_writer=sole_writer)
     if not overwrite and store.exists("zarr.json"):
         raise WriteConflictError(
-            "there is a hierarchy already",
+            "there is already a hierarchy",
             location=store_name(own),
             remedy=Advice(
                 "Pass ", Setting("overwrite", True), " to replace it, or choose another place."
@@ -156,19 +163,19 @@ def write_hierarchy(
 
 
 def _no_progress(path: str, references: int) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """How manifests are written, as far as that is the same for all."""
+    """How to write manifests: what is the same for all of them."""
 
     codecs: Sequence[str | Mapping[str, Any]]
     partition_shape: PartitionShape
     inline_below: int
 
     def form(self, path: str, grid: ChunkGrid, base: str | None) -> Form:
-        """Return how the manifest of an array is written, unless it is small or streamed."""
+        """Return how to write the manifest of an array that is neither small nor streamed."""
         return Form(base=base, codecs=self.codecs, partition_shape=self._shape(path, grid))
 
     def _shape(self, path: str, grid: ChunkGrid) -> Sequence[int] | None:
@@ -181,8 +188,8 @@ class _Settings:
         return stated if several else None
 
     def is_small(self, manifest: References) -> bool:
-        """Whether a manifest is to be written inline."""
-        # No entry takes less than `"0":{}`, so that large ones need not be encoded for this.
+        """Whether to write a manifest inline."""
+        # An entry takes at least `"0":{}`: large manifests need not be encoded to find out.
         return len(manifest) * 6 < self.inline_below and len(manifest.dumps()) < self.inline_below
 
 
@@ -201,13 +208,13 @@ class _HierarchyWriter:
         self._paths = paths
         self._settings = settings
         self._progress = progress
-        # What is written so far, by path; "implied" is a group that may still get attributes.
+        # Nodes so far, by path; "implied" is a group that may still get attributes.
         self._kinds: dict[str, Literal["group", "array", "implied"]] = {"": "implied"}
         self._arrays: dict[str, ArrayWriter] = {}
         self._groups: dict[str, bytes] = {"": dump_node(_group({}))}
 
     def add(self, node: Node) -> None:
-        """Write a node, or say in the report why not."""
+        """Write a node, or report why it cannot be written."""
         if isinstance(node, RefusedNode):
             self.report.refused.append(node)
             return
@@ -225,7 +232,7 @@ class _HierarchyWriter:
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
-            reason = "its path is too long for the place that it would be written to"
+            reason = "its path is too long for the target's file system"
             self.report.refused.append(RefusedNode(path, NotConvertibleError.code, reason))
 
     def _require_place(self, path: str, *, is_array: bool) -> None:
@@ -234,9 +241,9 @@ class _HierarchyWriter:
             raise NotConvertibleError(f"a node of Zarr v3 cannot have the name {name!r}")
         kind = self._kinds.get(path)
         if kind in ("group", "array"):
-            raise NotConvertibleError("there was a node of this path already")
+            raise NotConvertibleError("there is already a node at this path")
         if is_array and (kind is not None and (path or len(self._kinds) > 1)):
-            raise NotConvertibleError("there are nodes below it, which only a group can have")
+            raise NotConvertibleError("there are nodes below it, but only groups have members")
         for parent in ancestors(path):
             if self._kinds.get(parent) == "array":
                 raise NotConvertibleError(f"the node lies below an array, {parent or '/'!r}")
@@ -281,7 +288,7 @@ class _HierarchyWriter:
         self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: StreamedManifest
     ) -> ArrayWriter:
         form = Form(
-            # What is to come may be relative.
+            # Parts to come may have relative paths.
             base=self._paths.base_of(path),
             codecs=self._settings.codecs,
             partition_shape=manifest.partition_shape,
@@ -308,7 +315,7 @@ class _HierarchyWriter:
         self._progress(path, len(manifest))
 
     def _add_parents(self, path: str) -> None:
-        """Make groups of the parents that did not come yet, so that no node is out of reach."""
+        """Make groups of missing parents, so that every node can be reached."""
         for parent in ancestors(path):
             if parent not in self._kinds:
                 self._stage_group(parent, _group({}))
@@ -319,16 +326,16 @@ class _HierarchyWriter:
         self._groups[path] = dump_node(metadata)
 
     def abandon(self) -> None:
-        """Remove the documents that nothing names."""
+        """Remove the documents that nothing refers to."""
         for writer in self._arrays.values():
             writer.discard()
 
     def finish(self) -> None:
-        """Write all metadata, the root's last, and remove what the new hierarchy does not have."""
+        """Write all metadata, the root's last, and remove nodes that the new hierarchy lacks."""
         changed = {path for path, writer in self._arrays.items() if writer.changes_metadata}
         changed |= {p for p, document in self._groups.items() if self._earlier.differs(p, document)}
         self._earlier.require_unchanged(changed, kept=self._kinds)
-        if "" in self._arrays:  # one put replaces all that was there
+        if "" in self._arrays:  # one put replaces the whole earlier hierarchy
             self._arrays[""].declare()
             removed = self._earlier.remove_except(self._kinds)
         else:
@@ -342,7 +349,7 @@ class _HierarchyWriter:
             self._earlier.remove_documents(path)
         self.report.groups = len(self._groups)
         self.report.notes += [
-            (path, "was removed: it is not in the new hierarchy; chunks of its own were left")
+            (path, "was removed, as the new hierarchy lacks it; its native chunks were left")
             for path in removed
         ]
 
@@ -361,15 +368,15 @@ def _group(attributes: dict[str, Any]) -> dict[str, Any]:
 def _require_grid(manifest: References, grid: ChunkGrid) -> None:
     if manifest.grid_shape != grid.counts:
         raise InvalidConfigurationError(
-            f"the manifest has a chunk grid of the shape {list(manifest.grid_shape)}, "
-            f"the array one of {list(grid.counts)}"
+            f"the manifest's chunk grid has the shape {list(manifest.grid_shape)}, "
+            f"that of the array {list(grid.counts)}"
         )
 
 
 def _not_streamed(
     manifest: Manifest | StreamedManifest, grid: ChunkGrid
 ) -> Manifest | StreamedManifest:
-    """Return the only part of a streamed manifest that can have no more."""
+    """Return a streamed manifest whole if it has only one partition."""
     if isinstance(manifest, Manifest):
         return manifest
     shape = tuple(manifest.partition_shape)

@@ -1,4 +1,4 @@
-"""Arrays as zarr itself writes them: metadata, and encoded chunks to be held inline."""
+"""Arrays as zarr itself writes them: metadata, and encoded chunks to store inline."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["array_of_documents", "unwritten_array"]
 
-# The types of its functions are not all known.
+# Not all of its functions have known types.
 _untyped_zarr: Any = zarr
 
 type Encoded = tuple[dict[str, Any], dict[tuple[int, ...], bytes]]
 
-# Larger arrays are cut along their first dimension, so that a part can be read alone.
+# Larger arrays are chunked along their first dimension, so that parts can be read alone.
 _CHUNK_BYTES = 4 * 2**20
 
 
@@ -56,7 +56,7 @@ def unwritten_array(
         shape=shape,
         dtype=dtype,
         chunks=chunks,
-        # As chunks of other files would be, with which it may be combined.
+        # Like the chunks of other files that it may be combined with.
         compressors=None,
         fill_value=fill_value,
         dimension_names=dimension_names,
@@ -67,11 +67,11 @@ def unwritten_array(
 
 
 def array_of_documents(documents: Mapping[str, Any], path: str) -> Encoded:
-    """Return the metadata and the chunks of an array in the mapping below a ``MemoryStore``."""
+    """Return the metadata and the chunks of an array in the mapping of a ``MemoryStore``."""
     root = f"{path}/" if path else ""
     metadata: dict[str, Any] = json.loads(documents[f"{root}zarr.json"].to_bytes())
     grid = ChunkGrid.from_metadata(metadata)
-    assert grid is not None  # zarr has just written it
+    assert grid is not None  # zarr has just written the metadata
     encoding = metadata["chunk_key_encoding"]
     separator = encoding.get("configuration", {}).get("separator", "/")
     chunks: dict[tuple[int, ...], bytes] = {}

@@ -1,4 +1,4 @@
-"""The paths of sources as a hierarchy writes them: relative where both travel together.
+"""The paths of sources, as written into a hierarchy: relative if both move together.
 
 Pure.
 """
@@ -16,17 +16,17 @@ from zarr_manifest.manifest import References
 
 __all__ = ["SourcePaths"]
 
-# As in canonical URLs: "+" is read as a space by S3.
+# As in canonical URLs: S3 reads "+" as a space.
 _SAFE = "!$&'()*,;=:@/"
 
 
 class SourcePaths:
-    """Rewrites the paths of manifests, so that what lies below the base is relative to it.
+    """Rewrites the paths of manifests: those below the base become relative to it.
 
     Parameters
     ----------
     roots : iterable of UrlLocation
-        What the root of the hierarchy's store is called; none if it has no URL.
+        Locations of the root of the hierarchy's store; empty if it has no URL.
     base : str, optional
         URL reference, relative to the root of the hierarchy, against which relative
         paths resolve; the root itself by default.
@@ -47,7 +47,7 @@ class SourcePaths:
         self._known: dict[str, tuple[str, bool]] = {}
 
     def base_of(self, array_path: str, *, any_relative: bool = True) -> str | None:
-        """Return the ``base`` that an array declares; None if it needs none."""
+        """Return the ``base`` that an array must declare, or None."""
         if self._base.scheme:
             return self._stated
         if self._stated is None and not any_relative:
@@ -58,12 +58,12 @@ class SourcePaths:
         return f"{up}{down}" if up else f"./{down}" if down else None
 
     def rewritten(self, manifest: References) -> tuple[References, bool]:
-        """Return a manifest with its paths as they are to be written, and if any is relative.
+        """Return a manifest with its paths as written, and whether any is relative.
 
         Raises
         ------
         InvalidPathError
-            A path is none.
+            A path is invalid.
         """
         paths: list[str] = []
         any_relative = False
@@ -88,7 +88,7 @@ class SourcePaths:
         return learnt
 
     def _relative(self, location: Location) -> str | None:
-        """Return the reference, relative to the base, of what lies below it."""
+        """Return a location below the base as a relative reference, or None."""
         if isinstance(location, StoreLocation) or location.query:
             return None
         if self._base.scheme:
@@ -102,7 +102,7 @@ class SourcePaths:
             same = (location.scheme, location.authority) == (root.scheme, root.authority)
             key = location.path.removeprefix(below)
             if same and location.path.startswith(below) and "" not in key.split("/"):
-                # The name last: an object may be called like a directory of the base.
+                # The name is added last: an object may have the name of a directory of the base.
                 parent, name = posixpath.split(f"/{key}")
                 above = posixpath.relpath(parent, f"/{inside}")
                 reference = quote(posixpath.normpath(f"{above}/{name}"), safe=_SAFE)
@@ -110,5 +110,5 @@ class SourcePaths:
         return None
 
 
-# Paths that are remembered from manifest to manifest; each chunk of another format may have one.
+# Paths that are remembered from manifest to manifest: in some formats every chunk has its own.
 _MOST_KNOWN = 100_000

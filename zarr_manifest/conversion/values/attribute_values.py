@@ -1,4 +1,4 @@
-"""Attributes of other formats as JSON values, such as xarray's Zarr engine expects them. Pure."""
+"""Attributes of other formats as JSON values, as xarray's Zarr engine expects them. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _MISSING_VALUE = "missing_value"
 def json_attributes(
     attributes: Mapping[Any, Any], dtype: np.dtype[Any] | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return attributes as JSON values, and notes about those that are not what they were.
+    """Return attributes as JSON values, and notes about those that changed.
 
     Parameters
     ----------
     attributes : mapping
         Values may be numpy arrays and scalars, bytes, NaN.
     dtype : numpy.dtype, optional
-        Data type of the array that has the attributes: xarray wants ``_FillValue``
-        encoded according to it.
+        Data type of the array that has the attributes: xarray expects ``_FillValue``
+        encoded accordingly.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def json_attributes(
             if name == _FILL_VALUE and dtype is not None:
                 found[name] = _encoded_fill_value(value, dtype)
             elif name == _MISSING_VALUE and _is_nan(value):
-                # xarray would take the string for a value; NaN is missing to it anyhow.
+                # xarray would take the string for a value, and masks NaN anyway.
                 notes.append("the attribute 'missing_value' is NaN and was left out")
             else:
                 found[str(name)] = json_value(value)
@@ -58,14 +58,14 @@ def json_attributes(
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON has it; NaN and the infinities as the strings of Zarr.
+    """Return a value as JSON; NaN and the infinities as the strings that Zarr uses.
 
     Raises
     ------
     TypeError
         JSON has no such value.
     ValueError
-        Bytes that are not UTF-8.
+        Bytes are not UTF-8.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def json_value(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = _python_value(value)
     if isinstance(value, str):
-        # h5py keeps bytes that are no UTF-8 as lone surrogates.
+        # h5py decodes bytes that are not UTF-8 to lone surrogates.
         return value.encode().decode()
     if value is None or isinstance(value, bool | int):
         return value
@@ -93,7 +93,7 @@ def json_value(value: Any) -> Any:
 
 
 def _python_value(value: Any) -> Any:
-    """Return numpy's values as Python's: times as text."""
+    """Return numpy values as Python's, and times as text."""
     return value.astype(str).tolist() if value.dtype.kind in "Mm" else value.tolist()
 
 
@@ -109,7 +109,7 @@ def _non_finite_note(name: str, value: Any, written: Any) -> list[str]:
 
 
 def _has_non_finite(value: Any) -> bool:
-    """Whether a value contains a number that JSON does not have."""
+    """Whether a value contains a NaN or an infinity."""
     try:
         numbers = np.asarray(value)
     except ValueError:
@@ -126,7 +126,7 @@ def _encoded_fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return ``_FillValue`` as xarray reads it from Zarr v3: floats and bytes in base64."""
     found: Any = np.asarray(value)
     if found.size != 1:
-        raise ValueError("it is not one value")
+        raise ValueError("it is not a single value")
     scalar: Any = found.reshape(()).item()
     if dtype.kind == "f" and isinstance(scalar, int | float):
         return _encoded_float(scalar)
@@ -137,10 +137,10 @@ def _encoded_fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
         return bool(scalar)
     if dtype.kind in "iu" and isinstance(scalar, int | float):
         if not math.isfinite(scalar) or int(scalar) != scalar:
-            raise ValueError(f"{scalar} is no integer")
+            raise ValueError(f"{scalar} is not an integer")
         return int(scalar)
     if dtype.kind in "fcT" and isinstance(scalar, str | bytes):
-        # Encoded already, or text.
+        # Already encoded, or text.
         return json_value(scalar)
     raise ValueError(f"xarray cannot read it from an array of the type {dtype}")
 

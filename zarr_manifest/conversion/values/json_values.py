@@ -1,4 +1,4 @@
-"""Foreign JSON as it comes from a parser: what kind of value it is, and how to show it."""
+"""Parsed JSON of unknown content: what kind of value it is, and how to show it."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def as_object(value: object) -> Mapping[str, object] | None:
 
 
 def shown(value: object) -> str:
-    """Return a value as it may stand in a message: never long."""
+    """Return a value as text for a message: never long."""
     return reprlib.repr(value)

@@ -1,7 +1,7 @@
-"""zarr's warning about data types that have no specification of their own yet.
+"""zarr's warning about data types without a specification of their own yet.
 
-Fixed-length strings, times and compound types are among them. Files have them; the
-user, who did not choose them, is not warned of each.
+Fixed-length strings, times and compound types are among them. Files contain them; users
+did not choose them, and are not warned about each.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from zarr.errors import UnstableSpecificationWarning
 
 __all__ = ["HAS_ALL_BYTE_ORDERS", "unstable_types_accepted"]
 
-# Before 3.3, zarr takes compound types for little-endian, and so it loses the byte order of
-# theirs; and it gives codecs of arrays the bytes of big-endian elements as they are stored.
+# Before 3.3, zarr takes all compound types for little-endian, losing the byte order of big-endian
+# ones, and passes big-endian elements to array codecs in the byte order in which they are stored.
 HAS_ALL_BYTE_ORDERS = tuple(map(int, zarr.__version__.split(".")[:2])) >= (3, 3)
 
 

@@ -1,4 +1,4 @@
-"""Zarr v2 as Zarr v3, and back."""
+"""Conversion of Zarr v2 to Zarr v3, and back."""
 
 from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS
 from zarr_manifest.conversion.zarr2.data_types import DataType, convert_data_type

@@ -1,9 +1,9 @@
 """numcodecs that work on the elements of an array, as Zarr v3 codecs.
 
-numcodecs name the type before and after each filter, byte order included, and look
-at a chunk as that type without asking what it is. In v3 the codecs agree on data
-types instead. They agree here too: a filter must start from the type that the one
-before it (or the array) has, otherwise a cast that keeps every bit stands between.
+numcodecs name the type before and after each filter, including byte order, and interpret
+a chunk as that type without checking it. In v3, codecs pass data types on instead. So here
+each filter must start from the type that the one before it (or the array) has; otherwise
+a cast that keeps every bit is inserted.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ def _cast(decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Codec:
 def _as_type(
     members: CodecMembers, member: str, current: np.dtype[Any], needed: np.dtype[Any]
 ) -> list[Codec]:
-    """Return what has to stand before a filter that looks at elements as type `needed`."""
+    """Return what has to precede a filter that interprets elements as type `needed`."""
     if needed == current:
         return []
     is_same_size = needed.itemsize == current.itemsize and needed.str[0] == current.str[0]
     kinds = {needed.kind, current.kind}
-    # Casts between integers of a size, and between times and signed integers, keep the bits.
+    # Casts between integers of one size, and between times and signed integers, keep the bits.
     if is_same_size and (kinds <= set("iu") or kinds <= set("im") or kinds <= set("iM")):
         return [_cast(current, needed)]
     raise members.decisions.refusal(
-        f"member {member!r} of codec {members.codec!r} is {needed.str!r}, but the elements that "
-        f"the codec is given are {current.str!r}"
+        f"member {member!r} of codec {members.codec!r} is {needed.str!r}, but the codec gets "
+        f"elements of type {current.str!r}"
     )
 
 
@@ -76,7 +76,7 @@ def _quantize(members: CodecMembers, current: np.dtype[Any]) -> Converted:
     decoded = members.dtype("dtype")
     encoded = members.dtype("astype", decoded)
     if decoded.kind != "f" or encoded.kind != "f":
-        raise members.decisions.refusal("codec 'quantize' is for floating point numbers only")
+        raise members.decisions.refusal("codec 'quantize' is only for floating-point numbers")
     before = _as_type(members, "dtype", current, decoded)
     configuration: dict[str, object] = {
         "digits": members.integer("digits", 0),
@@ -86,8 +86,8 @@ def _quantize(members: CodecMembers, current: np.dtype[Any]) -> Converted:
         raise members.refusal("digits", "an integer")
     codecs = [*before, _named("quantize", configuration)]
     if encoded != decoded or encoded.str[0] == ">":
-        # zarr's codec does not say that it changes the type, or that its elements are
-        # big-endian; to decode it is nothing but this cast.
+        # zarr's codec does not declare that it changes the type, or that its elements are
+        # big-endian; decoding is nothing but this cast.
         codecs.append(_cast(decoded, encoded))
     return codecs, encoded
 
@@ -95,7 +95,7 @@ def _quantize(members: CodecMembers, current: np.dtype[Any]) -> Converted:
 def _bit_round(members: CodecMembers, current: np.dtype[Any]) -> Converted:
     members.drop_all_but(("keepbits",))
     if current.kind != "f":
-        raise members.decisions.refusal("codec 'bitround' is for floating point numbers only")
+        raise members.decisions.refusal("codec 'bitround' is only for floating-point numbers")
     keepbits = members.integer("keepbits", -1)
     if keepbits < 0:
         raise members.refusal("keepbits", "an integer of at least 0")
@@ -105,7 +105,7 @@ def _bit_round(members: CodecMembers, current: np.dtype[Any]) -> Converted:
 def _pack_bits(members: CodecMembers, current: np.dtype[Any]) -> Converted:
     members.drop_all_but(())
     if current.kind != "b":
-        raise members.decisions.refusal("codec 'packbits' is for booleans only")
+        raise members.decisions.refusal("codec 'packbits' is only for booleans")
     return [_named("packbits", {})], np.dtype("u1")
 
 
@@ -116,7 +116,7 @@ def _astype(members: CodecMembers, current: np.dtype[Any]) -> Converted:
     return [*_as_type(members, "decode_dtype", current, decoded), _cast(decoded, encoded)], encoded
 
 
-# From the members of a codec and the elements that it is given, to what it leaves.
+# From the members of a codec and its input elements to the codecs and its output elements.
 ARRAY_FILTERS: dict[str, Callable[[CodecMembers, np.dtype[Any]], Converted]] = {
     "delta": _delta,
     "fixedscaleoffset": _fixed_scale_offset,
@@ -139,12 +139,12 @@ class _ArrayToBytes(Protocol):
 def _numbers_only(members: CodecMembers, current: np.dtype[Any], types: str) -> None:
     if current.str[0] != "<" or current.str[1:] not in types.split():
         raise members.decisions.refusal(
-            f"codec {members.codec!r} stores little-endian {types} only, not {current.str!r}"
+            f"codec {members.codec!r} stores only little-endian {types}, not {current.str!r}"
         )
 
 
 def _pcodec(members: CodecMembers, current: np.dtype[Any], /, *, is_transposed: bool) -> Codec:
-    del is_transposed  # it stores the elements in the order of memory, whatever the shape
+    del is_transposed  # it stores elements in memory order, whatever the shape
     known = (
         "level",
         "mode_spec",
@@ -163,8 +163,8 @@ def _zfpy(members: CodecMembers, current: np.dtype[Any], /, *, is_transposed: bo
     members.drop_all_but(known)
     _numbers_only(members, current, "i4 i8 f4 f8")
     if is_transposed:
-        raise members.decisions.refusal("codec 'zfpy' cannot have stored chunks of order 'F'")
-    # What compression_kwargs says is in the other members as well, and made from them.
+        raise members.decisions.refusal("codec 'zfpy' cannot store chunks in order 'F'")
+    # compression_kwargs only repeats the other members.
     return _named("zfpy", members.given(known[:-1]))
 
 

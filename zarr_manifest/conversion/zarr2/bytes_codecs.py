@@ -21,7 +21,7 @@ type Codec = dict[str, object]
 _BLOSC_COMPRESSORS = ("lz4", "lz4hc", "blosclz", "snappy", "zlib", "zstd")
 _BLOSC_SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 _BLOSC_AUTO_SHUFFLE = -1
-# c-blosc takes larger elements as single bytes.
+# c-blosc treats larger elements as single bytes.
 _BLOSC_LARGEST_TYPE = 255
 
 
@@ -69,7 +69,7 @@ def _blosc(members: CodecMembers, element_size: int) -> Codec:
 
 
 def _blosc_shuffle(members: CodecMembers) -> int:
-    # VirtualiZarr (seen in 2.8) leaves the names of Zarr v3.
+    # VirtualiZarr (seen in 2.8) leaves the names that Zarr v3 uses.
     for number, name in _BLOSC_SHUFFLES.items():
         if members.config.get("shuffle") == name:
             return number
@@ -90,7 +90,7 @@ def _checksum(members: CodecMembers, _: int) -> Codec:
 
 
 def _location(members: CodecMembers) -> dict[str, object]:
-    # Given only where it is in the input: older numcodecs do not know it.
+    # Passed only if the input has it: older numcodecs do not know it.
     if members.config.get("location") is None:
         return {}
     return {"location": members.choice("location", "start", ("start", "end"))}
@@ -99,7 +99,7 @@ def _location(members: CodecMembers) -> dict[str, object]:
 def _jenkins(members: CodecMembers, _: int) -> Codec:
     members.drop_all_but(("initval", "prefix"))
     if members.config.get("prefix") is not None:
-        raise members.refusal("prefix", "null (bytes cannot stand in JSON)")
+        raise members.refusal("prefix", "null (JSON has no bytes)")
     return _named("numcodecs.jenkins_lookup3", {"initval": members.integer("initval", 0)})
 
 
@@ -138,7 +138,7 @@ def _lzma(members: CodecMembers, _: int) -> Codec:
 
 def _shuffle(members: CodecMembers, _: int) -> Codec:
     members.drop_all_but(("elementsize",))
-    # Stated always: left out, zarr takes the size of the array's elements, numcodecs takes 4.
+    # Always stated: its default is the size of the array's elements in zarr, and 4 in numcodecs.
     size = members.integer("elementsize", 4)
     if size < 0:
         raise members.refusal("elementsize", "an integer of at least 0")
@@ -150,7 +150,7 @@ def _fletcher32(members: CodecMembers, _: int) -> Codec:
     return _named("numcodecs.fletcher32", {})
 
 
-# From the members of a codec and the size of the elements that it is given.
+# From the members of a codec and the size of its input elements.
 BYTES_CODECS: dict[str, Callable[[CodecMembers, int], Codec]] = {
     "gzip": _gzip,
     "zstd": _zstd,

@@ -1,7 +1,7 @@
-"""The members of numcodecs configurations: which ones there are, and what may stand in them.
+"""The members of numcodecs configurations: which ones exist, and their possible values.
 
-numcodecs ignores none: a member that a codec does not know is an error there, so
-only those that it knows reach the v3 metadata.
+In numcodecs, a member that a codec does not know is an error, so only known ones reach the
+v3 metadata.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["CodecMembers"]
 
 @dataclass(frozen=True)
 class CodecMembers:
-    """One configuration of numcodecs, read member by member."""
+    """A numcodecs configuration, read member by member."""
 
     codec: str
     config: Mapping[str, object]
     decisions: Decisions
 
     def drop_all_but(self, known: Collection[str]) -> None:
-        """Note the members that numcodecs would not accept."""
+        """Note the members that numcodecs would reject."""
         unknown = sorted(set(self.config) - {"id", *known})
         if unknown:
             self.decisions.note(
@@ -39,7 +39,7 @@ class CodecMembers:
             )
 
     def refusal(self, member: str, expected: str) -> Exception:
-        """Return the error about a member of the wrong type or value."""
+        """Return the error for a member of the wrong type or value."""
         found = shown(self.config[member]) if member in self.config else "missing"
         return self.decisions.refusal(
             f"member {member!r} of codec {self.codec!r} must be {expected}; it is {found}"
@@ -55,13 +55,13 @@ class CodecMembers:
         return value
 
     def level(self, member: str, default: int, low: int, high: int) -> int:
-        """Return an integer that steers only the encoder, moved into its range."""
+        """Return an integer that only affects encoding, clipped to its range."""
         value = self.integer(member, default)
         nearest = min(max(value, low), high)
         if nearest != value:
             self.decisions.note(
                 f"member {member!r} of codec {self.codec!r} became {nearest}, because {value} is "
-                "out of range; it has no influence on reading"
+                "out of range; it does not affect reading"
             )
         return nearest
 
@@ -75,14 +75,14 @@ class CodecMembers:
         return value
 
     def choice(self, member: str, default: str, choices: Collection[str]) -> str:
-        """Return one of several words."""
+        """Return one of several strings."""
         value = self.config.get(member, default)
         if not isinstance(value, str) or value not in choices:
             raise self.refusal(member, f"one of {', '.join(sorted(choices))}")
         return value
 
     def dtype(self, member: str, default: np.dtype[Any] | None = None) -> np.dtype[Any]:
-        """Return the type of numbers or times that a member names; None is as good as missing."""
+        """Return the numeric or time type that a member names; None is the same as missing."""
         value = self.config.get(member)
         if value is None and default is not None:
             return default
@@ -97,7 +97,7 @@ class CodecMembers:
         return dtype
 
     def given(self, members: Collection[str]) -> dict[str, object]:
-        """Return those of `members` that are there, as they are, if they are scalars."""
+        """Return those of `members` that exist, unchanged; they must be scalars."""
         found = {member: self.config[member] for member in members if member in self.config}
         for member, value in found.items():
             if value is not None and not isinstance(value, int | float | str):

@@ -1,7 +1,7 @@
 """Zarr v2 data types as Zarr v3 data types.
 
-Byte order is part of a v2 data type, but of the ``bytes`` codec in v3: it is kept
-beside the v3 name. A structured type has one byte order for all of its fields there.
+Byte order is part of the data type in v2, but of the ``bytes`` codec in v3: it is kept
+beside the v3 name. In v3, a structured type has one byte order for all of its fields.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["OBJECT_CODECS", "DataType", "Endian", "convert_data_type"]
 
 type Endian = Literal["little", "big"]
 
-# The filters that turn an array of Python objects into bytes, and what they make of |O.
+# The filters that turn an array of Python objects into bytes, and the v3 type that |O becomes.
 OBJECT_CODECS = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
 
-# The metadata may be anybody's. A subarray becomes as many fields as it has elements, and
-# the fill value has the size of an element: neither may fill the memory.
+# The metadata is untrusted. A subarray becomes as many fields as it has elements, and the fill
+# value has the size of an element: neither may exhaust memory.
 _MAX_FIELDS = 4096
 _MAX_DEPTH = 32
 _MAX_ELEMENT_BYTES = 1 << 24
@@ -59,11 +59,11 @@ class DataType:
     Attributes
     ----------
     numpy : numpy.dtype
-        The elements of a v2 chunk before its filters, byte order included.
+        The elements of a v2 chunk before its filters, including byte order.
     endian : {"little", "big"} or None
-        The byte order; None where it does not matter.
+        The byte order; None if it does not matter.
     scalar_json : str or dict
-        The v3 name; of no meaning if there are fields.
+        The v3 name; meaningless if there are fields.
     fields : tuple of (str, DataType)
         The fields of a structured type.
     leaves : int
@@ -91,8 +91,8 @@ class DataType:
         """Whether a structured type is written as ``struct``, not as ``structured``.
 
         zarr 3.1 knows only ``structured``, and reads it as little-endian whatever the
-        ``bytes`` codec says. It refuses ``struct``, which is what should happen to it
-        where the byte order matters.
+        ``bytes`` codec says. It refuses ``struct``, which is right when byte order
+        matters.
         """
         return bool(self.fields) and self.endian == "big"
 
@@ -117,12 +117,12 @@ def convert_data_type(spec: object, object_codec: str | None, decisions: Decisio
     object_codec : str or None
         The codec of the array that encodes objects, if it has one.
     decisions : Decisions
-        Takes the notes.
+        Collects the notes.
 
     Raises
     ------
     NotConvertibleError
-        If Zarr v3, as zarr-python reads it, has no such type.
+        Zarr v3, as zarr-python reads it, has no such type.
     """
     if isinstance(spec, str):
         if spec == "|O":
@@ -164,7 +164,7 @@ def _simple(spec: str, where: str, decisions: Decisions) -> DataType:
     match = _TYPE_STRING.fullmatch(spec)
     if match is None:
         raise decisions.refusal(
-            f"{where} is {shown(spec)}, which is not a type string of Zarr v2 such as '<f8' "
+            f"{where} is {shown(spec)}, which is not a Zarr v2 type string such as '<f8' "
             "(byte order, kind, size)"
         )
     order, kind, digits, unit = match.groups()
@@ -191,8 +191,8 @@ def _time(spec: str, name: str, where: str, decisions: Decisions) -> DataType:
         raise decisions.refusal(f"{where} is {shown(spec)}: {error}") from error
     unit, count = np.datetime_data(dtype)
     if unit == "generic":
-        # Zarr v2 demands a unit, and numpy does not swap the bytes of times that have none.
-        raise decisions.refusal(f"{where} is {shown(spec)}, which states no unit of time")
+        # Zarr v2 requires a unit, and numpy does not swap the bytes of times without one.
+        raise decisions.refusal(f"{where} is {shown(spec)}, which has no time unit")
     return DataType(
         dtype, None, {"name": name, "configuration": {"unit": unit, "scale_factor": int(count)}}
     )
@@ -200,7 +200,7 @@ def _time(spec: str, name: str, where: str, decisions: Decisions) -> DataType:
 
 def _fixed_length(kind: str, length: int, order: str, where: str, decisions: Decisions) -> DataType:
     if length < 1:
-        raise decisions.refusal(f"{where} has elements of no length, which Zarr v3 cannot express")
+        raise decisions.refusal(f"{where} has elements of size 0, which Zarr v3 cannot express")
     _check_size(length * (4 if kind == "U" else 1), where, decisions)
     dtype: np.dtype[Any] = np.dtype(f"{order}{kind}{length}")
     json: dict[str, object] = {
@@ -213,7 +213,7 @@ def _fixed_length(kind: str, length: int, order: str, where: str, decisions: Dec
 def _check_size(size: int, where: str, decisions: Decisions) -> None:
     if size > _MAX_ELEMENT_BYTES:
         raise decisions.refusal(
-            f"{where} has elements of {size} bytes; at most {_MAX_ELEMENT_BYTES} are converted"
+            f"{where} has elements of {size} bytes; the limit is {_MAX_ELEMENT_BYTES}"
         )
 
 
@@ -222,7 +222,7 @@ def _check_size(size: int, where: str, decisions: Decisions) -> None:
 
 def _structured(spec: list[object], within: tuple[str, ...], decisions: Decisions) -> DataType:
     if len(within) > _MAX_DEPTH:
-        raise decisions.refusal(f"the data type has fields within fields, {_MAX_DEPTH} deep")
+        raise decisions.refusal(f"the data type has fields nested {_MAX_DEPTH} levels deep")
     fields: dict[str, DataType] = {}
     for index, field in enumerate(spec):
         name, data_type = _field(field, index, within, decisions)
@@ -251,8 +251,8 @@ def _struct(
     leaves = sum(field.leaves for _, field in fields)
     if leaves > _MAX_FIELDS:
         raise decisions.refusal(
-            f"{where} has more than {_MAX_FIELDS} fields (an element of a subarray is one: Zarr v3 "
-            "has no subarrays)"
+            f"{where} has more than {_MAX_FIELDS} fields (each element of a subarray counts: Zarr "
+            "v3 has no subarrays)"
         )
     dtype = np.dtype([(name, field.numpy) for name, field in fields])
     return DataType(dtype, endians[0] if endians else None, fields=fields, leaves=leaves)
@@ -269,7 +269,7 @@ def _field(
         )
     name = parts[0]
     if not name:
-        # As numpy does, and so zarr: unnamed fields are the padding of aligned structures.
+        # Like numpy, and therefore zarr: unnamed fields are the padding of aligned structures.
         name = f"f{index}"
         decisions.note(
             f"field {index} of the data type has no name; it became {_path(within, name)}"
@@ -310,6 +310,6 @@ def _subarray(
     decisions.note(
         f"field {name} is a subarray, which Zarr v3 cannot express: its elements became fields "
         f"'0' to '{sizes[0] - 1}'{' (nested)' if len(sizes) > 1 else ''}, in the same bytes; view "
-        f"the field as {element!s} of shape {tuple(sizes)} to have the subarray back"
+        f"the field as {element!s} of shape {tuple(sizes)} to restore the subarray"
     )
     return data_type

@@ -1,6 +1,6 @@
-"""What xarray takes for missing elements: of Zarr v2 the fill value, of Zarr v3 an attribute.
+"""What xarray treats as missing: the fill value in Zarr v2, an attribute in Zarr v3.
 
-Of Zarr v2 it opens only arrays that name their dimensions: nothing is said of others.
+In Zarr v2, xarray opens only arrays with named dimensions; others are left alone.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ __all__ = ["fill_value_as_attribute", "fill_value_for_masking"]
 
 _MISSING = "_FillValue"
 
-# Kinds of data types of which xarray can read a missing value from Zarr v3.
+# Kinds of data types for which xarray can read a missing value from Zarr v3.
 _MASKED = "biufc"
 
 
 def fill_value_as_attribute(
     attributes: dict[str, Any], fill_value: object, dtype: np.dtype[Any], decisions: Decisions
 ) -> None:
-    """State in the attributes of Zarr v3 what is missing to those who read Zarr v2.
+    """Record in Zarr v3 attributes what xarray masks when it reads Zarr v2.
 
     Parameters
     ----------
     attributes : dict
         Those of Zarr v2; changed in place.
     fill_value : object
-        The ``fill_value`` of ``.zarray`` as JSON of Zarr v3, or None for null: what the
-        attributes say holds then.
+        The ``fill_value`` of ``.zarray`` as Zarr v3 JSON, or None for null, in which case
+        the attributes decide.
     dtype : numpy.dtype
         Data type of the array.
     decisions : Decisions
-        Takes the notes.
+        Collects the notes.
     """
     stated = attributes.pop(_MISSING, None)
     missing = _number(fill_value, dtype)
@@ -61,18 +61,18 @@ def fill_value_for_masking(
     *,
     is_complete: bool,
 ) -> Any:
-    """Return the fill value of Zarr v2 by which xarray masks what is missing, and nothing else.
+    """Return the Zarr v2 fill value with which xarray masks what is missing, and nothing else.
 
     Parameters
     ----------
     attributes : dict
-        Those of Zarr v3; what the fill value says is taken out, in place.
+        Those of Zarr v3; the one that becomes the fill value is removed, in place.
     fill_value : object
-        What missing chunks read as, as JSON of Zarr v2.
+        The value of missing chunks, as Zarr v2 JSON.
     dtype : numpy.dtype
         Data type of the array.
     decisions : Decisions
-        Takes the notes.
+        Collects the notes.
     is_complete : bool
         Whether no chunk is missing, so that the fill value is free.
     """
@@ -92,15 +92,15 @@ def fill_value_for_masking(
         return missing
     if encoded and fill_value != "NaN":
         decisions.note(
-            f"missing chunks need the fill value {shown(fill_value)}, which xarray takes for "
-            "missing elements in Zarr v2"
-            + ("" if stated is None else f", and not what the attribute {_MISSING!r} says")
+            f"missing chunks need the fill value {shown(fill_value)}, which xarray masks as "
+            "missing in Zarr v2"
+            + ("" if stated is None else f", instead of the value of the attribute {_MISSING!r}")
         )
     return fill_value
 
 
 def _decoded(stated: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a missing value that xarray stated as JSON of Zarr v2; None if it is none."""
+    """Return a missing value, as xarray states it, as Zarr v2 JSON; None if it is not one."""
     if dtype.kind in "biu" and isinstance(stated, int):
         return stated
     if dtype.kind != "f" or not isinstance(stated, str):
@@ -114,7 +114,7 @@ def _decoded(stated: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _number(fill_value: object, dtype: np.dtype[Any]) -> object:
-    """Return a number; None where xarray can read none from Zarr v3."""
+    """Return a number; None if xarray cannot read it from Zarr v3."""
     if fill_value is None or dtype.kind not in _MASKED:
         return None
     if dtype.kind == "c":

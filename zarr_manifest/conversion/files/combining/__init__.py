@@ -1,4 +1,4 @@
-"""Many files of one kind as one."""
+"""Many similar files as one."""
 
 from zarr_manifest.conversion.files.combining.combination import (
     Combine,

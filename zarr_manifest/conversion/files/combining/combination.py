@@ -1,7 +1,7 @@
-"""Many files of one kind as one: the same groups, their variables concatenated.
+"""Many similar files as one: the same groups, their variables concatenated.
 
-xarray does the work, on VirtualiZarr's arrays. What it would get wrong in
-silence, or fail over as a whole, is found beforehand, variable by variable.
+xarray does the work, on VirtualiZarr's arrays. Variables that it would combine
+incorrectly without an error, or that would make it fail as a whole, are found beforehand.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class OpenedFile:
     Parameters
     ----------
     url : str
-        Where it is.
+        Its URL.
     tree : FileTree
-        What was parsed; its arrays are in the datasets.
+        The parsed file; its arrays are in the datasets.
     datasets : dict of str to Dataset
-        By path of the group: virtual variables, and loaded ones.
+        Virtual and loaded variables, by path of the group.
     """
 
     url: str
@@ -54,14 +54,14 @@ class OpenedFile:
 
 @dataclass
 class Combination:
-    """What many files are together.
+    """Many files, combined.
 
     Parameters
     ----------
     datasets : dict of str to Dataset
         By path of the group.
     tree : FileTree
-        What was refused, and the notes.
+        Refusals and notes.
     """
 
     datasets: dict[str, xr.Dataset] = field(default_factory=dict[str, Any])
@@ -78,10 +78,10 @@ def open_groups(
     tree : FileTree
         A parsed file.
     sources : FileSources
-        Reads what is loaded.
+        Reads the variables to load.
     loadable : iterable of str or None
-        Names of variables to load; by default coordinates of one dimension that
-        have its name, and the one value for a new dimension that a file has.
+        Names of variables to load; by default, one-dimensional coordinates named after
+        their dimension, and the single value of a file along a new dimension.
     concat_dim : str or None
         Dimension along which files are concatenated.
     """
@@ -111,7 +111,7 @@ def _dataset(
     store = manifests.ManifestStore(manifests.ManifestGroup(arrays=loaded), registry=sources)
     xarray: Any = library("xarray")
     options: dict[str, Any] = {"consolidated": False, "zarr_format": 3, "chunks": None}
-    # As they are stored: what they mean has to be compared with other files.
+    # As stored: their meaning has to be compared with that in other files.
     values = xarray.open_zarr(store, **options, decode_cf=False).load()
     variables = {**values.variables, **dataset.variables}
     coordinates = {*values.coords, *dataset.coords, *{concat_dim} & set(values.variables)}
@@ -122,7 +122,7 @@ def _dataset(
 def _assembled(
     variables: Mapping[Any, Any], coordinates: Iterable[Any], indexes: Mapping[Any, Any], attrs: Any
 ) -> xr.Dataset:
-    """Make a dataset without indexes of virtual variables, which cannot have any."""
+    """Make a dataset without indexes for virtual variables, which cannot have any."""
     xarray: Any = library("xarray")
     indexed: Any = xarray.Coordinates(
         {name: variables[name] for name in coordinates},
@@ -142,10 +142,10 @@ def combine_files(
     Parameters
     ----------
     files : sequence of OpenedFile
-        In the order in which they are concatenated.
+        In the order of concatenation.
     concat_dim : str or None
-        The dimension along which; a new one if no file has it. None for
-        ``"by_coords"``, where the loaded coordinates tell.
+        Dimension along which they are concatenated; a new one if no file has it. None
+        for ``"by_coords"``, where the loaded coordinates decide.
     combine : {"nested", "by_coords"}
         As in xarray.
 
@@ -177,9 +177,9 @@ def combine_files(
         groups.append(group)
     if combine == "by_coords" and len(files) > 1 and not any(group.varying for group in groups):
         raise NotConvertibleError(
-            "nothing tells how the files belong together: no coordinate differs between them",
+            "the order of the files is unknown: no coordinate differs between them",
             remedy=Advice(
-                "Name the dimension along which they follow one another: ",
+                "Name the dimension along which to concatenate them: ",
                 Setting("concat_dim", python="concat_dim"),
                 ".",
             ),
@@ -235,7 +235,7 @@ class _Group:
         return found.drop_vars(list(inherited))
 
     def _inherited(self, datasets: Sequence[xr.Dataset]) -> dict[Any, list[Any]]:
-        """Return coordinates of the groups above by which this one is combined, by file."""
+        """Return, by file, coordinates of parent groups that determine how to combine this one."""
         if self.combine == "nested":
             return {}
         first = datasets[0]
@@ -270,8 +270,8 @@ class _Group:
             if any(dim not in other or not index.equals(other[dim]) for other in indexes[1:])
         }
 
-    def _unlike(self, problem: str, number: int) -> str:
-        return f"{problem} in {redact(self.files[number].url)} are not those in the first file"
+    def _unlike(self, difference: str, number: int) -> str:
+        return f"unlike the first file, {redact(self.files[number].url)} has {difference}"
 
     def _difference_in_kind(self, name: Any, datasets: Sequence[xr.Dataset]) -> str | None:
         """Return why variables cannot be compared at all, or None."""
@@ -281,20 +281,20 @@ class _Group:
             if name not in dataset.variables
         ]
         if without:
-            return f"it is not in {redact(without[0])}, as in {len(without)} of the files"
+            return f"{len(without)} of the files do not have it, such as {redact(without[0])}"
         first = datasets[0].variables[name]
         for number, dataset in enumerate(datasets):
             other = dataset.variables[name]
             if is_virtual(first) != is_virtual(other):
-                return self._unlike("its values, which were loaded for one file only,", number)
+                return self._unlike("references in place of values, or the reverse", number)
             if first.dims != other.dims:
-                return self._unlike(f"its dimensions {shown(other.dims)}", number)
+                return self._unlike(f"dimensions {shown(other.dims)}", number)
         return None
 
     def _alike(
         self, name: Any, datasets: Sequence[xr.Dataset], meant: Sequence[Any]
     ) -> tuple[list[xr.Dataset], str | None]:
-        """Make the numbers of a loaded variable mean the same in all files."""
+        """Give the numbers of a loaded variable the same meaning in all files."""
         variables: list[Any] = [dataset.variables[name] for dataset in datasets]
         if is_virtual(variables[0]):
             return list(datasets), None
@@ -311,12 +311,12 @@ class _Group:
     def _in_one_grid(
         self, name: Any, datasets: Sequence[xr.Dataset], meant: Sequence[Any]
     ) -> tuple[list[xr.Dataset], str | None]:
-        """Split chunks that are not of one length; return why they are no one array, or None."""
+        """Split chunks of different lengths; return why they cannot be one array, or None."""
         splitting = self._splitting(name, datasets)
         if splitting is None or splitting.note is None:
             problem = self._difference_in_numbers(name, datasets, meant)
             if splitting is not None and splitting.problem is not None:
-                crossing = "its chunks reach over the ends of the files"
+                crossing = "its chunks extend past the ends of the files"
                 problem = f"{problem or crossing}; {splitting.problem}"
             return list(datasets), problem
         variables: list[Any] = [dataset.variables[name] for dataset in datasets]
@@ -339,7 +339,7 @@ class _Group:
         return split_arrays(arrays, axis, self._is_last(along[0], datasets))
 
     def _is_last(self, dim: Any, datasets: Sequence[xr.Dataset]) -> list[bool]:
-        """Return which files come last along a dimension, as xarray will order them."""
+        """Return which files xarray will put last along a dimension."""
         if self.combine == "nested":
             return [number == len(datasets) - 1 for number in range(len(datasets))]
         untyped: Sequence[Any] = datasets
@@ -349,7 +349,7 @@ class _Group:
         ends = [index[0] for index in indexes]
         try:
             last = (max if all(i.is_monotonic_increasing for i in indexes) else min)(ends)
-        except TypeError:  # no order, as xarray is going to say
+        except TypeError:  # no order, which xarray will report
             return [False] * len(datasets)
         return [bool(end == last) for end in ends]
 
@@ -363,9 +363,9 @@ class _Group:
             other: Any = dataset.variables[name]
             problem: str | None = None
             if not is_virtual(first):
-                # Those of coordinates of a dimension have to be equal, by xarray.
+                # xarray itself requires equal dimension coordinates.
                 if is_first_only and name not in dataset.indexes and not first.equals(other):
-                    problem = "its values"
+                    problem = "other values"
             elif not is_first_only:
                 problem = _difference(first, other)
                 problem = problem or other_meaning(meant[0][name], meant[number][name])
@@ -374,7 +374,7 @@ class _Group:
         return None
 
     def _isolated(self, datasets: Sequence[xr.Dataset]) -> xr.Dataset:
-        """Combine all, or, if that fails, all but the variables over which it does."""
+        """Combine all variables, or, if that fails, all but those that make it fail."""
         try:
             return self._combine(datasets)
         except FOREIGN_ERRORS:
@@ -398,7 +398,7 @@ class _Group:
     def _combine(self, datasets: Sequence[xr.Dataset]) -> xr.Dataset:
         xarray: Any = library("xarray")
         options: dict[str, Any] = {
-            # Virtual variables cannot be compared: what is not concatenated is the first one's.
+            # Virtual variables cannot be compared: unless concatenated, the first file's is taken.
             "compat": "override",
             "data_vars": "all" if self.is_new else "minimal",
             "coords": self._new_coordinates(datasets[0]) if self.is_new else "minimal",
@@ -414,7 +414,7 @@ class _Group:
         return by_coords
 
     def _new_coordinates(self, dataset: xr.Dataset) -> list[Any]:
-        """Return the coordinates that get the new dimension: not those of another."""
+        """Return the coordinates that get the new dimension, but not those of another one."""
         return [
             name for name in dataset.coords if name not in dataset.dims and name != self.concat_dim
         ]
@@ -423,12 +423,12 @@ class _Group:
         for name, variable in dataset.variables.items():
             if is_virtual(variable) and not self.is_new and not self.varying & set(variable.dims):
                 self.tree.note(
-                    self.at(name), "it is that of the first file, and was not compared with others"
+                    self.at(name), "it was taken from the first file, and not compared with others"
                 )
 
 
 def _assigned(dataset: xr.Dataset, name: Any, variable: Any) -> xr.Dataset:
-    """Return a dataset with another variable, a coordinate only if the old one was."""
+    """Return a dataset with a variable replaced; a coordinate stays one."""
     untyped: Any = dataset
     assign = untyped.assign_coords if name in dataset.coords else untyped.assign
     assigned: xr.Dataset = assign({name: variable})
@@ -436,13 +436,13 @@ def _assigned(dataset: xr.Dataset, name: Any, variable: Any) -> xr.Dataset:
 
 
 def _difference(first: Any, other: Any) -> str | None:
-    """Return what keeps two virtual variables from being parts of one array, or None."""
+    """Return why two virtual variables cannot be parts of one array, or None."""
     ours, theirs = first._data.metadata.to_dict(), other._data.metadata.to_dict()
-    for member, what in (("data_type", "its data type"), ("codecs", "its codecs")):
+    for member, what in (("data_type", "data type"), ("codecs", "codecs")):
         if ours[member] != theirs[member]:
             return f"{what} {shown(theirs[member])}"
     if ours["chunk_grid"] != theirs["chunk_grid"]:
-        return f"its chunks of {shown(other._data.metadata.chunk_grid.chunk_shape)}"
+        return f"chunks of {shown(other._data.metadata.chunk_grid.chunk_shape)}"
     if not same_value(ours["fill_value"], theirs["fill_value"]):
-        return f"its fill value {shown(theirs['fill_value'])}"
+        return f"fill value {shown(theirs['fill_value'])}"
     return None

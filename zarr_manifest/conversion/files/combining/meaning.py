@@ -1,7 +1,7 @@
-"""What the stored numbers of many files mean: whether it is the same, and loaded ones made alike.
+"""What stored numbers mean: compares many files, and converts loaded numbers to one meaning.
 
-Attributes of CF, and of GDAL, decide it. One array has one of each, so that numbers that mean
-something else in another file cannot follow those of the first.
+Attributes of CF and of GDAL decide it. An array has only one of each, so numbers that mean
+something else in another file cannot be appended to those of the first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MEANING = [
     "valid_min",
     "valid_max",
     "valid_range",
-    # Of GeoTIFF and GDAL: which place a pixel is, there being no coordinates, and its packing.
+    # Of GeoTIFF and GDAL: the position of pixels, in place of coordinates, and their packing.
     "model_tiepoint",
     "model_pixel_scale",
     "model_transformation",
@@ -42,21 +42,21 @@ _MEANING = [
     "OFFSET",
 ]
 
-# Units of time differ in their middle, which must not be left out.
+# Units of time differ in the middle, which must not be abbreviated.
 _SHOWN = reprlib.Repr(maxstring=100)
 
-# Variables named by these attributes have the units of the variable that has the attribute.
+# Variables that these attributes name have the units of the variable with the attribute.
 _BOUNDS = ("bounds", "climatology")
 _INHERITED = ("units", "calendar")
 
 
 def is_virtual(variable: Any) -> bool:
-    """Whether a variable of xarray wraps references."""
+    """Whether an xarray variable wraps references."""
     return isinstance(variable._data, library("virtualizarr.manifests").ManifestArray)
 
 
 def meanings(dataset: xr.Dataset) -> dict[Any, dict[str, Any]]:
-    """Return, by name of a variable, the attributes that say what its numbers mean.
+    """Return, by variable name, the attributes that determine what its numbers mean.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def _stated(attributes: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def same_value(ours: Any, theirs: Any) -> bool:
-    """Whether two values of an attribute are the same; NaN is NaN.
+    """Whether two values of an attribute are the same; NaN equals NaN.
 
     Examples
     --------
@@ -94,16 +94,16 @@ def same_value(ours: Any, theirs: Any) -> bool:
 
 
 def other_meaning(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
-    """Return which attribute gives numbers another meaning, or None.
+    """Return the attribute that gives numbers another meaning, or None.
 
     Examples
     --------
     >>> other_meaning({"units": "m"}, {"units": "km"})
-    "its units 'km'"
+    "units 'km'"
     """
     for name in _MEANING:
         if not same_value(ours.get(name), theirs.get(name)):
-            return f"its {name} {_SHOWN.repr(theirs.get(name))}"
+            return f"{name} {_SHOWN.repr(theirs.get(name))}"
     return None
 
 
@@ -112,24 +112,24 @@ def made_alike(
 ) -> tuple[list[Any], list[str | None]]:
     """Return loaded variables of one name, with numbers that mean the same.
 
-    Numbers stay what they are, unless they mean something else in one of the files:
-    then all are decoded, and have the first one's units of time, if any.
+    Numbers stay as they are, unless they mean something else in one of the files: then
+    all are decoded, and times get the units of the first file.
 
     Parameters
     ----------
     name : str
-        What they are called.
+        Their name.
     variables : sequence of Variable
-        As they are stored, one of each file.
+        As stored, one from each file.
     meant : sequence of dict
         What their numbers mean.
 
     Returns
     -------
     variables : list of Variable
-        Alike, where nothing keeps them from it.
+        With numbers that mean the same, where possible.
     problems : list of (str or None)
-        What does, by file.
+        By file, why it is not possible.
     """
     first = variables[0]
     if all(v.dtype == first.dtype for v in variables) and not any(
@@ -143,9 +143,9 @@ def made_alike(
 def _difference(first: Any, other: Any) -> str | None:
     calendars = [variable.encoding.get("calendar") for variable in (first, other)]
     if "O" in (first.dtype.kind, other.dtype.kind) and calendars[0] != calendars[1]:
-        return f"its calendar {shown(calendars[1])}"
+        return f"calendar {shown(calendars[1])}"
     if first.dtype.kind != other.dtype.kind:
-        return f"its data type {shown(str(other.dtype))}"
+        return f"data type {shown(str(other.dtype))}"
     return other_meaning(_stated(first.attrs), _stated(other.attrs))
 
 
@@ -157,9 +157,9 @@ def _decoded(name: Any, variable: Any, meant: Mapping[str, Any]) -> Any:
     try:
         found = xarray.decode_cf(dataset, **options).load().variables[name]
     except (ValueError, OverflowError):
-        # Times in units that xarray does not know.
+        # Times in units unknown to xarray.
         found = xarray.decode_cf(dataset, **options, decode_times=False).load().variables[name]
-    # How the first file packs its numbers need not do for those of the others.
+    # The packing of the first file may not suit the numbers of the others.
     kept = {key: found.encoding[key] for key in _INHERITED if key in found.encoding}
     decoded: Any = xarray.Variable(found.dims, found.values, found.attrs, kept)
     return decoded

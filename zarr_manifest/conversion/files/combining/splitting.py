@@ -1,8 +1,8 @@
-"""Uncompressed chunks as smaller ones, so that those of many files fit into one chunk grid.
+"""Splits uncompressed chunks, so that those of many files fit into one chunk grid.
 
-Files of 31, 28 and 31 days, each of which is one chunk, are no array of Zarr: all of its
-chunks have one length. Where the bytes are the values as they are, a part of a chunk can
-be referred to like a whole one.
+Files of 31, 28 and 31 days, each a single chunk, do not make a Zarr array: all chunks of an
+array have the same length. Where the bytes are simply the values, a reference can point to
+a part of a chunk as well as to a whole one.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from zarr_manifest.conversion.virtual import library
 
 __all__ = ["References", "Splitting", "common_length", "split_arrays", "split_references"]
 
-# More than hourly steps for a century; the elements of a long series, one by one, are not meant.
+# More than the hours of a century, but not every element of a long series.
 _MOST_REFERENCES = 1_000_000
 
-# Paths that VirtualiZarr uses for chunks without bytes elsewhere.
+# The path that VirtualiZarr gives to chunks without a source.
 _MISSING = ""
 _INLINED = "__inlined__"
 
@@ -32,19 +32,19 @@ _INLINED = "__inlined__"
 def common_length(
     lengths: Sequence[int], chunks: Sequence[int], is_last: Sequence[bool]
 ) -> int | None:
-    """Return the greatest length of chunks in which all files fit, one after the other.
+    """Return the greatest chunk length into which all files can be divided.
 
     Parameters
     ----------
     lengths, chunks : sequence of int
-        Length of every file along the dimension, and that of its chunks.
+        Length of every file along the dimension, and of its chunks.
     is_last : sequence of bool
-        Whether the file ends the array: only there may a chunk reach beyond the values.
+        Whether the file ends the array: only there may a chunk extend past the values.
 
     Returns
     -------
     int or None
-        None if there is nothing in any file.
+        None if all files are empty.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def common_length(
     """
     inner = last = 0
     for length, chunk, ends in zip(lengths, chunks, is_last, strict=True):
-        # What reaches beyond the values of a single chunk is never referred to.
+        # The part of a single chunk past the values is never referred to.
         within = length if length <= chunk else math.gcd(length, chunk)
         if length and ends:
             inner, last = math.gcd(inner, within), math.gcd(last, chunk)
@@ -73,7 +73,7 @@ class References:
     paths, offsets, lengths : array
         Of the shape of the chunk grid.
     inlined : dict
-        Bytes of chunks that have no path, by their place in the grid.
+        Bytes of chunks without a path, by grid index.
     """
 
     paths: npt.NDArray[Any]
@@ -82,7 +82,7 @@ class References:
     inlined: dict[tuple[int, ...], bytes]
 
     def all_have(self, size: int) -> bool:
-        """Whether every chunk has this number of bytes, if it is not missing."""
+        """Whether every chunk that is not missing has this number of bytes."""
         stored = self.lengths[(self.paths != _MISSING) & (self.paths != _INLINED)]
         return bool((stored == size).all()) and all(
             len(data) == size for data in self.inlined.values()
@@ -97,11 +97,11 @@ def split_references(
     Parameters
     ----------
     found : References
-        To chunks of which each is one run of rows.
+        To chunks that are each one run of rows.
     axis : int
-        The dimension that the rows follow one another along.
+        The dimension along which the rows follow one another.
     length, chunk, piece : int
-        Numbers of rows: of all, of a chunk, and of a piece as `common_length` says.
+        Number of rows in total, of a chunk, and of a piece as `common_length` returns it.
     row : int
         Bytes of a row.
 
@@ -135,17 +135,17 @@ def split_references(
 
 @dataclass(frozen=True)
 class Splitting:
-    """What became of the arrays of a variable, one of each file.
+    """The result of splitting the arrays of a variable, one from each file.
 
     Parameters
     ----------
     arrays : sequence of ManifestArray
-        With chunks of one length; those that were given, if they cannot be split, or
-        need not.
+        With chunks of one length; the given ones if they cannot be split, or
+        need not be.
     note : str or None
         What was done.
     problem : str or None
-        Why it was not done, though it could be.
+        Why they were not split, although they could be.
     """
 
     arrays: Sequence[Any]
@@ -154,14 +154,14 @@ class Splitting:
 
 
 def split_arrays(arrays: Sequence[Any], axis: int, is_last: Sequence[bool]) -> Splitting:
-    """Give arrays that follow one another chunks of one length, if their bytes allow it.
+    """Give concatenated arrays chunks of one length, if their bytes allow it.
 
     Parameters
     ----------
     arrays : sequence of ManifestArray
         Of one variable, in all files.
     axis : int
-        The dimension along which they follow one another.
+        The dimension along which they are concatenated.
     is_last : sequence of bool
         Whether the array is at the end.
     """
@@ -181,19 +181,19 @@ def split_arrays(arrays: Sequence[Any], axis: int, is_last: Sequence[bool]) -> S
     if count > _MOST_REFERENCES:
         return Splitting(
             arrays,
-            problem=f"split into {pieces}, which would fit, they would take {count} references, "
+            problem=f"splitting them into {pieces}, which would fit, takes {count} references, "
             f"more than {_MOST_REFERENCES}",
         )
     split = [_split(array, axis, piece) for array in arrays]
     return Splitting(
         split,
-        note=f"its uncompressed chunks are split into {pieces}, which fit one after the other: "
+        note=f"its uncompressed chunks were split into {pieces}, which fit into one chunk grid: "
         f"{_count(split)} references instead of {_count(arrays)}",
     )
 
 
 def _has_plain_chunks(array: Any, chunk_shape: tuple[int, ...]) -> bool:
-    """Whether all chunks of an array are nothing but the bytes of its values."""
+    """Whether all chunks of an array are just the bytes of its values."""
     metadata: dict[str, Any] = array.metadata.to_dict()
     if [codec["name"] for codec in metadata["codecs"]] != ["bytes"]:
         return False
@@ -215,7 +215,7 @@ def _references(array: Any) -> References:
     found = array.manifest
     counts = _grid(array.shape, array.metadata.chunk_grid.chunk_shape)
     if found._paths.shape != counts and (found._paths == _MISSING).all():
-        # Its parsers give arrays without chunks any grid.
+        # Its parsers give arrays without chunks an arbitrary grid.
         nothing: Any = np.full(counts, _MISSING, np.dtypes.StringDType())
         return References(nothing, np.zeros(counts, np.uint64), np.zeros(counts, np.uint64), {})
     return References(found._paths, found._offsets, found._lengths, found._inlined)

@@ -1,7 +1,7 @@
-"""Messages of GRIB2: where they are in a file, and what would be read as something else.
+"""GRIB2 messages: where they are in a file, and which of them would be read incorrectly.
 
-gribberish takes the numbers of a message in rows, as they lie there, whatever it says of
-their order. Octets count from 1, as in the manual of the WMO (FM 92).
+gribberish reads the numbers of a message in rows, as stored, whatever the message says about
+their order. Octets count from 1, as in the WMO manual (FM 92).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _END = b"7777"
 _DATA = 7
 _NEEDED = {1, 3, 4, 5, 6, _DATA, 8}
 
-# As many octets of a section as matter here.
+# The number of octets of a section that matter here.
 _FIRST = 256
 
 _DAMAGED = "it is damaged: no sections fill its bytes"
@@ -24,7 +24,7 @@ _MISSING = 0xFFFFFFFF
 # Millionths of a degree.
 _TURN = 360 * 10**6
 
-# Octets of the scanning mode, and of the flags that say what vectors refer to, by grid template.
+# Octets of the scanning mode, and of the flags for the reference of vectors, by grid template.
 _SCANNING = {0: 72, 10: 60, 20: 65, 30: 65}
 _VECTORS = {0: 55, 10: 47, 20: 47, 30: 47}
 
@@ -35,10 +35,10 @@ _BY_COLUMN = 0x20
 _ROWS_TURN = 0x10
 _ROWS_SHIFTED = 0x0F
 
-# Product templates whose forecast time is in octets 18 to 22; those with an end of their own.
+# Product templates with the forecast time in octets 18 to 22; those that also state an end time.
 _FORECASTS = (*range(16), 60, 61)
 _WITH_END = (*range(8, 15), 61)
-# Hours, minutes, seconds, days and the like, unlike months and years, are always as long.
+# Units of fixed length (seconds, minutes, hours, days), unlike months and years.
 _LONG_UNITS = (3, 4, 5, 6, 7)
 
 
@@ -49,15 +49,15 @@ class GribMessage:
     Parameters
     ----------
     start, length : int
-        Where it is, in bytes.
+        Its position, in bytes.
     edition : int
-        Of GRIB.
+        The edition of GRIB.
     fields : int
-        How many fields it has: sections may be repeated after the first.
+        Number of fields: a message may repeat sections for further ones.
     sections : dict of int to bytes
-        The first octets of those of the first field, by number.
+        The first octets of the sections of the first field, by number.
     problem : str or None
-        Why it cannot be read, or would be read as something else.
+        Why it cannot be read, or would be read incorrectly.
     """
 
     start: int
@@ -69,19 +69,19 @@ class GribMessage:
 
     @property
     def grid(self) -> bytes:
-        """What says where its values are: the same bytes for the same grid."""
+        """The description of its grid: the same bytes for the same grid."""
         section = bytearray(self.sections[3])
         section[_VECTORS[_number(section, 13, 14)] - 1] = 0
         return bytes(section)
 
     @property
     def packing(self) -> int:
-        """Number of the template by which its values are packed."""
+        """Number of the template that packs its values."""
         return _number(self.sections[5], 10, 11)
 
 
 def messages(data: bytes) -> Iterator[GribMessage]:
-    """Yield every message, whatever lies between them.
+    """Yield every message, skipping whatever lies between them.
 
     Examples
     --------
@@ -90,12 +90,12 @@ def messages(data: bytes) -> Iterator[GribMessage]:
     []
     >>> message = b"GRIB" + bytes([0, 0, 28, 1]) + bytes(16) + b"7777"
     >>> [(found.start, found.problem) for found in messages(b"junk" + message)]
-    [(4, 'it is of edition 1, and only 2 is read')]
+    [(4, 'it is GRIB edition 1, and only edition 2 is read')]
     """
     position = data.find(b"GRIB")
     while position >= 0:
         found = _message(data, position)
-        # The length of a damaged one says nothing about where the next one is.
+        # The length of a damaged message does not tell where the next one starts.
         skipped = 4 if found is None or found.problem == _DAMAGED else found.length
         if found is not None:
             yield found
@@ -109,11 +109,11 @@ def _message(data: bytes, start: int) -> GribMessage | None:
     if length < 16 or edition not in (1, 2):
         return None
     if edition == 1:
-        problem = "it is of edition 1, and only 2 is read"
+        problem = "it is GRIB edition 1, and only edition 2 is read"
         return GribMessage(start, length, edition, problem=problem)
     sections = list(_sections(data, start + 16, start + length))
     fields = sum(number == _DATA for number, _ in sections)
-    # Of those that are repeated, the first.
+    # The first of repeated sections.
     first = dict(reversed(sections))
     if not first.keys() >= _NEEDED:
         return GribMessage(start, length, edition, problem=_DAMAGED)
@@ -124,7 +124,7 @@ def _message(data: bytes, start: int) -> GribMessage | None:
 
 
 def _sections(data: bytes, position: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the first octets of every section, and number 8 for the end mark."""
+    """Yield the number and the first octets of every section, and number 8 for the end marker."""
     while position < end - len(_END):
         size = int.from_bytes(data[position : position + 4], "big")
         if size < 5:
@@ -136,7 +136,7 @@ def _sections(data: bytes, position: int, end: int) -> Iterator[tuple[int, bytes
 
 
 def _number(section: bytes | bytearray, first: int, last: int) -> int:
-    """Return the number in octets of a section."""
+    """Return the number in some octets of a section."""
     if last > len(section):
         raise IndexError
     return int.from_bytes(section[first - 1 : last], "big")
@@ -147,31 +147,31 @@ def _problem(sections: dict[int, bytes]) -> str | None:
     template = _number(grid, 13, 14)
     if template not in _SCANNING:
         known = ", ".join(map(str, _SCANNING))
-        return f"its grid is of template {template}, and only these are read: {known}"
+        return f"its grid has template {template}, and only these are read: {known}"
     if _number(grid, 7, 10) != _number(grid, 31, 34) * _number(grid, 35, 38):
-        return "the rows of its grid are not all as long (a reduced grid)"
+        return "the rows of its grid differ in length (a reduced grid)"
     scanning = _number(grid, _SCANNING[template], _SCANNING[template])
     if scanning & _BY_COLUMN:
-        return f"its values are in columns, not in rows (scanning mode {scanning})"
+        return f"its values are stored by column, not by row (scanning mode {scanning})"
     if scanning & _ROWS_TURN:
         return f"every other row of its values runs backwards (scanning mode {scanning})"
     if scanning & _ROWS_SHIFTED:
-        return f"its rows are shifted against each other (scanning mode {scanning})"
+        return f"its rows are offset against each other (scanning mode {scanning})"
     if template == 0 and (problem := _degrees_problem(grid)):
         return problem
     bitmap = _number(sections[6], 6, 6)
     if bitmap not in (0, 255):
-        return f"its bitmap is not with it (bitmap indicator {bitmap})"
+        return f"its bitmap is not part of the message (bitmap indicator {bitmap})"
     return _time_problem(product)
 
 
 def _degrees_problem(grid: bytes) -> str | None:
-    """Return why the latitudes and longitudes of a grid are not what gribberish takes."""
+    """Return why gribberish would compute the wrong latitudes and longitudes, or None."""
     angle, parts = _number(grid, 39, 42), _number(grid, 43, 46)
     if angle not in (0, 1, _MISSING) or parts not in (0, 10**6, _MISSING):
-        return "its coordinates are in units of their own, not in millionths of a degree"
+        return "its coordinates are in custom units, not in millionths of a degree"
     scanning = _number(grid, 72, 72)
-    # Octets of how many there are, of the first one, the last one and the step.
+    # Octets of the number, the first, the last and the step.
     for what, octets, sign in (
         ("latitudes", (35, 47, 56, 68), 1 if scanning & _NORTHWARD else -1),
         ("longitudes", (31, 51, 60, 64), -1 if scanning & _WESTWARD else 1),
@@ -179,14 +179,14 @@ def _degrees_problem(grid: bytes) -> str | None:
         count, first, last, step = (_number(grid, at, at + 3) for at in octets)
         off = _signed(first) + sign * (count - 1) * step - _signed(last)
         off = abs((off + _TURN // 2) % _TURN - _TURN // 2)
-        # Half a step off, values would be taken for those of their neighbours.
+        # Half a step off, values would be assigned to neighbouring coordinates.
         if count > 1 and (step == _MISSING or 2 * off > step):
             return f"the step between its {what} does not lead from the first to the last"
     return None
 
 
 def _signed(number: int) -> int:
-    """Return a number whose first bit of 32 is its sign."""
+    """Return a 32-bit number whose first bit is the sign."""
     return -(number & 0x7FFFFFFF) if number >> 31 else number
 
 
@@ -198,5 +198,5 @@ def _time_problem(product: bytes) -> str | None:
     if time >> 31:
         return "its forecast time is negative"
     if time and unit in _LONG_UNITS and template not in _WITH_END:
-        return "its forecast time is in months or years, which are not all as long"
+        return "its forecast time is in months or years, which vary in length"
     return None

@@ -1,7 +1,7 @@
-"""GRIB2 files through what gribberish, VirtualiZarr's parser, makes of them: every message.
+"""GRIB2 files through gribberish, VirtualiZarr's parser: every message.
 
-gribberish reads a whole file or nothing, and gives up with the process over some messages.
-It is shown those that it reads as what they are; all others are refused by their offsets.
+gribberish reads either a whole file or nothing, and some messages make it abort the process.
+So it only gets the messages that it reads correctly; all others are refused, by offset.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["read_grib"]
 
 
 def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
-    """Parse a GRIB file. Messages that no array refers to are refused by their offsets.
+    """Parse a GRIB file. Messages that no array refers to are refused, by offset.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     data = bytes(registry.read(url, 0, size))
     found = list(messages(data))
     if all(message.edition != 2 for message in found):
-        raise NotConvertibleError("the file has no message of GRIB edition 2, all that is read")
+        raise NotConvertibleError("the file has no message of GRIB edition 2, and no other is read")
     tree = FileTree()
     problems = _problems(found, data)
     if len(problems) == len(found):
@@ -52,22 +52,22 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     explained |= _referenced(tree) | problems.keys()
     for message in found:
         if message.start not in explained:
-            problem = "gribberish left it out: it does not know it, or another is the same field"
+            problem = "gribberish left it out: it is unknown, or the same field as another one"
             tree.refuse(_name(message.start, url), problem)
         for number in range(2, message.fields + 1):
             tree.refuse(
-                f"{_name(message.start, url)}, field {number}", "only a first field is read"
+                f"{_name(message.start, url)}, field {number}", "only the first field is read"
             )
     return tree
 
 
 def _name(start: int, url: str) -> str:
-    """Return what a message is called, also among those of other files."""
+    """Return a name for a message that is unique among several files."""
     return f"message at byte {start} of {unquote(redact(url).rpartition('/')[2].partition('?')[0])}"
 
 
 def _without(data: bytes, starts: Collection[int]) -> bytes:
-    """Return a file in which the messages at these bytes are not recognised as such."""
+    """Return the data of a file with the messages at these offsets made unrecognisable."""
     if not starts:
         return data
     shown = bytearray(data)
@@ -89,44 +89,44 @@ def _problems(found: Sequence[GribMessage], data: bytes) -> dict[int, str]:
                 raise NotConvertibleError(message.problem)
             _asked(partial(gribberish.parse_grib_message_metadata, body, 0))
             if message.packing not in packings:
-                # One of every kind is read to see that it can be.
+                # Read one message with each packing to see whether it works.
                 _asked(partial(gribberish.parse_grib_array, body, 0))
                 packings.add(message.packing)
             # gribberish gives all variables of a group the coordinates of one of them.
             grid = grid or message.grid
             if message.grid != grid:
-                raise NotConvertibleError("its grid is not that of the messages before it")
+                raise NotConvertibleError("its grid differs from that of the messages before it")
         except NotConvertibleError as error:
             problems[message.start] = error.problem
     return problems
 
 
 def _asked[R](question: Callable[[], R]) -> R:
-    """Return what gribberish answers.
+    """Return the result of a call to gribberish.
 
     Raises
     ------
     NotConvertibleError
-        It fails.
+        The call failed.
     """
     try:
         return question()
     except FOREIGN_ERRORS as error:
         raise NotConvertibleError(f"gribberish cannot read it: {error}") from error
     except BaseException as error:
-        # A panic in Rust is none of the usual exceptions, and its class cannot be imported.
+        # A panic in Rust is not an Exception, and its class cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
         raise NotConvertibleError(f"gribberish cannot read it: {error}") from error
 
 
 def _refuse_incomplete(node: dict[str, Any], path: str, tree: FileTree) -> set[int]:
-    """Take out variables that lack messages, over which the parser would give up the file.
+    """Remove variables that lack messages, which would make the parser give up on the file.
 
     Returns
     -------
     set of int
-        The offsets of the messages that they have.
+        The offsets of the messages that they do have.
     """
     found: set[int] = set()
     for name, variable in list(node.get("data_vars", {}).items()):

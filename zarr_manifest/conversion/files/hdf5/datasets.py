@@ -1,7 +1,7 @@
-"""Whether the bytes of an HDF5 dataset are what Zarr would decode, wherever they lie.
+"""Whether Zarr can decode the bytes of an HDF5 dataset to the values that HDF5 reads.
 
-VirtualiZarr does not look at all of this: what it passes over in silence would
-read as fill values, or as other values than HDF5 reads.
+VirtualiZarr does not check all of this: what it silently ignores would read as fill values,
+or as wrong values.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 
 __all__ = ["Treatment", "treatment_of"]
 
-# HDF5's own filters without a counterpart, by number.
+# HDF5's own filters, by number.
 _SHUFFLE = 2
 _FLETCHER32 = 3  # adds four bytes
 _KNOWN = frozenset({1, 2, 3, 32000})  # gzip, shuffle, fletcher32, lzf
 _NO_CODEC = {4: "szip", 5: "nbit", 6: "scaleoffset"}
 
-# Bytes of strings that are looked at together.
+# Bytes of strings that are checked at a time.
 _READ_AT_ONCE = 2**22
 
-# Chunks that are read to find out whether they are filtered.
+# Number of chunks that are read to find out whether they are filtered.
 _MOST_LOOKED_AT = 8
 
 
@@ -50,13 +50,13 @@ def treatment_of(dataset: Any, *, inline_limit: int) -> Treatment:
     dataset : h5py.Dataset
         Of an open file.
     inline_limit : int
-        Bytes up to which values are held inline that are not in chunks as Zarr
-        decodes them.
+        Largest size, in bytes, of a dataset that is stored inline because Zarr cannot
+        decode its chunks.
 
     Raises
     ------
     NotConvertibleError
-        It cannot be expressed, and why.
+        It cannot be expressed; the message says why.
     """
     _check_storage(dataset)
     h5 = library("h5py")
@@ -64,12 +64,12 @@ def treatment_of(dataset: Any, *, inline_limit: int) -> Treatment:
     stored = dataset.id.get_type()
     by_value = _check_type(stored, dataset.dtype)
     if by_value is None and _is_terminated(stored) and _has_more_than_values(dataset, stored):
-        by_value = "bytes follow the ends of its strings"
+        by_value = "there are bytes after the end of its strings"
     if by_value is not None:
         size = dataset.size * dataset.dtype.itemsize
         if size > inline_limit:
             raise NotConvertibleError(
-                f"{by_value}, and with {size} bytes it is too large to be held inline "
+                f"{by_value}; with {size} bytes it is too large to be stored inline "
                 f"(limit: {inline_limit})",
                 remedy=Advice("Raise ", Setting("inline_limit", python="inline_limit"), "."),
             )
@@ -95,14 +95,14 @@ def _check_storage(dataset: Any) -> None:
         )
     if dataset.external:
         files = sorted({name for name, *_ in dataset.external})
-        raise NotConvertibleError(f"its bytes lie in external files: {shown(files)}")
+        raise NotConvertibleError(f"its bytes are in external files: {shown(files)}")
 
 
 # ------------------------------------------------------------ types
 
 
 def _check_type(stored: Any, dtype: np.dtype[Any]) -> str | None:
-    """Return why the values must be held inline, or None.
+    """Return why the values must be stored inline, or None.
 
     Raises
     ------
@@ -115,12 +115,12 @@ def _check_type(stored: Any, dtype: np.dtype[Any]) -> str | None:
         return _check_string(stored)
     if kind == h5.h5t.VLEN:
         raise NotConvertibleError(
-            "its values are sequences of different lengths, which lie outside its chunks"
+            "its values are sequences of different lengths, stored outside its chunks"
         )
     if kind == h5.h5t.REFERENCE:
         raise NotConvertibleError("its values are references to other objects of the file")
     if kind == h5.h5t.ARRAY:
-        raise NotConvertibleError("its elements are arrays, which Zarr's data types are not")
+        raise NotConvertibleError("its elements are arrays, for which Zarr has no data type")
     if kind == h5.h5t.COMPOUND and dtype.kind != "c":
         return _check_compound(stored, dtype)
     if kind == h5.h5t.COMPOUND:
@@ -131,8 +131,8 @@ def _check_type(stored: Any, dtype: np.dtype[Any]) -> str | None:
     if kind == h5.h5t.INTEGER:
         _check_integer(stored)
     if kind == h5.h5t.BITFIELD:
-        # HDF5 itself reads them as numbers, though not all of their bits need count.
-        raise NotConvertibleError("its values are bit fields, which Zarr does not have")
+        # HDF5 itself reads them as numbers, though not all of their bits need be significant.
+        raise NotConvertibleError("its values are bit fields, for which Zarr has no data type")
     if kind == h5.h5t.FLOAT:
         _check_float(stored)
     return None
@@ -141,17 +141,17 @@ def _check_type(stored: Any, dtype: np.dtype[Any]) -> str | None:
 def _check_string(stored: Any) -> str | None:
     h5 = library("h5py")
     if stored.is_variable_str():
-        return "its strings have different lengths, and lie outside its chunks"
+        return "its strings have different lengths, and are stored outside its chunks"
     if stored.get_strpad() == h5.h5t.STR_SPACEPAD:
-        return "its strings are padded with spaces, which are no part of them"
+        return "its strings are padded with spaces, which do not belong to them"
     return None
 
 
 def _check_integer(stored: Any) -> None:
     if stored.get_offset() != 0 or stored.get_precision() != 8 * stored.get_size():
         raise NotConvertibleError(
-            f"its integers are {stored.get_precision()} bits of {8 * stored.get_size()}, which "
-            "Zarr does not have"
+            f"its integers use {stored.get_precision()} of {8 * stored.get_size()} bits, for which "
+            "Zarr has no data type"
         )
 
 
@@ -160,19 +160,19 @@ def _check_float(stored: Any) -> None:
     known = (t.IEEE_F16LE, t.IEEE_F16BE, t.IEEE_F32LE, t.IEEE_F32BE, t.IEEE_F64LE, t.IEEE_F64BE)
     if not any(stored.equal(ieee) for ieee in known):
         raise NotConvertibleError(
-            f"its floating point numbers of {stored.get_size()} bytes are not those of IEEE 754 "
-            "with 16, 32 or 64 bits"
+            f"its floating-point numbers of {stored.get_size()} bytes are not IEEE 754 numbers of "
+            "16, 32 or 64 bits"
         )
 
 
 def _check_complex(stored: Any) -> None:
-    # h5py goes by the names of the fields.
+    # h5py recognises them by the names of the fields.
     half = stored.get_size() // 2
     if [stored.get_member_offset(number) for number in range(2)] != [0, half] or any(
         stored.get_member_type(number).get_size() != half for number in range(2)
     ):
         raise NotConvertibleError(
-            "its complex numbers have gaps between their parts, or other than their order"
+            "the parts of its complex numbers have gaps between them, or another order"
         )
 
 
@@ -180,7 +180,7 @@ def _check_compound(stored: Any, dtype: np.dtype[Any]) -> str | None:
     is_big_endian = dtype == dtype.newbyteorder(">") != dtype.newbyteorder("<")
     if is_big_endian and not HAS_ALL_BYTE_ORDERS:
         raise NotConvertibleError(
-            "its compound type is big-endian, which zarr cannot have before 3.3",
+            "its compound type is big-endian, which zarr before 3.3 does not support",
             remedy="Upgrade zarr.",
         )
     position = 0
@@ -194,16 +194,16 @@ def _check_compound(stored: Any, dtype: np.dtype[Any]) -> str | None:
             raise NotConvertibleError(f"field {shown(name)}: {error.problem}") from error
         if stored.get_member_offset(number) != position and by_value is None:
             raise NotConvertibleError(
-                "its compound type has gaps between its fields, or other than their order"
+                "the fields of its compound type have gaps between them, or another order"
             )
         position += member.get_size()
     if position != stored.get_size() and by_value is None:
-        raise NotConvertibleError("its compound type has a gap after its fields")
+        raise NotConvertibleError("its compound type has padding after its fields")
     return by_value
 
 
 def _is_terminated(stored: Any) -> bool:
-    """Whether strings end at a zero byte, after which there may be anything."""
+    """Whether strings end at a zero byte, which may be followed by anything."""
     h5 = library("h5py")
     if stored.get_class() == h5.h5t.COMPOUND:
         members = (stored.get_member_type(n) for n in range(stored.get_nmembers()))
@@ -214,7 +214,7 @@ def _is_terminated(stored: Any) -> bool:
 
 
 def _has_more_than_values(dataset: Any, stored: Any) -> bool:
-    """Whether the bytes are other than those of the values. Reads all of them."""
+    """Whether the bytes differ from those of the values. Reads all of them."""
     h5 = library("h5py")
     if not dataset.size or not dataset.id.get_storage_size():
         return False
@@ -256,20 +256,20 @@ def _check_pipeline(numbers: Sequence[int], itemsize: int) -> None:
             )
         if number not in _KNOWN and importlib.util.find_spec("hdf5plugin") is None:
             raise NotConvertibleError(
-                f"VirtualiZarr knows its filter {number} only with the package hdf5plugin",
+                f"VirtualiZarr needs the package hdf5plugin for its filter {number}",
                 remedy="Install hdf5plugin.",
             )
     first = numbers.index(_SHUFFLE) if _SHUFFLE in numbers else 0
     if itemsize > 1 and any(n != _FLETCHER32 or 4 % itemsize for n in numbers[:first]):
         raise NotConvertibleError(
-            "its filter 'shuffle' follows one that leaves parts of elements: no codec shuffles them"
+            "its filter 'shuffle' follows one that leaves partial elements, which no codec shuffles"
         )
     if len(set(numbers)) != len(numbers):
-        raise NotConvertibleError("its pipeline applies one filter twice")
+        raise NotConvertibleError("its pipeline applies a filter twice")
 
 
 def _check_chunks(dataset: Any, numbers: Sequence[int]) -> None:
-    """Refuse a dataset of which some chunks are not filtered like the others."""
+    """Refuse a dataset in which some chunks are filtered differently from others."""
     masked: list[tuple[int, ...]] = []
     partial: list[tuple[int, ...]] = []
     count = 0
@@ -289,22 +289,22 @@ def _check_chunks(dataset: Any, numbers: Sequence[int]) -> None:
     if masked:
         raise NotConvertibleError(
             f"{len(masked)} of its {count} chunks have a filter mask: they were stored without "
-            f"some of the filters (the one at {masked[0]}), and Zarr decodes all chunks alike"
+            f"some of the filters (the first at {masked[0]}), but Zarr decodes all chunks alike"
         )
     if numbers != [_SHUFFLE] or dataset.dtype.itemsize > 1:
         _check_partial_chunks(dataset, partial)
 
 
 def _check_partial_chunks(dataset: Any, starts: Sequence[tuple[int, ...]]) -> None:
-    """Refuse a dataset whose filters are not applied to chunks over its edge.
+    """Refuse a dataset whose filters are not applied to chunks that cross its edge.
 
-    HDF5 has an option for that, and no way to ask for it: no mask tells. So chunks
-    over the edge are looked at that have the size of unfiltered ones.
+    HDF5 has an option for that, but no way to query it, and sets no filter mask. So
+    chunks across the edge are read if they have the size of unfiltered ones.
     """
     for start in starts:
         _, raw = dataset.id.read_direct_chunk(start)
         if len(set(raw)) == 1:
-            continue  # the same, shuffled or not
+            continue  # the same whether shuffled or not
         region = tuple(
             slice(first, min(first + size, end))
             for first, size, end in zip(start, dataset.chunks, dataset.shape, strict=True)
@@ -313,6 +313,6 @@ def _check_partial_chunks(dataset: Any, starts: Sequence[tuple[int, ...]]) -> No
         chunk: Any = np.ndarray(dataset.chunks, dataset.dtype, raw)
         if chunk[inside].tobytes() == np.ndarray.tobytes(dataset[region]):
             raise NotConvertibleError(
-                f"its filters are not applied to chunks over its edge (the one at {start}), and "
-                "Zarr decodes all chunks alike"
+                f"its filters are not applied to chunks across its edge (such as that at {start}), "
+                "but Zarr decodes all chunks alike"
             )

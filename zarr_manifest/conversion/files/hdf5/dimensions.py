@@ -21,9 +21,9 @@ _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 
 
 class PhonyNames:
-    """Names for dimensions of a file that have none: one for each length.
+    """Names for the nameless dimensions of a file: one for each length.
 
-    For the whole file, because xarray wants the same of groups within each other.
+    They are shared by the whole file, because xarray requires nested groups to agree.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class PhonyNames:
 
 
 def is_only_a_dimension(dataset: Any) -> bool:
-    """Whether a dataset is how netCDF-4 stores a dimension that has no variable."""
+    """Whether a dataset only represents a netCDF-4 dimension without a variable."""
     name = dataset.attrs.get("NAME", b"")
     return bytes(name if isinstance(name, bytes) else str(name).encode()).startswith(_NO_VARIABLE)
 
@@ -53,7 +53,7 @@ def dimension_identifiers(group: Any) -> dict[int, str]:
     for name in group:
         if isinstance(group.get(name, getlink=True), h5.HardLink):
             item = group[name]
-            # Variables that are no scales may state the identifier of their first dimension.
+            # Variables that are not scales may state the identifier of their first dimension.
             if not isinstance(item, h5.Dataset) or not h5.h5ds.is_scale(item.id):
                 continue
             if _IDENTIFIER in item.attrs:
@@ -69,10 +69,10 @@ def dimension_paths(dataset: Any, identifiers: Mapping[int, str]) -> tuple[str |
     dataset : h5py.Dataset
         Of an open file.
     identifiers : mapping of int to str
-        Dimensions of its group and of those above.
+        Dimensions of its group and of the groups above.
     """
     h5 = library("h5py")
-    # A coordinate variable of several dimensions cannot have scales, being one.
+    # A multidimensional coordinate variable cannot have scales, because it is one itself.
     stated = dataset.attrs.get(_IDENTIFIERS)
     count = len(dataset.shape)
     if stated is not None and len(stated) == count and all(int(i) in identifiers for i in stated):

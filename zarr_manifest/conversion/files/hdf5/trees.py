@@ -1,4 +1,4 @@
-"""HDF5 and netCDF-4 files through VirtualiZarr: every group, and every dataset by itself."""
+"""HDF5 and netCDF-4 files through VirtualiZarr: every group, and each dataset on its own."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["read_hdf5"]
 
-# The types of its functions are not all known.
+# Not all of its functions have known types.
 _untyped_zarr: Any = zarr
 
-# What netCDF-4 writes in the root of its files.
+# An attribute that netCDF-4 writes into the root of its files.
 _PROPERTIES = "_NCProperties"
 
-# Attributes by which HDF5's dimension scales and netCDF-4 keep their own books.
+# Attributes for the bookkeeping of HDF5's dimension scales and of netCDF-4.
 _BOOKKEEPING = frozenset(
     [
         "REFERENCE_LIST",
@@ -55,7 +55,7 @@ _BOOKKEEPING = frozenset(
     ]
 )
 
-# How netCDF-4 stores a variable that has the name of a dimension and is not its coordinate.
+# Prefix of a netCDF-4 variable that has the name of a dimension but is not its coordinate.
 _NOT_COORDINATE = "_nc4_non_coord_"
 
 
@@ -65,16 +65,17 @@ def read_hdf5(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     Parameters
     ----------
     url : str
-        What the references name.
+        The URL in references.
     registry : object
         Resolves `url` to an obstore store and a key.
     inline_limit : int
-        Bytes up to which values are held inline that no reference can express.
+        Largest size, in bytes, of a dataset that is stored inline because references
+        cannot express it.
 
     Returns
     -------
     FileTree
-        Every dataset of the file is in it, converted or refused.
+        With every dataset of the file, converted or refused.
     """
     h5: Any = library("h5py")
     readers: Any = library("obspec_utils.readers")
@@ -133,14 +134,14 @@ class _Walk:
             self.tree.refuse(
                 path,
                 f"it is a link to {shown(link.path)} in another file, {shown(link.filename)}: "
-                "convert that file by itself",
+                "convert that file separately",
             )
             return None
         try:
             return group[name]
         except KeyError:
             target = shown(getattr(link, "path", name))
-            self.tree.refuse(path, f"it is a link to {target}, which does not exist here")
+            self.tree.refuse(path, f"it is a link to {target}, which does not exist")
             return None
 
     def _datasets(
@@ -194,7 +195,7 @@ class _Walk:
         for sentence in lost:
             self.tree.note(path, sentence)
         if treatment is Treatment.INLINE:
-            self.tree.note(path, "its values are held inline, as no reference can express them")
+            self.tree.note(path, "its values are stored inline, as references cannot express them")
 
 
 def _array(dataset: Any, treatment: Treatment, parsed: Any, names: tuple[str, ...]) -> Any:
@@ -238,7 +239,7 @@ def _without_chunks(dataset: Any, names: tuple[str, ...]) -> Any:
 
 
 def _with_values(array: Any, values: Any) -> Any:
-    """Return a ``ManifestArray`` with all its chunks inline, encoded as its metadata says."""
+    """Return a ``ManifestArray`` with all chunks inline, encoded according to its metadata."""
     documents: dict[str, Any] = {
         "zarr.json": array.metadata.to_buffer_dict(cpu.buffer_prototype)["zarr.json"]
     }
@@ -279,7 +280,7 @@ def _raw_attributes(item: Any) -> dict[str, Any]:
         if isinstance(value, h5.Empty):
             value = ""
         elif np.ndim(value) and np.size(value) == 1:
-            # netCDF does not tell one value from a list of one.
+            # netCDF does not distinguish one value from a list of one.
             value = np.reshape(value, ())[()]
         found[name] = value
     return found

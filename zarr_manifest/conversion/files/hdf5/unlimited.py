@@ -1,7 +1,7 @@
-"""Unlimited dimensions of netCDF-4: as long as the longest of the variables that have them.
+"""Unlimited dimensions of netCDF-4: as long as the longest variable that has them.
 
-HDF5 has a length for every dataset. netCDF reads the shorter ones as long as the
-longest, filled up; so does xarray, which refuses variables of different lengths.
+HDF5 stores a length for every dataset. netCDF extends the shorter ones to the longest with
+fill values; so does xarray, which refuses variables of different lengths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["UnlimitedDimensions"]
 
 @dataclass
 class UnlimitedDimensions:
-    """Collects the lengths of the dimensions of a file, to make its variables as long as these."""
+    """Collects the lengths of the dimensions of a file, and extends its variables to them."""
 
     _lengths: dict[str, int] = field(default_factory=dict[str, int])
     _arrays: list[tuple[dict[str, Any], str, tuple[str | None, ...]]] = field(
@@ -28,7 +28,7 @@ class UnlimitedDimensions:
     )
 
     def see(self, dataset: Any, paths: Sequence[str | None]) -> None:
-        """Note how long the dimensions of these paths are in a dataset."""
+        """Record the lengths of a dataset along the dimensions of these paths."""
         for path, length in zip(paths, dataset.shape or (), strict=False):
             if path is not None:
                 self._lengths[path] = max(self._lengths.get(path, 0), length)
@@ -36,7 +36,7 @@ class UnlimitedDimensions:
     def add(
         self, arrays: dict[str, Any], name: str, dataset: Any, paths: Sequence[str | None]
     ) -> None:
-        """Take an array, of which some dimensions may be longer than it is."""
+        """Add an array, some of whose dimensions may be longer than it is."""
         unlimited = tuple(
             path if longest is None else None
             for path, longest in zip(paths, dataset.maxshape, strict=True)
@@ -45,7 +45,7 @@ class UnlimitedDimensions:
             self._arrays.append((arrays, name, unlimited))
 
     def fill_up(self) -> None:
-        """Make the arrays as long as their dimensions, in place of those that were taken."""
+        """Replace the arrays by ones as long as their dimensions."""
         for arrays, name, unlimited in self._arrays:
             array = arrays[name]
             shape = tuple(
@@ -63,7 +63,7 @@ def _with_shape(array: Any, shape: tuple[int, ...]) -> Any:
     old = array.manifest
     paths: Any = np.full(counts, "", np.dtypes.StringDType())
     offsets, lengths = np.zeros(counts, np.uint64), np.zeros(counts, np.uint64)
-    # Parsers give arrays without chunks any grid.
+    # Parsers give arrays without chunks an arbitrary grid.
     if all(map(int.__le__, old._paths.shape, counts)):
         there = tuple(slice(0, count) for count in old._paths.shape)
         paths[there], offsets[there], lengths[there] = old._paths, old._offsets, old._lengths

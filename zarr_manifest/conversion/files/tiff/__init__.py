@@ -1,4 +1,4 @@
-"""TIFF files, GeoTIFF and COG among them."""
+"""TIFF files, including GeoTIFF and COG."""
 
 from zarr_manifest.conversion.files.tiff.images import read_tiff
 

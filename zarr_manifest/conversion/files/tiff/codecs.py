@@ -1,4 +1,4 @@
-"""Codecs of TIFF images, as readers find them: what virtual-tiff names only for itself."""
+"""Codecs of TIFF images that readers can find, in place of those private to virtual-tiff."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ __all__ = ["interleaved_array", "with_announced_codecs"]
 
 _PREDICTOR = "HorizontalDeltaCodec"
 
-# Dimensions of what lies in the file, of those of the array: row, column, band.
+# The order of dimensions in the file (row, column, band) in terms of those of the array.
 _BY_PIXEL = [1, 2, 0]
 
 
 def with_announced_codecs(array: Any) -> Any:
-    """Name the horizontal predictor as readers find it: virtual-tiff announces another name.
+    """Give the horizontal predictor a name that readers can find; virtual-tiff uses another.
 
     Raises
     ------
     NotConvertibleError
-        No codec that Zarr finds undoes the predictor.
+        No codec that Zarr can find reverses the predictor.
     """
     document: dict[str, Any] = array.metadata.to_dict()
     names = [codec["name"] for codec in document["codecs"]]
     is_big_endian = {"name": "bytes", "configuration": {"endian": "big"}} in document["codecs"]
     if "imagecodecs_floatpred" in names and is_big_endian:
         raise NotConvertibleError(
-            "its predictor of big-endian floats is not undone by the codec that Zarr finds"
+            "the codec that Zarr finds does not reverse its predictor for big-endian floats"
         )
     if _PREDICTOR not in names:
         return array
     if is_big_endian and not HAS_ALL_BYTE_ORDERS:
         raise NotConvertibleError(
-            "its horizontal predictor of big-endian integers is not undone by zarr before 3.3",
+            "zarr before 3.3 does not reverse its horizontal predictor for big-endian integers",
             remedy="Upgrade zarr.",
         )
     if array.dtype.kind not in "iu":
         raise NotConvertibleError(
-            "its horizontal predictor is applied to floats, which no codec that Zarr finds can undo"
+            "its horizontal predictor is applied to floats, which no codec that Zarr finds reverses"
         )
     delta = _delta(array, is_by_pixel=names[0] == "transpose")
     codecs = [
@@ -53,10 +53,10 @@ def with_announced_codecs(array: Any) -> Any:
 
 
 def interleaved_array(image: Any, url: str, endianness: Any) -> Any:
-    """Return an image whose samples are beside each other, by band, row and column.
+    """Return an image with interleaved samples as an array by band, row and column.
 
-    virtual-tiff has a codec for this that no reader finds. It is asked for an image of
-    one sample, of which the chunks get another dimension.
+    virtual-tiff has a codec for this, which readers cannot find. So it parses the image as
+    if it had one sample, and the chunks get another dimension afterwards.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def interleaved_array(image: Any, url: str, endianness: Any) -> Any:
     document: dict[str, Any] = plane.metadata.to_dict()
     if any(codec["name"] == "imagecodecs_floatpred" for codec in document["codecs"]):
         raise NotConvertibleError(
-            "its predictor of floats is applied to interleaved samples, which no codec that Zarr "
-            "finds can undo"
+            "its predictor for floats is applied to interleaved samples, which no codec that Zarr "
+            "finds reverses"
         )
     pixels = {"name": "transpose", "configuration": {"order": _BY_PIXEL}}
     count = int(image.samples_per_pixel)
@@ -89,7 +89,7 @@ def interleaved_array(image: Any, url: str, endianness: Any) -> Any:
 
 
 class _OneSample:
-    """An image as if its pixels had one sample."""
+    """An image that pretends to have one sample per pixel."""
 
     samples_per_pixel = 1
 
@@ -101,7 +101,7 @@ class _OneSample:
 
 
 def _delta(array: Any, *, is_by_pixel: bool) -> dict[str, Any]:
-    """Return the codec that takes the differences along rows, of chunks as they lie in the file."""
+    """Return the codec for differences along rows, for chunks as they are in the file."""
     shape: list[int] = list(array.metadata.chunk_grid.chunk_shape)
     if is_by_pixel:
         shape = [shape[dimension] for dimension in _BY_PIXEL]
@@ -117,7 +117,7 @@ def _delta(array: Any, *, is_by_pixel: bool) -> dict[str, Any]:
 
 
 def _with_metadata(array: Any, document: dict[str, Any]) -> Any:
-    """Return an array with other metadata, and its manifest in as many dimensions."""
+    """Return an array with new metadata, its manifest reshaped to as many dimensions."""
     manifests: Any = library("virtualizarr.manifests")
     old = array.manifest
     metadata = ArrayV3Metadata.from_dict(document)

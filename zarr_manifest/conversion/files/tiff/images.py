@@ -1,4 +1,4 @@
-"""TIFF files (GeoTIFF and COG among them) through VirtualiZarr's parser `virtual-tiff`."""
+"""TIFF files (including GeoTIFF and COG) through VirtualiZarr's parser `virtual-tiff`."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ __all__ = ["read_tiff"]
 _FILL_ORDER = 266
 _LERC = 34887
 
-# Attributes that say how a band is packed; xarray applies the first two.
+# Attributes that describe the packing of a band; xarray applies the first two.
 _DECODED = {"scale_factor", "add_offset"}
 _PACKING = {*_DECODED, "SCALE", "OFFSET"}
 
-_INTERLEAVED = 1  # PlanarConfiguration: the samples of a pixel are beside each other
+_INTERLEAVED = 1  # PlanarConfiguration: the samples of a pixel are stored together
 
 
 def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     """Parse a TIFF file.
 
-    Its images are named by their numbers: array ``0`` of a file with one image;
-    ``0/0``, ``1/1``, … of a file with several, so that each has dimensions of its own.
+    Images are named by number: array ``0`` in a file with one image; ``0/0``, ``1/1``, …
+    in a file with several, so that each has its own dimensions.
 
     Raises
     ------
     NotConvertibleError
-        It is no TIFF file.
+        It is not a TIFF file.
     """
     library("virtual_tiff", "reading TIFF")
     arrays: dict[str, Any] = {}
     reasons: dict[str, str] = {}
-    # Its codecs warn that they are not in the specification of Zarr.
+    # Its codecs warn that they are not in the Zarr specification.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tiff = _open(url, registry)
@@ -56,7 +56,7 @@ def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
 def _array(tiff: Any, number: int, url: str, registry: Any) -> Any:
     image = tiff.ifds[number]
     if image.other_tags.get(_FILL_ORDER, 1) != 1:
-        raise NotConvertibleError("the bits of its bytes are in reversed order (FillOrder 2)")
+        raise NotConvertibleError("the bits in its bytes are in reverse order (FillOrder 2)")
     is_by_pixel = image.samples_per_pixel > 1 and image.planar_configuration == _INTERLEAVED
     if is_by_pixel:
         array = interleaved_array(image, url, tiff.endianness)
@@ -68,16 +68,16 @@ def _array(tiff: Any, number: int, url: str, registry: Any) -> Any:
         raise NotConvertibleError(f"its samples have {bits} bit(s), and Zarr has no such data type")
     if image.compression == _LERC and (array.dtype.kind == "f" or _has_mask(image, is_by_pixel)):
         raise NotConvertibleError(
-            "LERC marks pixels that are not a number, or transparent, in a way that its codec for "
-            "Zarr passes over: they would be 0"
+            "LERC marks pixels that are NaN or transparent in a way that its codec for Zarr "
+            "ignores: they would become 0"
         )
     return with_metadata(array, attributes=_unambiguous(array.metadata.attributes, image))
 
 
 def _unambiguous(attributes: Mapping[str, Any], image: Any) -> dict[str, Any]:
-    """Return attributes of which those that say how bands are packed hold for every band.
+    """Return attributes in which those that describe the packing hold for every band.
 
-    GDAL has them, as texts, for all bands or for each; virtual-tiff keeps those of the last.
+    GDAL stores them as text, for all bands or for each; virtual-tiff keeps those of the last.
     """
     found = dict(attributes)
     for name in sorted(_PACKING & found.keys()):
@@ -102,7 +102,7 @@ def _number(text: str) -> float | None:
 
 
 def _has_mask(image: Any, is_by_pixel: bool) -> bool:
-    """Whether the opacity of pixels may be stored as the mask of LERC, in place of a sample."""
+    """Whether LERC may store the opacity of pixels as a mask instead of as a sample."""
     return bool(is_by_pixel and image.extra_samples)
 
 
@@ -121,7 +121,7 @@ def _tree(images: dict[str, Any], reasons: dict[str, str]) -> FileTree:
 
 
 def _open(url: str, registry: Any) -> Any:
-    """Return what async-tiff reads of the file: its byte order, and a directory for each image."""
+    """Return what async-tiff reads from the file: its byte order, and a directory per image."""
     tiff: Any = library("async_tiff", "reading TIFF")
     sync: Any = library("zarr.core.sync").sync
     store, key = registry.resolve(url)

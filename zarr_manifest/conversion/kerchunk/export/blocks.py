@@ -1,4 +1,4 @@
-"""Entries of a manifest as references of kerchunk: columns, and URLs as fsspec takes them."""
+"""Manifest entries as kerchunk references: columns, and URLs in fsspec's form."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Block(NamedTuple):
     offsets, sizes : ndarray of int64
         In bytes; both 0 for a whole object.
     urls : sequence of str
-        As fsspec takes them.
+        In fsspec's form.
     data : dict of int to bytes
-        Inline chunks, by the number of the chunk.
+        Inline chunks, by chunk number.
     """
 
     numbers: _Integers
@@ -63,7 +63,7 @@ def url_in_store(roots: Sequence[UrlLocation], key: str) -> str:
     if not roots:
         raise NotConvertibleError(
             "the array refers to objects in the hierarchy's own store, which has no URL",
-            remedy="Export from where the hierarchy lies in files, or in an object store.",
+            remedy="Open the hierarchy from files or from an object store.",
         )
     root = roots[0]
     path = f"{root.path}/{key}" if root.path else key
@@ -77,12 +77,13 @@ class Exporter:
     Parameters
     ----------
     roots : sequence of UrlLocation
-        What the root of the hierarchy's store is called.
+        Locations of the root of the hierarchy's store.
     encoded_fill_value : callable
-        Returns the bytes of a chunk of fill values; None where explicitly empty
-        chunks are to be missing.
+        Returns the bytes of a chunk of fill values; None to leave out explicitly empty
+        chunks.
     dropped : Counter
-        What kerchunk has no place for, with ``{}`` for how many chunks: they are counted.
+        Counts what kerchunk cannot express; ``{}`` in a text stands for the number of
+        chunks.
     """
 
     roots: Sequence[UrlLocation]
@@ -110,7 +111,7 @@ class Exporter:
                 version_numbers[rows] = len(versions)
                 versions.append(aside.conditions.version)
         data |= self._encoded_fill_values(columns)
-        # A path may come in several versions: each is a URL of its own.
+        # A path may have several versions: each is a URL of its own.
         with_path = columns.path_numbers >= 0
         paths = columns.path_numbers[with_path].astype(np.int64)
         used, which = np.unique(
@@ -144,7 +145,7 @@ class Exporter:
         if aside.conditions.etag is not None:
             self.dropped["the entity tags of {} were left out"] += rows
         if format_last_modified(aside.conditions) is not None:
-            self.dropped["the times of modification of {} were left out"] += rows
+            self.dropped["the modification times of {} were left out"] += rows
 
     def _url(self, location: Location, version: str | None) -> str:
         if isinstance(location, StoreLocation):
@@ -155,15 +156,15 @@ class Exporter:
 
 
 def _require_lengths(manifest: References, columns: Columns) -> None:
-    """Refuse what goes from an offset to the end of its object: kerchunk cannot say that."""
+    """Refuse ranges from an offset to the end of an object: kerchunk cannot express them."""
     open_ended = (columns.lengths == TO_THE_END) & (columns.offsets > 0)
     if open_ended.any():
         row = int(open_ended.argmax())
         raise NotConvertibleError(
-            "an entry goes from an offset to the end of its object: kerchunk needs a length",
+            "an entry runs from an offset to the end of its object, but kerchunk needs a length",
             chunk=format_canonical(grid_index(manifest.grid_shape, int(columns.numbers[row]))),
             location=manifest.paths[int(columns.path_numbers[row])],
-            remedy="State the 'length' of such entries in the manifest.",
+            remedy="Add 'length' to such entries in the manifest.",
         )
 
 

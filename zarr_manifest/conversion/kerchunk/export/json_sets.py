@@ -1,7 +1,7 @@
 """A hierarchy as a kerchunk reference set in JSON.
 
 Metadata becomes text, as kerchunk writes it; inline chunks become base64, unless they are
-printable ASCII. Chunks of native arrays are referred to as what they are, objects with a URL.
+printable ASCII. Chunks of native arrays are objects with a URL, and become references.
 """
 
 from __future__ import annotations
@@ -53,14 +53,15 @@ def export_kerchunk_json(
     version : {1, 0}
         Version of the reference set; there are no templates in either.
     inline_empty : bool
-        Explicitly empty chunks become encoded fill values; otherwise they are missing.
+        Whether explicitly empty chunks become encoded fill values; otherwise they are
+        missing.
     allow : optional
         As for :class:`ManifestStore`: needed for manifest documents outside the hierarchy.
     report : ConversionReport, optional
-        Takes the counts, the nodes that kerchunk cannot express, and what was decided.
+        Receives the counts, the nodes that kerchunk cannot express, and the notes.
         Without it, such a node is an error.
     progress : callable, optional
-        Called with the path of an array and the number of references, block by block.
+        Called for every block with the path of the array and the number of references.
 
     Returns
     -------
@@ -70,8 +71,8 @@ def export_kerchunk_json(
     Raises
     ------
     NotConvertibleError
-        A node cannot be expressed, and there is no `report` to take it; the message
-        names all of them.
+        Nodes cannot be expressed, and there is no `report` to receive them; the message
+        names them all.
     ManifestError
         There is no hierarchy, or it cannot be read.
 
@@ -87,7 +88,7 @@ def export_kerchunk_json(
     ['s3://b/f g', 8, 2]
     """
     if version not in (0, 1):
-        raise ValueError(f"kerchunk has the versions 0 and 1, not {version!r}")
+        raise ValueError(f"kerchunk's versions are 0 and 1, not {version!r}")
     counts = ConversionReport() if report is None else report
     references: dict[str, Any] = {}
     for node in exported_nodes(location, allow=allow, inline_empty=inline_empty):

@@ -1,7 +1,7 @@
 """Writes the Parquet files of one array of a kerchunk set, as fsspec reads them.
 
-fsspec's own reader, fastparquet, makes floats of integers unless the file says, in pandas's
-words, what they are. A file that would hold no references is not written.
+fsspec's reader, fastparquet, turns integers into floats unless pandas metadata in the file
+says otherwise. Files without references are not written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zarr_manifest.format import Partitions, number_chunks
 
 __all__ = ["RefsWriter"]
 
-# How inline data begins that fsspec decodes once more.
+# The prefix of inline data that fsspec decodes.
 _BASE64 = b"base64:"
 
 
@@ -30,18 +30,18 @@ _BASE64 = b"base64:"
 class RefsWriter:
     """Writes the references of one array, file by file.
 
-    Files are runs of chunks in C order, and a manifest comes in blocks of the grid:
-    a block is loaded when the first file needs it, and forgotten after the last one. So
-    at most one row of blocks is held.
+    A file is a run of chunks in C order, while a manifest comes in blocks of the grid: a
+    block is loaded for the first file that needs it, and dropped after the last one. So at
+    most one row of blocks is in memory.
 
     Parameters
     ----------
     directory : Path
-        Where the files go.
+        The directory to write to.
     record_size : int
-        Number of references of a file.
+        Number of references per file.
     partitions : Partitions
-        The blocks; one as large as the grid for a manifest that is not partitioned.
+        The blocks; a single one, as large as the grid, if there are no partitions.
     load : callable
         Returns the references of the block with an index.
     """
@@ -53,7 +53,7 @@ class RefsWriter:
     _held: dict[tuple[int, ...], Block] = field(default_factory=dict[tuple[int, ...], Block])
 
     def write(self) -> tuple[int, int]:
-        """Write all files, and return how many references they hold, to how many bytes.
+        """Write all files; return the number of references, and of bytes they refer to.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class RefsWriter:
         return written, stated
 
     def _owners(self, start: int, stop: int) -> list[tuple[int, ...]]:
-        """Return the blocks to which a run of chunks belongs."""
+        """Return the blocks that a run of chunks touches."""
         if not self.partitions.grid_shape:
             return [()]
         indices = np.unravel_index(np.arange(start, stop), self.partitions.grid_shape)
@@ -159,7 +159,7 @@ def _schema() -> Any:
 
 
 def _within(block: Block, start: int, stop: int) -> Block | None:
-    """Return the rows of a block for a run of chunks, and only the URLs that they need."""
+    """Return the rows of a block within a run of chunks, with only the URLs that they use."""
     first, last = np.searchsorted(block.numbers, [start, stop]).tolist()
     if first == last:
         return None
@@ -178,5 +178,5 @@ def _within(block: Block, start: int, stop: int) -> Block | None:
 
 
 def _plain(data: bytes) -> bytes:
-    """Return inline data as fsspec takes it: what looks like base64 to it is base64."""
+    """Return inline data in fsspec's form: as base64 if fsspec would take it for base64."""
     return _BASE64 + base64.b64encode(data) if data.startswith(_BASE64) else data

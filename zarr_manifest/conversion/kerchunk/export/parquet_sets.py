@@ -1,6 +1,6 @@
 """A hierarchy as a kerchunk reference set in the Parquet layout, as fsspec reads it.
 
-The references of one file at a time; ``.zmetadata``, without which there is no set, last.
+References are written file by file; ``.zmetadata``, without which it is not a set, last.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def export_kerchunk_parquet(
     allow: Allow = None,
     inline_empty: bool = True,
 ) -> ConversionReport:
-    """Write a kerchunk reference set in Parquet for a hierarchy.
+    """Export a hierarchy to a kerchunk reference set in Parquet.
 
     Parameters
     ----------
@@ -47,22 +47,23 @@ def export_kerchunk_parquet(
     target : str or Path
         A directory that does not exist, or is empty: a path, or a ``file:`` URL.
     record_size : int
-        Number of references of a file.
+        Number of references per file.
     allow : optional
-        As for :class:`ManifestStore`: needed for manifest documents outside of the
+        As for :class:`ManifestStore`: needed for manifest documents outside the
         hierarchy. Sources are not read.
     inline_empty : bool
-        Explicitly empty chunks become encoded fill values; otherwise they are missing.
+        Whether explicitly empty chunks become encoded fill values; otherwise they are
+        missing.
 
     Returns
     -------
     ConversionReport
-        With what kerchunk cannot express, by node, and what it has no place for.
+        With the nodes that kerchunk cannot express, and notes on what it left out.
 
     Raises
     ------
     ManifestError
-        There is no hierarchy, or something is at the target.
+        There is no hierarchy, or the target exists.
     ImportError
         pyarrow is not installed.
 
@@ -80,7 +81,7 @@ def export_kerchunk_parquet(
     directory = local_directory(target)
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
         raise NotConvertibleError(
-            "the target exists", location=str(directory), remedy="Remove it first, or name another."
+            "the target exists", location=str(directory), remedy="Remove it, or name another one."
         )
     return _Export(directory, record_size).run(location, allow, inline_empty=inline_empty)
 
@@ -111,7 +112,7 @@ class _Export:
         return self.report
 
     def _implicit_groups(self) -> None:
-        """Add the groups above others that have no metadata: Zarr v2 cannot be opened there."""
+        """Add parent groups without metadata: Zarr v2 could not open them."""
         refused_paths = {node.path for node in self.report.refused}
         for path in [key.rpartition("/")[0] for key in self.documents]:
             while path:
@@ -153,4 +154,4 @@ def _require_addressable(path: str) -> None:
             remedy="Export it as JSON.",
         )
     if any(name.startswith(".z") for name in path.split("/")):
-        raise NotConvertibleError("fsspec takes a name that begins with '.z' for metadata")
+        raise NotConvertibleError("fsspec takes names that begin with '.z' for metadata")

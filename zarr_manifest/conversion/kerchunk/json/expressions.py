@@ -1,8 +1,8 @@
-"""The expressions of kerchunk's templates, evaluated in a sandbox.
+"""Expressions in kerchunk's templates, evaluated in a sandbox.
 
-They come from strangers. jinja2's immutable sandbox lets no object of Python be reached,
-but does not bound what an expression costs: what can make much of little (powers, products,
-formats) is bounded here, and everything that has no part in naming a file is left out.
+They are untrusted. jinja2's immutable sandbox keeps them from reaching Python objects, but
+does not bound their cost: operations that amplify (powers, products, formats) are bounded
+here, and everything that naming a file does not need is left out.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, cast
 
 __all__ = ["MAX_TEXT", "TemplateFunction", "bounded", "expression_environment"]
 
-# Characters of a template, and of what any expression yields.
+# Maximum length of a template, and of the result of any expression, in characters.
 MAX_TEXT = 8192
-# Bits of a number, and what a format may pad to.
+# Maximum size of a number in bits, and maximum width that a format may pad to.
 _MAX_BITS = 512
 _MAX_WIDTH = 999
 
-# Widths and precisions of four digits, or that are themselves computed.
+# Widths and precisions of four digits or more, or computed ones.
 _WIDE_PERCENT = re.compile(r"%(?:\([^)]*\))?[#0 +-]*(?:\*|[0-9]{4}|[0-9]*\.(?:\*|0*[1-9][0-9]{3}))")
 _WIDE_BRACES = re.compile(r"\{[^{}]*(?:\{|:[^{}]*[0-9]{4})")
 _PADDING = frozenset({"zfill", "rjust", "ljust"})
@@ -34,12 +34,12 @@ _FILTERS = ("abs", "int", "float", "string", "upper", "lower", "trim", "length",
 
 
 class _TooMuchError(ValueError):
-    """An expression would yield more than a name or a number of bytes."""
+    """An expression would yield more than the name of a file or a number of bytes needs."""
 
 
 @dataclass(frozen=True)
 class TemplateFunction:
-    """A template that is called with the values of its variables.
+    """A template, to be called with the values of its variables.
 
     Parameters
     ----------
@@ -55,17 +55,17 @@ class TemplateFunction:
     def __call__(self, *arguments: object, **variables: object) -> str:
         """Return the text of the template."""
         if arguments:
-            raise TypeError(f"template {self.name!r} takes named arguments only")
+            raise TypeError(f"template {self.name!r} takes only named arguments")
         return str(bounded(self.template.render(variables)))
 
 
 def bounded(value: Any) -> Any:
-    """Return what an expression yields, if it is not too much.
+    """Return the result of an expression, unless it is too large.
 
     Raises
     ------
     ValueError
-        It is.
+        It is too large.
     """
     if isinstance(value, str | list | tuple) and len(cast("Sequence[object]", value)) > MAX_TEXT:
         raise _TooMuchError(f"it yields more than {MAX_TEXT} characters or items")
@@ -80,11 +80,11 @@ def _require_narrow(pattern: re.Pattern[str], text: str) -> None:
 
 
 def _binary(sign: str, left: Any, right: Any, evaluate: Callable[[Any, Any], Any]) -> Any:
-    """Evaluate an operator that can make much of little."""
+    """Evaluate an operator whose result can be much larger than its operands."""
     if sign == "%" and isinstance(left, str):
         _require_narrow(_WIDE_PERCENT, left)
     elif not all(isinstance(operand, int | float) for operand in (left, right)):
-        raise TypeError(f"{sign!r} is for numbers here")
+        raise TypeError(f"{sign!r} is only for numbers here")
     elif sign == "**" and _power_bits(left, right) > _MAX_BITS:
         raise _TooMuchError(f"it yields a number of more than {_MAX_BITS} bits")
     return bounded(evaluate(left, right))
@@ -93,14 +93,14 @@ def _binary(sign: str, left: Any, right: Any, evaluate: Callable[[Any, Any], Any
 def _power_bits(left: object, right: object) -> int:
     if isinstance(left, int) and isinstance(right, int):
         return abs(right) * max(left.bit_length(), 1)
-    return 0  # floats have their own end
+    return 0  # floats are bounded anyway
 
 
 def _require_callable(function: Any, arguments: Sequence[object]) -> None:
-    """Refuse to call anything but templates, and a few methods of text."""
+    """Refuse to call anything but templates and a few string methods."""
     if isinstance(function, TemplateFunction):
         return
-    # The sandbox puts a function of its own in the place of str.format.
+    # The sandbox replaces str.format by a function of its own.
     method = getattr(function, "__wrapped__", function)
     text = getattr(method, "__self__", None)
     name = getattr(method, "__name__", "")
@@ -117,7 +117,7 @@ def _percent(text: object, *values: object) -> Any:
 
 
 def expression_environment() -> Any:
-    """Return the jinja2 environment that templates are evaluated in.
+    """Return the jinja2 environment that evaluates templates.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def expression_environment() -> Any:
     base: Any = jinja2.ImmutableSandboxedEnvironment
 
     def call(self: Any, context: Any, function: Any, *arguments: Any, **named: Any) -> Any:
-        if not isinstance(function, undefined):  # of which the sandbox says what it is
+        if not isinstance(function, undefined):  # which the sandbox reports
             _require_callable(function, arguments)
         return bounded(base.call(self, context, function, *arguments, **named))
 
@@ -144,7 +144,7 @@ def expression_environment() -> Any:
     def final(value: Any) -> Any:
         if isinstance(value, str | int | float | undefined):
             return value
-        raise TypeError(f"{type(value).__name__} is no text and no number")
+        raise TypeError(f"{type(value).__name__} is neither text nor a number")
 
     members = {
         "intercepted_binops": frozenset({"*", "**", "%"}),

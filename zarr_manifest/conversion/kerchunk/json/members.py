@@ -1,7 +1,7 @@
-"""The references of a flat set, by the array that they belong to, in columns.
+"""The references of a flat set, as columns, by the array that they belong to.
 
-There may be millions, so that they are taken in batches: what is plain, ``[url, offset,
-length]``, becomes numbers at once, and what is not is kept for others to look at.
+There may be millions, so they are processed in batches: plain ones, ``[url, offset, length]``,
+become numbers at once; others are kept for later.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from zarr_manifest.conversion.zarr2 import find_owner
 
 __all__ = ["TOO_LARGE", "Batch", "Members", "PlainReference", "distribute"]
 
-# No manifest can state it (specification, "Manifest document").
+# The smallest integer too large for a manifest (specification, "Manifest document").
 TOO_LARGE = 2**53
 
 
 class PlainReference(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A reference to a range of bytes, as it is decoded from JSON."""
+    """A reference to a byte range, as decoded from JSON."""
 
     url: str
     offset: Annotated[int, msgspec.Meta(ge=0, lt=TOO_LARGE)]
     length: Annotated[int, msgspec.Meta(ge=1, lt=TOO_LARGE)]
 
 
-# Keys, and the values that they have.
+# Keys and their values.
 type Batch = tuple[Sequence[str], Sequence[object]]
 
 
@@ -44,10 +44,10 @@ class Members:
     keys : list of str
         Whole keys.
     urls, offsets, lengths : array of int
-        One value per key. The number of the URL is negative for what is no plain
-        reference, and is in `others`.
+        One value per key. The number of the URL is negative for a value that is not a
+        plain reference, which is in `others`.
     others : dict of int to object
-        The value of such a key, by its place.
+        The values of such keys, by position.
     """
 
     path: str
@@ -62,7 +62,7 @@ class Members:
         return len(self.path) + 1 if self.path else 0
 
     def name(self, place: int) -> str:
-        """Return the key at a place, relative to the array."""
+        """Return the key at a position, relative to the array."""
         return self.keys[place][self._start :]
 
     def names(self) -> list[str]:
@@ -71,7 +71,7 @@ class Members:
         return [key[start:] for key in self.keys]
 
     def extend(self, keys: Sequence[str], values: Sequence[object], urls: dict[str, int]) -> None:
-        """Add references, whose URLs get a number in `urls`."""
+        """Add references; their URLs get a number in `urls`."""
         if set(map(type, values)) != {PlainReference}:
             self._extend_one_by_one(keys, values, urls)
             return
@@ -95,7 +95,7 @@ class Members:
 
 
 def _plain(value: object) -> tuple[str | None, int, int]:
-    """Return URL, offset and length; no URL for what is no plain reference."""
+    """Return URL, offset and length; no URL unless it is a plain reference."""
     if type(value) is PlainReference:
         return value.url, value.offset, value.length
     parts: list[Any] = []
@@ -112,7 +112,7 @@ def _plain(value: object) -> tuple[str | None, int, int]:
 def distribute(
     batches: Iterable[Batch], paths: Iterable[str]
 ) -> tuple[dict[str, Members], list[str], list[str]]:
-    """Give every reference to its array.
+    """Assign every reference to its array.
 
     Parameters
     ----------
@@ -124,14 +124,14 @@ def distribute(
     Returns
     -------
     members : dict of str to Members
-        What belongs to each array.
+        The references of each array.
     urls : list of str
-        What the numbers of URLs count.
+        The URLs, by number.
     strays : list of str
         Keys that belong to no array.
     """
     arrays = {path: Members(path) for path in paths}
-    # There are millions of keys and few directories: each is looked up once.
+    # Many keys, few directories: each directory is looked up once.
     owners: dict[str, str | None] = {}
     urls: dict[str, int] = {}
     strays: list[str] = []
@@ -152,7 +152,7 @@ def _by_owner(
     keys: Sequence[str], values: Sequence[object], owners: Sequence[str | None]
 ) -> Iterator[tuple[str | None, Sequence[str], Sequence[object]]]:
     """Yield every owner with its keys and values."""
-    if len(set(owners)) == 1:  # as most often
+    if len(set(owners)) == 1:  # the usual case
         yield owners[0], keys, values
         return
     rows: dict[str | None, list[int]] = {}

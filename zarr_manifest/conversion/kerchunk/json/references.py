@@ -1,8 +1,8 @@
-"""A flat set of references, as kerchunk has it, as the nodes of a hierarchy.
+"""A flat set of kerchunk references as the nodes of a hierarchy.
 
-Keys are those of Zarr v2; a value is text, or a list of URL, offset and length. A value
-that cannot be expressed refuses its array, because a chunk that is left out would read as
-the fill value; a key that no array reads is named in a note, or refused.
+Keys are those of Zarr v2; a value is text, or a list of URL, offset and length. An array is
+refused if one of its values cannot be expressed, because a missing chunk would read as the
+fill value; a key that no array reads is named in a note, or refused.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ def reference_nodes(
     *,
     urls: SourceUrls | None = None,
 ) -> Iterator[Node]:
-    """Yield the nodes that metadata documents describe, with the references of their chunks.
+    """Yield the nodes that metadata documents describe, with references for their chunks.
 
     Parameters
     ----------
     references : iterable of (keys, values)
-        Some at a time; metadata documents are not among them.
+        In batches, without metadata documents.
     documents : mapping
         Metadata documents by key, as :func:`~.zarr2.documents.plan_nodes` takes them.
     urls : SourceUrls, optional
-        What makes references of a manifest of URLs.
+        Turns URLs into the URL references of a manifest.
 
     Yields
     ------
     Node
-        Parents before their members; at the end, what belongs to no array.
+        Parents before their members; keys that belong to no array last.
     """
     plans = plan_nodes(documents)
     paths = [plan.path for plan in plans if isinstance(plan, ArrayPlan)]
@@ -79,40 +79,40 @@ def reference_nodes(
 
 
 def _rows(plan: ArrayPlan, members: Members, notes: list[str]) -> Rows:
-    """Return which chunk each reference of an array is for; notes name those that are for none."""
+    """Return the chunk of each reference of an array; notes name references without a chunk."""
     names = members.names()
     if len(plan.grid_shape) > 1:
         names = _with_dots(plan, names, notes)
     elif not plan.grid_shape and "" in names and "0" not in names:
         # VirtualiZarr (seen in 2.8) writes no "0" after the slash.
-        notes.append(f"the reference {members.keys[names.index('')]!r} was taken for its chunk")
+        notes.append(f"the reference {members.keys[names.index('')]!r} was taken to be its chunk")
         names = [name or "0" for name in names]
     rows, problems = collect(
         interpret_keys(names, Grid(len(plan.grid_shape), plan.grid_shape), report_outside=True)
     )
     unread = unread_keys(problems)
     if unread:
-        what = f"{count_keys(unread, 'reference')} no chunk of the array"
+        what = f"{count_keys(unread, 'reference')} not part of the array"
         if len(unread) == len(names) and 0 not in plan.grid_shape:
             # kerchunk (seen in 0.2.10) inlines small GRIB messages of two dimensions as '0'.
-            raise NotConvertibleError(f"{what}, and there is no other: all would be fill values")
+            raise NotConvertibleError(f"{what}, and there are no others: all would be fill values")
         notes.append(f"{what}, and left out")
     return rows
 
 
 def _with_dots(plan: ArrayPlan, names: list[str], notes: list[str]) -> list[str]:
-    """Return the keys with dots; of two spellings of a chunk, the array's own one is right."""
+    """Return the keys with dots; of two spellings of a chunk, the array's own wins."""
     stated = plan.key_separator
     other = "/" if stated == "." else "."
     foreign = [other in name for name in names]
     if any(foreign):
         notes.append(
-            f"{sum(foreign)} keys of chunks are written with {other!r}, though the metadata says "
-            f"{stated!r}; taken for what they look like"
+            f"{sum(foreign)} chunk keys are written with {other!r}, though the metadata says "
+            f"{stated!r}; they were read as written"
         )
         own = {name for name, is_foreign in zip(names, foreign, strict=True) if not is_foreign}
         names = [
-            # What has no chunk of its own is reported, and left out.
+            # A key without a chunk of its own is reported, and left out.
             f"{name} beside {name.replace(other, stated)}"
             if is_foreign and name.replace(other, stated) in own
             else name
@@ -128,7 +128,7 @@ def _with_dots(plan: ArrayPlan, names: list[str], notes: list[str]) -> list[str]
 
 @dataclass
 class _Sources:
-    """The URLs of the set by number, and what makes references of them."""
+    """The URLs of the set by number, and their references."""
 
     urls: list[str]
     to_reference: SourceUrls
@@ -147,11 +147,11 @@ class _Columns:
     relative: set[str] = field(default_factory=set[str])
 
     def path_number(self, url: str | None, sources: _Sources) -> int:
-        """Return the number of a URL's path, and take note of what else is said with it."""
+        """Return the number of a URL's path, and record what else the URL says."""
         source = sources.to_reference.reference(url)
         if self.versions.setdefault(source.path, source.version) != source.version:
             raise NotConvertibleError(
-                "it refers to two versions of one object, and a manifest states one for each path",
+                "it refers to two versions of an object, but a manifest has only one per path",
                 location=source.path,
             )
         if source.was_relative:
@@ -170,7 +170,7 @@ def _array_node(plan: ArrayPlan, members: Members, sources: _Sources) -> Node:
     if columns.relative:
         notes.append(
             f"{len(columns.relative)} relative paths, such as {min(columns.relative)!r}, were "
-            "taken relative to the working directory, as fsspec does"
+            "resolved against the working directory, as fsspec does"
         )
     prefixed = (f"array {plan.path!r}: {note}" for note in notes)
     return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed))
@@ -214,7 +214,7 @@ def _take_other(columns: _Columns, row: int, value: object, sources: _Sources) -
 
 
 def _byte_range(parts: Sequence[object]) -> tuple[str | None, int, int]:
-    """Return URL, offset and length; -1 is the rest of the object."""
+    """Return URL, offset and length; -1 stands for the rest of the object."""
     if len(parts) in (1, 3) and (parts[0] is None or isinstance(parts[0], str)):
         if len(parts) == 1:
             return parts[0], 0, -1
@@ -228,7 +228,7 @@ def _byte_range(parts: Sequence[object]) -> tuple[str | None, int, int]:
 
 
 def _integer(value: object) -> int | None:
-    # What a reference set that was made in this process has may be of numpy.
+    # A reference set made in this process may contain numpy integers.
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         return None
     number = operator.index(cast("Any", value))
@@ -236,12 +236,12 @@ def _integer(value: object) -> int | None:
 
 
 def inline_bytes(value: object) -> bytes:
-    """Return the content of a reference that is text, or a JSON object to be taken as text.
+    """Return the content of a reference that is text, or a JSON object that stands for its text.
 
     Raises
     ------
     NotConvertibleError
-        If it is neither, is not what it says, or is empty.
+        It is neither, cannot be decoded, or is empty.
 
     Examples
     --------
@@ -255,11 +255,11 @@ def inline_bytes(value: object) -> bytes:
         if isinstance(content, bytes) and content.startswith(b"base64:"):
             content = base64.b64decode(content[7:], validate=True)
     except (binascii.Error, ValueError) as error:
-        raise NotConvertibleError(f"inline data is not what it says: {error}") from error
+        raise NotConvertibleError(f"inline data cannot be decoded: {error}") from error
     if not isinstance(content, bytes):
         raise NotConvertibleError(f"a reference is {shown(value)}, neither text nor a list")
     if not content:
-        raise NotConvertibleError("inline data has no bytes: no codec decodes that to a chunk")
+        raise NotConvertibleError("inline data is empty: no codec decodes that to a chunk")
     return content
 
 
@@ -286,5 +286,5 @@ def _manifest(plan: ArrayPlan, rows: Rows, columns: _Columns) -> Manifest:
 def chunks_of(
     grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64] | None:
-    """Return the grid index of each chunk in C order; None for all that there are."""
+    """Return the grid index of each chunk in C order; None for all chunks."""
     return None if len(numbers) == math.prod(grid_shape) else grid_indices(grid_shape, numbers)

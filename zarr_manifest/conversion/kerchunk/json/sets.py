@@ -1,6 +1,6 @@
 """kerchunk reference sets in JSON, versions 0 and 1, as nodes of a hierarchy.
 
-What the document as a whole is; what the references mean is for ``kerchunk.references``.
+Handles the document as a whole; ``kerchunk.json.references`` handles the references in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 import msgspec
-from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.conversion.kerchunk.json.members import Batch, PlainReference
 from zarr_manifest.conversion.kerchunk.json.references import reference_nodes
@@ -28,31 +27,44 @@ from zarr_manifest.errors import (
     InvalidJSONError,
     InvalidManifestError,
     LimitExceededError,
+    ManifestError,
     NotConvertibleError,
     Setting,
+    SourceAccessDeniedError,
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.format import DocumentCodec, Limits, decode_body
+from zarr_manifest.format import NO_CONDITIONS, DocumentCodec, Limits, decode_body
 from zarr_manifest.hierarchy import open_hierarchy, sync
-from zarr_manifest.locations import redact
+from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
+from zarr_manifest.sources import (
+    Access,
+    Allow,
+    SourceRange,
+    access_by_prefix,
+    access_to,
+    hierarchy_reader,
+    key_within,
+    open_object_store,
+    reader_of,
+)
 
 __all__ = ["read_kerchunk_json"]
 
 _MEMBERS = frozenset({"version", "templates", "gen", "refs"})
 _METADATA_ENDS = frozenset("ypsan")  # .zarray, .zgroup, .zattrs, .zmetadata, zarr.json
 
-# What a compressed set may expand to, unless its reader says otherwise: as much as a manifest.
+# Default limit for a decompressed set: the same as for a manifest.
 _MAX_BYTES = Limits().manifest_bytes
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
-# A million values take less memory as they are written than as objects of Python.
+# A million values take less memory as JSON than as Python objects.
 _UNPARSED_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE: msgspec.json.Decoder[object] = msgspec.json.Decoder()
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _PLAIN_OR_TEXT = msgspec.json.Decoder(list[PlainReference | str])
 
-# References that are parsed at once.
+# Number of references that are parsed at a time.
 _AT_ONCE = 2**14
 
 
@@ -62,23 +74,27 @@ def read_kerchunk_json(
     rewrite: Mapping[str, str] | None = None,
     max_generated: int = MAX_GENERATED,
     max_bytes: int = _MAX_BYTES,
+    allow: Allow = None,
 ) -> Iterator[Node]:
     """Read a kerchunk reference set in JSON.
 
     Parameters
     ----------
     references : str, Path, bytes or mapping
-        A path, or a URL that can be read without credentials; the document itself, as
-        bytes, perhaps compressed (gzip, zstd); or what is in it.
+        A path or a URL; the document itself as bytes, optionally compressed (gzip, zstd);
+        or its parsed content.
     rewrite : mapping of str to str, optional
-        URL prefixes, and what to put in their place: beginnings of whole URLs, the
-        longest first, before anything is checked. One that no URL has is reported as a
-        :class:`RefusedNode` of the root. Paths that are relative in the set are taken
-        relative to the working directory, as fsspec does.
+        Replacements for URL prefixes, applied before any check; the longest prefix wins.
+        A prefix that no URL has is reported as a :class:`RefusedNode` of the root.
+        Relative paths in the set resolve against the working directory, as in fsspec.
     max_generated : int
-        Number of references that ``gen`` may stand for.
+        Maximum number of references that ``gen`` may generate.
     max_bytes : int
-        Number of bytes that a compressed document may have, before and after.
+        Maximum size of a compressed document, before and after decompression.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
+        needs no authorisation; it is read without credentials unless a prefix says
+        otherwise. Referenced objects are not read.
 
     Returns
     -------
@@ -89,11 +105,14 @@ def read_kerchunk_json(
     Raises
     ------
     ManifestError
-        ``invalid_json``, ``source_not_found``, ``source_error``, ``limit_exceeded``, or
-        ``not_convertible`` for what is no reference set of version 0 or 1, and for
-        ``templates`` and ``gen`` that are wrong: then any chunk might be missing.
+        ``invalid_json``, ``source_not_found``, ``source_access_denied``, ``source_error``,
+        ``limit_exceeded``, or ``not_convertible`` for anything but a reference set of
+        version 0 or 1, and for invalid ``templates`` or ``gen``: then any chunk might be
+        missing.
+    ValueError, TypeError
+        `allow` has something that is not a URL prefix, or not an access.
     ImportError
-        The set has templates to be evaluated, and jinja2 is not installed.
+        The set has templates to evaluate, and jinja2 is not installed.
 
     Examples
     --------
@@ -109,9 +128,10 @@ def read_kerchunk_json(
     >>> array.manifest[0,].path, array.manifest[1,].data
     ('s3://bucket/a%20file.nc', b'text')
     """
+    access = access_by_prefix(allow)
     document = as_object(references)
     if document is None:
-        document = _parse(_content(cast("str | Path | bytes", references), max_bytes))
+        document = _parse(_content(cast("str | Path | bytes", references), max_bytes, access))
     if "version" not in document:
         return _version_0(document, rewrite)
     version = _value(document["version"])
@@ -126,8 +146,8 @@ def read_kerchunk_json(
 # ------------------------------------------------------------ the document
 
 
-def _content(references: str | Path | bytes, max_bytes: int) -> bytes:
-    content = references if isinstance(references, bytes) else _read(references)
+def _content(references: str | Path | bytes, max_bytes: int, access: Mapping[str, Access]) -> bytes:
+    content = references if isinstance(references, bytes) else _read(references, access)
     for beginning, codec in _COMPRESSIONS.items():
         if content.startswith(beginning):
             return _decompressed(content, codec, max_bytes)
@@ -139,7 +159,7 @@ def _decompressed(content: bytes, codec: str, max_bytes: int) -> bytes:
         return decode_body([DocumentCodec(codec)], content, max_bytes, what="reference set")
     except LimitExceededError as error:
         raise LimitExceededError(
-            f"the reference set is compressed, and has more than {max_bytes} bytes",
+            f"the reference set is compressed, and larger than {max_bytes} bytes",
             remedy=Advice(
                 "If you trust it, decompress it first, or pass ", Setting("max_bytes"), "."
             ),
@@ -148,10 +168,10 @@ def _decompressed(content: bytes, codec: str, max_bytes: int) -> bytes:
         raise NotConvertibleError(f"it cannot be decompressed: {error.problem}") from error
 
 
-def _read(location: str | Path) -> bytes:
+def _read(location: str | Path, access: Mapping[str, Access]) -> bytes:
     path = local_path(location)
     if path is None:
-        return _fetch(str(location))
+        return _fetch(str(location), access)
     shown_location = redact(str(location))
     try:
         return path.read_bytes()
@@ -163,26 +183,40 @@ def _read(location: str | Path) -> bytes:
         ) from error
 
 
-def _fetch(url: str) -> bytes:
+def _fetch(url: str, access: Mapping[str, Access]) -> bytes:
     if "?" in url:
         raise SourceError(
             "reference sets are not read from URLs with a query",
             location=redact(url),
             remedy="Download it, and name the file.",
         )
-    directory, _, name = url.rpartition("/")
     try:
-        store = open_hierarchy(directory, {}, read_only=True)
-        found = sync(store.get(unquote(name), default_buffer_prototype()))
-    except Exception as error:  # of whichever client reads this scheme
+        return bytes(sync(_fetched(url, access)))
+    except SourceNotFoundError as error:
+        raise SourceNotFoundError("there is no such object", location=redact(url)) from error
+    except SourceAccessDeniedError as error:
+        raise error.in_context(location=redact(url)) from error.__cause__
+    except Exception as error:  # from whichever client reads this scheme
+        problem = error.problem if isinstance(error, ManifestError) else error
         raise SourceError(
-            f"the reference set cannot be read: {error}",
+            f"the reference set cannot be read: {problem}",
             location=redact(url),
             remedy="Download it, and name the file.",
         ) from error
-    if found is None:
-        raise SourceNotFoundError("there is no such object", location=redact(url))
-    return found.to_bytes()
+
+
+async def _fetched(url: str, access: Mapping[str, Access]) -> memoryview:
+    whole = SourceRange(0, None, False)
+    location = Base.parse("./").resolve(url)
+    assert isinstance(location, UrlLocation)  # it has a scheme
+    prefix, how = access_to(location, AllowList(access), access)
+    if location.scheme == "memory" and how is None:
+        # As for a hierarchy: the memory of fsspec, not obstore's.
+        directory, _, name = url.rpartition("/")
+        reader = hierarchy_reader(open_hierarchy(directory, {}, read_only=True))
+        return await reader.read(unquote(name), whole, NO_CONDITIONS)
+    store = open_object_store(prefix, how)
+    return await reader_of(store).read(key_within(store, prefix, location), whole, NO_CONDITIONS)
 
 
 def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:
@@ -192,8 +226,8 @@ def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:
         kind = "a list" if isinstance(parsed, list) else shown(parsed)
         raise NotConvertibleError(
             f"the reference set is not a JSON object, but {kind}",
-            remedy="Several sets in a list, as kerchunk makes of a GRIB file, are imported one by "
-            "one, or combined first."
+            remedy="Import the sets of a list, as kerchunk makes of a GRIB file, one by one, or "
+            "combine them first."
             if kind == "a list"
             else None,
         )
@@ -201,7 +235,7 @@ def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:
 
 
 def _value(value: object) -> object:
-    """Return a member of the document, which may not be parsed yet."""
+    """Return a member of the document, parsing it if necessary."""
     return _parsed(value, _VALUE) if type(value) is msgspec.Raw else value
 
 
@@ -209,7 +243,7 @@ def _parsed(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) ->
     try:
         found: object = decoder.decode(content)
     except _UNDECODABLE:
-        # It has another type; or kerchunk's bare NaNs, which Python's own parser takes.
+        # It has another type, or kerchunk's bare NaNs, which Python's own parser accepts.
         try:
             found = json.loads(bytes(content))
         except (ValueError, RecursionError) as error:
@@ -218,13 +252,13 @@ def _parsed(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) ->
 
 
 def _values(values: list[object]) -> Sequence[object]:
-    """Return what references say, which may not be parsed yet: all at once, if they are plain."""
+    """Return the values of references, parsing them if necessary: at once if all are plain."""
     if set(map(type, values)) == {msgspec.Raw}:
         document = b"[%b]" % b",".join(cast("list[msgspec.Raw]", values))
         try:
             return _PLAIN_OR_TEXT.decode(document)
         except _UNDECODABLE:
-            pass  # some are not
+            pass  # some are not plain
     return [_value(value) for value in values]
 
 
@@ -244,7 +278,7 @@ def _version_1(
     stated = _value(document.get("templates"))
     templates = Templates(stated)
     generated = dict(generate(_value(document.get("gen")), templates, limit=max_generated))
-    # As fsspec does: without templates, a URL is not looked into.
+    # As in fsspec: without templates, URLs are not rendered.
     render = templates.render if stated else None
     nodes = _nodes(references, generated, SourceUrls(rewrite, render))
     return _with_unknown(sorted(document.keys() - _MEMBERS), nodes)
@@ -262,14 +296,14 @@ def _references(refs: object) -> Mapping[str, object]:
 def _with_unknown(names: list[str], nodes: Iterator[Node]) -> Iterator[Node]:
     yield from nodes
     for name in names:
-        reason = f"the reference set has a member {name!r}, which is not known, and was left out"
+        reason = f"the reference set has an unknown member {name!r}, which was left out"
         yield RefusedNode("", NotConvertibleError.code, reason)
 
 
 def _nodes(
     references: Mapping[str, object], generated: Mapping[str, object], urls: SourceUrls
 ) -> Iterator[Node]:
-    # Most keys are those of chunks, and end in a digit.
+    # Most keys are chunk keys, and end in a digit.
     documents = {
         key: _value(value)
         for key, value in references.items()
@@ -278,7 +312,7 @@ def _nodes(
     documents |= {key: value for key, value in generated.items() if is_metadata_key(key)}
 
     def batches() -> Iterator[Batch]:
-        # What is generated wins, as it does in fsspec.
+        # Generated references win, as in fsspec.
         taken = documents.keys() | generated.keys()
         for batch in itertools.batched(references.items(), _AT_ONCE):
             own = [item for item in batch if item[0] not in taken]
@@ -288,5 +322,5 @@ def _nodes(
             yield [key for key, _ in own], [value for _, value in own]
 
     nodes = reference_nodes(batches(), documents, urls=urls)
-    # Which rewrites were of use is known when all URLs were looked at.
+    # Only now is it known which rewrites applied.
     return itertools.chain(nodes, urls.refused_rewrites())

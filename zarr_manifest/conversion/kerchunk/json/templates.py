@@ -1,4 +1,4 @@
-"""kerchunk's ``templates``, template functions, and ``gen``, evaluated once.
+"""kerchunk's ``templates``, template functions and ``gen``, evaluated on import.
 
 A text may contain expressions, ``{{…}}``; statements are refused.
 """
@@ -24,10 +24,10 @@ from zarr_manifest.errors import LimitExceededError, NotConvertibleError
 
 __all__ = ["MAX_GENERATED", "Templates", "generate"]
 
-# References that one set may generate, unless its reader says otherwise.
+# Default limit for the number of generated references in a set.
 MAX_GENERATED = 10_000_000
 
-# Texts, or values of one, that are remembered: those of ``gen`` come again and again.
+# Size of caches: the texts and values of ``gen`` repeat.
 _REMEMBERED = 2**14
 
 _STATEMENT = re.compile(r"\{%|\{#")
@@ -36,20 +36,20 @@ _INTEGER = re.compile(r"\s*(-?[0-9]{1,20})\s*")
 
 
 class Templates:
-    """The ``templates`` of a reference set, and what is rendered with them.
+    """The ``templates`` of a reference set, and the rendering of texts with them.
 
     Parameters
     ----------
     templates : object
         The member of the reference set: names to text. A text with ``{{`` is a
-        function of the variables in it, the others stand for themselves.
+        function of its variables; others stand for themselves.
 
     Raises
     ------
     NotConvertibleError
-        If they are malformed.
+        They are malformed.
     ImportError
-        If there is something to evaluate, and jinja2 is not installed.
+        There is something to evaluate, and jinja2 is not installed.
 
     Examples
     --------
@@ -83,11 +83,11 @@ class Templates:
         Raises
         ------
         NotConvertibleError
-            If an expression is wrong, or not one that is evaluated here.
+            An expression is invalid, or not of a kind that is evaluated.
         """
         if "{{" not in text:
             return text
-        # Names alone, as kerchunk writes them: a million texts are not worth compiling.
+        # Only names, as kerchunk writes them: not worth compiling a million texts.
         known = self._with_names(text, variables or {})
         if known is not None:
             return known
@@ -99,7 +99,7 @@ class Templates:
         return known
 
     def _with_names(self, text: str, variables: Mapping[str, object]) -> str | None:
-        """Return a text whose expressions are names of plain values, or None for another one."""
+        """Return a text rendered if its expressions are just names of values, else None."""
         found = _split_at_names(text)
         if found is None:
             return None
@@ -116,7 +116,7 @@ class Templates:
         try:
             return str(bounded(template.render({**self._variables, **variables})))
         except Exception as error:
-            # Whatever an expression raises, it is the reference set that is wrong.
+            # Whatever an expression raises, the reference set is to blame.
             raise _bad(text, error) from error
 
     def _compile(self, text: str) -> Any:
@@ -142,7 +142,7 @@ class Templates:
 
 @functools.lru_cache(_REMEMBERED)
 def _split_at_names(text: str) -> Sequence[str] | None:
-    """Return a text in parts, of which every other one is a name, or None for another one."""
+    """Split a text into parts, every other one a name; return None if that is impossible."""
     parts = _NAME.split(text)
     if any("{{" in part or "}}" in part or _STATEMENT.search(part) for part in parts[::2]):
         return None
@@ -160,23 +160,23 @@ def _bad(text: str, error: Exception) -> NotConvertibleError:
 def generate(
     gens: object, templates: Templates, *, limit: int = MAX_GENERATED
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the keys and values that ``gen`` stands for.
+    """Yield the keys and values that ``gen`` generates.
 
     Parameters
     ----------
     gens : object
         The member of the reference set.
     templates : Templates
-        What the expressions may refer to, beside their dimensions.
+        What expressions may refer to, besides their dimensions.
     limit : int
-        Number of references that may be generated.
+        Maximum number of generated references.
 
     Raises
     ------
     NotConvertibleError
-        If it is malformed, or an expression fails.
+        It is malformed, or an expression fails.
     LimitExceededError
-        If it stands for more references than `limit`, before the first is made.
+        It would generate more references than `limit`; raised before the first.
 
     Examples
     --------
@@ -193,7 +193,7 @@ def generate(
     parsed = [_Gen.parse(number, item) for number, item in enumerate(items)]
     total = sum(math.prod(map(len, gen.dimensions.values())) for gen in parsed)
     if total > limit:
-        raise LimitExceededError(f"'gen' stands for {total} references; at most {limit} are made")
+        raise LimitExceededError(f"'gen' would generate {total} references; the limit is {limit}")
     for gen in parsed:
         yield from gen.references(templates)
 
@@ -243,7 +243,7 @@ class _Gen:
             yield texts["key"], value
 
     def _rendered(self, text: str, templates: Templates) -> Callable[[Mapping[str, object]], str]:
-        """Return what renders a text, once for the same values of the dimensions that it names."""
+        """Return a function that renders a text, caching by the dimensions that it names."""
         named = [name for name in self.dimensions if re.search(rf"\b{re.escape(name)}\b", text)]
 
         @functools.lru_cache(_REMEMBERED, typed=True)  # 1 and 1.0 are not the same text
@@ -274,7 +274,7 @@ def _values(number: int, name: str, value: object) -> Sequence[object]:
     listed = as_array(value)
     if listed is not None:
         if not all(isinstance(item, int | float | str) for item in listed):
-            raise NotConvertibleError(f"{where} lists something that is no number or text")
+            raise NotConvertibleError(f"{where} lists something other than numbers and text")
         return listed
     members = as_object(value)
     if members is None:
@@ -285,7 +285,7 @@ def _values(number: int, name: str, value: object) -> Sequence[object]:
         for bound in bounds.values()
     ):
         raise NotConvertibleError(
-            f"{where} is {shown(value)}, not a range of integers: 'stop', and perhaps 'start' and "
+            f"{where} is {shown(value)}, not a range of integers: 'stop', optionally 'start' and "
             "'step'"
         )
     if bounds["step"] == 0:

@@ -1,7 +1,7 @@
 """The Parquet files of one array of a kerchunk set, read as columns of references.
 
 ``refs.N.parq`` holds the references of chunks N × record_size up to (N + 1) × record_size,
-in C order of the chunk grid. Knows nothing of metadata, nor of manifests.
+in C order of the chunk grid. Independent of metadata and manifests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zarr_manifest.locations import redact
 
 __all__ = ["ReferenceRows", "RefsFiles", "refs_number", "two_versions"]
 
-# Rows that are held at once: bounds the memory also where a whole set is one file.
+# Rows in memory at a time: bounds memory even if a whole set is one file.
 _BATCH = 2**16
 
 _COLUMNS = ("path", "offset", "size", "raw")
@@ -33,7 +33,7 @@ type _Integers = npt.NDArray[np.int64]
 
 
 def refs_number(name: str) -> int | None:
-    """Return the number of a file of references, or None for the name of another file.
+    """Return the number of a file of references, or None for any other file.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def refs_number(name: str) -> int | None:
 
 
 class ReferenceRows(NamedTuple):
-    """References of some chunks; those that are missing have no row.
+    """References of some chunks; missing chunks have no row.
 
     Attributes
     ----------
@@ -58,11 +58,11 @@ class ReferenceRows(NamedTuple):
     offsets, lengths : ndarray of int64
         In bytes; a length of -1 is the whole object.
     data : dict of int to bytes
-        Inline chunks, by the number of the chunk.
+        Inline chunks, by chunk number.
     versions : dict of str to str
-        Object versions of the paths for which one is stated.
+        Object versions by path, where stated.
     were_relative : bool
-        Whether some paths were relative ones.
+        Whether some paths were relative.
     """
 
     numbers: _Integers
@@ -75,7 +75,7 @@ class ReferenceRows(NamedTuple):
     were_relative: bool
 
     def part(self, start: int, stop: int) -> ReferenceRows:
-        """Return some of the rows, with all that is known of inline chunks and paths."""
+        """Return some of the rows, with their inline chunks and all paths."""
         return self._replace(
             numbers=self.numbers[start:stop],
             path_numbers=self.path_numbers[start:stop],
@@ -91,13 +91,13 @@ class RefsFiles:
     Parameters
     ----------
     directory : Path
-        Where they are.
+        The directory that contains them.
     record_size : int
-        Number of references of a file.
+        Number of references per file.
     chunk_count : int
         Number of chunks of the array.
     to_reference : callable
-        Makes a URL reference of a path as kerchunk writes it.
+        Turns a kerchunk path into a URL reference.
     """
 
     directory: Path
@@ -106,12 +106,12 @@ class RefsFiles:
     to_reference: Callable[[str], SourceReference]
 
     def present(self) -> list[int]:
-        """Return the numbers of the files that are there; the chunks of others are missing.
+        """Return the numbers of existing files; chunks of others are missing.
 
         Raises
         ------
         SourceError
-            Nobody can tell.
+            The directory cannot be listed.
         """
         try:
             numbers = [refs_number(entry.name) for entry in self.directory.iterdir()]
@@ -124,12 +124,12 @@ class RefsFiles:
         return sorted(number for number in numbers if number is not None)
 
     def rows(self) -> Iterator[ReferenceRows]:
-        """Yield the references of all chunks in C order, a limited number at a time.
+        """Yield the references of all chunks in C order, in batches of limited size.
 
         Raises
         ------
         ManifestError
-            A file cannot be read, or says what no manifest can say.
+            A file cannot be read, or no manifest can express its references.
         """
         for record in self.present():
             first = record * self.record_size
@@ -142,12 +142,12 @@ class RefsFiles:
                     yield self._interpret(record, first + position, within)
 
     def outside(self) -> tuple[int, list[int]]:
-        """Return what lies past the end of the chunk grid, and no reader ever asks for.
+        """Return what lies past the end of the chunk grid, and is never read.
 
         Returns
         -------
         tuple of int and list of int
-            Number of references in the last file that has chunks, and the files after it.
+            Number of such references in the last file with chunks, and the files after it.
         """
         last, within = divmod(self.chunk_count, self.record_size)
         present = self.present()
@@ -166,14 +166,14 @@ class RefsFiles:
     # A file ------------------------------------------------------------------
 
     def _batches(self, record: int, columns: tuple[str, ...]) -> Iterator[tuple[int, Any]]:
-        """Yield position in the file and rows, for all rows of a file."""
+        """Yield all rows of a file in batches, each with its position in the file."""
         file = self.directory / f"refs.{record}.parq"
         try:
             metadata = parquet().read_metadata(file)
             there: list[str] = metadata.schema.names
             self._check(file, there, metadata.num_rows)
             names = [name for name in columns if name in there]
-            # Each URL is then seen once, though many references are to it.
+            # So each URL is processed once, however many references use it.
             encoded = [name for name in names if name == "path"]
             position = 0
             with parquet().ParquetFile(file, metadata=metadata, read_dictionary=encoded) as opened:
@@ -190,14 +190,14 @@ class RefsFiles:
     def _check(self, file: Path, names: list[str], rows: int) -> None:
         if "path" not in names and "raw" not in names:
             raise NotConvertibleError(
-                f"{file.name} has neither a column 'path' nor a column 'raw', but {names}",
+                f"{file.name} has neither a column 'path' nor a column 'raw', only {names}",
                 location=str(file),
             )
         if rows > self.record_size:
             raise NotConvertibleError(
                 f"{file.name} has {rows} rows, more than the record_size of {self.record_size}",
                 location=str(file),
-                remedy="With another record_size, its rows would be other chunks.",
+                remedy="With another record_size, its rows would belong to other chunks.",
             )
 
     # Its rows ----------------------------------------------------------------
@@ -212,13 +212,13 @@ class RefsFiles:
             raise NotConvertibleError("a text is not UTF-8", location=str(file)) from error
         except arrow().ArrowException as error:
             raise NotConvertibleError(
-                f"a column is of no use: {error}", location=str(file)
+                f"a column cannot be used: {error}", location=str(file)
             ) from error
 
     def _interpreted(self, first: int, batch: Any) -> ReferenceRows:
         data = _inline(first, batch)
         path_numbers, sources = self._paths(batch)
-        # What is inline goes before a reference, as fsspec has it.
+        # Inline data takes precedence over a reference, as in fsspec.
         inline = np.fromiter(data, np.int64, len(data)) - first
         path_numbers[inline] = -1
         has_path = path_numbers >= 0
@@ -243,7 +243,7 @@ class RefsFiles:
         )
 
     def _paths(self, batch: Any) -> tuple[npt.NDArray[np.int32], dict[str, SourceReference]]:
-        """Return the number of each row's path, -1 where there is none, and the paths."""
+        """Return the number of each row's path, -1 for none, and the paths."""
         sources: dict[str, SourceReference] = {}
         if "path" not in batch.schema.names or batch.column("path").null_count == len(batch):
             return np.full(len(batch), -1, np.int32), sources
@@ -251,11 +251,11 @@ class RefsFiles:
         if not hasattr(column, "dictionary"):
             column = column.dictionary_encode()
         codes = column.indices.fill_null(-1).to_numpy().astype(np.int64)
-        # A dictionary may name more than the rows do: what was overwritten since.
+        # A dictionary may contain more than the rows use: values since overwritten.
         used = np.unique(codes[codes >= 0])
         names = column.dictionary.take(arrow().array(used)).to_pylist()
         numbers: dict[str, int] = {}
-        # Of each code, and at the end of no path.
+        # One number per code, and at the end that of no path.
         by_code = np.full(len(column.dictionary) + 1, -1, np.int32)
         for code, name in zip(used.tolist(), names, strict=True):
             reference = self.to_reference(_text(name, column.dictionary.type))
@@ -266,10 +266,10 @@ class RefsFiles:
 
 
 def two_versions(path: str) -> NotConvertibleError:
-    """Return the error of an array that refers to an object in several states."""
+    """Return the error for an array that refers to an object in several versions."""
     return NotConvertibleError(
-        "the array refers to several versions of an object, or to one and the newest; a "
-        "manifest that is made of columns names one",
+        "the array refers to several versions of an object, or to one version and the latest; "
+        "a manifest made from columns states only one",
         location=redact(path),
     )
 
@@ -286,7 +286,7 @@ def _text(name: object, kind: object) -> str:
 
 
 def _inline(first: int, batch: Any) -> dict[int, bytes]:
-    """Return the chunks that are inline, by number."""
+    """Return the inline chunks, by number."""
     if "raw" not in batch.schema.names:
         return {}
     column = batch.column("raw")
@@ -303,15 +303,15 @@ def _inline(first: int, batch: Any) -> dict[int, bytes]:
 
 
 def _integers(batch: Any, name: str) -> _Integers:
-    """Return a column of numbers, with 0 where there is none."""
+    """Return a column of numbers, with 0 for nulls."""
     if name not in batch.schema.names:
         return np.zeros(len(batch), np.int64)
     column = batch.column(name)
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    if values.dtype.kind == "f":  # what nulls have made of integers
+    if values.dtype.kind == "f":  # nulls turn integers into floats
         values = np.where(np.isnan(values), 0, values)
         if np.any(values != np.floor(values)) or np.any(np.abs(values) >= 2**53):
-            raise NotConvertibleError(f"column {name!r} holds a number that is no integer")
+            raise NotConvertibleError(f"column {name!r} holds a number that is not an integer")
     elif values.dtype.kind == "O" and column.null_count == len(column):
         values = np.zeros(len(batch), np.int64)
     elif values.dtype.kind not in "iu" or (values.size and int(values.max()) >= 2**53):
@@ -327,12 +327,12 @@ def _require_ranges(
         (sizes < 0, "a negative size"),
         (
             (sizes == 0) & (offsets > 0),
-            "an offset and the size 0: neither a range of bytes nor a whole object",
+            "an offset and size 0: neither a byte range nor a whole object",
         ),
     ):
         found = np.flatnonzero(has_path & wrong)
         if len(found):
             raise NotConvertibleError(
-                f"{len(found)} reference(s) have {problem}; the first is that of chunk "
+                f"{len(found)} reference(s) have {problem}; the first is for chunk "
                 f"{first + int(found[0])} in C order"
             )

@@ -1,4 +1,4 @@
-"""pyarrow, which reads and writes Parquet: imported when it is needed, for it is optional."""
+"""pyarrow, which reads and writes Parquet; imported on demand, because it is optional."""
 
 from __future__ import annotations
 

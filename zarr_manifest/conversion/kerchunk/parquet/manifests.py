@@ -1,7 +1,7 @@
 """Columns of references as manifests: one for a whole array, or one for each of its partitions.
 
-The references of an array come in C order of its chunks. Partitions are cut so that each
-is a run of that order: their files are read one after the other, each once.
+The references of an array come in C order of its chunks. Each partition is a contiguous run
+in that order, so that files are read one after the other, each only once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["RefsPartitions", "contiguous_partition_shape", "whole_manifest"]
 
 
 def contiguous_partition_shape(grid_shape: Sequence[int], most: int) -> tuple[int, ...]:
-    """Return the shape of blocks that are runs of chunks in C order.
+    """Return the shape of blocks that are contiguous runs of chunks in C order.
 
     Parameters
     ----------
     grid_shape : sequence of int
         Number of chunks along every dimension.
     most : int
-        Number of chunks of a block, at most.
+        Maximum number of chunks in a block.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def contiguous_partition_shape(grid_shape: Sequence[int], most: int) -> tuple[in
     shape: list[int] = []
     for n in reversed(grid_shape):
         along = max(1, min(n, most))
-        # Past a dimension that is cut, one row at a time: more would not be a run.
+        # Before a dimension that is split, only one row: more would not be contiguous.
         most = most // along if along == n else 1
         shape.append(along)
     return tuple(reversed(shape))
@@ -54,7 +54,7 @@ def whole_manifest(grid_shape: tuple[int, ...], files: RefsFiles) -> tuple[Manif
     Raises
     ------
     ManifestError
-        They cannot be read, or no manifest can say what they say.
+        They cannot be read, or no manifest can express them.
     """
     parts = list(files.rows())
     return _manifest(grid_shape, parts), any(part.were_relative for part in parts)
@@ -62,7 +62,7 @@ def whole_manifest(grid_shape: tuple[int, ...], files: RefsFiles) -> tuple[Manif
 
 @dataclass(slots=True)
 class RefsPartitions:
-    """The references of an array as one manifest a partition; can be gone through repeatedly.
+    """The references of an array as one manifest per partition; can be iterated repeatedly.
 
     Parameters
     ----------
@@ -73,12 +73,12 @@ class RefsPartitions:
     partition_shape : tuple of int
         As :func:`contiguous_partition_shape` returns it.
     files : RefsFiles
-        Where the references are.
+        The files with the references.
 
     Attributes
     ----------
     was_read : bool
-        Whether somebody has gone through all of it.
+        Whether it has been iterated to the end.
     """
 
     path: str
@@ -110,7 +110,7 @@ class RefsPartitions:
         return any(rows.were_relative for rows in itertools.islice(self.files.rows(), 1))
 
     def _pieces(self, rows: ReferenceRows) -> Iterator[tuple[int, ReferenceRows]]:
-        """Cut rows where the partition changes; yield its number with each piece."""
+        """Split rows where the partition changes; yield its number with each piece."""
         shape = np.array(self.partition_shape, np.int64)
         counts = tuple(-(-n // p) for n, p in zip(self.grid_shape, shape.tolist(), strict=True))
         blocks = grid_indices(self.grid_shape, rows.numbers) // shape
@@ -126,7 +126,7 @@ def _manifest(grid_shape: tuple[int, ...], parts: Sequence[ReferenceRows]) -> Ma
     table: dict[str, int] = {}
     path_numbers = [np.empty(0, np.int32)]
     for part in parts:
-        # A row that is inline has the last number, that of no path.
+        # Inline rows have the last number, which stands for no path.
         by_number = [table.setdefault(path, len(table)) for path in part.paths]
         path_numbers.append(np.array([*by_number, -1], np.int32)[part.path_numbers])
         inline = part.numbers[part.path_numbers < 0]
@@ -149,7 +149,7 @@ def _joined(columns: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
 
 
 def _conditions(parts: Sequence[ReferenceRows]) -> dict[str, dict[str, str]]:
-    """Return the object versions that paths name, as conditions."""
+    """Return the object versions of paths as conditions."""
     versions: dict[str, str] = {}
     for part in parts:
         versions.update(part.versions)

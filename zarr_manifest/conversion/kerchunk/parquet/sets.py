@@ -42,12 +42,13 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.locations import redact
+from zarr_manifest.sources import Allow, access_by_prefix
 
 __all__ = ["local_directory", "read_kerchunk_parquet"]
 
 _METADATA = ".zmetadata"
 
-# References of a partition of a manifest that is streamed: a document of some ten megabytes.
+# References per partition of a streamed manifest: a document of about ten megabytes.
 _PARTITION = 100_000
 
 
@@ -56,6 +57,7 @@ def read_kerchunk_parquet(
     *,
     rewrite: Mapping[str, str] | None = None,
     stream_above: int = 1_000_000,
+    allow: Allow = None,
 ) -> Iterator[Node]:
     """Read a kerchunk reference set in the Parquet layout.
 
@@ -64,11 +66,14 @@ def read_kerchunk_parquet(
     location : str or Path
         The directory with ``.zmetadata``: a path, or a ``file:`` URL.
     rewrite : mapping of str to str, optional
-        URL prefixes, and what to put in their place. One that no URL has is reported
-        as a :class:`RefusedNode` of the root, once all references were read.
+        Replacements for URL prefixes. A prefix that no URL has is reported as a
+        :class:`RefusedNode` of the root, once all references have been read.
     stream_above : int
-        Arrays that may have more references than this get a partitioned manifest,
-        which is read while it is written.
+        Arrays with more chunks than this get a partitioned manifest, which is read while
+        it is written.
+    allow : mapping of str to Access, or iterable of str, optional
+        As for :func:`read_kerchunk`. Parquet is read from the local file system only,
+        which needs no access.
 
     Returns
     -------
@@ -81,7 +86,9 @@ def read_kerchunk_parquet(
     ------
     ManifestError
         ``source_not_found``, ``source_error``, ``invalid_json`` or ``not_convertible``:
-        there is no such set.
+        there is no valid reference set.
+    ValueError, TypeError
+        `allow` has something that is not a URL prefix, or not an access.
     ImportError
         pyarrow is not installed.
 
@@ -99,6 +106,7 @@ def read_kerchunk_parquet(
     GroupNode ''
     ArrayNode 't'
     """
+    access_by_prefix(allow)  # raises as everywhere
     parquet()
     found = _open(local_directory(location))
     return _Importer(found, SourceUrls(rewrite), stream_above).nodes()
@@ -118,7 +126,7 @@ def local_directory(location: str | Path) -> Path:
     path = local_path(location)
     if path is None:
         raise NotConvertibleError(
-            "reference sets in Parquet are read and written in the local file system only",
+            "reference sets in Parquet are only read and written in the local file system",
             location=redact(str(location)),
             remedy="Copy the directory.",
         )
@@ -133,9 +141,9 @@ def _open(root: Path) -> _ReferenceSet:
         if not root.exists():
             raise SourceNotFoundError("there is no such directory", location=str(root)) from error
         raise NotConvertibleError(
-            f"this is no kerchunk reference set in Parquet: it has no file '{_METADATA}'",
+            f"this is not a kerchunk reference set in Parquet: it has no file '{_METADATA}'",
             location=str(root),
-            remedy="A reference set in JSON is a file; name that.",
+            remedy="If the reference set is in JSON, name the file itself.",
         ) from error
     except (ValueError, RecursionError) as error:
         raise InvalidJSONError(f"'{_METADATA}' is not JSON: {error}", location=str(file)) from error
@@ -189,9 +197,9 @@ class _Importer:
         owned = {key.rpartition("/")[0] for key in strays} & self._owned
         for key in strays:
             if key.rpartition("/")[0] not in owned:
-                yield _refused(key, f"'{_METADATA}' has it, and it is no metadata document")
+                yield _refused(key, f"it is in '{_METADATA}', but is not a metadata document")
         yield from self._without_metadata()
-        # Whoever collects nodes before writing them has not seen all URLs.
+        # A caller that collects nodes before writing them has not seen all URLs.
         if all(stream.was_read for stream in self._streams):
             yield from self.urls.refused_rewrites()
 
@@ -202,7 +210,7 @@ class _Importer:
         if inside:
             return _refused(
                 plan.path,
-                f"'{_METADATA}' has data of it, under {shown(inside[0])}: that is unknown",
+                f"'{_METADATA}' contains data of it, under {shown(inside[0])}: that is unknown",
             )
         if isinstance(plan, GroupPlan):
             return GroupNode(plan.path, plan.attributes)
@@ -215,8 +223,7 @@ class _Importer:
         chunk_count = math.prod(plan.grid_shape)
         if chunk_count >= 2**62:
             raise LimitExceededError(
-                f"the chunk grid has the shape {list(plan.grid_shape)}: that is more than can be "
-                "numbered"
+                f"the chunk grid is too large: its shape is {list(plan.grid_shape)}"
             )
         files = RefsFiles(
             self.found.root / plan.path,
@@ -236,12 +243,12 @@ class _Importer:
         return ArrayNode(plan.path, plan.metadata, StreamedManifest(shape, parts), notes)
 
     def _without_metadata(self) -> Iterator[RefusedNode]:
-        """Yield the directories with references to which no metadata belongs."""
+        """Yield the directories with references but without metadata."""
         for directory, _, names in os.walk(self.found.root):
             path = Path(directory).relative_to(self.found.root).as_posix()
             path = "" if path == "." else path
             if any(refs_number(name) is not None for name in names) and path not in self._owned:
-                yield _refused(path, f"it has references, and no '.zarray' in '{_METADATA}'")
+                yield _refused(path, f"it has references, but no '.zarray' in '{_METADATA}'")
 
 
 def _refused(path: str, reason: str) -> RefusedNode:
@@ -253,7 +260,7 @@ def _notes(path: str, files: RefsFiles) -> Iterator[str]:
     if references:
         yield (
             f"array {path!r}: {references} reference(s) past the end of the chunk grid were "
-            "dropped, as they are by readers of kerchunk"
+            "dropped; kerchunk's readers ignore them, too"
         )
     if beyond:
         yield (
@@ -265,6 +272,6 @@ def _notes(path: str, files: RefsFiles) -> Iterator[str]:
 def _relative(plan: ArrayPlan, were_relative: bool) -> Iterator[str]:
     if were_relative:
         yield (
-            f"array {plan.path!r}: relative file paths were taken to start from the working "
+            f"array {plan.path!r}: relative file paths were resolved against the working "
             "directory, as fsspec does"
         )

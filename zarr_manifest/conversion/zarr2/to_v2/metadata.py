@@ -1,7 +1,7 @@
 """Zarr v3 documents (``zarr.json``) as Zarr v2 documents (``.zarray``, ``.zattrs``).
 
-The chunks stay what they are, so that only arrays can be expressed whose codecs are those
-of Zarr v2: an order, a pipeline of numcodecs, a byte order. Chunk keys have dots.
+The chunks stay as they are, so only arrays with codecs that Zarr v2 has can be expressed: an
+order, a pipeline of numcodecs, a byte order. Chunk keys have dots.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NUMCODECS = "numcodecs."
 _SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _ORDERS = {"little": "<", "big": ">"}
 
-# Where a filter names the type of the elements that it decodes to.
+# The member in which a filter names the type of its decoded elements.
 _DECODED_TYPE = {
     "delta": "dtype",
     "fixedscaleoffset": "dtype",
@@ -50,7 +50,7 @@ class Zarr2Documents(NamedTuple):
     attributes : dict
         The content of ``.zattrs``.
     notes : tuple of str
-        What was decided, or could not be kept.
+        Decisions made, and what could not be kept.
     """
 
     node: dict[str, Any]
@@ -71,11 +71,11 @@ def convert_array_to_zarr2(
     Parameters
     ----------
     metadata : mapping
-        Valid Zarr v3 metadata; its storage transformers do not count.
+        Valid Zarr v3 metadata; storage transformers are ignored.
     path : str
         Path of the array, for messages.
     is_complete : bool
-        Whether no chunk is missing. Then the fill value is what xarray is to mask.
+        Whether no chunk is missing. If so, the fill value is the one for xarray to mask.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def convert_array_to_zarr2(
     decisions = Decisions(path)
     grid = ChunkGrid.from_metadata(metadata)
     if grid is None or grid.regular is None:
-        raise decisions.refusal("Zarr v2 has regular chunk grids only")
+        raise decisions.refusal("Zarr v2 has only regular chunk grids")
     pipeline = _pipeline(metadata.get("codecs"), len(grid.shape), decisions)
     dtype, fill_value = _type_and_fill_value(metadata, pipeline, decisions)
     filters, compressor = pipeline.split()
@@ -118,7 +118,7 @@ def convert_array_to_zarr2(
     except ManifestError as error:
         raise error.in_context(array=path) from error.__cause__
     attributes = dict(as_object(metadata.get("attributes")) or {})
-    # Of Zarr v2, xarray opens an array without dimensions only if it says that it has none.
+    # xarray opens a zero-dimensional Zarr v2 array only if it names its (no) dimensions.
     names: object = metadata.get("dimension_names") if grid.shape else ()
     _name_dimensions(attributes, names, decisions)
     if _DIMENSIONS in attributes and isinstance(dtype, str):
@@ -142,14 +142,14 @@ class _Pipeline:
     in_bytes: bool = False
 
     def split(self) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
-        """Return filters and compressor: the last step, if it makes bytes of what it is given."""
+        """Return filters and compressor: the last step is the compressor if it yields bytes."""
         steps = self.steps
         if steps and steps[-1]["id"] in BYTES_CODECS | ARRAY_TO_BYTES:
             return steps[:-1] or None, steps[-1]
         return steps or None, None
 
     def complete(self, native: np.dtype[Any]) -> None:
-        """State what zarr takes from the array where a codec does not, and numcodecs cannot."""
+        """State what zarr infers from the array if a codec omits it, and numcodecs cannot infer."""
         for step in self.steps:
             member = _DECODED_TYPE.get(step["id"])
             if member is not None and step.get(member) is None:
@@ -159,7 +159,7 @@ class _Pipeline:
 
     @property
     def byte_order(self) -> Any:
-        """The byte order of what the pipeline decodes to."""
+        """The byte order of the decoded elements."""
         for step in self.steps:
             stated = step.get(_DECODED_TYPE.get(step["id"], ""))
             if stated is not None:
@@ -202,7 +202,7 @@ def _append(
     if codec in OBJECT_CODECS:
         pipeline.object_codec = codec
     if pipeline.in_bytes and codec not in BYTES_CODECS:
-        raise decisions.refusal(f"codec {name!r} stands after one that makes bytes of elements")
+        raise decisions.refusal(f"codec {name!r} comes after one that turns elements into bytes")
     pipeline.in_bytes |= codec not in ARRAY_FILTERS
     pipeline.steps.append(step)
 
@@ -216,13 +216,13 @@ def _order(
     if axes == list(range(ndim))[::-1] and pipeline.order == "C" and not pipeline.steps:
         return "F"
     raise decisions.refusal(
-        f"codec 'transpose' with the order {shown(axes)}, here, is neither order 'C' nor 'F' of "
-        "Zarr v2"
+        f"codec 'transpose' with the order {shown(axes)}, at this position, is neither order 'C' "
+        "nor 'F' of Zarr v2"
     )
 
 
 def _numcodecs(name: str, configuration: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the configuration of numcodecs for a codec, or None."""
+    """Return the numcodecs configuration for a codec, or None."""
     if name.startswith(_NUMCODECS):
         codec = name.removeprefix(_NUMCODECS)
         known = codec in BYTES_CODECS | ARRAY_FILTERS | ARRAY_TO_BYTES
@@ -235,7 +235,7 @@ def _numcodecs(name: str, configuration: dict[str, Any]) -> dict[str, Any] | Non
         checksum = {"checksum": True} if configuration.get("checksum") else {}
         return {"id": "zstd", "level": configuration.get("level", 0)} | checksum
     if name == "blosc":
-        # What it says is for encoding only: compressed bytes say themselves how to decode them.
+        # It only matters for encoding: compressed bytes describe themselves.
         return {
             "id": "blosc",
             "cname": configuration.get("cname", "zstd"),
@@ -255,7 +255,7 @@ def _type_and_fill_value(
     stated: Any = metadata.get("data_type")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of names that zarr says may change
+            warnings.simplefilter("ignore")  # about names that may change in zarr
             ours: Any = parse_dtype(stated, zarr_format=3)
             fill: Any = ours.from_json_scalar(metadata.get("fill_value"), zarr_format=3)
             if pipeline.object_codec is not None:

@@ -1,7 +1,7 @@
-"""Do v2 metadata decode what v3 metadata encode? Not argued, but tried, on a small chunk.
+"""Whether v2 metadata decodes what v3 metadata encodes: tried out on a small chunk.
 
-Byte orders within filters, and what codecs take from the array when it is not stated,
-differ between the two in ways that depend on the codec.
+Byte orders within filters, and what codecs infer from the array, differ between the two in
+ways that depend on the codec.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["require_same_values"]
 
-# Elements along a dimension of the chunk that is tried.
+# Elements of the small chunk along each dimension.
 _LENGTH = 3
 
 
@@ -31,22 +31,22 @@ def require_same_values(metadata: Mapping[str, Any], zarray: Mapping[str, Any]) 
     Parameters
     ----------
     metadata : mapping
-        Zarr v3 array metadata; its storage transformers do not count.
+        Zarr v3 array metadata; storage transformers are ignored.
     zarray : mapping
         Zarr v2 array metadata.
 
     Raises
     ------
     NotConvertibleError
-        It does, or zarr cannot decode it at all.
+        It does, or cannot be decoded at all.
     """
     shape = [min(n, _LENGTH) for n in zarray["chunks"]]
     try:
         values, chunk = _written(_small(metadata, shape))
         decoded = _decoded(zarray, chunk, shape)
-    except Exception as error:  # of whichever codec
+    except Exception as error:  # from whichever codec
         raise NotConvertibleError(
-            f"its codecs could not be tried as those of Zarr v2: {type(error).__name__}: {error}"
+            f"its codecs could not be tried out as Zarr v2: {type(error).__name__}: {error}"
         ) from error
     if not _same(values, decoded):
         raise NotConvertibleError("as Zarr v2, its codecs decode chunks to other values")
@@ -65,17 +65,17 @@ def _small(metadata: Mapping[str, Any], shape: list[int]) -> dict[str, Any]:
 
 
 def _written(metadata: dict[str, Any]) -> tuple[np.ndarray[Any, Any], bytes]:
-    """Return values as they are read from a chunk that zarr has written, and the chunk."""
+    """Return the values that zarr reads from a chunk that it has written, and the chunk."""
     document = default_buffer_prototype().buffer.from_bytes(json.dumps(metadata).encode())
     contents: dict[str, Any] = {"zarr.json": document}
     library = cast("Any", zarr)
     with warnings.catch_warnings():
-        # That a data type is not in the core specification does not matter here.
+        # Whether a data type is in the core specification does not matter here.
         warnings.simplefilter("ignore")
         opened = library.open_array(MemoryStore(contents), mode="r+", zarr_format=3)
         array = opened.with_config({"write_empty_chunks": True})
         array[...] = _values(array.dtype, array.shape)
-        # Stated, because a scalar of text is as long as its content.
+        # With a dtype, because a text scalar is only as long as its content.
         values = np.asarray(array[...], array.dtype)
     del contents["zarr.json"]
     (chunk,) = contents.values()
@@ -83,9 +83,9 @@ def _written(metadata: dict[str, Any]) -> tuple[np.ndarray[Any, Any], bytes]:
 
 
 def _decoded(zarray: Mapping[str, Any], chunk: bytes, shape: list[int]) -> np.ndarray[Any, Any]:
-    """Return what Zarr v2 finds in a chunk.
+    """Return the values that Zarr v2 reads from a chunk.
 
-    By its specification, not by zarr, of which 3.1 cannot read nested data types as v2.
+    This follows the specification instead of using zarr: 3.1 cannot read nested v2 data types.
     """
     steps: list[Any] = [*(zarray["filters"] or []), zarray["compressor"]]
     content: Any = chunk
@@ -106,7 +106,7 @@ def _numpy_type(spec: Any) -> np.dtype[Any]:
 
 
 def _values(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    """Return elements that differ, and in more than one of their bytes."""
+    """Return elements that differ from each other in more than one byte."""
     count = int(np.prod(shape, dtype=np.int64))
     numbers = np.arange(1, count + 1)
     if dtype.kind in "SUT":

@@ -1,6 +1,6 @@
-"""Which array a key of Zarr v2 belongs to, and what to say of keys that no array reads.
+"""The array that a Zarr v2 key belongs to, and reports on keys that no array reads.
 
-A key that is left out is always named, or counted: it may be data that somebody misses.
+A key that is left out is always named or counted: somebody may be missing that data.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from zarr_manifest.format import owner_candidates
 
 __all__ = ["count_keys", "find_owner", "refused_strays", "unread_keys"]
 
-# Keys that are named in a note or a refusal; the others are counted.
+# Number of keys to name in a note or a refusal; the others are counted.
 _NAMED = 3
 
 
 def find_owner[T](directory: str, arrays: Mapping[str, T]) -> tuple[int, T] | None:
-    """Return what belongs to the array at or above a directory, and where its keys begin.
+    """Return the value for the array at or above a directory, and where relative keys begin.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def find_owner[T](directory: str, arrays: Mapping[str, T]) -> tuple[int, T] | No
 
 
 def count_keys(keys: Sequence[str], what: str) -> str:
-    """Return the beginning of a sentence about keys.
+    """Return the start of a sentence about keys.
 
     Examples
     --------
@@ -50,12 +50,12 @@ def count_keys(keys: Sequence[str], what: str) -> str:
 
 
 def unread_keys(problems: Iterable[ManifestError]) -> list[str]:
-    """Return the keys that were found not to be those of chunks.
+    """Return the keys that turned out not to be chunk keys.
 
     Raises
     ------
     LimitExceededError
-        It is among the problems: the grid is too large for any key.
+        It is one of the problems: the grid is too large for any key.
     """
     keys: list[str] = []
     for problem in problems:
@@ -66,9 +66,9 @@ def unread_keys(problems: Iterable[ManifestError]) -> list[str]:
 
 
 def refused_strays(keys: Iterable[str], plans: Iterable[Plan], what: str) -> Iterator[RefusedNode]:
-    """Yield a refusal for every place with keys that belong to no array, by likely array.
+    """Yield refusals for keys that belong to no array, grouped by likely array.
 
-    Nothing is said of keys below a node that is refused itself.
+    Keys below a refused node are not reported.
     """
     refused_paths = {plan.path for plan in plans if isinstance(plan, RefusedNode)}
     strays: dict[str, list[str]] = {}
@@ -76,12 +76,12 @@ def refused_strays(keys: Iterable[str], plans: Iterable[Plan], what: str) -> Ite
         strays.setdefault(_likely_owner(key), []).append(key)
     for path, found in strays.items():
         if not any(above in refused_paths for above in (path, *owner_candidates(path))):
-            reason = f"{count_keys(found, what)} no chunk of any array"
+            reason = f"{count_keys(found, what)} not part of any array"
             yield RefusedNode(path, NotConvertibleError.code, reason)
 
 
 def _likely_owner(key: str) -> str:
-    """Return the directory of a key, less what looks like the beginning of a chunk key."""
+    """Return the directory of a key, without what looks like the start of a chunk key."""
     path = key.rpartition("/")[0]
     while path.rpartition("/")[2].isdecimal():
         path = path.rpartition("/")[0]

@@ -1,10 +1,10 @@
 """Zarr v2 order, filters and compressor as a Zarr v3 list of codecs.
 
-In v2 everything after the array is one pipeline, the filters in their order and then
-the compressor: what stands where is a matter of habit, and writers differ (newer
-kerchunk puts every codec of an HDF5 file into ``filters``). In v3 it is array to
-array, array to bytes, bytes to bytes. What works on elements and what on bytes is
-known of each codec, so the border is found by walking along the pipeline.
+In v2 all codecs form one pipeline, the filters in order and then the compressor: which goes
+where is a matter of habit, and writers differ (newer kerchunk puts every codec of an HDF5
+file into ``filters``). In v3 codecs go from array to array, array to bytes, bytes to bytes.
+Each codec is known to work on elements or on bytes, so walking along the pipeline finds the
+border.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _NO_V3_CODEC = {
     "json2": "it stores Python objects as JSON, for which there is no Zarr v3 codec",
     "msgpack2": "it stores Python objects as MessagePack, for which there is no Zarr v3 codec",
     "pickle": "unpickling runs code that the data names",
-    "vlen-array": "there is no Zarr v3 data type of arrays of any length",
+    "vlen-array": "there is no Zarr v3 data type for variable-length arrays",
     "base64": "there is no Zarr v3 codec for it",
 }
 
 
 def read_pipeline(zarray: Mapping[str, object], decisions: Decisions) -> list[CodecMembers]:
-    """Return the filters and the compressor of ``.zarray`` in the order of encoding."""
+    """Return the filters and the compressor of ``.zarray``, in the order of encoding."""
     stated = zarray.get("filters")
     filters = [] if stated is None else as_array(stated)
     if filters is None:
@@ -62,7 +62,7 @@ def _step(config: object, where: str, decisions: Decisions) -> CodecMembers:
     codec = members.get("id")
     if not isinstance(codec, str):
         raise decisions.refusal(
-            f"{where} names no codec: its member 'id' is "
+            f"{where} does not name a codec: its member 'id' is "
             f"{shown(codec) if 'id' in members else 'missing'}"
         )
     if codec not in OBJECT_CODECS | ARRAY_FILTERS | ARRAY_TO_BYTES | BYTES_CODECS:
@@ -72,13 +72,13 @@ def _step(config: object, where: str, decisions: Decisions) -> CodecMembers:
 
 
 def object_codec_of(pipeline: Sequence[CodecMembers]) -> str | None:
-    """Return the codec that encodes objects, if there is one that Zarr v3 knows."""
+    """Return the codec that encodes objects, if Zarr v3 has one."""
     return next((step.codec for step in pipeline if step.codec in OBJECT_CODECS), None)
 
 
 @dataclass
 class _Codecs:
-    """The v3 codecs so far, and what a chunk is after them."""
+    """The v3 codecs so far, and the form of a chunk after them."""
 
     dtype: np.dtype[Any]
     array_to_array: list[Codec] = field(default_factory=list["Codec"])
@@ -91,7 +91,7 @@ class _Codecs:
 
     @property
     def element_size(self) -> int:
-        """Bytes per element that the next codec is given."""
+        """Bytes per element of the next codec's input."""
         return self.dtype.itemsize if self.is_array and self.dtype.kind != "O" else 1
 
 
@@ -116,17 +116,17 @@ def convert_codecs(
     order : {"C", "F"}
         The layout of a chunk.
     decisions : Decisions
-        Takes the notes.
+        Collects the notes.
 
     Raises
     ------
     NotConvertibleError
-        If there is no Zarr v3 codec for a step, or the steps do not fit each other.
+        There is no Zarr v3 codec for a step, or the steps do not fit together.
     """
     codecs = _Codecs(data_type.numpy)
     is_transposed = order == "F" and dimensions > 1
     if is_transposed:
-        # v2 filters see the elements in the order of memory: the transposition comes first.
+        # v2 filters see the elements in memory order: the transposition comes first.
         axes = list(range(dimensions))[::-1]
         codecs.array_to_array.append({"name": "transpose", "configuration": {"order": axes}})
     for step in pipeline:
@@ -139,13 +139,13 @@ def convert_codecs(
 def _append(step: CodecMembers, codecs: _Codecs, *, is_transposed: bool) -> None:
     if step.codec in BYTES_CODECS:
         if codecs.dtype.kind == "O" and codecs.array_to_bytes is None:
-            raise step.decisions.refusal(f"codec {step.codec!r} stands before the one for objects")
+            raise step.decisions.refusal(f"codec {step.codec!r} comes before the one for objects")
         codecs.bytes_to_bytes.append(BYTES_CODECS[step.codec](step, codecs.element_size))
         return
     if not codecs.is_array:
         raise step.decisions.refusal(
-            f"codec {step.codec!r} works on the elements of an array, but stands after one that "
-            "turned them into bytes"
+            f"codec {step.codec!r} works on array elements, but comes after one that turned them "
+            "into bytes"
         )
     if step.codec in OBJECT_CODECS:
         step.drop_all_but(())
@@ -160,15 +160,15 @@ def _append(step: CodecMembers, codecs: _Codecs, *, is_transposed: bool) -> None
 
 
 def _bytes_codec(encoded: np.dtype[Any], data_type: DataType) -> Codec:
-    """Return the ``bytes`` codec for what the filters leave of the array."""
+    """Return the ``bytes`` codec for the output of the filters."""
     endian: str
     if data_type.fields:
-        # zarr counts fields of text and of raw bytes among those that have a byte order.
+        # To zarr, fields of text and of raw bytes have a byte order, too.
         endian = data_type.endian or "little"
     elif encoded.str[0] == ">":
         endian = "big"
     elif encoded.str[0] == "<" or data_type.endian is not None:
-        # zarr 3.1 looks at the data type of the array, even if the filters leave single bytes.
+        # zarr 3.1 goes by the data type of the array, even if the filters yield single bytes.
         endian = "little"
     else:
         return {"name": "bytes"}

@@ -1,7 +1,7 @@
 """Zarr v2 fill values as Zarr v3 fill values.
 
-Zarr v2 allows null, and writers put numbers where strings belong and the other way
-round; Zarr v3 wants a value of the array's own data type.
+Zarr v2 allows null, and writers put numbers where strings belong and vice versa; Zarr v3
+requires a value of the array's data type.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ def convert_fill_value(value: object, data_type: DataType, decisions: Decisions)
     Parameters
     ----------
     value : object
-        The ``fill_value`` member of ``.zarray``; None if it is null or missing. A
-        float may also be a Python NaN, from a lenient JSON reader.
+        The ``fill_value`` member of ``.zarray``; None if it is null or missing. May be a
+        Python NaN, from a lenient JSON reader.
     data_type : DataType
         The data type of the array.
     decisions : Decisions
-        Takes the notes.
+        Collects the notes.
 
     Raises
     ------
     NotConvertibleError
-        If the data type has no such value.
+        The data type has no such value.
     """
     if value is None:
         zero = _zero(data_type)
         what = "the empty string" if zero == "" else "zeros" if data_type.fields else f"{zero!r}"
-        decisions.note(f"the fill value null became {what}, because Zarr v3 demands a fill value")
+        decisions.note(f"the fill value null became {what}, because Zarr v3 requires a fill value")
         return zero
     kind = data_type.numpy.kind
     if kind in "SVO" and data_type.scalar_json != "string":
@@ -56,7 +56,7 @@ def convert_fill_value(value: object, data_type: DataType, decisions: Decisions)
         try:
             return _from_bytes(content, data_type)
         except UnicodeDecodeError as error:
-            raise decisions.refusal(f"a field of the fill value is no text: {error}") from error
+            raise decisions.refusal(f"a field of the fill value is not text: {error}") from error
     if kind in "UO":
         return _text(value, data_type, decisions)
     if kind == "c":
@@ -95,7 +95,7 @@ def _bytes(value: object, data_type: DataType, decisions: Decisions) -> bytes:
     length = data_type.numpy.itemsize
     is_raw = data_type.numpy.kind == "V"
     if _is_zero(value):
-        # zarr 1 and 2 wrote 0 for whatever had no fill value of its own.
+        # zarr 1 and 2 wrote 0 if no fill value was given.
         decisions.note("the fill value 0 became zero bytes, because elements are bytes")
         return bytes(length) if is_raw else b""
     if not isinstance(value, str):
@@ -110,13 +110,13 @@ def _bytes(value: object, data_type: DataType, decisions: Decisions) -> bytes:
         content = content.rstrip(b"\0")
     if len(content) > length or (is_raw and len(content) != length):
         raise decisions.refusal(
-            f"the fill value has {len(content)} bytes, an element of the array has {length}"
+            f"the fill value has {len(content)} bytes, but an element of the array has {length}"
         )
     return content
 
 
 def _from_bytes(content: bytes, data_type: DataType) -> object:
-    by_field = _element_json(content, data_type)  # also where it is not needed: it checks texts
+    by_field = _element_json(content, data_type)  # even if not needed: it checks texts
     if data_type.is_canonical_struct:
         return by_field
     return base64.b64encode(content).decode("ascii")
@@ -180,7 +180,7 @@ def _complex(value: object, data_type: DataType, decisions: Decisions) -> list[f
     parts = as_array(value)
     if parts is None:
         parts = [value, 0.0]
-        decisions.note(f"the fill value {shown(value)} became the real part of a complex one")
+        decisions.note(f"the fill value {shown(value)} became the real part of a complex number")
     if len(parts) != 2:
         raise _refusal(value, data_type.numpy, decisions)
     return [_float_json(_float(item, part, decisions)) for item in parts]
@@ -215,7 +215,7 @@ def _integer(value: object) -> int | None:
 
 
 def _decimal(text: str) -> int | None:
-    """Return what `text` spells; no data type has room for more than 20 digits."""
+    """Return the integer in `text`; no data type has more than 20 digits."""
     digits = text.removeprefix("-")
     return int(text) if digits.isdecimal() and len(digits) <= 20 else None
 
@@ -231,7 +231,7 @@ def _bounds(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def _element_json(content: bytes, data_type: DataType) -> object:
-    """Return an element, given as its bytes, as the fill value of a v3 ``struct``."""
+    """Return an element, given as bytes, as the fill value of a v3 ``struct``."""
     if data_type.fields:
         values: dict[str, object] = {}
         for name, field in data_type.fields:
@@ -257,7 +257,7 @@ def _element_json(content: bytes, data_type: DataType) -> object:
 
 
 def _exact_float_json(scalar: Any) -> float | str:
-    """Return a float as JSON; a NaN other than the usual one as its bits."""
+    """Return a float as JSON; a NaN with a non-standard bit pattern as its bits."""
     size = scalar.dtype.itemsize
     bits = int(scalar.view(f"u{size}"))
     if np.isnan(scalar) and bits != _CANONICAL_NANS[size]:

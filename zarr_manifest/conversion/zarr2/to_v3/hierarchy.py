@@ -1,7 +1,7 @@
 """A Zarr v2 hierarchy as nodes: v3 metadata over the v2 chunks, which stay where they are.
 
-A chunk that the store does not list has no entry. Each object is a whole chunk, so that
-its size need not be known.
+Chunks that the store does not list have no entry. Each object is a whole chunk, so its size
+need not be known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.hierarchy import ensure_open, list_keys, open_hierarchy, store_urls, sync
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.manifest import Grid, Manifest, interpret_keys
-from zarr_manifest.sources import can_list, in_order, store_name
+from zarr_manifest.sources import Allow, access_by_prefix, can_list, in_order, store_name
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -50,32 +50,40 @@ __all__ = ["read_zarr2"]
 
 _CONCURRENCY = 16
 
-# As in canonical URLs: "+" is read as a space by S3.
+# As in canonical URLs: S3 reads "+" as a space.
 _SAFE = "!$&'()*,;=:@/"
 
-# "0/1" is "0.1", and what has dots is no key of such an array.
+# "0/1" is "0.1", and a name with dots is not a key of such an array.
 _SWAPPED = str.maketrans("./", "/.")
 
 
 def read_zarr2(
-    location: str | Path | ObjectStore | Store, *, url: str | None = None
+    location: str | Path | ObjectStore | Store,
+    *,
+    url: str | None = None,
+    allow: Allow = None,
 ) -> Iterator[Node]:
     """Read a Zarr v2 hierarchy.
 
     Parameters
     ----------
     location : str, Path, obstore store or zarr Store
-        The hierarchy: a path, a URL, or a store. It has to be one that can list its keys.
+        The hierarchy: a path, a URL, or a store. It must be able to list its keys.
     url : str, optional
-        What the root of the store is called in references: a URL, percent-encoded, or a
-        reference relative to the root of the hierarchy that is written. By default that of
-        the location.
+        Location of the store's root in references: a percent-encoded URL, or a reference
+        relative to the root of the hierarchy that is written. By default, the URL of
+        `location`.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
+        needs no authorisation; it is read without credentials unless a prefix says
+        otherwise.
 
     Returns
     -------
     iterator of Node
-        Groups before their members, implicit ones included. What cannot be expressed is
-        a :class:`RefusedNode` with the reason, and so are objects of no array.
+        Groups before their members, including implicit groups. Arrays that cannot be
+        expressed, and objects that belong to no array, are :class:`RefusedNode`, with the
+        reason.
 
     Raises
     ------
@@ -83,6 +91,8 @@ def read_zarr2(
         There is no Zarr v2 hierarchy, its keys cannot be listed, or the store has no URL.
     SourceNotFoundError
         There is no such directory.
+    ValueError, TypeError
+        `allow` has something that is not a URL prefix, or not an access.
 
     Examples
     --------
@@ -94,7 +104,7 @@ def read_zarr2(
     >>> node.path, list(node.manifest), node.manifest[1,].path
     ('a b', [(1,)], 's3://bucket/old.zarr/a%20b/1')
     """
-    store = open_hierarchy(location, {}, read_only=True)
+    store = open_hierarchy(location, access_by_prefix(allow), read_only=True)
     try:
         sync(ensure_open(store))
     except FileNotFoundError as error:
@@ -103,16 +113,16 @@ def read_zarr2(
         ) from error
     if not can_list(store):
         raise NotConvertibleError(
-            "the keys of the store cannot be listed, so that nobody knows which chunks there are",
-            remedy="Open it by another protocol, such as s3, or copy it.",
+            "the keys of the store cannot be listed, so it is unknown which chunks exist",
+            remedy="Open it through another protocol, such as s3, or copy it.",
         )
     prefix = _prefix(location, store, url)
     keys = [key for key in sync(list_keys(store)) if not key.endswith("/")]
     documents = sync(_documents(store, keys))
     if not any(key.endswith((".zarray", ".zgroup")) for key in documents):
-        remedy = "It is a Zarr v3 hierarchy already." if any(documents) else None
+        remedy = "It is already a Zarr v3 hierarchy." if any(documents) else None
         if ".zmetadata" in keys:
-            remedy = "It has nothing but '.zmetadata': a kerchunk reference set is imported as one."
+            remedy = "It has only '.zmetadata': import it as a kerchunk reference set."
         raise NotConvertibleError("there is no Zarr v2 hierarchy", location=prefix, remedy=remedy)
     return _nodes(plan_nodes(documents), keys, prefix)
 
@@ -121,16 +131,16 @@ def read_zarr2(
 
 
 def _prefix(location: object, store: Store, url: str | None) -> str:
-    """Return what stands before the keys in references: a URL reference of a directory."""
+    """Return the prefix of keys in references: the URL reference of a directory."""
     if url is None and isinstance(location, str) and "://" in location:
         url = location
     if url is None:
         roots = store_urls(store)
         if not roots:
             raise NotConvertibleError(
-                f"the store ({type(store).__name__}) has no URL, and the chunks no name",
+                f"the store ({type(store).__name__}) has no URL to refer to its chunks by",
                 remedy=Advice(
-                    "Say what its root is called: ", Setting("url", "s3://bucket/prefix"), "."
+                    "State the URL of its root: ", Setting("url", "s3://bucket/prefix"), "."
                 ),
             )
         root = roots[0]
@@ -147,7 +157,7 @@ async def _documents(store: Store, keys: Sequence[str]) -> dict[str, bytes]:
         found = await store.get(key, default_buffer_prototype())
         return key, None if found is None else found.to_bytes()
 
-    # What is consolidated only repeats the documents.
+    # Consolidated metadata only repeats the documents.
     wanted = (key for key in keys if is_metadata_key(key) and not key.endswith(".zmetadata"))
     calls = (functools.partial(get, key) for key in wanted)
     found: AsyncIterator[tuple[str, bytes | None]] = in_order(calls, _CONCURRENCY)
@@ -186,31 +196,31 @@ def _array_node(plan: ArrayPlan, names: list[str], prefix: str) -> Node:
     notes = list(plan.notes)
     directory = prefix + (f"{quote(plan.path, safe=_SAFE)}/" if plan.path else "")
     try:
-        # What the names of directories may not be is the same for all chunks.
+        # Check the names of the directories once for all chunks.
         Base.parse("./").resolve(f"{directory}0")
         manifest, unread = _manifest(plan, names, directory, plan.key_separator)
         if unread and not manifest:
             other = "." if plan.key_separator == "/" else "/"
             found, rest = _manifest(plan, names, directory, other)
             if found:
-                # As zarr before 2.8 wrote it.
+                # Written by zarr before 2.8.
                 manifest, unread = found, rest
                 notes.append(
-                    f"array {plan.path!r}: {other!r} separates the numbers in the names of its "
-                    f"chunks, and not {plan.key_separator!r}, as its metadata says or leaves open"
+                    f"array {plan.path!r}: {other!r} separates the numbers in its chunk keys, not "
+                    f"{plan.key_separator!r}, as its metadata says or implies"
                 )
     except ManifestError as error:
         return refused(plan.path, error)
     if unread:
         count = count_keys(unread, "object")
-        notes.append(f"array {plan.path!r}: {count} no chunk of the array, and left out")
+        notes.append(f"array {plan.path!r}: {count} not part of the array, and left out")
     return ArrayNode(plan.path, plan.metadata, manifest, tuple(notes))
 
 
 def _manifest(
     plan: ArrayPlan, names: list[str], directory: str, separator: str
 ) -> tuple[Manifest, list[str]]:
-    """Return the manifest, and the names that are of no chunk."""
+    """Return the manifest, and the names that are not chunk keys."""
     ndim = len(plan.grid_shape)
     is_swapped = ndim > 1 and separator == "/"
     canonical = [name.translate(_SWAPPED) for name in names] if is_swapped else names

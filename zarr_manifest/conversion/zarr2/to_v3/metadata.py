@@ -1,7 +1,7 @@
 """Zarr v2 documents (``.zarray``, ``.zattrs``) as Zarr v3 documents (``zarr.json``).
 
-The chunks stay what and where they are: the v3 metadata names the v2 chunk keys, and
-decodes the v2 bytes to the values that a v2 reader finds in them.
+The chunks stay as and where they are: the v3 metadata describes the v2 chunk keys, and
+decodes the v2 bytes to the values that a v2 reader gets from them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Converted", "convert_array", "convert_group"]
 
-# Where xarray, and so kerchunk, puts the names of the dimensions of a v2 array.
+# The attribute in which xarray, and so kerchunk, stores the dimension names of a v2 array.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
@@ -39,7 +39,7 @@ class Converted:
     metadata : dict
         The content of ``zarr.json``, without storage transformers.
     notes : tuple of str
-        What was decided where the input leaves a choice; each names the array.
+        Decisions made where the input leaves a choice; each names the array.
     key_separator : {".", "/"}
         What separates the numbers in the keys of the v2 chunks.
     """
@@ -60,22 +60,22 @@ def convert_array(
         The ``.zarray`` document. A bare NaN in it (kerchunk writes them) is a Python NaN.
     zattrs : mapping or None
         The ``.zattrs`` document. ``_ARRAY_DIMENSIONS`` becomes ``dimension_names``, and
-        the fill value of such an array the attribute ``_FillValue`` as well;
-        everything else becomes the ``attributes`` as it is, but for a NaN or an
-        infinity, which JSON lacks, and which becomes a string.
+        the fill value of such an array also becomes the attribute ``_FillValue``.
+        Everything else is kept in ``attributes``; only NaN and the infinities, which JSON
+        lacks, become strings.
     path : str, default ""
         Path of the array, for messages.
 
     Returns
     -------
     Converted
-        Metadata whose chunk key encoding is that of Zarr v2.
+        Metadata with the chunk key encoding of Zarr v2.
 
     Raises
     ------
     NotConvertibleError
-        If the document is malformed, or Zarr v3 as zarr-python reads it cannot
-        express the array. The message names the member, the field or the codec.
+        The document is malformed, or Zarr v3, as zarr-python reads it, cannot express the
+        array. The message names the member, the field or the codec.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def convert_array(
     >>> [codec["name"] for codec in converted.metadata["codecs"]]
     ['bytes', 'numcodecs.zlib']
     >>> converted.notes
-    ("array 'sst': the fill value null became 0, because Zarr v3 demands a fill value",)
+    ("array 'sst': the fill value null became 0, because Zarr v3 requires a fill value",)
     """
     decisions = Decisions(path)
     document = _object(zarray, "the .zarray document", decisions)
@@ -128,7 +128,7 @@ def convert_array(
 
 
 def convert_group(zattrs: Mapping[str, Any] | None, *, path: str = "") -> dict[str, Any]:
-    """Return the Zarr v3 metadata of a Zarr v2 group, implicit ones included.
+    """Return the Zarr v3 metadata of a Zarr v2 group, which may be implicit.
 
     Parameters
     ----------
@@ -195,13 +195,13 @@ def _chunk_shape(
             continue
         if length > 0:
             raise decisions.refusal(
-                f"member 'chunks' is 0 in dimension {axis}, which is {length} long: there is no "
-                "chunk that could hold it"
+                f"member 'chunks' is 0 in dimension {axis}, which has length {length}: no chunk "
+                "can hold that"
             )
         chunks[axis] = 1
         decisions.note(
             f"the chunk length 0 in dimension {axis}, which is empty, became 1, because Zarr v3 "
-            "demands a positive one"
+            "requires a positive one"
         )
     return chunks
 
@@ -242,7 +242,7 @@ def _names_and_attributes(
 
 
 def _json_attributes(attributes: Mapping[str, object], decisions: Decisions) -> dict[str, object]:
-    """Return attributes without the NaN and the infinities that Python's JSON has."""
+    """Return attributes without the NaN and the infinities that Python's JSON allows."""
     valid: dict[str, object] = {}
     for name, value in attributes.items():
         if not _is_beyond_json(value):
@@ -250,7 +250,7 @@ def _json_attributes(attributes: Mapping[str, object], decisions: Decisions) -> 
             continue
         found, notes = json_attributes({name: value})
         valid.update(found)
-        for note in notes or [f"in the attribute {name!r}, what JSON lacks became strings"]:
+        for note in notes or [f"in the attribute {name!r}, values that JSON lacks became strings"]:
             decisions.note(note)
     return valid
 

@@ -1,8 +1,8 @@
-"""The metadata half of a set of Zarr v2 keys: which groups and arrays its documents describe.
+"""The groups and arrays that the metadata documents in a set of Zarr v2 keys describe.
 
-For everything that is a flat mapping with ``.zgroup``, ``.zattrs`` and ``.zarray`` among
-its keys: a kerchunk reference set, in JSON or Parquet, and a Zarr v2 hierarchy itself. Where
-the chunks are is for others to say. Pure.
+For any flat mapping with ``.zgroup``, ``.zattrs`` and ``.zarray`` among its keys: a kerchunk
+reference set, in JSON or Parquet, or a Zarr v2 hierarchy itself. Chunks are handled elsewhere.
+Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMES = frozenset({_GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED, _V3})
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """A group, also one that no document names but that is needed above others.
+    """A group, explicit or implied by the nodes below it.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class ArrayPlan:
-    """An array whose metadata is converted, and whose chunks are yet to be found.
+    """An array whose metadata is converted, but whose chunks are not located yet.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class ArrayPlan:
     metadata : dict
         Zarr v3 metadata, without storage transformers.
     notes : tuple of str
-        What was decided where the v2 metadata leaves a choice.
+        Decisions made where the v2 metadata leaves a choice.
     grid_shape : tuple of int
         Number of chunks along every dimension.
     key_separator : {".", "/"}
-        What separates the numbers in the keys of its chunks, as its metadata says.
+        What separates the numbers in its chunk keys, according to its metadata.
     """
 
     path: str
@@ -72,7 +72,7 @@ type Plan = GroupPlan | ArrayPlan | RefusedNode
 
 
 def is_metadata_key(key: str) -> bool:
-    """Whether a key is that of a metadata document, which :func:`plan_nodes` wants.
+    """Whether a key is that of a metadata document, for :func:`plan_nodes`.
 
     Examples
     --------
@@ -89,14 +89,14 @@ def plan_nodes(documents: Mapping[str, Any]) -> list[Plan]:
     ----------
     documents : mapping
         By key, such as ``"a/.zarray"``: text, bytes, or the JSON value itself. Text may
-        begin with ``base64:``, as kerchunk's does, and contain a bare NaN. Consolidated
-        metadata fills in what no document of its own says.
+        begin with ``base64:``, as in kerchunk, and contain a bare NaN. Consolidated
+        metadata stands in for missing documents.
 
     Returns
     -------
     list
-        Every node once: a group, an array, or one that is refused. A group whose
-        attributes are refused is there as a group without attributes as well.
+        Every node once: a group, an array, or a refused node. A group whose attributes
+        are refused also appears as a group without attributes.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def _by_path(documents: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     by_path: dict[str, dict[str, Any]] = {}
     for key, value in (*_consolidated(documents), *documents.items()):
         path, _, name = key.rpartition("/")
-        # An empty directory in the key is a name that Zarr v3 cannot have: left as it is.
+        # An empty name in the key, which Zarr v3 does not allow, is left as it is.
         if name in _NAMES and name != _CONSOLIDATED:
             by_path.setdefault(path, {})[name] = value
     return by_path
@@ -158,14 +158,14 @@ def _consolidated(documents: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         try:
             found = as_object((as_object(_load(value, name)) or {}).get("metadata"))
         except NotConvertibleError:
-            # It only repeats the documents, which are there as well.
+            # It only repeats the documents, which also exist.
             found = None
         for inner, document in (found or {}).items():
             yield below + inner, document
 
 
 def _below_no_group(path: str, parent: Plan) -> RefusedNode:
-    what = "a node that was refused" if isinstance(parent, RefusedNode) else "an array"
+    what = "a refused node" if isinstance(parent, RefusedNode) else "an array"
     return RefusedNode(
         path,
         NotConvertibleError.code,
@@ -179,8 +179,8 @@ def _plan(path: str, documents: Mapping[str, Any]) -> Plan:
         raise NotConvertibleError(f"a node of Zarr v3 cannot have the name {name!r}", array=path)
     if _V3 in documents and not {_ARRAY, _GROUP} & documents.keys():
         raise NotConvertibleError(
-            "its metadata is that of Zarr v3 ('zarr.json'), which reference sets of Zarr v2 do "
-            "not have",
+            "its metadata is that of Zarr v3 ('zarr.json'), which Zarr v2 reference sets do not "
+            "have",
             array=path,
         )
     attributes = _load(documents[_ATTRIBUTES], _ATTRIBUTES) if _ATTRIBUTES in documents else None
@@ -190,7 +190,7 @@ def _plan(path: str, documents: Mapping[str, Any]) -> Plan:
         return GroupPlan(path, convert_group(attributes, path=path)["attributes"])
     converted = convert_array(_load(documents[_ARRAY], _ARRAY), attributes, path=path)
     grid = ChunkGrid.from_metadata(converted.metadata)
-    assert grid is not None  # the metadata is ours
+    assert grid is not None  # the metadata was just converted
     return ArrayPlan(
         path, converted.metadata, converted.notes, grid.counts, converted.key_separator
     )
@@ -208,12 +208,12 @@ def _check_group(document: Any) -> None:
 
 
 def _load(value: object, name: str) -> Any:
-    """Return what a document says; kerchunk writes objects, text, and text in base64."""
+    """Return the content of a document; kerchunk writes objects, text, and base64 text."""
     reference = as_array(value)
     if reference is not None:
         raise NotConvertibleError(
-            f"the {name} document is no JSON object, but a list (a reference to another file is "
-            f"not read): {shown(reference)}"
+            f"the {name} document is not a JSON object but a list (a reference to another file is "
+            f"not followed): {shown(reference)}"
         )
     if isinstance(value, str) and value.startswith("base64:"):
         try:
