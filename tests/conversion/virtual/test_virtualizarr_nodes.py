@@ -107,7 +107,7 @@ def test_loaded_values_that_their_encoding_does_not_hold(
     assert found.refused == {}
     with opened(found.root) as decoded:
         xr.testing.assert_equal(decoded.load(), dataset)
-    assert "do not fit into their encoding" in found.report.notes[0][1]
+    assert "its encoding was dropped, because its values do not fit" in found.report.notes[0][1]
 
 
 def test_a_tree_and_a_store(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_relative_paths_native_arrays_and_partitions(tmp_path: Path) -> None:
     [
         ({"path": "s3://b/f.nc"}, "run to the end of their object"),
         ({"path": "s3://b/f.nc", "offset": 3}, "run to the end of their object"),
-        ({"path": "s3://b/f.nc", "length": 8, "version": "1"}, "name a version"),
+        ({"path": "s3://b/f.nc", "length": 8, "version": "1"}, "refer to a version"),
     ],
 )
 def test_what_virtualizarr_cannot_express_is_refused_by_name(
