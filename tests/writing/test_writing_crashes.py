@@ -15,6 +15,8 @@ from zarr.abc.store import Store
 import zarr_manifest as zm
 from tests.interrupted_stores import Interrupted, InterruptedDirectory, InterruptedMemory
 
+pytestmark = pytest.mark.slow
+
 SHAPE, CHUNKS = (4, 6), (2, 2)
 GRID = list(itertools.product(range(2), range(3)))
 FILL = 255

@@ -31,9 +31,12 @@ from tests.conversion.older_writers.older_writer_stores import (
 from tests.interrupted_stores import Interrupted, InterruptedDirectory, InterruptedMemory
 from zarr_manifest.conversion import upgrade
 
-pytestmark = pytest.mark.filterwarnings(
-    f"ignore::{UnstableSpecificationWarning.__module__}.{UnstableSpecificationWarning.__name__}"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(
+        f"ignore::{UnstableSpecificationWarning.__module__}.{UnstableSpecificationWarning.__name__}"
+    ),
+]
 
 
 @pytest.fixture
