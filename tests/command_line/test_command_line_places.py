@@ -180,6 +180,7 @@ def test_v3_beside_v2_is_shown_once(inputs: Path) -> None:
     assert "int16 (6)  3 references" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="names are text there")
 def test_names_in_no_encoding(inputs: Path) -> None:
     name = os.fsdecode(b"\xff.zarr")

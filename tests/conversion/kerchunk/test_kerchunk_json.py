@@ -170,6 +170,7 @@ def test_how_far_a_compressed_set_is_decompressed() -> None:
     assert len(entries(text, max_bytes=1)) == 1
 
 
+@pytest.mark.slow
 def test_a_set_on_a_web_server(tmp_path: Path) -> None:
     (tmp_path / "a b.json").write_text(json.dumps({"version": 1, "refs": one(URL)}))
     handler = functools.partial(_QuietHandler, directory=str(tmp_path))
@@ -294,6 +295,7 @@ def test_templates_in_urls_alone() -> None:
 # Chunks ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_many_references_of_several_kinds() -> None:
     """More than are taken at once, of arrays that take turns."""
     count = 20_000

@@ -38,6 +38,7 @@ def writer(tmp_path: Path) -> Path:
 NAMES = ["100%.nc", "run#1.nc", "what?.nc", "T12:00.nc"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("how", [lambda file: file.name, str, lambda file: f"file://{file}"])
 def test_names_that_were_not_encoded(how: Callable[[Path], str], name: str, writer: Path) -> None:

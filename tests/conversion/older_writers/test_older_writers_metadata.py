@@ -256,6 +256,7 @@ def test_valid_metadata_stays(members: dict[str, Any]) -> None:
 # Rules ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("release", RELEASES)
 def test_what_is_repaired_is_valid_and_stays(release: str, source: str) -> None:

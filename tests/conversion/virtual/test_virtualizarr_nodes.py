@@ -66,6 +66,7 @@ def opened(root: Path, **options: Any) -> xr.Dataset:
     return xr.open_dataset(root, engine="zarr-manifest", allow=["/"], consolidated=False, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loadable", [None, [], ["time", "sst", "flags"]])
 def test_a_virtual_dataset_reads_as_the_file(path: Path, tmp_path: Path, loadable: Any) -> None:
     virtual = open_virtual(path, loadable_variables=loadable)
@@ -197,6 +198,7 @@ def test_paths_become_urls(path: str, expected: str) -> None:
     assert url_reference(path) == expected
 
 
+@pytest.mark.slow
 def test_a_million_references_take_no_loop(tmp_path: Path) -> None:
     count = 1_000_000
     manifest = ChunkManifest.from_arrays(
