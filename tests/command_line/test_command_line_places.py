@@ -162,9 +162,9 @@ def test_what_is_meant_is_said(inputs: Path) -> None:
     """Of inputs that another command takes."""
     for call, remedy in {
         "create references.json new.zarr": "read with zarr-manifest import kerchunk",
-        "create references.parq new.zarr": "a kerchunk reference set is imported as one",
-        "import zarr2 references.parq new.zarr": "a kerchunk reference set is imported as one",
-        "import zarr2 data.zarr new.zarr": "It is a Zarr v3 hierarchy already",
+        "create references.parq new.zarr": "import it as a kerchunk reference set",
+        "import zarr2 references.parq new.zarr": "import it as a kerchunk reference set",
+        "import zarr2 data.zarr new.zarr": "It is already a Zarr v3 hierarchy",
         "upgrade old.zarr": "It is of Zarr v2, which is imported",
     }.items():
         done = run(*call.split())

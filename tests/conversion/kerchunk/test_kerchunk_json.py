@@ -397,7 +397,7 @@ def test_groups_that_nobody_names_are_there() -> None:
     [
         ({"a/.zarray": "{"}, "a", "the .zarray document is not JSON"),
         ({"a/.zarray": "[]"}, "a", "the .zarray document is not a JSON object"),
-        ({"a/.zarray": ["s3://b/meta"]}, "a", "a reference to another file is not read"),
+        ({"a/.zarray": ["s3://b/meta"]}, "a", "a reference to another file is not followed"),
         ({"a/.zarray": "base64:?"}, "a", "the .zarray document is not base64"),
         ({"a/.zarray": zarray(dtype="|O")}, "a", "data type '|O'"),
         ({"a/.zarray": zarray(), "a/.zattrs": "[1]"}, "a", "the .zattrs document"),
@@ -409,7 +409,7 @@ def test_groups_that_nobody_names_are_there() -> None:
         ({"a//.zarray": zarray()}, "a/", "cannot have the name ''"),
         ({"zarr.json/.zarray": zarray()}, "zarr.json", "cannot have the name"),
         ({"a/.zarray": zarray(), "a/b/.zarray": zarray()}, "a/b", "lies below 'a', an array"),
-        ({"a/.zarray": "[]", "a/b/.zgroup": ZGROUP}, "a/b", "a node that was refused"),
+        ({"a/.zarray": "[]", "a/b/.zgroup": ZGROUP}, "a/b", "a refused node"),
     ],
 )
 def test_nodes_that_are_refused(documents: dict[str, Any], path: str, problem: str) -> None:
