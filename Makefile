@@ -12,11 +12,15 @@ JAVASCRIPT := conformance/adapters/javascript
 REPORTS := conformance-output
 SITE := docs-output
 PYTEST := python -m pytest -n 2
+FAST := not slow and not servers # the markers are in pyproject.toml
+
+# Python keeps what it compiles: anew, that takes pytest and each process that tests start seconds.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-oldest conformance corpus lint format types layers docs dist bench clean
+.PHONY: help setup demo check test test-oldest conformance corpus lint format types layers docs dist bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -26,24 +30,29 @@ setup: .make/dev ## make .venv with everything that a developer needs
 demo: .make/demo ## manifests over real netCDF files, opened with zarr and xarray
 	$(BIN)/python -m demo
 
-test: .make/test ## the test suite, with coverage
+check: .make/lint ## before each commit: lint, types, layers and the fast tests, in less than a minute
+	@$(MAKE) --silent types >.make/types.log 2>&1 & types=$$!; \
+	$(MAKE) --silent lint layers && \
+		HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest --quiet -m '$(FAST)'; status=$$?; \
+	wait $$types || status=1; cat .make/types.log; exit $$status
+
+test: .make/test ## all tests of the package, with coverage; HYPOTHESIS_PROFILE=thorough for more examples
 	$(BIN)/$(PYTEST) --cov --cov-report=term
 
-test-oldest: .make/oldest ## the test suite on the oldest dependencies that pyproject.toml allows
+# Few examples: other versions have other interfaces, not other values.
+test-oldest: .make/oldest ## the tests on the oldest dependencies that pyproject.toml allows
 	@$(OLDEST_VENV)/bin/python -c 'import zarr; print("zarr", zarr.__version__)'
-	$(OLDEST_VENV)/bin/$(PYTEST) -W default tests $(NOT_ON_OLDEST:%=--ignore-glob 'tests/*test_%')
+	HYPOTHESIS_PROFILE=quick $(OLDEST_VENV)/bin/$(PYTEST) -W default tests \
+		$(NOT_ON_OLDEST:%=--ignore-glob 'tests/%')
 
-conformance: .make/test .make/node .make/chromium ## every adapter against the conformance suite; the table by area
+conformance: .make/test .make/node .make/chromium ## every adapter against the conformance suite, and the tests of the suite and the specification
 	$(BIN)/python -m conformance.generator --check
 	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
-	@# The table fails on what is unexpected, after all adapters have had their turn.
-	-@$(call RUN_SUITE,python) $(BIN)/python -m conformance.adapters.python
-	-@$(call RUN_SUITE,javascript) node $(JAVASCRIPT)/adapter.js
-	-@$(call RUN_SUITE,zarr-python) $(BIN)/python -m conformance.adapters.zarr_python
-	-@$(call RUN_SUITE,zarrita) node $(JAVASCRIPT)/plain-zarrita.js
+	@# Two at a time. The table fails on what is unexpected, after all adapters have had their turn.
+	@printf '%s\n' $(ADAPTERS) | xargs -P 2 -I NAME $(MAKE) --silent $(REPORTS)/NAME.json
 	$(BIN)/python -m conformance.runner.table $(ADAPTERS:%=$(REPORTS)/%.json)
 	cd $(JAVASCRIPT) && npm test --silent
-	$(BIN)/python -m pytest $(JAVASCRIPT)
+	$(BIN)/$(PYTEST) conformance/tests specs/tests $(JAVASCRIPT)
 
 corpus: .make/test ## write the conformance corpus anew
 	$(BIN)/python -m conformance.generator
@@ -57,8 +66,7 @@ format: .make/lint ## let ruff repair what it can
 	$(BIN)/ruff format .
 
 types: .make/lint ## mypy and pyright, both strict
-	$(BIN)/mypy
-	$(BIN)/pyright
+	@$(BIN)/pyright & pyright=$$!; $(BIN)/mypy; mypy=$$?; wait $$pyright && exit $$mypy
 
 layers: .make/lint ## import-linter: imports go downwards only
 	$(BIN)/lint-imports --no-cache
@@ -81,17 +89,21 @@ clean: ## remove everything that was made
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# What does not depend on what is installed: the corpus and its runner, the text, pure modules, the
-# tests' own servers; and what the command line and the pages put around functions that are tested.
-NOT_ON_OLDEST := conformance_mutants.py conformance_corpus.py conformance_runner.py \
-	conformance_servers.py conformance_command.py specification_*.py documentation.py \
-	command_line*.py servers.py \
-	kerchunk_templates.py kerchunk_urls.py byte_ranges.py chunk_keys.py locations*.py \
-	redaction.py plan.py
+# What does not depend on the versions of what is installed: pure modules, the tests' own servers,
+# the documents; and what the command line puts around functions that are tested.
+NOT_ON_OLDEST := command_line/* locations/* servers/* test_*.py format/test_chunk_keys.py \
+	sources/test_byte_ranges.py sources/test_plan.py \
+	conversion/kerchunk/test_kerchunk_templates.py conversion/kerchunk/test_kerchunk_urls.py
 
 ADAPTERS := python javascript zarr-python zarrita
-RUN_SUITE = $(BIN)/python -m conformance.runner --expect conformance/expectations/$(1).json \
-	--json $(REPORTS)/$(1).json --junit $(REPORTS)/$(1).xml --badge $(REPORTS)/$(1)-badge.json --
+ADAPTER_python = $(BIN)/python -m conformance.adapters.python
+ADAPTER_javascript = node $(JAVASCRIPT)/adapter.js
+ADAPTER_zarr-python = $(BIN)/python -m conformance.adapters.zarr_python
+ADAPTER_zarrita = node $(JAVASCRIPT)/plain-zarrita.js
+
+$(ADAPTERS:%=$(REPORTS)/%.json): $(REPORTS)/%.json:
+	-@$(BIN)/python -m conformance.runner --expect conformance/expectations/$*.json --json $@ \
+		--junit $(REPORTS)/$*.xml --badge $(REPORTS)/$*-badge.json -- $(ADAPTER_$*)
 
 # ---------------------------------------------------------------- environments
 

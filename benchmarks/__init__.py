@@ -1,5 +1,5 @@
 """Comparisons in one run, on one machine: `python -m benchmarks [--quick] [name ...]`.
 
-One module per benchmark; each has a `run(quick)` that yields tables. Who takes part
-is said in `readers.py`, and a peer is added there.
+One module per benchmark; each has a `run(quick)` that yields tables. `readers.py` lists
+the participants; add a peer there.
 """

@@ -1,7 +1,7 @@
 """The same chunks twice: inside one object that a manifest refers to, and as native chunks.
 
-Below a directory: `manifest.zarr/data` (with `manifest.json` and `../source.bin`) and
-`native.zarr/data`. Values are the same; so are the encoded bytes of every chunk.
+A directory contains `manifest.zarr/data` (with `manifest.json` and `../source.bin`) and
+`native.zarr/data`. The values are the same, and so are the encoded bytes of every chunk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DECLARATION = {"name": "chunk-manifest-json", "configuration": {"manifest": "./m
 
 @dataclass(frozen=True)
 class Dataset:
-    """Where the hierarchies are (a directory or a URL without a slash at its end)."""
+    """The location of both hierarchies (a directory, or a URL without a trailing slash)."""
 
     base: str
     chunks: int
@@ -51,7 +51,7 @@ def create_array(path: Path, chunks: int, chunk_bytes: int) -> zarr.Array[Any]:
 
 
 def declare(array: Path, manifest: dict[str, dict[str, Any]]) -> None:
-    """Give the array at a path a manifest."""
+    """Declare a manifest on the array at a path."""
     metadata = json.loads((array / "zarr.json").read_text())
     metadata["storage_transformers"] = [DECLARATION]
     (array / "zarr.json").write_text(json.dumps(metadata))

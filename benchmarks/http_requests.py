@@ -1,6 +1,6 @@
 """A web server 30 ms away: requests, bytes and time for 100 chunks of one object.
 
-Measured from nothing: opening, reading the manifest, and reading all chunks. The server
+Measured from scratch: opening, reading the manifest, and reading all chunks. The server
 runs on loopback in another process; its bandwidth is that of Python, not of a network.
 """
 
@@ -97,6 +97,6 @@ def is_chunk(request: Recorded) -> bool:
 
 
 def size_of(request: Recorded, whole: int) -> int:
-    """Bytes asked for: those of the range, or the whole (native) chunk."""
+    """Number of bytes requested: those of the range, or of the whole (native) chunk."""
     match = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("range", ""))
     return int(match[2]) - int(match[1]) + 1 if match else whole

@@ -1,6 +1,6 @@
 """What ``import zarr_manifest`` costs beyond ``import zarr``, which it needs anyway.
 
-Each import happens in a process of its own, and only the import is timed.
+Each import runs in its own process, and only the import is timed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def run(quick: bool) -> Iterator[Table]:
         "Importing (median; a process each)", ("import", "time", "compared with zarr", "modules")
     )
     taken: dict[str, list[tuple[float, int]]] = {modules: [] for modules in IMPORTS}
-    # In turn, so that what disturbs one disturbs all; the first round writes the bytecode.
+    # In turn, so that a disturbance affects all; the first round writes the bytecode.
     for _ in range(1 + (ROUNDS // 3 if quick else ROUNDS)):
         for modules in IMPORTS:
             taken[modules].append(measure(modules))
@@ -41,8 +41,8 @@ def run(quick: bool) -> Iterator[Table]:
 
 
 def measure(modules: str) -> tuple[float, int]:
-    """Return the seconds that an import takes, and the number of modules that are there then."""
-    # Compiling the source, where bytecode may not be written, is no part of what users wait for.
+    """Return the seconds that an import takes, and the number of modules loaded after it."""
+    # Users do not wait for compilation, which would happen if bytecode could not be written.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM.format(modules=modules)],

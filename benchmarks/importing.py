@@ -1,9 +1,9 @@
-"""kerchunk references in and out: time, memory, size, beside fsspec's and VirtualiZarr's loading.
+"""kerchunk references in and out: time, memory and size, compared with fsspec and VirtualiZarr.
 
-All load the same reference set, each in a process of its own that has loaded a small one
-before. What they end up with differs: we write a hierarchy and fsspec and VirtualiZarr hold
-objects in memory; fsspec reads Parquet only when a chunk is asked for, so it is asked for all.
-Then what was written is exported again; opening it is for `manifest_size` to show.
+All load the same reference set, each in its own process, which has loaded a small one before.
+The results differ: we write a hierarchy, while fsspec and VirtualiZarr keep objects in memory;
+fsspec reads Parquet only when a chunk is requested, so all chunks are requested. Then the
+hierarchy is exported again; `manifest_size` measures opening it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def metadata(count: int) -> dict[str, Any]:
 
 
 def references(count: int) -> list[list[Any]]:
-    """Return chunks of irregular lengths, as compression leaves them, one after the other."""
+    """Return consecutive chunks of irregular lengths, like those of compression."""
     lengths = np.random.default_rng(0).integers(CHUNK_BYTES // 2, CHUNK_BYTES, count)
     ends = np.cumsum(lengths)
     starts = ends - lengths
@@ -149,7 +149,7 @@ def load_with_fsspec(path: Path) -> int:
 
     files = ReferenceFileSystem(str(path), remote_protocol="file", lazy=path.is_dir())
     if path.is_dir():
-        # Every record once: it is a run of chunks that is loaded at a time.
+        # Every record once: records are loaded as a whole.
         chunks = json.loads(files.references["data/.zarray"])["shape"][0] // CHUNK_BYTES
         for number in range(0, chunks, RECORD_SIZE):
             assert len(files.references[f"data/{number}"]) == 3

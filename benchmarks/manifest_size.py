@@ -1,8 +1,8 @@
 """Manifests of many entries: opening, first chunk, memory per reference.
 
-Each is measured in a process of its own, which has read a small manifest before, so that
-imports, threads and caches are not counted. Memory that is held is what tracemalloc finds,
-in another process, since it takes time; resident memory has what the allocator keeps, too.
+Each is measured in its own process, which has read a small manifest before, so that imports,
+threads and caches do not count. Held memory is what tracemalloc finds, in another process,
+because it is slow; resident memory includes what the allocator keeps.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def run(quick: bool) -> Iterator[Table]:
 
 
 def write_many(hierarchy: Path, count: int) -> None:
-    """Write an array of `count` chunks, spread over source files that all have the same bytes."""
+    """Write an array of `count` chunks, spread over source files with identical content."""
     create_array(hierarchy, count, CHUNK_BYTES)
     for number in range(-(-count // ENTRIES_PER_SOURCE)):
         (hierarchy / f"source-{number:04}.bin").write_bytes(b"\1" * CHUNK_BYTES * 8)
@@ -76,7 +76,7 @@ def write_many(hierarchy: Path, count: int) -> None:
 
 
 def median_probe(directory: str, probes: int) -> dict[str, float]:
-    """Run the probes several times in a process each, and take the median of every figure."""
+    """Run the probes several times, each in its own process, and return medians."""
     results = [
         {key: value for probe in PROBES for key, value in run_probe(probe, directory).items()}
         for _ in range(probes)
@@ -133,7 +133,7 @@ def resident() -> int:
 
 
 def high_water_mark() -> int:
-    """Largest resident size so far; where the system does not say, the present one."""
+    """Largest resident size so far; on systems that do not report it, the current one."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""What ManifestStore adds to a native array, which it only passes through."""
+"""The overhead of ManifestStore for a native array, which it only passes through."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who takes part: each reader opens the array `data` of a dataset.
+"""The participants: each reader opens the array `data` of a dataset.
 
-To add a peer, write a function that opens the dataset its way (and makes its references
-next to it, outside the time that is measured), decorate it, and name what it imports:
+To add a peer, write a function that opens the dataset its way (and creates its references
+beforehand, outside the measured time), decorate it, and name the packages that it imports:
 
     @reader("kerchunk", requires=("kerchunk", "fsspec"), files=True, http=True)
     def _(dataset): ...
@@ -24,14 +24,14 @@ from zarr_manifest import ManifestStore
 
 
 class ReadableArray(Protocol):
-    """What every reader returns: something that is sliced."""
+    """What every reader returns: something that can be sliced."""
 
     def __getitem__(self, selection: Any, /) -> Any: ...
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How to open a dataset, and where that works."""
+    """How to open a dataset, and which datasets it can open."""
 
     name: str
     open: Callable[[Dataset], ReadableArray]

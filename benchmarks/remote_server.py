@@ -1,4 +1,4 @@
-"""The tests' HTTP server in a process of its own, so that it takes no time from the reader's."""
+"""The tests' HTTP server in its own process, so that it takes no time from the reader."""
 
 from __future__ import annotations
 

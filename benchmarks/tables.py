@@ -1,4 +1,4 @@
-"""Tables of text, aligned."""
+"""Aligned text tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Table:
-    """A title, the names of the columns, and rows of text; the first column is aligned left."""
+    """A title, column names, and rows of text; the first column is left-aligned."""
 
     title: str
     columns: tuple[str, ...]

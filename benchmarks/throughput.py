@@ -1,4 +1,4 @@
-"""Local files: the same chunks through a manifest and natively, all of the array at once."""
+"""Local files: the same chunks through a manifest and natively, the whole array at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times of several actions, repeated in turn, so that what disturbs one disturbs all."""
+"""Times of several actions, repeated in turn, so that a disturbance affects all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Times:
 
 
 def interleaved(actions: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, Times]:
-    """Time every action once a round, in an order that rotates, after one round to warm up."""
+    """Time every action once per round, in rotating order, after a warm-up round."""
     names = list(actions)
     taken: dict[str, list[float]] = {name: [] for name in names}
     for action in actions.values():

@@ -4,8 +4,8 @@ Usage: python -m demo [OUTPUT_DIR]
 
 Makes OUTPUT_DIR/data.zarr (default ./demo-output) with the command zarr-manifest,
 reads it back with zarr and xarray, and compares every element with what netCDF4
-reads; then the same with every file that there is. Draws a map of what it read, too. The
-exit status is not zero if anything differs, or if a command fails. Needs no network.
+reads; then does the same with every available file. Also draws a map of the data. The
+exit status is nonzero if anything differs, or if a command fails. Needs no network.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OCEAN = "nemo_1m_20150101-20150201_grid-T"
 PICTURE = "sea_surface_temperature.png"
 EVERY_VARIABLE = "every-variable.txt"
 
-#: Attribute of the root group by which a later run knows that it may delete the hierarchy.
+#: Attribute of the root group that allows a later run to delete the hierarchy.
 MARK = {"made_by": "zarr-manifest demo"}
 
 _REFUSED = re.compile(r"^refused: /(\S+)/([^:/]+): (.*)$", re.MULTILINE)
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     directory = Path(arguments[0] if arguments else "demo-output").resolve()
     # netCDF's `char` is a data type without a specification.
     warnings.simplefilter("ignore", UnstableSpecificationWarning)
-    print("zarr-manifest: scientific files as one Zarr hierarchy, and not one chunk copied")
+    print("zarr-manifest: scientific files as one Zarr hierarchy, without copying a chunk")
     clear(directory / HIERARCHY)
     files = create(directory)
     prefixes = None if files is None else look(directory)
@@ -73,12 +73,12 @@ def main(arguments: list[str]) -> int:
 
 
 def clear(location: Path) -> None:
-    """Delete the hierarchy that an earlier run left.
+    """Delete the hierarchy of an earlier run.
 
     Raises
     ------
     FileExistsError
-        If something is there that this program did not write.
+        Something else is there, which this program did not write.
     """
     location.parent.mkdir(parents=True, exist_ok=True)
     if not location.exists():
@@ -91,7 +91,7 @@ def clear(location: Path) -> None:
 
 
 def create(directory: Path) -> list[SourceFile] | None:
-    """Make the hierarchy: references to the files, and one native array beside them."""
+    """Make the hierarchy: references to the files, and one native array."""
     print(report.heading("1. Create: the chunks stay where they are"))
     print(f"  {len(FILES)} netCDF files of the PyPI package iris-sample-data, in")
     print(f"  {DATA_DIRECTORY}")
@@ -112,7 +112,7 @@ def create(directory: Path) -> list[SourceFile] | None:
 
 
 def add_native_array(location: Path) -> None:
-    """Add an ordinary Zarr array, computed from a manifest-backed one, through the store."""
+    """Add a native array, computed from a manifest array, through the store."""
     store = ManifestStore(location, allow=[DATA_DIRECTORY.as_uri() + "/"])
     dataset = xr.open_zarr(store, group=DATASET, consolidated=False, chunks=None)
     mean = dataset["surface_temperature"].mean("time", keep_attrs=True)
@@ -131,7 +131,7 @@ def add_native_array(location: Path) -> None:
 
 
 def look(directory: Path) -> list[str] | None:
-    """Show what the hierarchy holds; return the prefixes that a reader has to allow."""
+    """Show what the hierarchy contains; return the prefixes that a reader must allow."""
     print(report.heading("2. Look before you trust: no source is read"))
     info = run(directory, "info", HIERARCHY)
     valid = run(directory, "validate", HIERARCHY)
@@ -142,7 +142,7 @@ def look(directory: Path) -> list[str] | None:
 
 
 def show(location: Path, prefixes: list[str], files: list[SourceFile]) -> bool:
-    """Read the hierarchy back, compare it with the files, and print what there is to see."""
+    """Read the hierarchy back, compare it with the files, and print the results."""
 
     def open_hierarchy() -> zarr.Group:
         root = zarr.open_group(ManifestStore(location, allow=prefixes), mode="r")
@@ -217,7 +217,7 @@ def show_picture(root: zarr.Group, path: Path) -> None:
 
 
 def print_safety(location: Path) -> bool:
-    """Show that nothing outside is read unless allowed; return whether that is so."""
+    """Show that nothing outside is read unless allowed; return whether that is true."""
     path = f"{DATASET}/surface_temperature"
     print(report.heading("7. Nothing outside the hierarchy is read until you allow it"))
     print(f"  zarr.open_group(ManifestStore({HIERARCHY!r}))[{path!r}][0]")
@@ -233,7 +233,7 @@ def print_safety(location: Path) -> bool:
 
 
 def print_next_steps(location: Path, prefixes: list[str]) -> None:
-    """Say what to try next."""
+    """Print what to try next."""
     here = os.path.relpath(location)
     programs = os.path.relpath(Path(sys.executable).parent)
     print(report.heading("Try next"))
@@ -247,7 +247,7 @@ def print_next_steps(location: Path, prefixes: list[str]) -> None:
 
 
 def timed[T](work: Callable[[], T]) -> tuple[T, float]:
-    """Return what a function returns, and the seconds that it took."""
+    """Return the result of a function, and the seconds that it took."""
     start = perf_counter()
     return work(), perf_counter() - start
 

@@ -1,4 +1,4 @@
-"""Calls of ``zarr-manifest`` as a person types them: shown, run, and their output shown."""
+"""Calls of ``zarr-manifest`` as users type them: printed, run, and their output printed."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def run(
     directory : Path
         The working directory.
     *arguments : str
-        What follows ``zarr-manifest``.
+        The arguments of ``zarr-manifest``.
     shown : sequence of str, optional
-        What is printed in place of the arguments where they are long.
+        Printed in place of long arguments.
     quiet : bool
         Do not print the output.
     """

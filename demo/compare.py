@@ -1,4 +1,4 @@
-"""Compare what Zarr and xarray read through the manifests with what netCDF4 reads itself."""
+"""Compare what zarr and xarray read through manifests with what netCDF4 reads directly."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def compare_file(root: zarr.Group, file: SourceFile) -> dict[str, str]:
     Parameters
     ----------
     root : zarr.Group
-        The hierarchy, as zarr opened it.
+        The hierarchy, opened with zarr.
     file : SourceFile
-        The file that one of its groups shows.
+        The source of one of its groups.
 
     Returns
     -------
     dict
-        Variable name -> ``"equal"``, or how the readers differ. Has every
-        variable that netCDF4 sees in the file, but those that were refused.
+        Variable name -> ``"equal"``, or how the readers differ. Contains every variable
+        that netCDF4 finds in the file, except for refused ones.
     """
     dataset = xr.open_zarr(
         root.store, group=file.group, consolidated=False, decode_cf=False, chunks=None
@@ -41,7 +41,7 @@ def compare_file(root: zarr.Group, file: SourceFile) -> dict[str, str]:
 
 
 def decoded_alike(root: zarr.Group, file: SourceFile) -> bool:
-    """Tell whether xarray, decoding, sees the dataset in the hierarchy that it sees in the file."""
+    """Return whether xarray, decoding, gets the same dataset from the hierarchy and the file."""
     with xr.open_dataset(file.path, engine="netcdf4") as expected:
         names = list(expected.variables)
         dataset = xr.open_zarr(root.store, group=file.group, consolidated=False, chunks=None)
@@ -58,7 +58,7 @@ def read_raw(path: Path, name: str) -> np.ndarray[Any, Any]:
 
 
 def difference(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> str | None:
-    """Say how two arrays differ, or None if they are equal; NaN equals NaN.
+    """Return how two arrays differ, or None if they are equal; NaN equals NaN.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Every real file that there is: compared with what the format's own library reads, or refused."""
+"""Every available file: compared with what the format's own library reads, or refused."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _GRIB = ".grib2"
 def every_file(
     directory: Path, hierarchy: str, attributes: dict[str, Any], *, listing: str
 ) -> bool:
-    """Make one hierarchy of all files, and print what became of them; return if all is well.
+    """Make one hierarchy of all files, and print the results; return whether all is well.
 
     Parameters
     ----------
     directory : Path
-        Where the hierarchy is made.
+        The directory for the hierarchy.
     hierarchy : str
         Its name.
     attributes : dict
-        Those of its root.
+        Attributes of its root.
     listing : str
-        Name of the file in which every file and every variable gets a line.
+        Name of the file that lists every file and every variable.
     """
     files = every_source_file()
     if importlib.util.find_spec("gribberish") is None:
@@ -81,11 +81,11 @@ def every_file(
 
 
 def _print_read(read: Mapping[str, Sequence[str]]) -> None:
-    """Print a line for each file: how many of its variables came out how."""
+    """Print a line for each file: the number of its variables by outcome."""
     for name, variables in read.items():
         outcomes = Counter(map(_outcome, variables))
-        said = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
-        print(f"  {name:<42} {len(variables):>2} variables: {said}")
+        summary = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+        print(f"  {name:<42} {len(variables):>2} variables: {summary}")
         for line in variables:
             if _outcome(line) in ("DIFFERENT", "refused"):
                 print(f"    {line}")
@@ -98,7 +98,7 @@ def _outcome(line: str) -> str:
 
 
 def _print_refused(reasons: Mapping[str, str]) -> None:
-    """Print a paragraph for each reason, with the number of files that it is true of."""
+    """Print a paragraph for each reason, with the number of files that it applies to."""
     for reason, count in Counter(reasons.values()).most_common():
         names = [name for name, why in reasons.items() if why == reason]
         shown = names[0] if count == 1 else f"{count} files ({names[0]}, …)"
@@ -115,8 +115,8 @@ def _compare(root: zarr.Group, file: SourceFile, refused: Mapping[str, str]) -> 
     for name, outcome in outcomes.items():
         array = root[f"{file.group}/{name}"]
         assert isinstance(array, zarr.Array)
-        said = "equal to netCDF4's" if outcome == EQUAL else outcome
-        lines.append(f"{name}: {array.dtype} {array.shape}, {said}")
+        verdict = "equal to netCDF4's" if outcome == EQUAL else outcome
+        lines.append(f"{name}: {array.dtype} {array.shape}, {verdict}")
     return lines
 
 
@@ -139,6 +139,6 @@ def _grib(root: zarr.Group, file: SourceFile) -> dict[str, str]:
 
 
 def _without_location(reason: str) -> str:
-    """Return a reason without the location of the file, which stands at the beginning."""
+    """Return a reason without the location of the file, which the line already starts with."""
     before, _, after = reason.partition(" (location ")
     return f"{before}{after.partition(')')[2]}"

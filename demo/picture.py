@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["print_map", "save_picture"]
 
-#: In degrees Celsius: what the colours, and the digits of the plain map, cover.
+#: The range of the colours, and the step of the digits in the plain map, in degrees Celsius.
 COLDEST, WARMEST, STEP = -2.0, 32.0, 5.0
 WIDTH = 96
 LAND = "0.75"
@@ -29,14 +29,14 @@ SCALE = mpl.colors.Normalize(COLDEST, WARMEST)
 
 
 def print_map(ocean: xr.Dataset) -> None:
-    """Print a map of the world: in colours on a terminal, otherwise a digit for each 5 °C."""
+    """Print a world map: in colour on a terminal, otherwise with a digit per 5 °C."""
     console = Console()
     if console.is_terminal and console.color_system is not None:
         columns = min(WIDTH, console.width)
         world = np.ma.masked_invalid(mean_of_boxes(ocean, columns // 2, columns))
         console.print(Pixels.from_image(Image.fromarray(COLOURS(SCALE(world), bytes=True))))
         return
-    # A character is twice as high as it is wide.
+    # Characters are twice as high as wide.
     for row in mean_of_boxes(ocean, WIDTH // 4, WIDTH):
         line = "".join(" " if np.isnan(value) else str(max(0, int(value / STEP))) for value in row)
         print(f"  {line}".rstrip())
@@ -44,9 +44,9 @@ def print_map(ocean: xr.Dataset) -> None:
 
 
 def mean_of_boxes(ocean: xr.Dataset, rows: int, columns: int) -> np.ndarray[Any, Any]:
-    """Return means of the temperature in boxes of latitude and longitude, north first.
+    """Return the mean temperature in boxes of latitude and longitude, north first.
 
-    The model's own grid is curved, with a pole of it in Canada and one in Siberia.
+    The model's grid is curvilinear, with one pole in Canada and another in Siberia.
     """
     temperature = ocean["tos"].values.ravel()
     sea = ~np.isnan(temperature)
@@ -65,7 +65,7 @@ def mean_of_boxes(ocean: xr.Dataset, rows: int, columns: int) -> np.ndarray[Any,
 
 
 def save_picture(ocean: xr.Dataset, tropics: xr.DataArray, path: Path) -> None:
-    """Draw the temperature of the world's oceans, and below it along the equator.
+    """Draw the temperature of the world's oceans, and, below it, along the equator.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def save_picture(ocean: xr.Dataset, tropics: xr.DataArray, path: Path) -> None:
     tropics : xarray.DataArray
         One month of the satellite analysis OSTIA, in kelvin.
     path : Path
-        Where the PNG is written.
+        The PNG file to write.
     """
     figure = Figure(figsize=(10, 7), layout="constrained")
     world, strip = figure.subplots(2, 1, height_ratios=[5, 1.2])
@@ -95,10 +95,10 @@ def save_picture(ocean: xr.Dataset, tropics: xr.DataArray, path: Path) -> None:
 
 
 def _draw_cells(axes: Axes, ocean: xr.Dataset) -> None:
-    """Draw each cell of the model's curved grid where its corners are."""
+    """Draw each cell of the model's curvilinear grid by its corners."""
     centres = ocean["nav_lon"].values[..., None]
     longitudes = ocean["bounds_lon"].values
-    # The cells at the date line have corners on both sides of it.
+    # Cells at the date line have corners on both sides of it.
     longitudes = longitudes - 360 * np.round((longitudes - centres) / 360)
     corners = np.stack([longitudes, ocean["bounds_lat"].values], axis=-1)
     temperature = ocean["tos"].values.reshape(centres.shape[:-1])

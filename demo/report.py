@@ -54,17 +54,17 @@ def bytes_written(root: Path) -> tuple[int, int]:
 
 
 def comparison(file: SourceFile, outcomes: dict[str, str], *, decoded: bool) -> list[str]:
-    """Return what the comparison of a file found: a line for it, and one for what differs."""
+    """Return the comparison of a file: a line for it, and one for each difference."""
     equal = list(outcomes.values()).count("equal")
     origin = f"{file.format_name}, {size(file.path.stat().st_size)}"
-    said = f"{equal} of {len(outcomes)} variables equal"
-    said += ", and when decoded" if decoded else ", and DIFFERENT when decoded"
-    lines = [f"  {file.group:<34} {origin:<22} {said}"]
+    result = f"{equal} of {len(outcomes)} variables equal"
+    result += ", and when decoded" if decoded else ", and DIFFERENT when decoded"
+    lines = [f"  {file.group:<34} {origin:<22} {result}"]
     lines += [f"    {name}: {text}" for name, text in outcomes.items() if text != "equal"]
     return lines + [wrapped(f"{n}: refused: {why}", "    ") for n, why in file.refused.items()]
 
 
 def short_repr(dataset: xr.Dataset) -> list[str]:
-    """Return xarray's text representation, of the dimension coordinates and the data only."""
+    """Return xarray's text representation, with only dimension coordinates and data."""
     others = [name for name in dataset.coords if name not in dataset.dims]
     return repr(dataset.drop_vars(others).drop_attrs(deep=False)).splitlines()

@@ -1,4 +1,4 @@
-"""The scientific files of the demonstration, and what netCDF4 sees in them."""
+"""The scientific files of the demonstration, and the variables that netCDF4 finds in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import netCDF4
 
 DATA_DIRECTORY = Path(iris_sample_data.path).resolve()
 
-#: Files of the package iris-sample-data, each of which becomes a group that is named like it.
+#: Files of the package iris-sample-data; each becomes a group of the same name.
 FILES = (
     "ostia_monthly.nc",
     "NEMO/nemo_1m_20150101-20150201_grid-T.nc",
@@ -23,7 +23,7 @@ FILES = (
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file, and the variables of it that cannot be expressed, with the reason."""
+    """A file, and those of its variables that cannot be expressed, with the reasons."""
 
     path: Path
     refused: dict[str, str] = field(default_factory=dict)
@@ -44,17 +44,17 @@ class SourceFile:
         return "HDF5/netCDF-4" if h5py.is_hdf5(self.path) else "netCDF-3"
 
     def variable_names(self) -> set[str]:
-        """Return the names of the variables that netCDF4 sees in the file."""
+        """Return the names of the variables that netCDF4 finds in the file."""
         with netCDF4.Dataset(self.path) as file:
             return set(file.variables)
 
 
 def every_source_file() -> list[SourceFile]:
-    """Return all files of the package iris-sample-data, of whatever format."""
+    """Return all files of the package iris-sample-data, in any format."""
     paths = sorted(path for path in DATA_DIRECTORY.rglob("*") if path.is_file())
     return [SourceFile(path) for path in paths]
 
 
 def source_files() -> list[SourceFile]:
-    """Return the files that the demonstration shows."""
+    """Return the files that the demonstration uses."""
     return [SourceFile(DATA_DIRECTORY / name) for name in FILES]

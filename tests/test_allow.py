@@ -21,9 +21,6 @@ WITHOUT_LOCATION = {
     "GroupNode": "holds the attributes of a group",
     "Limits": "holds numbers",
     "Manifest": "holds references; its documents are bytes",
-    "Problem": "holds what is wrong with an array",
-    "Reference": "holds one entry of a manifest",
-    "ReferencedLocation": "holds what a manifest refers to",
     "RefusedNode": "holds the reason",
     "StreamedManifest": "holds parts of a manifest",
     "UpgradeReport": "holds what was repaired",
@@ -121,6 +118,6 @@ def test_what_is_no_prefix_is_refused_before_anything_is_done(
 def test_what_is_no_access_is_refused_before_anything_is_done(
     call: Callable[[Path, Any], Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(TypeError, match="'s3://b/' is a int"):
+    with pytest.raises(TypeError, match="'s3://b/' is of type int"):
         call(tmp_path / "data.zarr", {"s3://b/": 1})
     assert not (tmp_path / "data.zarr").exists()

@@ -1,4 +1,7 @@
-"""The corpus notices what it is there to notice: every mutant fails in its areas."""
+"""The corpus notices what it is there to notice: every mutant fails in its areas.
+
+That nothing fails without a mutation is what `make conformance` shows before.
+"""
 
 from __future__ import annotations
 
@@ -59,12 +62,6 @@ def test_a_patch_of_what_is_not_there_fails_loudly() -> None:
 def test_there_is_a_mutant_for_every_area() -> None:
     areas = {area.replace("_", "-") for area in AREAS}
     assert areas == {area for mutant in MUTANTS.values() for area in mutant.areas}
-
-
-def test_without_a_mutation_every_case_passes(corpus: Corpus) -> None:
-    report = run_suite([sys.executable, "-m", "conformance.adapters.python"], corpus, KNOWN)
-    judged = {result.case.id: result.outcome for result in report.results}
-    assert [case for case, outcome in judged.items() if outcome is not Outcome.PASSED] == []
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())

@@ -49,6 +49,7 @@ def test_help_lists_the_commands() -> None:
     assert zm.__version__ in run("--version").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", EXAMPLES)
 def test_the_examples_do_what_they_say(
     inputs: Path, call: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -87,6 +88,7 @@ def remove_target(arguments: list[str]) -> None:
 # JSON --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "status", "members"),
     [
@@ -140,6 +142,7 @@ def test_files_become_one_array(inputs: Path) -> None:
     assert xr.open_zarr(store, consolidated=False).identical(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["threads", "processes", "dask"])
 def test_many_files_at_a_time(inputs: Path, how: str) -> None:
     for name, options in {"a.zarr": [], "b.zarr": ["--parallel", how]}.items():
@@ -257,6 +260,7 @@ def test_what_is_there_is_not_replaced(inputs: Path) -> None:
         assert {p: p.read_bytes() for p in inputs.rglob("*") if p.is_file()} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call",
     [

@@ -95,6 +95,7 @@ def test_wrong_calls(inputs: Path, call: str, problem: str) -> None:
     assert as_json.stderr == done.stderr
 
 
+@pytest.mark.slow
 def test_no_space(inputs: Path) -> None:
     """As a file system that is full fails: without the name of a file."""
     program = """
@@ -118,6 +119,7 @@ def test_a_bug_is_not_hidden(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> N
         run("info", "data.zarr")
 
 
+@pytest.mark.slow
 def test_a_bug_is_no_problem_found(inputs: Path) -> None:
     """Scripts take the status 1, which is Python's own, for problems that were found."""
     program = (
@@ -142,6 +144,7 @@ def without(module: str, call: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "call", "extra"),
     [
@@ -158,6 +161,7 @@ def test_missing_extras(inputs: Path, module: str, call: str, extra: str) -> Non
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_commands_need_no_more_than_they_use(inputs: Path) -> None:
     program = (
         "import sys; from zarr_manifest.command_line.application import application;"
@@ -170,6 +174,7 @@ def test_commands_need_no_more_than_they_use(inputs: Path) -> None:
 # Terminals and pipes -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_broken_pipe_is_quiet(inputs: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -180,6 +185,7 @@ def test_a_broken_pipe_is_quiet(inputs: Path) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_output_that_cannot_be_written(inputs: Path, options: list[str]) -> None:
@@ -193,6 +199,7 @@ def test_output_that_cannot_be_written(inputs: Path, options: list[str]) -> None
     assert (done.returncode, done.stderr) == (3, "error: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_no_output_at_all(inputs: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", '"$@" >&-', "sh", *MODULE, "locations", "data.zarr"],
@@ -214,6 +221,7 @@ def opened_for_writing(pipe: Path) -> int:
             time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_control_c_is_quiet(inputs: Path, options: list[str]) -> None:
     # A pipe that nobody writes into: the command waits until it is interrupted.
@@ -254,6 +262,7 @@ def test_an_interrupt_leaves_no_directories(inputs: Path) -> None:
     assert not (inputs / "new.zarr").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["threads", "processes"])
 def test_an_interrupt_does_not_wait_for_all_files(how: str) -> None:
     waiting: list[Future[None]] = []
@@ -280,6 +289,7 @@ def chunks_of(terminal: int) -> Iterator[bytes]:
             return  # which is how the end is told
 
 
+@pytest.mark.slow
 def test_progress_is_shown_on_a_terminal_only(inputs: Path) -> None:
     call = [*MODULE, "create", "2023.nc", "2024.nc", "new.zarr", "--concat-dim", "time"]
     quiet = subprocess.run([*call], capture_output=True, text=True)
@@ -312,6 +322,7 @@ def test_progress_takes_no_name_for_markup() -> None:
     assert {"[bold]b.nc", "/a[/b]"} <= set(terminal.file.getvalue().split())
 
 
+@pytest.mark.slow
 def test_the_entry_point_is_installed() -> None:
     program = Path(sys.executable).with_name("zarr-manifest")
     done = subprocess.run([program, "--version"], capture_output=True, text=True)

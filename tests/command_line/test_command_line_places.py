@@ -158,9 +158,9 @@ def test_what_is_meant_is_said(inputs: Path) -> None:
     """Of inputs that another command takes."""
     for call, remedy in {
         "create references.json new.zarr": "read with zarr-manifest import kerchunk",
-        "create references.parq new.zarr": "a kerchunk reference set is imported as one",
-        "import zarr2 references.parq new.zarr": "a kerchunk reference set is imported as one",
-        "import zarr2 data.zarr new.zarr": "It is a Zarr v3 hierarchy already",
+        "create references.parq new.zarr": "import it as a kerchunk reference set",
+        "import zarr2 references.parq new.zarr": "import it as a kerchunk reference set",
+        "import zarr2 data.zarr new.zarr": "It is already a Zarr v3 hierarchy",
         "upgrade old.zarr": "It is of Zarr v2, which is imported",
     }.items():
         done = run(*call.split())
@@ -176,6 +176,7 @@ def test_v3_beside_v2_is_shown_once(inputs: Path) -> None:
     assert "int16 (6)  3 references" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="names are text there")
 def test_names_in_no_encoding(inputs: Path) -> None:
     name = os.fsdecode(b"\xff.zarr")

@@ -52,6 +52,7 @@ def grids(draw: st.DrawFn) -> dict[str, Any]:
     return rectilinear(shape, chunk_shapes)
 
 
+@pytest.mark.slow
 @given(grids())
 def test_chunks_partition_the_array(metadata: dict[str, Any]) -> None:
     grid = ChunkGrid.from_metadata(metadata)

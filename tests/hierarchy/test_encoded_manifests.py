@@ -142,6 +142,7 @@ def bomb(name: str, size: int) -> bytes:
     return b"".join([*parts, compressor.flush()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gzip", "zstd"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_bombs_are_not_decoded(name: str, layers: int) -> None:
@@ -159,6 +160,7 @@ def test_bombs_are_not_decoded(name: str, layers: int) -> None:
     assert peak < 4 * limit + 16 * 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gzip", "zstd"])
 def test_many_empty_frames_do_not_take_for_ever(name: str) -> None:
     one = frames(name, [b""])

@@ -77,6 +77,7 @@ def by_parent_arrays(store: Store, path: str) -> Any:
     return dict(zarr.open_group(store, path=parent, mode="r").arrays())[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way_in",
     [by_open, by_open_array, by_root, by_root_group, step_by_step, by_members, by_parent_arrays],
@@ -207,6 +208,7 @@ def test_http_url_consolidated(root: Path, values: Values) -> None:
 # Codec pipelines ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", ["BatchedCodecPipeline", "FusedCodecPipeline"])
 def test_codec_pipelines(pipeline: str, root: Path, values: Values) -> None:
     import zarr.core.codec_pipeline as pipelines

@@ -83,6 +83,7 @@ LOCATIONS: dict[str, Callable[[Path, Path], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOCATIONS)
 def test_locations(kind: str, root: Path, values: Values, tmp_path: Path) -> None:
     with zm.ManifestStore(LOCATIONS[kind](root, tmp_path)) as store:

@@ -149,6 +149,7 @@ def test_a_hundred_threads_load_the_manifest_once(hundred: tuple[Counting, bytes
     assert underneath.asked.count("x/manifest.json") == 1
 
 
+@pytest.mark.slow
 def test_the_whole_array_loads_the_manifest_once(hundred: tuple[Counting, bytes]) -> None:
     underneath, expected = hundred
     array = zarr.open_array(zm.ManifestStore(underneath), path="x", mode="r+")

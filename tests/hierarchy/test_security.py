@@ -238,6 +238,7 @@ def test_the_hierarchy_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
     assert read(tmp_path / "link.zarr") == VALUES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["file", "store"])
 def test_a_path_of_very_many_directories(root: Path, kind: str) -> None:
     """Each would be looked at, in a time quadratic in their number."""

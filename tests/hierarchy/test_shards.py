@@ -79,6 +79,7 @@ def serializer(chunks: tuple[int, ...], compressors: Any, index_location: str) -
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @given(data=st.data())
 @examples(0.25)
@@ -265,6 +266,7 @@ if hasattr(zarr.abc.store.Store, "get_ranges_sync"):
     READERS.append(by_get_ranges_sync)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 @given(form=st.sampled_from(FORMS), requests=st.lists(REQUESTS, min_size=1, max_size=5))
 def test_answers_equal_slices_of_the_chunk(

@@ -83,6 +83,7 @@ _MODEST = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The data type")  # the machine draws unspecified ones
 @pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 @pytest.mark.parametrize("make", [MemoryStore, lambda: ObjectStore(ObstoreMemoryStore())])

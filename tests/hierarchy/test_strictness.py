@@ -141,6 +141,7 @@ def test_not_an_object(root: Path, text: str) -> None:
     refused(zm.errors.InvalidManifestError, root, chunk=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "named"),
     [

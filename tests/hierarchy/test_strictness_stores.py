@@ -278,6 +278,7 @@ def test_relative_is_gone(root: Path, opened: Callable[[], Any]) -> None:
     has_remedy(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [20, 24, 1000])
 def test_relative_range_past_the_end(root: Path, opened: Callable[[], Any], offset: int) -> None:
     _relative(root, offset=offset)

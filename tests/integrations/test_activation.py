@@ -43,6 +43,7 @@ def values(root: Path) -> dict[str, np.ndarray[Any, Any]]:
 LOCATIONS: list[Callable[[Path], Any]] = [str, Path, Path.as_uri]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("location", LOCATIONS, ids=["str", "Path", "file-URL"])
 def test_zarr_and_xarray(
     location: Callable[[Path], Any], root: Path, values: dict[str, np.ndarray[Any, Any]]

@@ -19,9 +19,12 @@ import zarr_manifest as zm
 from tests.hierarchies import Values, assert_same, files_below
 
 # zarr says so of sources and v2 nodes that lie in a v3 group; of nothing else here.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(
+        "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
+    ),
+]
 
 
 def assert_datasets(read: Callable[[str | None], xr.Dataset], values: Values) -> None:

@@ -189,6 +189,7 @@ def test_other_paths(entries: dict[tuple[int, int], dict[str, Any]], data: st.Da
         manifest.with_paths([*manifest.paths, "z"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grid_shape", [(40_000,), (4, 100, 100)])
 def test_a_document_of_many_entries(grid_shape: tuple[int, ...]) -> None:
     count = math.prod(grid_shape)

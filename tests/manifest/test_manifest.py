@@ -309,6 +309,7 @@ def test_zero_dimensional(key: str, given_grid: bool) -> None:
     assert manifest[()] == Reference("f", 3, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 2])
 def test_memory_per_reference(every: int) -> None:
     count = 100_000

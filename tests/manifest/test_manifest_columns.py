@@ -71,6 +71,7 @@ def outcome(document: bytes, part_bytes: int, grid: Grid, limits: Limits) -> Any
     return columns.grid_shape, arrays, paths, list(columns.aside.items()), len(shared)
 
 
+@pytest.mark.slow
 @given(
     documents(),
     st.integers(1, 60),
@@ -108,6 +109,7 @@ def test_parts_have_the_members_in_turn(
     assert all(len(part) > size for part in parts[:-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indent", [None, 1])
 def test_memory_while_a_document_is_read(indent: int | None) -> None:
     count = 100_000

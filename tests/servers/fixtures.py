@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from tests.servers.s3 import S3Server
 
 _bucket_numbers = itertools.count()
+_SERVERS = {"http_server", "second_http_server", "s3_server"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what asks for a server."""
+    for item in items:
+        if isinstance(item, pytest.Function) and not _SERVERS.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.servers)
 
 
 @pytest.fixture

@@ -281,6 +281,10 @@ class _Script:
     sticky: bool
 
 
+# Seconds between looks at whether the server is to end: most live for one short test.
+_POLL = 0.002
+
+
 class FileServer:
     """Serve objects put in memory, and optionally a directory, on a free loopback port.
 
@@ -307,7 +311,7 @@ class FileServer:
         self._scripts: dict[str, _Script] = {}
         self._closing = threading.Event()
         self._server = _Server(self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_POLL,))
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -161,6 +161,7 @@ def test_http_reset_for_ever(web: Web) -> None:
     web.refused(zm.errors.SourceError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [status(503), reset(), status(500), status(429, retry_after=0)])
 def test_http_transient_failures_are_retried(web: Web, fault: Fault) -> None:
     web.declare()
@@ -273,6 +274,7 @@ def test_server_without_etags(web: Web, faults: tuple[Fault, ...]) -> None:
     web.refused(zm.errors.SourceChangedError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stated", ["2024-01-31T12:00:00Z", "2024-01-31T13:00:00+01:00"])
 @pytest.mark.parametrize("age", [timedelta(0), timedelta(days=1)])
 def test_last_modified_then_or_before(web: Web, age: timedelta, stated: str) -> None:

@@ -346,6 +346,7 @@ COMPRESSORS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "compressors", [(), *itertools.combinations(COMPRESSORS, 1), ("zstd", "crc32c")]
 )
@@ -394,6 +395,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @needs_missing_chunks
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fill", [0, FILL])

@@ -112,6 +112,7 @@ def refused(root: Path, act: Callable[[], Any]) -> zm.errors.ReadOnlyError:
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MANIFEST_ARRAYS)
 def test_assigning_to_a_manifest_array(
     path: str, store: zm.ManifestStore, root: Path, values: Values
@@ -178,6 +179,7 @@ def test_no_pipeline_writes(pipeline: str, root: Path, values: Values) -> None:
 # Metadata of manifest arrays keeps its declaration -----------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MANIFEST_ARRAYS)
 def test_attributes(path: str, store: zm.ManifestStore, root: Path, values: Values) -> None:
     before = declared(root, path)
@@ -305,6 +307,7 @@ def test_consolidated_metadata_of_a_nested_group(
 # Deleting ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*MANIFEST_ARRAYS, "a", "a/b"])
 def test_deleting_a_node_leaves_sources(
     path: str, store: zm.ManifestStore, root: Path, values: Values

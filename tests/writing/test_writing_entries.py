@@ -27,6 +27,7 @@ def written(entries: Any) -> bytes:
     return store._store_dict["manifest.json"].to_bytes()
 
 
+@pytest.mark.slow
 @given(STATED)
 def test_one_by_one_is_as_a_mapping(stated: dict[tuple[int, ...], bytes]) -> None:
     mapping = {chunk: {"data": data} for chunk, data in stated.items()}

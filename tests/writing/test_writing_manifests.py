@@ -198,6 +198,7 @@ def all_entries() -> dict[str, dict[str, Any]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["", "a", "deep/down"])
 @pytest.mark.parametrize("options", [{}, {"partition_shape": [2, 2]}, {"inline": True}])
 def test_any_store_and_any_path(tmp_path: Path, path: str, options: dict[str, Any]) -> None:

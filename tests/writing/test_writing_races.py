@@ -24,6 +24,8 @@ from zarr_manifest.errors import WriteConflictError
 from zarr_manifest.writing import conditional_put
 from zarr_manifest.writing.conditional_put import Stored, guarded_store
 
+pytestmark = pytest.mark.slow
+
 WRITERS = 4
 CREATION: dict[str, Any] = {"shape": 3, "chunks": 1, "dtype": "u1", "compressors": None}
 OPTIONS: dict[str, dict[str, Any]] = {

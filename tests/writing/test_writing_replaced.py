@@ -34,6 +34,7 @@ def store(root: Path, values: Values) -> zm.ManifestStore:
     return zm.ManifestStore(root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MANIFEST_ARRAYS)
 def test_replacing_a_manifest_array_by_a_native_one(
     path: str, store: zm.ManifestStore, root: Path, values: Values

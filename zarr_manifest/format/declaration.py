@@ -104,8 +104,8 @@ def interpret_declaration(transformers: object) -> Findings[Configuration | None
         yield InvalidConfigurationError("'storage_transformers' is not a list")
         return None
     found: list[Configuration | None] = []
-    for stated in cast("list[object]", transformers):
-        declared = _object({"name": stated} if isinstance(stated, str) else stated) or {}
+    for element in cast("list[object]", transformers):
+        declared = _object({"name": element} if isinstance(element, str) else element) or {}
         name = declared.get("name")
         if not isinstance(name, str):
             yield InvalidConfigurationError("a storage transformer has no 'name'")
@@ -186,13 +186,13 @@ def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
     return None
 
 
-def _interpret_codecs(stated: object) -> Findings[tuple[DocumentCodec, ...] | None]:
-    if not isinstance(stated, list):
+def _interpret_codecs(declared: object) -> Findings[tuple[DocumentCodec, ...] | None]:
+    if not isinstance(declared, list):
         yield InvalidConfigurationError("'codecs' is not a list")
         return None
     codecs: list[DocumentCodec] = []
     malformed = False
-    for item in cast("list[object]", stated):
+    for item in cast("list[object]", declared):
         codec = _object({"name": item} if isinstance(item, str) else item) or {}
         name = codec.get("name")
         configuration = _object(codec.get("configuration", {}))
@@ -214,8 +214,8 @@ def _interpret_codecs(stated: object) -> Findings[tuple[DocumentCodec, ...] | No
     return None if malformed else tuple(codecs)
 
 
-def _interpret_partition_shape(stated: object) -> Findings[tuple[int, ...] | None]:
-    items = cast("list[object]", stated) if isinstance(stated, list) else [None]
+def _interpret_partition_shape(declared: object) -> Findings[tuple[int, ...] | None]:
+    items = cast("list[object]", declared) if isinstance(declared, list) else [None]
     # A bool is an int in Python, but not in JSON.
     shape = [n for n in items if type(n) is int and 1 <= n <= _LARGEST_INTEGER]
     if len(shape) < len(items):

@@ -218,8 +218,8 @@ def _wrong_entries(
         try:
             entry = _ENTRY.decode(raw)
         except msgspec.MsgspecError as error:
-            stated = str(error).replace("`$", "`entry")
-            problem: str | None = f"the entry is invalid: {stated}"
+            reason = str(error).replace("`$", "`entry")
+            problem: str | None = f"the entry is invalid: {reason}"
         else:
             entries[key] = entry
             problem = _contradiction(entry)

@@ -39,16 +39,16 @@ class ChunkKeyEncoding:
     """
 
     def __init__(self, metadata: dict[str, Any], ndim: int) -> None:
-        stated: Any = metadata["chunk_key_encoding"]
-        declared: dict[str, Any] = {"name": stated} if isinstance(stated, str) else stated
+        given: Any = metadata["chunk_key_encoding"]
+        declared: dict[str, Any] = {"name": given} if isinstance(given, str) else given
         self._ndim = ndim
         self._name = str(declared.get("name"))
-        stated_configuration: Any = declared.get("configuration") or {}
-        if not isinstance(stated_configuration, dict):
+        given_configuration: Any = declared.get("configuration") or {}
+        if not isinstance(given_configuration, dict):
             raise InvalidConfigurationError(
                 "the configuration of the chunk_key_encoding is not an object"
             )
-        configuration = cast("dict[str, Any]", stated_configuration)
+        configuration = cast("dict[str, Any]", given_configuration)
         default_separator = "." if self._name == "v2" else "/"
         self._separator = str(configuration.get("separator", default_separator))
         self._foreign: Any = None

@@ -1,4 +1,4 @@
-"""What a hierarchy holds, and what is wrong with it."""
+"""What a hierarchy contains, and what is wrong with it."""
 
 from zarr_manifest.inspection.node_contents import Contents, NodeContents, contents
 from zarr_manifest.inspection.validation import Problem, validate

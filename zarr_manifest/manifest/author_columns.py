@@ -102,10 +102,10 @@ def path_rows(
     path_numbers, names = _path_column(paths, count)
     first = _integers("offsets", offsets, count, 0)
     sizes = _integers("lengths", lengths, count, TO_THE_END)
-    stated = path_numbers >= 0
-    if not stated.all():
-        numbers, path_numbers = numbers[stated], path_numbers[stated]
-        first, sizes = first[stated], sizes[stated]
+    has_path = path_numbers >= 0
+    if not has_path.all():
+        numbers, path_numbers = numbers[has_path], path_numbers[has_path]
+        first, sizes = first[has_path], sizes[has_path]
     _require_valid(grid_shape, numbers, first, sizes)
     if indices is not None:
         order = np.argsort(numbers, kind="stable")

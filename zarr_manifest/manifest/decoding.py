@@ -264,12 +264,12 @@ def interpret_rows(
     return EntryColumns(rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, aside)
 
 
-def interpret_conditions(path: str, stated: Mapping[str, str]) -> Conditions:
+def interpret_conditions(path: str, given: Mapping[str, str]) -> Conditions:
     """Return the conditions, given by name, on the object of a path."""
-    unknown = sorted(set(stated) - {"etag", "last_modified", "version"})
+    unknown = sorted(set(given) - {"etag", "last_modified", "version"})
     if unknown:
         raise InvalidEntryError(f"unknown condition {unknown[0]!r} for {path!r}")
-    return parse_conditions(stated.get("etag"), stated.get("last_modified"), stated.get("version"))
+    return parse_conditions(given.get("etag"), given.get("last_modified"), given.get("version"))
 
 
 def _has_aside(entry: Entry) -> bool:

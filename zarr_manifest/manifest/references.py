@@ -96,7 +96,7 @@ class References:
         conditions: Mapping[str, Mapping[str, str]],
     ) -> None:
         """Set inline data, checksums and conditions, while a manifest is being built."""
-        by_path = {path: interpret_conditions(path, stated) for path, stated in conditions.items()}
+        by_path = {path: interpret_conditions(path, given) for path, given in conditions.items()}
         for number, path in enumerate(self.paths):
             if path in by_path:
                 extra = Aside(conditions=by_path[path])

@@ -98,7 +98,7 @@ def with_given_credentials(scheme: str, options: Mapping[str, Any]) -> dict[str,
         decided = {"credential_provider", "skip_signature"} & names.keys()
         return flat if decided else {**flat, "skip_signature": True}
     if first not in cloud.static:
-        _refuse_preferred(cloud, first)
+        _reject_preferred(cloud, first)
         return flat
     # S3 credentials belong together; for the other clouds, obstore uses the first.
     answer = {
@@ -124,7 +124,7 @@ def _plain(name: str) -> str:
     return lowered
 
 
-def _refuse_preferred(cloud: _Cloud, given: str) -> None:
+def _reject_preferred(cloud: _Cloud, given: str) -> None:
     preferred = cloud.order[: cloud.order.index(given)]
     for variable in os.environ:
         relevant = variable.startswith(cloud.variables) or (cloud, variable) == (

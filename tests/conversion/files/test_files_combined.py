@@ -20,7 +20,7 @@ from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, sa
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.errors import NotConvertibleError
 
-pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
+pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
 
 
 def write_month(path: Path, number: int, **changes: Any) -> Path:

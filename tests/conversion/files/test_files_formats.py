@@ -114,6 +114,7 @@ def test_what_a_format_lacks_is_named(
 # ------------------------------------------------------------ netCDF classic
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
 @pytest.mark.parametrize("records", [0, 1, 3])
 def test_netcdf_classic_files_read_as_netcdf4_reads_them(
@@ -235,6 +236,7 @@ TIFFS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["u1", "u2", "i2", "u4", "f4", "f8"])
 @pytest.mark.parametrize("layout", TIFFS)
 def test_tiff_images_read_as_tifffile_reads_them(tmp_path: Path, layout: str, code: str) -> None:

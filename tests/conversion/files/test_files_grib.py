@@ -82,6 +82,7 @@ def test_messages_are_chunks(tmp_path: Path) -> None:
     assert found.arrays["hag/instant/longitude"][...].tolist() == [10, 12, 14]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "reason"),
     [

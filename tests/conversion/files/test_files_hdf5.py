@@ -28,7 +28,7 @@ from tests.conversion.files.converted_files import (
 from tests.properties import examples
 from zarr_manifest.conversion.values.unstable_types import HAS_ALL_BYTE_ORDERS
 
-pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
+pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
 
 LITTLE = np.dtype([("a", "<i4"), ("b", "<f8"), ("s", "S3")])
 BIG = np.dtype([("a", ">i4"), ("b", ">f8")])

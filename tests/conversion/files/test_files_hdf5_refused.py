@@ -170,6 +170,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", REFUSALS, ids=lambda make: make.__name__)
 def test_a_dataset_is_refused_with_the_reason_and_the_rest_is_converted(
     tmp_path: Path, make: Any

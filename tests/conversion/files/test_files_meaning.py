@@ -73,6 +73,7 @@ def test_attributes_are_compared_as_a_whole(first: Any, second: Any) -> None:
     assert (other(second) is None) == (repr(first) == repr(second))
 
 
+@pytest.mark.slow
 def test_long_values_may_differ_in_their_middle(write: Write, tmp_path: Path) -> None:
     years = [f"days since {year}-01-01 00:00:00" for year in (2023, 2024)]
     files = [write(t=of_time([0, 1], units), v=V) for units in years]
@@ -137,6 +138,7 @@ def test_files_are_not_ordered_by_what_cannot_be_compared(write: Write) -> None:
         list(read_files(files))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "units"),
     [
@@ -166,6 +168,7 @@ def test_times_are_what_each_file_says(
         assert error == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [

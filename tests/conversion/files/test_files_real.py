@@ -24,7 +24,7 @@ from zarr_manifest.conversion.files.formats import detect_format
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.errors import NotConvertibleError
 
-pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
+pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
 
 DIRECTORY = Path(iris_sample_data.path)
 FILES = sorted(path for path in DIRECTORY.rglob("*") if path.is_file())

@@ -58,6 +58,7 @@ def array(nodes: Any, path: str = "x") -> ArrayNode:
 # ------------------------------------------------------------ names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a b.h5", "100%.h5", "50%25.h5", "é#?&+.h5", "[1]:x.h5"])
 def test_any_name_of_a_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(hdf5_bytes())

@@ -27,7 +27,7 @@ from zarr_manifest.conversion.files.combining.splitting import (
     split_references,
 )
 
-pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
+pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
 
 # ------------------------------------------------------------ the splitting itself
 

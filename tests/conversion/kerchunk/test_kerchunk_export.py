@@ -64,6 +64,7 @@ def content(value: Any) -> Any:
     return value
 
 
+@pytest.mark.slow
 @examples(0.6)
 @given(
     st.dictionaries(
@@ -113,6 +114,7 @@ def test_references_to_manifests_and_back(
     assert documents == wanted
 
 
+@pytest.mark.slow
 def test_a_real_set_and_back(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a b.h5", "w") as file:
         for order in "<>":
@@ -215,6 +217,7 @@ CODECS: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", CODECS, ids=range(len(CODECS)))
 @pytest.mark.parametrize(
     "dtype",

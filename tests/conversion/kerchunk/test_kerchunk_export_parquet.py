@@ -61,6 +61,7 @@ def hierarchy(root: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record_size", [1, 2, 5, 1000])
 def test_fsspec_reads_the_same_values(tmp_path: Path, record_size: int) -> None:
     root = hierarchy(tmp_path / "h")

@@ -23,6 +23,8 @@ from tests.conversion.kerchunk.kerchunk_sets import (
     read_by_fsspec,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def write_hdf5(path: Path) -> None:
     random = np.random.default_rng(1)

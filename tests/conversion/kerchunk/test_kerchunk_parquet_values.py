@@ -25,7 +25,10 @@ from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 
 # fsspec's choice of reader.
-pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated"),
+]
 
 FIELD = np.arange(7 * 5, dtype="<i2").reshape(7, 5)
 

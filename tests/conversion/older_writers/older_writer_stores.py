@@ -124,7 +124,7 @@ def check(root: Any, writer: Path, release: str, source: str, report: UpgradeRep
         found = np.asarray(zarr.open_array(store, path=path, mode="r")[...])
         if release == "1.0.0" and path in _ORDER_LOST:
             assert not np.array_equal(found, expected[path])
-            assert "elements are taken to be in order 'C'" in str(report)
+            assert "elements are assumed to be in order 'C'" in str(report)
             continue
         assert found.dtype.newbyteorder("=") == expected[path].dtype.newbyteorder("=")
         np.testing.assert_array_equal(found, expected[path], err_msg=path)

@@ -107,6 +107,7 @@ SPELLINGS: dict[str, Callable[[Path], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOURCES.values(), ids=SOURCES)
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
 def test_absolute_paths(

@@ -38,6 +38,7 @@ def writer(tmp_path: Path) -> Path:
 NAMES = ["100%.nc", "run#1.nc", "what?.nc", "T12:00.nc"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("how", [lambda file: file.name, str, lambda file: f"file://{file}"])
 def test_names_that_were_not_encoded(how: Callable[[Path], str], name: str, writer: Path) -> None:
@@ -90,7 +91,7 @@ def test_sources_that_end_within_a_chunk(release: str, writer: Path) -> None:
     found = reasons(report) | dict(report.notes)
     assert "the manifest key '3.0' names a chunk outside the array" in found["both_short"]
     for path in ("first_short", "second_short"):
-        assert "dimension 0 was joined from several sources, and its length 7" in found[path]
+        assert "dimension 0 was concatenated from several sources, and its length 7" in found[path]
         assert files_in(root)[f"{path}/zarr.json"] == before[f"{path}/zarr.json"]
     assert "chunks are missing at its end" in found["last_missing"]
     assert "even" in report.arrays
@@ -102,11 +103,11 @@ def test_chunks_that_were_lost(writer: Path) -> None:
     assert (root / "nan_attribute" / "manifest.json").read_text() == "{}"
     before = files_in(root / "nan_attribute")
     report = upgrade(root)
-    assert dict(report.notes)["nan_attribute"].startswith("the manifest names no chunk")
+    assert dict(report.notes)["nan_attribute"].startswith("the manifest has no chunks")
     assert files_in(root / "nan_attribute") == before
     document = root / "nan_attribute" / "zarr.json"
     document.write_text(json.dumps(json.loads(document.read_text()) | {"data_type": ">i4"}))
-    assert "the manifest names no chunk" in reasons(upgrade(root))["nan_attribute"]
+    assert "the manifest has no chunks" in reasons(upgrade(root))["nan_attribute"]
 
 
 def test_what_the_releases_made_of_them_is_wrong(writer: Path) -> None:

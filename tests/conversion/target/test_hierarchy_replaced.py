@@ -21,6 +21,8 @@ from zarr_manifest.conversion.nodes import GroupNode, Node
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.errors import WriteConflictError
 
+pytestmark = pytest.mark.slow
+
 
 def test_an_importer_that_fails_leaves_everything_as_it_was() -> None:
     def nodes() -> Iterator[Node]:

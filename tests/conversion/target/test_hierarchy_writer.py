@@ -62,6 +62,7 @@ def above_of(path: str) -> Iterator[str]:
     return ("/".join(parts[:n]) for n in range(len(parts)))
 
 
+@pytest.mark.slow
 @given(
     hierarchies(),
     st.randoms(),
@@ -363,6 +364,7 @@ def test_a_bucket(s3_server: S3Server, s3_bucket: str) -> None:
 # Large ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_streamed_manifests_are_not_held_at_once(tmp_path: Path) -> None:
     count, partition = 200_000, 5_000
 

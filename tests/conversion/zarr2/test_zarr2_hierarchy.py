@@ -84,6 +84,7 @@ def filters_for(dtype: np.dtype[Any]) -> list[Any]:
     return [numcodecs.Shuffle(dtype.itemsize)]
 
 
+@pytest.mark.slow
 @given(
     st.one_of(*map(st.sampled_from, (NUMBERS, OTHERS, STRUCTURED))),
     st.lists(st.tuples(st.integers(0, 5), st.integers(2, 4)), max_size=3),

@@ -284,6 +284,7 @@ MEMBERS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@pytest.mark.slow
 @given(changes=st.fixed_dictionaries({}, optional=MEMBERS), zattrs=st.none() | ANYTHING)
 @examples(3)
 def test_any_document_is_converted_to_valid_metadata_or_refused(

@@ -71,6 +71,7 @@ def check(**members: Any) -> None:
 # ------------------------------------------------------------ bytes to bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", BYTES_CODECS, ids=str)
 def test_bytes_codecs_in_both_placements(codec: Config) -> None:
     if not has_codec(codec["id"]):
@@ -213,6 +214,7 @@ PACKED: list[tuple[str, list[Config]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "filters"), [*array_filters("<"), *array_filters(">"), *PACKED], ids=str
 )

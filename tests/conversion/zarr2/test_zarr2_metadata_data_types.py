@@ -53,6 +53,7 @@ def fill_for(dtype: np.dtype[Any]) -> Any:
     return FILLS[dtype.kind] if dtype.kind in FILLS else encoded(patterns(dtype, (1,), 7)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("order", "fill"), [("C", "value"), ("F", "null")])
 @pytest.mark.parametrize("dtype", SIMPLE)
 def test_simple_types_read_as_in_v2(dtype: str, order: str, fill: str) -> None:

@@ -90,6 +90,7 @@ def assert_same_array(document: dict[str, Any], data: Any) -> None:
     assert again == back
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_data_types(dtype: str, order: str) -> None:
@@ -98,6 +99,7 @@ def test_data_types(dtype: str, order: str) -> None:
     assert_same_array(document, patterns(dtype, (5, 7)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "members"), PIPELINES)
 def test_pipelines(dtype: str, members: dict[str, Any]) -> None:
     document = zarray(dtype=dtype, **members)

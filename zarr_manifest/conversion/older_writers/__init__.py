@@ -1,4 +1,4 @@
-"""What VirtualiZarr 1.0 to 1.3 wrote in this very format, made valid."""
+"""Repair of manifest hierarchies that VirtualiZarr 1.0 to 1.3 wrote."""
 
 from zarr_manifest.conversion.older_writers.upgrading import UpgradeReport, upgrade
 

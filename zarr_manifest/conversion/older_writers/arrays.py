@@ -1,4 +1,4 @@
-"""One array of an older writer: its metadata, its manifest document, and what becomes of both."""
+"""One array of an older writer: repairs its metadata and its manifest document."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _UNLIMITED = Limits(manifest_bytes=2**62, entries=2**62, inline_bytes=2**62)
 
 @dataclass(slots=True)
 class OlderArray:
-    """An array that declares a manifest, and what is to be changed about it.
+    """An array that declares a manifest, and the changes to make.
 
     Parameters
     ----------
     path : str
         Path of the array in its hierarchy.
     metadata : dict
-        The content of its ``zarr.json``; is replaced.
+        The content of its ``zarr.json``; will be replaced.
     before : Stored
-        Its ``zarr.json`` as it is.
+        Its ``zarr.json`` as stored.
     """
 
     path: str
@@ -62,15 +62,15 @@ class OlderArray:
     notes: list[str] = field(default_factory=list[str])
     refusal: ManifestError | None = None
     replaced: str | None = None
-    """Key of the manifest document that nothing refers to any more."""
+    """Key of the manifest document that nothing will refer to any more."""
     is_theirs: bool = False
-    """Whether it declared what these releases declared."""
+    """Whether it made the same declaration as these releases."""
     _document: bytes | None = None
     _new_document: tuple[str, bytes] | None = None
     _entries: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Do something, unless the array was refused, which a failure does as well."""
+        """Run a step, unless the array was refused; a failure refuses it."""
         if self.refusal is None:
             try:
                 step()
@@ -81,7 +81,7 @@ class OlderArray:
 
     @property
     def bodies(self) -> dict[str, bytes]:
-        """What is to be written, by key, in this order; ``zarr.json`` comes last."""
+        """The objects to write, by key and in this order; ``zarr.json`` comes last."""
         document = () if self._new_document is None else (self._new_document,)
         return dict((*document, (join(self.path, "zarr.json"), dump_node(self.metadata))))
 
@@ -91,7 +91,7 @@ class OlderArray:
         """Repair the metadata, and the spelling of paths."""
         configuration = parse_declaration(ArrayMetadata("", self.metadata).declared)
         if configuration is None:
-            raise InvalidConfigurationError("it declares no manifest")
+            raise InvalidConfigurationError("it does not declare a manifest")
         self.is_theirs = is_theirs(self.metadata)
         lengths = None
         key = self._document_key(configuration)
@@ -103,7 +103,7 @@ class OlderArray:
         self.repairs += repaired.repairs
 
     def _document_key(self, configuration: Configuration) -> str | None:
-        """Return where the manifest is, if it is one plain document in the hierarchy's store."""
+        """Return the key of the manifest if it is a single plain document in the same store."""
         reference = configuration.manifest
         if isinstance(reference, bytes) or configuration.codecs or configuration.partition_shape:
             return None
@@ -113,7 +113,7 @@ class OlderArray:
     def _read_entries(
         self, store: GuardedStore, configuration: Configuration, key: str | None
     ) -> dict[str, dict[str, Any]]:
-        """Return the entries, whose form is not checked yet."""
+        """Return the entries, still unchecked."""
         body = configuration.manifest if key is None else store.read(key).body
         if not isinstance(body, bytes):
             raise ManifestNotFoundError("the manifest document does not exist", location=key)
@@ -133,7 +133,7 @@ class OlderArray:
     def _respell(
         self, entries: dict[str, dict[str, Any]], configuration: Configuration, key: str
     ) -> None:
-        """Write the document anew, under another name, if paths in it are no URL references."""
+        """Rewrite the document under a new name if paths in it are not URL references."""
         changed: dict[str, str] = {}
         for entry in entries.values():
             path = entry.get("path")
@@ -147,7 +147,7 @@ class OlderArray:
         reference = with_token(configuration.manifest, hashlib.sha256(body).hexdigest()[:12])
         self._configuration()["manifest"] = reference
         location = Base.parse("./", directory=self.path).resolve(reference)
-        assert isinstance(location, StoreLocation)  # as that of the earlier one is
+        assert isinstance(location, StoreLocation)  # like the previous one
         self._new_document = (location.key, body)
         self._document = body
         below = f"{self.path}/" if self.path else ""
@@ -155,12 +155,12 @@ class OlderArray:
         first, count = next(iter(changed.items())), len(changed)
         self.repairs.append(
             f"{count} path{'' if count == 1 else 's'} of the manifest contained characters that "
-            f"have a meaning in URLs; they were percent-encoded, as {first[0]!r} to {first[1]!r}, "
+            f"have a meaning in URLs; they were percent-encoded ({first[0]!r} as {first[1]!r}), "
             f"in a new document {reference!r}"
         )
 
     def _configuration(self) -> dict[str, Any]:
-        """Return the configuration of our declaration, to be changed."""
+        """Return the configuration of the manifest declaration, to be modified."""
         declared: Any = ArrayMetadata("", self.metadata).declared
         return next(item["configuration"] for item in declared if is_declaration(item))
 
@@ -174,31 +174,30 @@ class OlderArray:
 
     @property
     def lacks_base(self) -> bool:
-        """Whether it is not said what its paths are relative to."""
+        """Whether it does not state what its paths are relative to."""
         theirs = is_theirs(self.metadata) or self._new_document is not None
         return theirs and bool(self.relative_paths) and "base" not in self._configuration()
 
     def set_base(self, directory: str | Path, why: str) -> None:
-        """Say what the paths are relative to."""
+        """State what the paths are relative to."""
         base = base_of(directory, self.path)
         self._configuration()["base"] = base
         self.repairs.append(
-            f"its paths were relative to the directory in which it was written; that is {base!r} "
-            f"now, {why}"
+            f"its paths were relative to the writer's working directory, now {base!r}, {why}"
         )
 
     # Checking ---------------------------------------------------------------------
 
     def check(self) -> None:
-        """Refuse what is still not valid, by the checks of readers."""
+        """Refuse an array that is still invalid, using the readers' checks."""
         declared = ArrayMetadata("", self.metadata).declared
         configuration = parse_declaration(declared)
-        assert configuration is not None  # `repair` has seen it
+        assert configuration is not None  # checked by `repair`
         array = strict(interpret_array(self.path, self.metadata, configuration))
         if array is None or self._document is None:
             return
         try:
-            # A chunk outside the array may be there after it was made smaller. They never did that.
+            # Shrinking an array leaves chunks outside the grid, but these releases never did that.
             found = interpret_document_of(
                 array, None, self._document, _UNLIMITED, validating=self.is_theirs
             )
@@ -209,13 +208,13 @@ class OlderArray:
             self._examine()
 
     def _examine(self) -> None:
-        """Refuse to repair an array whose values may be wrong all the same."""
+        """Refuse to repair an array whose values may be wrong anyway."""
         shape: list[int] = self.metadata["shape"]
         grid = self.metadata["chunk_grid"]
         if grid["name"] != "regular":
-            return  # they wrote no other
+            return  # these releases wrote no others
         if any(entry and "length" not in entry for entry in self._entries.values()):
-            return  # they stated every length
+            return  # these releases stated every length
         chunk_shape: list[int] = grid["configuration"]["chunk_shape"]
         named = ((parse_canonical(key, len(shape)), e) for key, e in self._entries.items())
         paths = {index: str(entry.get("path")) for index, entry in named if index is not None}
@@ -227,7 +226,7 @@ class OlderArray:
 
 
 def _length(entry: dict[str, Any]) -> int | None:
-    """Return how many bytes a chunk has, if its entry says so; None as well for what is none."""
+    """Return the size of a chunk in bytes if its entry states a valid one, else None."""
     length = entry.get("length")
     return length if isinstance(length, int) and not isinstance(length, bool) else None
 

@@ -1,4 +1,4 @@
-"""Attributes of an older writer: numbers in them that JSON lacks. Pure."""
+"""Repair of attributes with numbers that JSON lacks. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["repair_attributes"]
 def repair_attributes(
     metadata: Mapping[str, Any], dtype: np.dtype[Any] | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the attributes of a node, and what was wrong; what JSON has stays as it is.
+    """Return the attributes of a node, and what was wrong; valid JSON values stay as they are.
 
     Examples
     --------
@@ -29,7 +29,9 @@ as JSON has none"])
     repaired, notes = json_attributes(broken, dtype)
     kept = {name: value for name, value in attributes.items() if name not in broken}
     if "_FillValue" in repaired and dtype is not None:
-        notes.append("the attribute '_FillValue', which JSON lacks, was encoded for xarray")
+        notes.append(
+            "the attribute '_FillValue' has a value that JSON lacks; it was encoded for xarray"
+        )
     return kept | repaired, notes
 
 

@@ -1,10 +1,10 @@
-"""Codecs as VirtualiZarr 1.0 to 1.3 wrote them, taken back to the pipeline that they came from.
+"""Codecs as VirtualiZarr 1.0 to 1.3 wrote them, turned back into the original pipeline.
 
-Those releases held arrays as Zarr v2 has them (filters, compressor, order, data type), and
-translated them in four wrong ways: the filters alone, as Zarr v2 has them (1.0); everything
-behind ``bytes``, which is always little-endian (1.1, 1.2); no ``bytes`` (1.3); the ``id`` of
-a codec within its configuration (1.1, 1.2). Each can be undone, because none of them
-changes the order of the steps. What 1.0 left out, compressor and order, is lost.
+Those releases represented arrays as in Zarr v2 (filters, compressor, order, data type), and
+translated them incorrectly in four ways: only the filters, in Zarr v2 form (1.0); everything
+after ``bytes``, which is always little-endian (1.1, 1.2); no ``bytes`` (1.3); the ``id`` of a
+codec inside its configuration (1.1, 1.2). Each can be undone, because none changes the order
+of the steps. What 1.0 left out, compressor and order, is lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ type Codec = dict[str, object]
 
 _PREFIX = "numcodecs."
 _SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
-# How many bytes each of these adds to a chunk; the size after any other depends on the bytes.
+# Number of bytes that these codecs add to a chunk; for all others, it depends on the content.
 _ADDED_BYTES = {
     "numcodecs.shuffle": 0,
     "crc32c": 4,
@@ -44,7 +44,7 @@ _ADDED_BYTES = {
 
 @dataclass
 class OlderCodecs:
-    """What a ``codecs`` member says, and what is wrong with it.
+    """The content of a ``codecs`` member, and what is wrong with it.
 
     Attributes
     ----------
@@ -53,13 +53,13 @@ class OlderCodecs:
     order : {"C", "F"}
         The layout of a chunk.
     endian : str or None
-        What the codec ``bytes`` says.
+        The byte order in the codec ``bytes``.
     has_bytes : bool
         Whether there is a codec ``bytes``.
     faults : list of str
         What Zarr v3 does not allow, as sentences without a full stop.
     lost : str or None
-        What the writer left out, if it did.
+        What the writer left out, if anything.
     """
 
     pipeline: list[Codec] = field(default_factory=list[Codec])
@@ -70,12 +70,12 @@ class OlderCodecs:
     lost: str | None = None
 
     def to_v3(self, data_type: DataType, dimensions: int, decisions: Decisions) -> list[Codec]:
-        """Return the codecs as Zarr v3 has them.
+        """Return the codecs in Zarr v3 form.
 
         Raises
         ------
         NotConvertibleError
-            There is no Zarr v3 codec for a step, or the steps do not fit each other.
+            There is no Zarr v3 codec for a step, or the steps do not fit together.
         """
         steps = read_pipeline({"filters": self.pipeline, "compressor": None}, decisions)
         return convert_codecs(
@@ -84,7 +84,7 @@ class OlderCodecs:
 
 
 def read_codecs(stated: object, dimensions: int, decisions: Decisions) -> OlderCodecs | None:
-    """Return what a ``codecs`` member says, if these releases may have written it.
+    """Interpret a ``codecs`` member, if these releases may have written it.
 
     Returns
     -------
@@ -115,10 +115,10 @@ def read_codecs(stated: object, dimensions: int, decisions: Decisions) -> OlderC
 
 
 def _read_codec(item: object, codecs: OlderCodecs, dimensions: int, decisions: Decisions) -> bool:
-    """Take note of one codec; False for one that these releases did not write."""
+    """Record one codec; return False for one that these releases did not write."""
     members = {"name": item} if isinstance(item, str) else as_object(item)
     if members is None:
-        raise decisions.refusal(f"member 'codecs' contains {shown(item)}, which is no codec")
+        raise decisions.refusal(f"member 'codecs' contains {shown(item)}, which is not a codec")
     name = members.get("name")
     configuration = as_object(members.get("configuration", {}))
     if name is None and isinstance(members.get("id"), str):
@@ -129,7 +129,7 @@ def _read_codec(item: object, codecs: OlderCodecs, dimensions: int, decisions: D
         codecs.pipeline.append({**members, "id": str(members["id"]).removeprefix(_PREFIX)})
         return True
     if not isinstance(name, str) or configuration is None:
-        raise decisions.refusal(f"member 'codecs' contains {shown(item)}, which is no codec")
+        raise decisions.refusal(f"member 'codecs' contains {shown(item)}, which is not a codec")
     if name == "bytes":
         return _read_bytes(configuration, codecs, decisions)
     if name == "transpose":
@@ -154,7 +154,7 @@ def _read_bytes(
 def _read_transpose(
     configuration: Mapping[str, object], codecs: OlderCodecs, dimensions: int
 ) -> bool:
-    """Only the two orders that Zarr v2 has, and only in front."""
+    """Accept only the two orders of Zarr v2, and only as the first step."""
     axes = as_array(configuration.get("order"))
     if codecs.pipeline or codecs.has_bytes or codecs.order == "F":
         return False
@@ -171,17 +171,17 @@ def _read_numcodecs(
     stated = configuration.get("id", codec)
     if stated not in (codec, name):
         raise decisions.refusal(
-            f"codec {name!r} has the 'id' {shown(stated)} in its configuration, which names another"
+            f"codec {name!r} has another codec's 'id' in its configuration: {shown(stated)}"
         )
     if "id" in configuration:
         codecs.faults.append(f"the configuration of {name!r} repeated its 'id'")
     if codec in ARRAY_FILTERS and codecs.has_bytes:
-        codecs.faults.append(f"{name!r} stood behind 'bytes', but works on elements")
+        codecs.faults.append(f"{name!r} came after 'bytes', but works on elements")
     codecs.pipeline.append({**configuration, "id": codec})
 
 
 def _read_native(name: str, configuration: Mapping[str, object], codecs: OlderCodecs) -> bool:
-    """Zarr's own codecs, which these releases never wrote: somebody repaired a part by hand."""
+    """Accept zarr's own codecs, which these releases never wrote: a partial repair by hand."""
     members = dict(configuration)
     if name == "blosc":
         shuffle = members.get("shuffle")
@@ -195,14 +195,14 @@ def _read_native(name: str, configuration: Mapping[str, object], codecs: OlderCo
 
 
 def encoded_size(codecs: Sequence[Codec], elements: int, itemsize: int) -> int | None:
-    """Return how many bytes a chunk has, or None if that depends on its values.
+    """Return the size of an encoded chunk in bytes, or None if it depends on the values.
 
     Parameters
     ----------
     codecs : sequence of dict
         Zarr v3 codecs.
     elements : int
-        The number of elements of a chunk.
+        The number of elements in a chunk.
     itemsize : int
         Bytes per element of the array.
 

@@ -1,4 +1,4 @@
-"""Groups of an older writer: attributes that are not JSON, made valid."""
+"""Groups of an older writer: repairs attributes that are not valid JSON."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class OlderGroup:
     path : str
         Path of the group in its hierarchy.
     metadata : dict
-        What becomes of its ``zarr.json``.
+        The new content of its ``zarr.json``.
     before : Stored
-        Its ``zarr.json`` as it is.
+        Its ``zarr.json`` as stored.
     notes : list of str
-        What was wrong, in sentences.
+        What was wrong, as sentences.
     """
 
     path: str
@@ -37,18 +37,18 @@ class OlderGroup:
 
     @property
     def bodies(self) -> dict[str, bytes]:
-        """What is to be written, by key."""
+        """The objects to write, by key."""
         return {join(self.path, "zarr.json"): dump_node(self.metadata)}
 
     def write(self, store: GuardedStore) -> None:
-        """Replace its ``zarr.json``, by one put."""
+        """Replace its ``zarr.json`` with one put."""
         for key, body in self.bodies.items():
             store.replace(key, self.before, body)
         update_consolidated(store, self.path, self.metadata)
 
 
 def groups_to_repair(store: GuardedStore, paths: Iterable[str]) -> Iterator[OlderGroup]:
-    """Yield the groups among the nodes that have attributes which JSON lacks."""
+    """Yield the groups that have attribute values that JSON lacks."""
     for path in sorted(set(paths)):
         before = store.read(join(path, "zarr.json"))
         node = None if before.body is None else parse_node(before.body)

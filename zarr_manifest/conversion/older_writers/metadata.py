@@ -1,7 +1,7 @@
 """Array metadata as VirtualiZarr 1.0 to 1.3 wrote it, as valid Zarr v3 metadata.
 
-What is unambiguous is repaired, and each repair named in a sentence; the rest is refused.
-Metadata that is valid comes back as it is. Reads nothing: documents in, documents out.
+Unambiguous faults are repaired, and each repair is described in a sentence; the rest is
+refused. Valid metadata is returned unchanged. No I/O: documents in, documents out.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from zarr_manifest.format import TRANSFORMER_NAME
 
 __all__ = ["Repaired", "is_theirs", "repair_array"]
 
-# What all of these releases declared, and nothing else.
+# The declaration of all these releases.
 _DECLARED = [{"name": TRANSFORMER_NAME, "configuration": {"manifest": "./manifest.json"}}]
 
-# What str(numpy.dtype) makes of a data type in the byte order of the writer's machine ...
+# The form of str(numpy.dtype) for a data type in the native byte order of the writer ...
 _NATIVE = re.compile(
     r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|object|(datetime|timedelta)64(\[\w+\])?"
 )
-# ... and in another one, or where it has no name.
+# ... and in the other one, or for a type without a name.
 _TYPE_STRING = re.compile(r"[<>|][a-zA-Z]\d+(\[\w+\])?", re.ASCII)
 
 
@@ -58,8 +58,8 @@ class Repaired:
     metadata : dict
         The content of ``zarr.json``, storage transformers included.
     repairs : tuple of str
-        What was wrong, and what became of it, in sentences without a full stop; empty
-        if `metadata` is as it was.
+        What was wrong and how it was repaired, as sentences without a full stop; empty
+        if `metadata` is unchanged.
     """
 
     metadata: dict[str, Any]
@@ -67,7 +67,7 @@ class Repaired:
 
 
 def is_theirs(metadata: Mapping[str, Any]) -> bool:
-    """Whether an array declares what these releases declared; others may do so as well."""
+    """Whether an array has the declaration of these releases, which others may have, too."""
     return metadata.get("storage_transformers") == _DECLARED
 
 
@@ -77,25 +77,25 @@ def repair_array(
     chunk_lengths: Collection[int | None] | None = None,
     path: str = "",
 ) -> Repaired:
-    r"""Return valid Zarr v3 metadata of an array that an older release of VirtualiZarr wrote.
+    r"""Return valid Zarr v3 metadata for an array that an older release of VirtualiZarr wrote.
 
     Parameters
     ----------
     metadata : mapping
         The content of ``zarr.json``; a bare NaN in it is a Python NaN.
     chunk_lengths : collection of (int or None), optional
-        How many bytes the chunks of the manifest have, None for each that does not say
-        so. VirtualiZarr 1.0 left the compressor out: this shows whether there was one.
-        None if the manifest is not known.
+        Sizes of the chunks of the manifest in bytes, None for each unknown one.
+        VirtualiZarr 1.0 left out the compressor: this shows whether there was one.
+        None if the manifest is unknown.
     path : str, default ""
         Path of the array, for messages.
 
     Raises
     ------
     NotConvertibleError
-        It cannot be told what the metadata should be, or Zarr v3 cannot express it.
+        The metadata is ambiguous, or Zarr v3 cannot express it.
     InvalidConfigurationError
-        What cannot be repaired is not valid.
+        It is still invalid after all repairs.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def repair_array(
     ('float32', [{'name': 'bytes', 'configuration': {'endian': 'big'}}])
     >>> print(*repaired.repairs, sep="\n")  # doctest: +ELLIPSIS
     data_type '>f4', which is not of Zarr v3, became 'float32', with the codec 'bytes' big-endian
-    'codecs' was null; the codecs are 'bytes' (big-endian) now: all chunks have as many bytes ...
+    'codecs' was null; the codecs are now 'bytes' (big-endian): all chunks have the size that ...
     the fill value null, which stood for NaN, became "NaN"
     """
     decisions = Decisions(path)
@@ -123,7 +123,7 @@ def repair_array(
         array.repair_elements(type_string, codecs, chunk_lengths)
     elif codecs is not None and codecs.faults:
         raise decisions.refusal(
-            f"{codecs.faults[0]}, and data type {shown(array.metadata['data_type'])} is none "
+            f"{codecs.faults[0]}, and data type {shown(array.metadata['data_type'])} is not one "
             "that these releases of VirtualiZarr wrote"
         )
     array.repair_attributes(type_string)
@@ -135,7 +135,7 @@ def repair_array(
 
 @dataclass
 class _Array:
-    """Metadata while it is being repaired; the repairs are collected as decisions."""
+    """Metadata under repair; the repairs are collected as decisions."""
 
     metadata: dict[str, Any]
     decisions: Decisions
@@ -150,7 +150,7 @@ class _Array:
         return list(self.metadata["shape"])
 
     def check_members(self) -> None:
-        """Refuse what no release wrote."""
+        """Refuse metadata that no release wrote."""
         lengths = as_array(self.metadata.get("shape"))
         if lengths is None or not all(_is_length(n) for n in lengths):
             found = shown(self.metadata.get("shape"))
@@ -170,7 +170,7 @@ class _Array:
         return chunks if len(chunks) == len(lengths) == len(self.shape) else None
 
     def repair_chunk_shape(self) -> None:
-        """Chunks of an empty array were as long as the array."""
+        """Repair the chunk length of an empty array, which was the length of the array."""
         chunks = self.chunk_shape() or []
         pairs = zip(chunks, self.shape, strict=False)
         empty = [axis for axis, pair in enumerate(pairs) if pair == (0, 0)]
@@ -178,7 +178,7 @@ class _Array:
             chunks[axis] = 1
             self.decisions.note(
                 f"the chunk length 0 in dimension {axis}, which is empty, became 1, because Zarr "
-                "v3 demands a positive one"
+                "v3 requires a positive one"
             )
         if empty:
             self.metadata["chunk_grid"]["configuration"]["chunk_shape"] = chunks
@@ -186,11 +186,11 @@ class _Array:
     def repair_elements(
         self, type_string: str, codecs: OlderCodecs, lengths: Collection[int | None] | None
     ) -> None:
-        """Repair everything that depends on what an element is."""
+        """Repair everything that depends on the data type."""
         if self._is_fits(type_string, codecs):
             type_string = f">{type_string[1:]}"
             codecs.faults.append(
-                "the array comes from a FITS file, as its attributes show, and those are big-endian"
+                "the array comes from a FITS file, as its attributes show; FITS is big-endian"
             )
         silent = Decisions(self.decisions.path)
         steps = read_pipeline({"filters": codecs.pipeline, "compressor": None}, silent)
@@ -204,7 +204,7 @@ class _Array:
         self._repair_fill_value(data_type)
 
     def repair_attributes(self, type_string: str | None) -> None:
-        """Numbers that JSON lacks become what other importers make of them."""
+        """Convert numbers that JSON lacks as the other importers do."""
         dtype = None if type_string is None else np.dtype(type_string)
         attributes, notes = repair_attributes(self.metadata, dtype)
         if notes:
@@ -213,9 +213,9 @@ class _Array:
                 self.decisions.note(note)
 
     def _is_fits(self, type_string: str, codecs: OlderCodecs) -> bool:
-        """Whether the elements are those of a FITS file, of which kerchunk forgot the byte order.
+        """Whether the array comes from a FITS file, whose byte order kerchunk dropped.
 
-        It said "float32" or "float64" up to release 0.2.7, and FITS is big-endian. The
+        It wrote "float32" or "float64" up to release 0.2.7, but FITS is big-endian. The
         header of the file became the attributes.
         """
         header = as_object(self.metadata.get("attributes")) or {}
@@ -245,7 +245,7 @@ class _Array:
         del self.decisions.notes[before:]
         evidence = self._compare_sizes(codecs, converted, data_type, lengths)
         if codecs.faults:
-            sentence = f"{', and '.join(codecs.faults)}; the codecs are {spelled(converted)} now"
+            sentence = f"{', and '.join(codecs.faults)}; the codecs are now {spelled(converted)}"
             self.decisions.note(sentence + evidence)
         self.decisions.notes.extend(conversions)
         self.metadata["codecs"] = converted
@@ -257,7 +257,7 @@ class _Array:
         data_type: DataType,
         lengths: Collection[int | None] | None,
     ) -> str:
-        """Refuse codecs that cannot be all of them, and say what shows that they are."""
+        """Refuse codecs if some must be missing; otherwise return the evidence that none is."""
         chunks = self.chunk_shape()
         size = None
         if chunks is not None and not data_type.is_variable_length:
@@ -268,23 +268,23 @@ class _Array:
             if codecs.lost is None:
                 return ""
             raise self.decisions.refusal(
-                f"{codecs.faults[0]}, and the manifest does not say how many bytes the chunks "
-                "have, which would show whether they are compressed",
+                f"{codecs.faults[0]}, and the manifest does not state the sizes of the chunks, "
+                "which would show whether they are compressed",
                 remedy=ANEW,
             )
         other = next((length for length in lengths if length != size), None)
         if other is not None:
-            reason = "the compressor was not written down" if codecs.lost else "something is lost"
+            reason = "the compressor was not recorded" if codecs.lost else "a codec is missing"
             raise self.decisions.refusal(
-                f"a chunk has {other} bytes, but {size} with the codecs that are stated: {reason}",
+                f"a chunk has {other} bytes, but the stated codecs yield {size}: {reason}",
                 remedy=ANEW,
             )
         if codecs.lost is None:
             return ""
-        what = "all chunks have as many bytes as that makes" if lengths else "there are no chunks"
+        what = "all chunks have the size that this yields" if lengths else "there are no chunks"
         if len(self.shape) < 2:
             return f": {what}"
-        return f": {what}; elements are taken to be in order 'C', which was not written down"
+        return f": {what}; elements are assumed to be in order 'C', which was not recorded"
 
     def _repair_fill_value(self, data_type: DataType) -> None:
         value = self.metadata.get("fill_value")
@@ -304,8 +304,10 @@ class _Array:
             self.metadata["fill_value"] = converted
             return
         if isinstance(value, float) and math.isnan(value) and kind not in "fc":
-            # What kerchunk's null became, whatever the data type.
-            self.decisions.note(f"the fill value NaN is no value of data type {data_type.json!r}")
+            # kerchunk's null became NaN, whatever the data type.
+            self.decisions.note(
+                f"the fill value NaN is not a value of data type {data_type.json!r}"
+            )
             value = None
         self.metadata["fill_value"] = convert_fill_value(value, data_type, self.decisions)
 
@@ -322,7 +324,7 @@ def _type_string(stated: object, codecs: OlderCodecs | None) -> str | None:
         dtype: np.dtype[Any] = np.dtype(stated)
     except (TypeError, ValueError):
         return None
-    # Native to the machine of the writer, which is taken to have been a little-endian one.
+    # In the native byte order of the writer's machine, which is assumed to be little-endian.
     is_big = codecs is not None and codecs.endian == "big"
     return dtype.newbyteorder(">" if is_big else "<").str
 
@@ -336,7 +338,7 @@ def _is_length(value: object) -> bool:
 
 
 def _is_fill_value(value: object, kind: str) -> bool:
-    """Whether a value is of the right JSON type; zarr looks at the value itself."""
+    """Whether a value has the right JSON type; zarr checks the value itself."""
     if value is None:
         return False
     if kind == "b":

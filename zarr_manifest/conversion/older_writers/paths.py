@@ -1,7 +1,7 @@
 """Paths as VirtualiZarr 1.0 to 1.3 wrote them: raw names, and relative to a working directory.
 
-The directory in which a release ran is not written down. For hierarchies on disk it can
-be found, if there is one place only from which all paths lead to files.
+The writer's working directory is not recorded. For hierarchies on disk it can be found if
+there is exactly one directory from which all paths lead to files.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = ["base_of", "directories_with", "has_files", "is_relative", "respelled
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _LIKE_A_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^/]*")
 _BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# As in canonical URLs: "+" is read as a space by S3.
+# As in canonical URLs: S3 reads "+" as a space.
 _SAFE = "!$&'()*,;=:@/"
 
 
 def respelled(path: str) -> str:
-    """Return a path as a URL reference, if it can only be meant as a name.
+    """Return a path as a URL reference, encoding what can only be part of a name.
 
-    A ``%`` may belong to a name or to an escape. One that no digits follow belongs to a
-    name, and so do ``#``, and ``?`` in the name of a file.
+    A ``%`` may belong to a name or to an escape. Without digits after it, it belongs to a
+    name, and so do ``#``, and ``?`` in a file name.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def is_relative(path: str) -> bool:
 
 
 def directories_with(paths: Iterable[str], root: Path) -> Iterator[Path]:
-    """Yield the directories, of a hierarchy's own and those above it, that have all files."""
+    """Yield the directories with all files, among the hierarchy's own and those above it."""
     names = list(paths)
     for directory in (root, *root.parents):
         if has_files(directory, names):
@@ -67,12 +67,12 @@ def directories_with(paths: Iterable[str], root: Path) -> Iterator[Path]:
 
 
 def has_files(directory: Path, paths: Iterable[str]) -> bool:
-    """Whether relative URL references lead to files from a directory."""
+    """Whether relative URL references lead from a directory to files."""
     return all((directory / unquote(path)).is_file() for path in paths)
 
 
 def base_of(directory: str | Path, array_path: str) -> str:
-    """Return the ``base`` that makes the paths of an array relative to a directory.
+    """Return the ``base`` against which an array's paths resolve relative to a directory.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""VirtualiZarr's arrays and ours: metadata and columns of references, in both directions."""
+"""VirtualiZarr's arrays as nodes: metadata, and references as columns."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = ["MakeChecksums", "array_node", "checked_metadata", "distinct_paths", 
 
 type MakeChecksums = Callable[[Manifest], Mapping[tuple[int, ...], str]]
 
-# Paths that VirtualiZarr uses for chunks without bytes elsewhere.
+# The path that VirtualiZarr gives to chunks without a source.
 _MISSING = ""
 _INLINED = "__inlined__"
 
 _BASE = Base.parse("./")
 
-# Codecs that zarr itself has; others must announce themselves to be found by a reader.
+# Packages whose codecs zarr always finds; other codecs must be registered as entry points.
 _BUILT_IN = ("zarr.", "numcodecs.")
 
 
@@ -46,7 +46,7 @@ def array_node(
     conditions: Mapping[str, Mapping[str, str]] | None = None,
     checksums: MakeChecksums | None = None,
 ) -> ArrayNode:
-    """Return the node of a ``ManifestArray``.
+    """Return the node for a ``ManifestArray``.
 
     Parameters
     ----------
@@ -55,11 +55,11 @@ def array_node(
     array : virtualizarr.manifests.ManifestArray
         Metadata and references.
     dimension_names, attributes : optional
-        Take the place of those in the metadata.
+        Replace those in the metadata.
     notes : sequence of str
-        What was decided already.
+        Notes so far.
     conditions : mapping, optional
-        By URL reference of an object: ``etag`` and ``last_modified``.
+        ``etag`` and ``last_modified``, by URL reference of an object.
     checksums : callable, optional
         Computes the checksums of a manifest's chunks.
 
@@ -68,7 +68,7 @@ def array_node(
     NotConvertibleError
         Zarr could not read the array.
     ManifestError
-        A path is not usable.
+        A path is invalid.
     """
     document: dict[str, Any] = _plain(array.metadata.to_dict())
     stated = array.metadata.attributes if attributes is None else attributes
@@ -85,7 +85,7 @@ def array_node(
 
 
 def checked_metadata(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Zarr v3 array metadata that a reader understands, as JSON.
+    """Return Zarr v3 array metadata, as JSON, that readers understand.
 
     Raises
     ------
@@ -112,26 +112,26 @@ def _check_codec(codec: Any) -> None:
         found = zarr.registry.get_codec_class(name)
     except (KeyError, ValueError, ImportError) as error:
         raise NotConvertibleError(
-            f"nothing installed can decode the codec {name!r}",
-            remedy="Install the package that provides it, where this is read as well.",
+            f"no installed package provides the codec {name!r}",
+            remedy="Install the package that does, here and wherever the array is read.",
         ) from error
     if not found.__module__.startswith(_BUILT_IN) and name not in _announced_codecs():
         raise NotConvertibleError(
-            f"zarr finds the codec {name!r} only after {found.__module__} was imported, "
-            "so that other readers could not decode the array"
+            f"zarr finds the codec {name!r} only after {found.__module__} is imported, so other "
+            "readers could not decode the array"
         )
 
 
 @functools.cache
 def _announced_codecs() -> frozenset[str]:
-    """Names of the codecs that installed packages announce; finding them takes a while."""
+    """Names of the codecs that installed packages register; cached, as finding them is slow."""
     return frozenset(point.name for point in entry_points(group="zarr.codecs"))
 
 
 def _plain(value: Any) -> Any:
-    """Return metadata as JSON has it: zarr and VirtualiZarr leave enums, tuples and numpy in it."""
+    """Return metadata as plain JSON: zarr and VirtualiZarr leave enums, tuples and numpy in it."""
     if (members := as_object(value)) is not None:
-        # The attributes are looked at by themselves.
+        # Attributes are handled separately.
         return {str(name): _plain(item) for name, item in members.items() if name != "attributes"}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in cast("list[Any]", value)]
@@ -153,19 +153,19 @@ def _manifest(
 ) -> Manifest:
     grid = ChunkGrid.from_metadata(metadata)
     if grid is None:
-        raise NotConvertibleError("the chunk grid is not one that is known here")
+        raise NotConvertibleError("the chunk grid is of an unknown kind")
     # VirtualiZarr has no public name for its columns.
     paths: npt.NDArray[Any] = found._paths
     inlined: dict[tuple[int, ...], bytes] = found._inlined
     given = (paths != _MISSING) & (paths != _INLINED)
     if tuple(paths.shape) != grid.counts:
-        # Its parsers give arrays without chunks any grid.
+        # Its parsers give arrays without chunks an arbitrary grid.
         if not inlined and not given.any():
             return Manifest.from_columns(grid.counts, paths="", indices=_no_chunks(grid))
         if len(paths.shape) != len(grid.counts) or any(map(int.__gt__, paths.shape, grid.counts)):
             raise NotConvertibleError(
                 f"it has references for a chunk grid of {paths.shape}, "
-                f"the metadata says {grid.counts}"
+                f"but the metadata says {grid.counts}"
             )
     chunks = np.argwhere(given)
     references, stated = _references(paths[given], conditions)
@@ -187,7 +187,7 @@ def distinct_paths(found: Any) -> list[str]:
     given = paths[(paths != _MISSING) & (paths != _INLINED)]
     if not given.size:
         return []
-    # Sorting a million strings takes seconds; most manifests have one path.
+    # Sorting a million strings takes seconds, and most manifests have only one path.
     if (given == given[0]).all():
         return [str(given[0])]
     return [str(path) for path in np.unique(given)]
@@ -200,7 +200,7 @@ def _no_chunks(grid: ChunkGrid) -> npt.NDArray[np.int64]:
 def _references(
     paths: npt.NDArray[Any], conditions: Mapping[str, Mapping[str, str]]
 ) -> tuple[npt.ArrayLike, dict[str, Mapping[str, str]]]:
-    """Return the URL reference of every row, and the conditions of those that have some."""
+    """Return the URL reference of every row, and the conditions by URL reference."""
     if not paths.size:
         return paths, {}
     if (paths == paths[0]).all():
@@ -212,21 +212,21 @@ def _references(
     return np.array(references, np.dtypes.StringDType())[numbers], stated
 
 
-# What a URL may contain literally; '%' is looked at by itself.
+# Characters that a URL may contain literally; '%' is handled separately.
 _URL_SAFE = "!$&'()*+,;=:@/~[]"
 
 
 def url_reference(path: str) -> str:
-    """Return a path of VirtualiZarr's as the URL that a manifest states.
+    """Return a path of VirtualiZarr as the URL for a manifest.
 
-    VirtualiZarr percent-encodes the names of local files, and nothing else.
+    VirtualiZarr percent-encodes names of local files, and nothing else.
 
     Raises
     ------
     NotConvertibleError
-        The scheme is not one that a manifest may name.
+        A manifest cannot contain URLs of this scheme.
     InvalidPathError
-        The path is not usable.
+        The path is invalid.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def url_reference(path: str) -> str:
 
 
 def _quoted(rest: str) -> str:
-    """Encode what is not, leaving the escapes that are there."""
+    """Percent-encode a text, keeping existing escapes."""
     pieces = rest.split("%")
     quoted = [quote(pieces[0], safe=_URL_SAFE)]
     for piece in pieces[1:]:

@@ -18,7 +18,7 @@ _INLINED = "__inlined__"
 
 
 class ChunkColumns:
-    """A value for every chunk of a grid; all are missing at first.
+    """Values for every chunk of a grid; at first, all chunks are missing.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class ChunkColumns:
         self._inlined: dict[tuple[int, ...], bytes] = {}
 
     def put(self, index: tuple[int, ...], path: str, offset: int, length: int) -> None:
-        """Say where a chunk is."""
+        """Set the location of a chunk."""
         self._paths[index] = path
         self._offsets[index] = offset
         self._lengths[index] = length
@@ -41,14 +41,14 @@ class ChunkColumns:
     def add(
         self, manifest: References, urls: Sequence[str], sizes: Mapping[str, int] | None = None
     ) -> None:
-        """Take over the entries of a manifest.
+        """Add the entries of a manifest.
 
         Parameters
         ----------
         manifest : References
-            All of the grid, or a part of it. Chunks that are explicitly empty stay missing.
+            Covers the grid, or a part of it. Explicitly empty chunks stay missing.
         urls : sequence of str
-            What to call the objects of its paths.
+            URLs for its paths.
         sizes : mapping of str to int, optional
             Sizes of whole objects, by URL.
 
@@ -65,13 +65,13 @@ class ChunkColumns:
                 self.put(index, _INLINED, 0, len(reference.data))
                 continue
             if reference.conditions.version is not None:
-                raise NotConvertibleError("some of its chunks name a version of their object")
+                raise NotConvertibleError("some of its chunks refer to a version of their object")
             url, length = urls[reference.path_number], reference.length
             if length is None and sizes is not None:
                 length = sizes[url] - reference.offset
             if length is None:
                 raise NotConvertibleError(
-                    "some of its chunks run to the end of their object, and VirtualiZarr wants "
+                    "some of its chunks run to the end of their object, but VirtualiZarr needs "
                     "their lengths"
                 )
             self.put(index, url, reference.offset, length)

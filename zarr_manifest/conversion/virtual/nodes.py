@@ -1,4 +1,4 @@
-"""VirtualiZarr's objects as nodes: datasets and trees of virtual and of loaded variables."""
+"""VirtualiZarr's objects as nodes: datasets and trees of virtual and loaded variables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["dataset_nodes", "join_path", "manifest_group_nodes", "or_refused", "read_virtual"]
 
-# What xarray says of values in their encoding, and not of how they are stored.
+# Members of xarray's encoding that describe values, not their storage.
 _CF_ENCODING = frozenset(
     [
         "_FillValue",
@@ -40,7 +40,7 @@ _CF_ENCODING = frozenset(
     ]
 )
 
-# What of it packs values into numbers of few bytes, or masks them.
+# Those that pack values into smaller numbers, or mask them.
 _PACKING = frozenset(["_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned"])
 
 
@@ -50,8 +50,8 @@ def read_virtual(virtual: Any) -> Iterator[Node]:
     Parameters
     ----------
     virtual : Dataset, DataTree, ManifestGroup or ManifestStore
-        Variables that wrap a ``ManifestArray`` become references. Others, the
-        loaded ones, are encoded by xarray and zarr, and held inline.
+        Variables that wrap a ``ManifestArray`` become references. Others, which are
+        loaded, are encoded by xarray and zarr, and stored inline.
 
     Yields
     ------
@@ -126,7 +126,7 @@ def dataset_nodes(
     path : str
         Path of its group.
     notes : mapping, optional
-        By path of an array: what was decided already.
+        Notes so far, by path of an array.
     conditions, checksums : optional
         As in `array_node`.
     """
@@ -161,9 +161,9 @@ def or_refused(path: str, make: Callable[[str], ArrayNode]) -> Node:
 
 
 def _coordinates(dataset: xr.Dataset) -> dict[str, str]:
-    """Return the attribute by which xarray knows coordinates that are no dimensions."""
+    """Return the attribute by which xarray recognises non-dimension coordinates."""
     names = [str(name) for name in dataset.coords if name not in dataset.dims]
-    # The names are separated by spaces; xarray leaves out such names as well.
+    # Names are separated by spaces; xarray, too, leaves out names that contain one.
     listed = [name for name in names if " " not in name]
     return {"coordinates": " ".join(listed)} if listed else {}
 
@@ -183,29 +183,29 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
     limit = Limits().inline_bytes
     if variable.nbytes > limit:
         raise NotConvertibleError(
-            f"its {variable.nbytes} bytes are loaded, and a manifest holds {limit} at the most",
-            remedy="Leave it virtual, or write it as a native array.",
+            f"its {variable.nbytes} bytes are loaded, but a manifest holds at most {limit}",
+            remedy="Keep it virtual, or write it as a native array.",
         )
     name = path.rpartition("/")[2]
     kept = {key: value for key, value in variable.encoding.items() if key in _CF_ENCODING}
     if isinstance(kept.get("dtype"), np.dtype):
         kept["dtype"] = kept["dtype"].newbyteorder("=")
-    # xarray would state NaN for floats that never had a fill value.
+    # xarray would add NaN for floats that never had a fill value.
     kept.setdefault("_FillValue", variable.attrs.get("_FillValue"))
     documents = _encoded(name, variable, kept)
     if not _reads_back(name, variable, documents):
-        # Packed as they were in one file: numbers that were added need not fit.
+        # The packing comes from one file; numbers from others may not fit.
         packing = {*_PACKING, "dtype", "units"}
         plain = {key: value for key, value in kept.items() if key not in packing}
         documents = _encoded(name, variable, plain | {"_FillValue": None})
         if not _reads_back(name, variable, documents):
-            raise NotConvertibleError("its values are not those that xarray reads back")
-        problem = "its values do not fit into their encoding, which was left out"
+            raise NotConvertibleError("xarray does not read back the same values")
+        problem = "its encoding was dropped, because its values do not fit into it"
         notes = (*notes, f"array {path!r}: {problem}")
     metadata, chunks = array_of_documents(documents, name)
     metadata = checked_metadata(metadata)
     grid = ChunkGrid.from_metadata(metadata)
-    assert grid is not None  # zarr has just written it
+    assert grid is not None  # zarr has just written the metadata
     none = np.zeros((0, len(grid.counts)), np.int64)
     manifest = Manifest.from_columns(grid.counts, paths="", indices=none, data=chunks)
     return ArrayNode(path, metadata, manifest, tuple(notes))
@@ -221,7 +221,7 @@ def _encoded(name: str, variable: Any, encoding: Mapping[str, Any]) -> dict[str,
     documents: dict[str, Any] = {}
     try:
         with warnings.catch_warnings():
-            # Of times that do not fit into their units: whether they read back is checked.
+            # About times that do not fit into their units: reading back is checked anyway.
             warnings.filterwarnings("ignore", "Times can't be serialized faithfully")
             dataset.to_zarr(MemoryStore(documents), zarr_format=3, consolidated=False)
     except (TypeError, ValueError, NotImplementedError) as error:
@@ -230,7 +230,7 @@ def _encoded(name: str, variable: Any, encoding: Mapping[str, Any]) -> dict[str,
 
 
 def _reads_back(name: str, variable: Any, documents: dict[str, Any]) -> bool:
-    """Whether the values are in the documents, decoded as far as those given are."""
+    """Whether the documents decode to the values, which may be decoded themselves or not."""
     xarray: Any = library("xarray")
     kind = variable.dtype.kind
     with xarray.open_zarr(

@@ -1,4 +1,4 @@
-"""VirtualiZarr and the libraries that its parsers need: imported when they are, being optional."""
+"""VirtualiZarr and the libraries of its parsers; imported on demand, because they are optional."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ def library(name: str, purpose: str = "reading files through VirtualiZarr") -> A
     name : str
         Full name of the module.
     purpose : str
-        What it is needed for, for the message.
+        What it is needed for; part of the error message.
 
     Raises
     ------
     ImportError
-        It is not installed, or does not work with what is. Says what to install.
+        It is not installed, or not compatible with other packages. The message says what
+        to install.
 
     Examples
     --------
