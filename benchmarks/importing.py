@@ -186,8 +186,7 @@ def export_json(hierarchy: Path) -> int:
 
     with TemporaryDirectory() as directory:
         target = Path(directory, "references.json")
-        with target.open("w") as file:
-            json.dump(export_kerchunk_json(hierarchy), file)
+        export_kerchunk_json(hierarchy, target)
         return stored_bytes(target)
 
 

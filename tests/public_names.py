@@ -99,6 +99,20 @@ def lines() -> Iterator[str]:
             yield f"{name} = {thing!r}"
 
 
+def callables() -> Iterator[tuple[str, Any]]:
+    """Yield functions, methods, and classes that users make: results are only looked at."""
+    for name, thing in objects():
+        if not isinstance(thing, type):
+            if inspect.isfunction(thing):
+                yield name, thing
+        elif not issubclass(thing, Exception) and not _is_data(thing):
+            yield name, thing
+            for member_name, member in members(thing):
+                function = getattr(member, "__func__", member)
+                if inspect.isfunction(function):
+                    yield f"{name}.{member_name}", function
+
+
 def _is_data(cls: type[Any]) -> bool:
     return dataclasses.is_dataclass(cls)
 

@@ -77,7 +77,7 @@ def url(bucket: Bucket, request: pytest.FixtureRequest) -> str:
 # Authoring --------------------------------------------------------------------------------
 
 
-def test_a_hierarchy_from_beginning_to_end(bucket: Bucket, url: str) -> None:
+def test_a_hierarchy_from_beginning_to_end(bucket: Bucket, url: str, tmp_path: Path) -> None:
     allow = bucket.allow
     zm.create_array(url, "g/a", {"0": bucket.entries["0"]}, **ARRAY, allow=allow)
     zm.write_manifest(url, "g/a", bucket.entries, codecs=["gzip"], allow=allow)
@@ -87,7 +87,9 @@ def test_a_hierarchy_from_beginning_to_end(bucket: Bucket, url: str) -> None:
     assert again["g/a"].attrs["units"] == "K"
     assert bytes(again["g/a"][...]) == RAW  # type: ignore[index]
     assert zm.validate(url, allow=allow) == []
-    references = conversion.export_kerchunk_json(url, allow=allow)["refs"]
+    report = conversion.export_kerchunk_json(url, tmp_path / "refs.json", allow=allow)
+    assert report.refused == []
+    references = json.loads((tmp_path / "refs.json").read_text())["refs"]
     assert references["g/a/1"] == [f"{bucket.url}/raw/f.bin", 4, 4]
     assert json.loads(references["g/a/.zattrs"])["units"] == "K"
     assert bucket.requests_without_credentials() == []

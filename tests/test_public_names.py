@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 
 import zarr_manifest as zm
@@ -26,6 +27,32 @@ def test_the_public_names_and_signatures() -> None:
 def test_nothing_internal_is_named() -> None:
     """Neither addresses, which differ from run to run, nor private types."""
     assert not re.findall(r"0x[0-9a-f]+|\b_[A-Za-z]\w+", public_names.text())
+
+
+# Parameters of functions that take more, or less, in one place than in others, for one purpose.
+WIDER = {
+    "base": "what relative paths are relative to; writers put it into a document, as text",
+    "paths": "a column of numbers has its own kind of column of paths",
+    "partition_shape": "write_hierarchy takes one for each array as well",
+    "references": "JSON may be given itself, Parquet is a directory",
+    "target": "where the result goes: a file, a directory or a hierarchy",
+}
+
+
+def test_a_parameter_has_one_meaning() -> None:
+    found: dict[str, set[str]] = {}
+    for name, called in public_names.callables():
+        for parameter in inspect.signature(called).parameters.values():
+            if parameter.name not in ("self", "cls"):
+                found.setdefault(parameter.name, set()).add(required(parameter.annotation))
+        assert name
+    several = {name: types for name, types in found.items() if len(types) > 1}
+    assert several.keys() == WIDER.keys(), several
+
+
+def required(annotation: str) -> str:
+    """The type without None, which only says that a parameter may be left out."""
+    return str(annotation).removesuffix(" | None")
 
 
 def test_the_root_has_one_error() -> None:

@@ -315,8 +315,8 @@ def test_progress_takes_no_name_for_markup() -> None:
     terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
     with Progress(*COLUMNS, console=terminal, auto_refresh=False) as progress:
         shown = Bars(progress, "files")
-        shown.found(1, 1, "file:///a/[bold]b.nc")
-        shown.wrote("a[/b]", 2)
+        shown.found("file:///a/[bold]b.nc", 1, 1)
+        shown.wrote("a[/b]", 2, None)
         progress.refresh()
     assert isinstance(terminal.file, io.StringIO)
     assert {"[bold]b.nc", "/a[/b]"} <= set(terminal.file.getvalue().split())

@@ -27,7 +27,6 @@ ONLY_IN_PYTHON = {
     "inline_limit",
     "limits",
     "max_bytes",
-    "report",
     "resize",
     "store",
 }

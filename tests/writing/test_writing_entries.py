@@ -85,7 +85,7 @@ def test_what_is_no_entries(tmp_path: Path, entries: Any) -> None:
         ({"codecs": "zstd"}, "'codecs' is not a list"),
         ({"partition_shape": [1.5, 1]}, "'partition_shape' is not a list of positive integers"),
         ({"partition_shape": [True, 1]}, "'partition_shape' is not a list of positive integers"),
-        ({"inline": True, "manifest": "./m.json"}, "no document to name './m.json'"),
+        ({"inline": True, "manifest_url": "./m.json"}, "no document to name './m.json'"),
     ],
 )
 def test_forms_that_are_wrong(tmp_path: Path, options: dict[str, Any], problem: str) -> None:

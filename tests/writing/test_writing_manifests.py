@@ -275,7 +275,7 @@ def test_an_earlier_declaration_is_replaced_and_the_rest_is_kept(tmp_path: Path)
 
 def test_codecs_are_declared_in_full(tmp_path: Path) -> None:
     new_array(tmp_path)
-    zm.write_manifest(tmp_path, "a", {}, codecs=["zstd", {"name": "crc32c"}], manifest="m")
+    zm.write_manifest(tmp_path, "a", {}, codecs=["zstd", {"name": "crc32c"}], manifest_url="m")
     assert declared(tmp_path)[0]["configuration"] == {
         "manifest": "m",
         "codecs": [
@@ -320,7 +320,7 @@ def test_files_that_are_no_documents_stay(tmp_path: Path) -> None:
 
 def test_documents_that_others_may_share_stay(tmp_path: Path) -> None:
     new_array(tmp_path)
-    zm.write_manifest(tmp_path, "a", {}, manifest="../shared.json")
+    zm.write_manifest(tmp_path, "a", {}, manifest_url="../shared.json")
     zm.write_manifest(tmp_path, "a", {}, inline=True)
     assert (tmp_path / "shared.json").exists()
 
@@ -352,7 +352,7 @@ def test_a_name_that_the_present_declaration_would_read_is_not_taken(tmp_path: P
     entries = all_entries()
     del entries["2.2"]
     zm.write_manifest(tmp_path, "a", entries, partition_shape=[1, 1])
-    zm.write_manifest(tmp_path, "a", all_entries(), manifest="manifest/2.2.json")
+    zm.write_manifest(tmp_path, "a", all_entries(), manifest_url="manifest/2.2.json")
     name = declared(tmp_path)[0]["configuration"]["manifest"]
     assert name.startswith("manifest/2-")
 
@@ -361,9 +361,9 @@ def test_a_name_that_the_present_declaration_would_read_is_not_taken(tmp_path: P
 def test_templates(tmp_path: Path, template: str) -> None:
     new_array(tmp_path)
     before = files_below(tmp_path)
-    zm.write_manifest(tmp_path, "a", all_entries(), manifest=template, partition_shape=[1, 2])
+    zm.write_manifest(tmp_path, "a", all_entries(), manifest_url=template, partition_shape=[1, 2])
     np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
-    zm.write_manifest(tmp_path, "a", {}, manifest=template, partition_shape=[1, 2])
+    zm.write_manifest(tmp_path, "a", {}, manifest_url=template, partition_shape=[1, 2])
     if not template.startswith(".."):
         assert len(files_below(tmp_path)) == len(before) + 1
 
@@ -386,15 +386,15 @@ def test_templates(tmp_path: Path, template: str) -> None:
         ({"0.0": {"path": "../../x"}}, {}, "invalid_path", "climbs"),
         ({"0.0": {"path": "x", "checksum": "y:0"}}, {}, "unsupported_checksum", "'y'"),
         ({}, {"base": "../../"}, "invalid_path", "climbs"),
-        ({}, {"manifest": "s3://b/m.json"}, "invalid_path", "relative to the array"),
-        ({}, {"manifest": "/tmp/m.json"}, "invalid_path", "relative to the array"),
-        ({}, {"manifest": "../../m.json"}, "invalid_path", "climbs"),
-        ({}, {"manifest": "zarr.json"}, "invalid_path", "another name"),
-        ({}, {"manifest": "../zarr.json"}, "invalid_path", "another name"),
-        ({}, {"manifest": "c/0/0"}, "invalid_path", "another name"),
-        ({}, {"manifest": ""}, "invalid_configuration", "'manifest'"),
-        ({}, {"manifest": "{partition}.json"}, "invalid_configuration", "partition"),
-        ({}, {"manifest": "m", "partition_shape": [1, 1]}, "invalid_configuration", "once"),
+        ({}, {"manifest_url": "s3://b/m.json"}, "invalid_path", "relative to the array"),
+        ({}, {"manifest_url": "/tmp/m.json"}, "invalid_path", "relative to the array"),
+        ({}, {"manifest_url": "../../m.json"}, "invalid_path", "climbs"),
+        ({}, {"manifest_url": "zarr.json"}, "invalid_path", "another name"),
+        ({}, {"manifest_url": "../zarr.json"}, "invalid_path", "another name"),
+        ({}, {"manifest_url": "c/0/0"}, "invalid_path", "another name"),
+        ({}, {"manifest_url": ""}, "invalid_configuration", "'manifest'"),
+        ({}, {"manifest_url": "{partition}.json"}, "invalid_configuration", "partition"),
+        ({}, {"manifest_url": "m", "partition_shape": [1, 1]}, "invalid_configuration", "once"),
         ({}, {"partition_shape": [1]}, "invalid_configuration", "dimension"),
         ({}, {"partition_shape": [1, 0]}, "invalid_configuration", "positive"),
         ({}, {"inline": True, "codecs": ["gzip"]}, "invalid_configuration", "inline"),

@@ -150,7 +150,7 @@ def _named_apart(
         except NotConvertibleError as error:
             # The other files are not affected.
             yield RefusedNode(name, error.code, error.message)
-        shown.found(number, len(sources), source)
+        shown.found(source, number, len(sources))
 
 
 @contextmanager

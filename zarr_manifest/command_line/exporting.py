@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,6 @@ from zarr_manifest.command_line.options import access_options, allowed, require_
 from zarr_manifest.command_line.outcomes import export_outcome
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
-from zarr_manifest.conversion import ConversionReport
-from zarr_manifest.sources import Access
 
 __all__ = ["export"]
 
@@ -76,27 +72,19 @@ def kerchunk(
     # Beside the target, so that it can be renamed into place.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as directory:
         made = Path(directory) / "references"
-        if parquet:
-            report = conversion.export_kerchunk_parquet(
-                hierarchy, made, record_size=record_size, allow=allow
-            )
-        else:
-            report = _export_json(hierarchy, made, allow)
+        with bars("references") as shown:
+            options: dict[str, Any] = {"allow": allow, "progress": shown.wrote}
+            if parquet:
+                report = conversion.export_kerchunk_parquet(
+                    hierarchy, made, record_size=record_size, **options
+                )
+            else:
+                report = conversion.export_kerchunk_json(hierarchy, made, **options)
         if target.is_dir():
             # A rename replaces only files; this one is removed with the temporary directory.
             target.rename(Path(directory) / "earlier")
         made.rename(target)
     return export_outcome(str(target), report, allow_refused=allow_refused)
-
-
-def _export_json(hierarchy: str, target: Path, allow: Mapping[str, Access]) -> ConversionReport:
-    report = ConversionReport()
-    with bars("references") as shown:
-        references: dict[str, Any] = conversion.export_kerchunk_json(
-            hierarchy, allow=allow, report=report, progress=shown.wrote
-        )
-    target.write_text(json.dumps(references), encoding="utf-8")
-    return report
 
 
 def _require_replaceable(target: Path, *, parquet: bool, overwrite: bool) -> None:

@@ -31,7 +31,7 @@ class Bars:
     progress: Progress
     finding: str
 
-    def found(self, done: int, total: int, url: str) -> None:
+    def found(self, url: str, done: int, total: int | None) -> None:
         """Show how many sources have been parsed, and the last of them."""
         task = next((t.id for t in self.progress.tasks if t.description == self.finding), None)
         if task is None:
@@ -40,13 +40,13 @@ class Bars:
         name = url.rstrip("/").rpartition("/")[2]
         self.progress.update(task, completed=done, total=total, unit=visible(name), refresh=True)
 
-    def wrote(self, path: str, references: int) -> None:
+    def wrote(self, path: str, done: int, total: int | None) -> None:
         """Show that references of an array were written."""
         writing = "references"
         task = next((t.id for t in self.progress.tasks if t.description == writing), None)
         if task is None:
             task = self.progress.add_task(writing, total=None, unit="")
-        self.progress.update(task, advance=references, unit=visible(f"/{path}"))
+        self.progress.update(task, completed=done, total=total, unit=visible(f"/{path}"))
 
 
 @contextmanager

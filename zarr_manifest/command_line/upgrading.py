@@ -78,8 +78,8 @@ def upgrade(
         "hierarchy": hierarchy,
         "target": target,
         "dry_run": dry_run,
-        "repaired": {path: list(repairs) for path, repairs in report.arrays.items() if repairs},
-        "valid": [path for path, repairs in report.arrays.items() if not repairs],
+        "repaired": {path: list(repairs) for path, repairs in report.repairs.items() if repairs},
+        "valid": [path for path, repairs in report.repairs.items() if not repairs],
         "written": report.written,
         "refused": refusals(report.refused),
         "notes": noted(report.notes),
@@ -91,8 +91,8 @@ def upgrade(
 
 def _lines(place: str, report: UpgradeReport) -> Iterator[str]:
     for path in report.repaired:
-        for repair in report.arrays[path]:
+        for repair in report.repairs[path]:
             yield f"/{path}: {repair}"
     verb = "would be repaired" if report.dry_run else "repaired"
-    total = len(report.arrays) + len(report.refused)
+    total = len(report.repairs) + len(report.refused)
     yield f"{place}: {len(report.repaired)} of {total} manifest arrays {verb}"

@@ -6,7 +6,7 @@ formats. This module is all that they share.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +19,10 @@ __all__ = [
     "Decisions",
     "GroupNode",
     "Node",
+    "Progress",
     "RefusedNode",
     "StreamedManifest",
+    "Tally",
     "refused",
 ]
 
@@ -134,6 +136,34 @@ def refused(path: str, error: ManifestError) -> RefusedNode:
         error.problem, chunk=error.chunk, location=error.location, remedy=error.remedy
     )
     return RefusedNode(path, error.code, bare.message)
+
+
+# Called with what was just done (the path of an array, or the URL of a file), how much is done
+# (references, or files), and of how much; None where that is not known before the end.
+type Progress = Callable[[str, int, int | None], None]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts references towards a callable that wants to know the progress.
+
+    Examples
+    --------
+    >>> tally = Tally(print)
+    >>> tally.add("a", 2)
+    a 2 None
+    >>> tally.add("b", 3)
+    b 5 None
+    """
+
+    progress: Progress | None
+    done: int = 0
+
+    def add(self, path: str, references: int) -> None:
+        """Count references of an array."""
+        self.done += references
+        if self.progress is not None:
+            self.progress(path, self.done, None)
 
 
 type Node = GroupNode | ArrayNode | RefusedNode

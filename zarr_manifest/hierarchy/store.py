@@ -312,7 +312,7 @@ class ManifestStore(Store):
         byte_ranges: Sequence[ByteRequest | None],
         *,
         prototype: BufferPrototype,
-        **limits: Any,
+        **options: Any,
     ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
         """Yield many ranges of one value.
 
@@ -321,7 +321,7 @@ class ManifestStore(Store):
         """
         if await run_async(self._nodes.owner(key)) is None:
             async for group in self._underneath.get_ranges(
-                key, byte_ranges, prototype=prototype, **limits
+                key, byte_ranges, prototype=prototype, **options
             ):
                 yield group
             return
@@ -337,16 +337,16 @@ class ManifestStore(Store):
         byte_ranges: Sequence[ByteRequest | None],
         *,
         prototype: BufferPrototype,
-        **limits: Any,
+        **options: Any,
     ) -> Sequence[tuple[int, Buffer | None]]:
         """Return many ranges of one value, without an event loop."""
         if run_sync(self._nodes.owner(key)) is None:
             native: Any = self._underneath.get_ranges_sync(
-                key, byte_ranges, prototype=prototype, **limits
+                key, byte_ranges, prototype=prototype, **options
             )
             return cast("Sequence[tuple[int, Buffer | None]]", native)
         # Merges ranges, and reads them with get_sync.
-        return super().get_ranges_sync(key, byte_ranges, prototype=prototype, **limits)
+        return super().get_ranges_sync(key, byte_ranges, prototype=prototype, **options)
 
     async def _get_many(
         self, requests: Iterable[tuple[str, BufferPrototype, ByteRequest | None]]

@@ -44,8 +44,8 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
 
     __slots__ = ("_references",)
 
-    def __init__(self, references: References) -> None:
-        self._references = references
+    def __init__(self, table: References) -> None:
+        self._references = table
 
     @classmethod
     def loads(

@@ -49,7 +49,7 @@ def write_manifest(
     array_path: str,
     entries: Entries,
     *,
-    manifest: str | None = None,
+    manifest_url: str | None = None,
     inline: bool = False,
     base: str | None = None,
     codecs: Sequence[str | Mapping[str, Any]] = (),
@@ -81,7 +81,7 @@ def write_manifest(
         chunks are missing chunks. Pairs of chunk and entry may also come from a
         generator. :meth:`Manifest.from_columns` makes a manifest from arrays of
         numbers.
-    manifest : str, optional
+    manifest_url : str, optional
         URL reference of the document, relative to the array and in the hierarchy's
         own store; with `partition_shape`, it contains ``{partition}``. By default
         ``./manifest.json`` or ``./manifest/{partition}.json``. A name that is
@@ -129,7 +129,7 @@ def write_manifest(
     <BLANKLINE>
     """
     path = _node_path(array_path)
-    form = Form(manifest, inline, base, codecs, partition_shape)
+    form = Form(manifest_url, inline, base, codecs, partition_shape)
     access = access_by_prefix(allow)
     opened = open_hierarchy(location, access)
     # Opened for writing, zarr would create a missing directory.
@@ -156,7 +156,7 @@ def create_array(
     shape: int | Sequence[int],
     chunks: int | Sequence[int],
     dtype: Any,
-    manifest: str | None = None,
+    manifest_url: str | None = None,
     inline: bool = False,
     base: str | None = None,
     codecs: Sequence[str | Mapping[str, Any]] = (),
@@ -177,7 +177,7 @@ def create_array(
         As for :func:`write_manifest`. There must not be a node at the path.
     shape, chunks, dtype
         As for ``zarr.create_array``.
-    manifest, inline, base, codecs, partition_shape, sole_writer, allow
+    manifest_url, inline, base, codecs, partition_shape, sole_writer, allow
         As for :func:`write_manifest`.
     **array_options
         Further options of ``zarr.create_array``: `compressors`, `filters`,
@@ -207,7 +207,7 @@ def create_array(
     array([2, 3, 4, 5, 6, 7], dtype=uint8)
     """
     path = _node_path(array_path)
-    form = Form(manifest, inline, base, codecs, partition_shape)
+    form = Form(manifest_url, inline, base, codecs, partition_shape)
     wrong = {"store", "name", "data", "overwrite", "zarr_format"} & set(array_options)
     if wrong:
         raise TypeError(f"create_array() got an unexpected argument {sorted(wrong)[0]!r}")

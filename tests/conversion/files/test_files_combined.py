@@ -87,7 +87,7 @@ def test_by_coordinates_in_whatever_order(months: list[Path], tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["dask", "threads"])
 def test_in_parallel_with_progress(months: list[Path], tmp_path: Path, kind: str) -> None:
-    seen: list[tuple[int, int, str]] = []
+    seen: list[tuple[str, int, int | None]] = []
     with ThreadPoolExecutor(2) as pool:
         found = convert(
             months,
@@ -97,7 +97,7 @@ def test_in_parallel_with_progress(months: list[Path], tmp_path: Path, kind: str
             progress=lambda *step: seen.append(step),
         )
     check(found, months)
-    assert seen == [(n + 1, 3, path.as_uri()) for n, path in enumerate(months)]
+    assert seen == [(path.as_uri(), n + 1, 3) for n, path in enumerate(months)]
 
 
 IN_PROCESSES = """

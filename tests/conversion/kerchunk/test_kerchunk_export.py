@@ -56,6 +56,20 @@ REFERENCES = st.one_of(
 )
 
 
+def export(location: Any, **options: Any) -> tuple[dict[str, Any], ConversionReport]:
+    """Export to a file, and return what it has, with the report."""
+    with tempfile.TemporaryDirectory() as directory:
+        target = Path(directory) / "references.json"
+        report = export_kerchunk_json(location, target, **options)
+        return json.loads(target.read_text()), report
+
+
+def exported_references(location: Any, **options: Any) -> dict[str, Any]:
+    references, report = export(location, **options)
+    assert report.refused == []
+    return references
+
+
 def content(value: Any) -> Any:
     """What a reference is, however it is written."""
     if isinstance(value, str):
@@ -104,7 +118,7 @@ def test_references_to_manifests_and_back(
             }
         report = write_hierarchy(Path(directory) / "h", read_kerchunk_json(stated), **options)
         assert report.refused == []
-        exported = export_kerchunk_json(Path(directory) / "h", version=version)
+        exported = exported_references(Path(directory) / "h", version=version)
     if version:
         assert exported.pop("version") == 1
         exported = exported.pop("refs")
@@ -128,20 +142,19 @@ def test_a_real_set_and_back(tmp_path: Path) -> None:
     references = hdf5_references(tmp_path / "a b.h5", inline_threshold=50)
     theirs = read_by_fsspec(references)
     ours, _ = read_as_manifests(references, tmp_path / "h.zarr")
-    exported = json.loads(json.dumps(export_kerchunk_json(tmp_path / "h.zarr")))
+    exported = json.loads(json.dumps(exported_references(tmp_path / "h.zarr")))
     assert_equal(ours, theirs)
     assert_equal(read_by_fsspec(exported), theirs)
     again, _ = read_as_manifests(exported, tmp_path / "again.zarr")
     assert_equal(again, theirs)
-    assert export_kerchunk_json(tmp_path / "again.zarr") == exported
+    assert exported_references(tmp_path / "again.zarr") == exported
 
 
 # Hierarchies -----------------------------------------------------------------------
 
 
 def exported_values(root: Path, **options: Any) -> tuple[Any, ConversionReport]:
-    report = ConversionReport()
-    references = export_kerchunk_json(root, report=report, **options)
+    references, report = export(root, **options)
     return read_by_fsspec(references), report
 
 
@@ -164,7 +177,7 @@ def test_sources_that_travel_with_the_hierarchy(tmp_path: Path) -> None:
         (2,): {"data": np.array([8, 9], ">i4").tobytes()},
     }
     write_manifest(root, "x", entries, base="../")
-    references = export_kerchunk_json(root)["refs"]
+    references = exported_references(root)["refs"]
     assert references["x/0"] == [f"file://{root}/raw.bin", 0, 8]
     assert references["x/2"] == "base64:" + base64.b64encode(entries[2,]["data"]).decode()  # type: ignore[arg-type]
     assert json.loads(references["x/.zattrs"]) == {"_ARRAY_DIMENSIONS": ["t"]}
@@ -188,7 +201,7 @@ def test_native_arrays_are_referred_to(tmp_path: Path) -> None:
             chunk_key_encoding={"name": encoding, "separator": "/"},  # type: ignore[arg-type]
         )
         array[:4] = np.arange(16).reshape(4, 4)
-    references = export_kerchunk_json(root)["refs"]
+    references = exported_references(root)["refs"]
     assert references["a/1.0"] == [f"file://{root}/a/c/1/0"]
     assert references["b c/0.0"] == [f"file://{root}/b c/0/0"]
     assert "a/2.0" not in references
@@ -251,7 +264,7 @@ def test_xarray_opens_scalars(tmp_path: Path, dtype: str) -> None:
         zarr.create_group(tmp_path / "h")
         array = zarr.create_array(tmp_path / "h" / "a", shape=(), dtype=dtype)
         array[()] = np.array(7).astype(dtype)
-        references = export_kerchunk_json(tmp_path / "h")
+        references = exported_references(tmp_path / "h")
         fs = fsspec.filesystem(
             "reference", fo=references, remote_protocol="file", asynchronous=True
         )
@@ -266,7 +279,7 @@ def test_explicitly_empty_chunks(tmp_path: Path, inline_empty: bool) -> None:
     zarr.create_group(tmp_path / "h")
     zarr.create_array(tmp_path / "h/a", shape=6, chunks=2, dtype="i2", fill_value=7)
     write_manifest(tmp_path / "h", "a", {(0,): {}, (1,): {}})
-    references = export_kerchunk_json(tmp_path / "h", inline_empty=inline_empty)["refs"]
+    references = exported_references(tmp_path / "h", inline_empty=inline_empty)["refs"]
     assert ("a/0" in references) == inline_empty
     assert "a/2" not in references
     values, report = exported_values(tmp_path / "h", inline_empty=inline_empty)
@@ -279,7 +292,7 @@ def test_explicitly_empty_chunks(tmp_path: Path, inline_empty: bool) -> None:
 def test_an_array_at_the_root(tmp_path: Path) -> None:
     zarr.create_array(tmp_path / "h", shape=(), dtype="i2", compressors=None)
     write_manifest(tmp_path / "h", "", {(): {"data": b"\5\0"}})
-    references = export_kerchunk_json(tmp_path / "h", version=0)
+    references = exported_references(tmp_path / "h", version=0)
     assert sorted(references) == [".zarray", ".zattrs", "0"]
     assert read_by_fsspec(references)[""] == 5
 
@@ -288,7 +301,7 @@ def test_inline_data_that_looks_like_base64(tmp_path: Path) -> None:
     zarr.create_group(tmp_path / "h")
     zarr.create_array(tmp_path / "h/a", shape=8, dtype="u1", compressors=None)
     write_manifest(tmp_path / "h", "a", {(0,): {"data": b"base64:A"}})
-    references = export_kerchunk_json(tmp_path / "h")
+    references = exported_references(tmp_path / "h")
     again, _ = read_as_manifests(references, tmp_path / "again")
     assert again["a"].tobytes() == b"base64:A"
 
@@ -310,17 +323,15 @@ def test_nodes_that_are_refused(tmp_path: Path) -> None:
     )
     group.create_array("open", shape=4, chunks=2, dtype="u1", compressors=None)
     write_manifest(root, "open", {(0,): {"path": "s3://b/f", "offset": 5}})
-    report = ConversionReport()
-    references = export_kerchunk_json(root, report=report)["refs"]
+    document, report = export(root)
+    references = document["refs"]
     reasons = {node.path: node.reason for node in report.refused}
     assert sorted(reasons) == ["axes", "open", "shards"]
     assert "sharding_indexed" in reasons["shards"]
     assert "transpose" in reasons["axes"]
     assert "kerchunk needs a length" in reasons["open"]
     assert {key.split("/")[0] for key in references} == {".zgroup", "good"}
-    with pytest.raises(NotConvertibleError, match="3 node") as caught:
-        export_kerchunk_json(root)
-    assert all(path in str(caught.value) for path in reasons)
+    assert all(path in str(report) for path in reasons)
 
 
 @pytest.mark.parametrize(
@@ -337,9 +348,9 @@ def test_names_that_mean_something_else_to_fsspec(
     zarr.create_group(tmp_path / "h")
     zarr.create_array(tmp_path / "h/a", shape=2, dtype="u1")
     write_manifest(tmp_path / "h", "a", {(0,): entry})
-    with pytest.raises(NotConvertibleError) as caught:
-        export_kerchunk_json(tmp_path / "h")
-    assert problem in str(caught.value)
+    _, report = export(tmp_path / "h")
+    assert [(node.path, node.code) for node in report.refused] == [("a", "not_convertible")]
+    assert problem in report.refused[0].reason
 
 
 @pytest.mark.parametrize("dtype", ["string", "bytes"])
@@ -367,17 +378,29 @@ def test_a_hierarchy_in_memory(tmp_path: Path) -> None:
     zarr.create_array(store, name="inline", shape=2, dtype="u1", compressors=None)
     write_manifest(store, "inline", {(0,): {"data": b"ab"}})
     zarr.create_array(store, name="native", shape=2, dtype="u1")[:] = 1  # type: ignore[index]
-    report = ConversionReport()
-    references = export_kerchunk_json(store, report=report)["refs"]
+    document, report = export(store)
+    references = document["refs"]
     assert references["inline/0"] == "ab"
     assert [(node.path, "no URL" in node.reason) for node in report.refused] == [("native", True)]
 
 
+def test_targets_that_are_no_new_file(tmp_path: Path) -> None:
+    zarr.create_group(tmp_path / "h")
+    (tmp_path / "there.json").write_text("theirs")
+    with pytest.raises(NotConvertibleError, match="the target exists"):
+        export_kerchunk_json(tmp_path / "h", tmp_path / "there.json")
+    assert (tmp_path / "there.json").read_text() == "theirs"
+    with pytest.raises(NotConvertibleError, match="only written in the local file system"):
+        export_kerchunk_json(tmp_path / "h", "s3://bucket/references.json")
+    export_kerchunk_json(tmp_path / "h", (tmp_path / "a b.json").as_uri())
+    assert json.loads((tmp_path / "a b.json").read_text())["version"] == 1
+
+
 def test_what_cannot_be_exported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="versions are 0 and 1, not 2"):
-        export_kerchunk_json(tmp_path, version=2)
+        exported_references(tmp_path, version=2)
     with pytest.raises(ManifestError, match="there is no"):
-        export_kerchunk_json(tmp_path)
+        exported_references(tmp_path)
 
 
 def test_progress(tmp_path: Path) -> None:
@@ -387,16 +410,14 @@ def test_progress(tmp_path: Path) -> None:
         **{f"a/{i}.{j}": ["s3://b/f", 1, 12] for i in range(2) for j in range(2)},
     }
     write_hierarchy(tmp_path / "h", read_kerchunk_json(references), partition_shape={"a": [1, 2]})
-    seen: list[tuple[str, int]] = []
-    export_kerchunk_json(tmp_path / "h", progress=lambda path, n: seen.append((path, n)))
-    assert seen == [("a", 2), ("a", 2)]
+    seen: list[tuple[str, int, int | None]] = []
+    exported_references(tmp_path / "h", progress=lambda *step: seen.append(step))
+    assert seen == [("a", 2, None), ("a", 4, None)]
 
 
 def test_a_manifest_store_is_exported_as_its_hierarchy(tmp_path: Path) -> None:
     write_hierarchy(tmp_path / "h", read_kerchunk_json({"a/.zarray": zarray(), "a/0.0": "x" * 12}))
-    assert export_kerchunk_json(ManifestStore(tmp_path / "h")) == export_kerchunk_json(
-        tmp_path / "h"
-    )
+    assert exported_references(ManifestStore(tmp_path / "h")) == exported_references(tmp_path / "h")
     assert read_hierarchy(tmp_path / "h")["a"].shape == (4, 6)
 
 

@@ -94,7 +94,7 @@ def test_sources_that_end_within_a_chunk(release: str, writer: Path) -> None:
         assert "dimension 0 was concatenated from several sources, and its length 7" in found[path]
         assert files_in(root)[f"{path}/zarr.json"] == before[f"{path}/zarr.json"]
     assert "chunks are missing at its end" in found["last_missing"]
-    assert "even" in report.arrays
+    assert "even" in report.repairs
 
 
 def test_chunks_that_were_lost(writer: Path) -> None:

@@ -51,7 +51,7 @@ def test_values(release: str, source: str, writer: Path) -> None:
     before = files_in(root)
     report = upgrade(root)
     assert report.repaired
-    assert set(report.arrays) | {node.path for node in report.refused} == {
+    assert set(report.repairs) | {node.path for node in report.refused} == {
         key.rpartition("/")[0] for key in before if key.endswith("/zarr.json")
     }
     check(root, writer, release, source, report)
@@ -84,8 +84,8 @@ def test_a_dry_run_says_what_a_run_does(release: str, writer: Path) -> None:
     assert files_in(writer) == before
     assert "would be repaired" in str(dry)
     report = upgrade(root)
-    assert (dry.arrays, dry.refused, dry.notes, dry.written) == (
-        report.arrays,
+    assert (dry.repairs, dry.refused, dry.notes, dry.written) == (
+        report.repairs,
         report.refused,
         report.notes,
         report.written,
@@ -123,18 +123,18 @@ def test_a_copy_leaves_the_original(release: str, source: str, writer: Path) -> 
 def test_the_repairs_are_named(writer: Path) -> None:
     root = unpack("1.2.0", "types.h5", writer)
     report = upgrade(root)
-    assert report.arrays["float32"] == ()
-    assert report.arrays["float32_big"] == (
+    assert report.repairs["float32"] == ()
+    assert report.repairs["float32_big"] == (
         "data_type '>f4', which is not of Zarr v3, became 'float32', with the codec 'bytes' "
         "big-endian, which said 'little'",
     )
-    (sentence,) = report.arrays["packed_big"]
+    (sentence,) = report.repairs["packed_big"]
     assert "'numcodecs.fixedscaleoffset' came after 'bytes', but works on elements" in sentence
     assert sentence.endswith(
         "; the codecs are now 'numcodecs.fixedscaleoffset', 'bytes' (big-endian), "
         "'numcodecs.shuffle', 'numcodecs.zlib'"
     )
-    assert report.arrays["nan_gaps"] == ('the fill value NaN, which JSON lacks, became "NaN"',)
+    assert report.repairs["nan_gaps"] == ('the fill value NaN, which JSON lacks, became "NaN"',)
     # What was written is JSON, without anything that only Python reads.
     for file in root.rglob("zarr.json"):
         json.loads(file.read_text(), parse_constant=pytest.fail)
@@ -155,7 +155,7 @@ def test_the_directory_of_the_writer_is_found(writer: Path) -> None:
     root = unpack("1.0.0", "classic.nc", writer, writer / "some" / "where" / "h.zarr")
     report = upgrade(root)
     assert base_in(root, "time") == f"{writer.as_uri()}/"
-    assert report.arrays["time"][-1] == (
+    assert report.repairs["time"][-1] == (
         "its paths were relative to the writer's working directory, now "
         f"'{writer.as_uri()}/', which has all files, unlike other directories above"
     )
@@ -176,14 +176,14 @@ def test_several_directories_have_all_files(writer: Path) -> None:
     shutil.copy(writer / "classic.nc", writer.parent)
     report = upgrade(root)
     assert base_in(root, "time") is None
-    assert {path for path, _ in report.notes} == set(report.arrays)
+    assert {path for path, _ in report.notes} == set(report.repairs)
     for _, note in report.notes:
         assert "several have all files" in note
         assert f"{writer}, {writer.parent}; say base=..." in note
     assert upgrade(root).repaired == []
     # What is said later is taken up.
     again = upgrade(root, base=writer)
-    assert set(again.repaired) == set(report.arrays)
+    assert set(again.repaired) == set(report.repairs)
     check(root, writer, "1.0.0", "classic.nc", again)
     assert upgrade(root, base=writer).repaired == []
 
@@ -216,7 +216,7 @@ def test_the_directory_of_the_writer_is_said(
     root = unpack("1.0.0", "classic.nc", writer)
     report = upgrade(root, base=say(writer))
     assert base_in(root, "time") == base.format(writer=writer.as_uri())
-    assert report.arrays["time"][-1].endswith(", as you said")
+    assert report.repairs["time"][-1].endswith(", as you said")
     assert zm.validate(root) == []
 
 
@@ -324,7 +324,7 @@ def test_what_was_never_theirs_is_left_alone(tmp_path: Path) -> None:
     )
     before = files_in(tmp_path)
     report = upgrade(tmp_path)
-    assert (report.arrays, report.refused) == ({"ours": (), "whole": ()}, [])
+    assert (report.repairs, report.refused) == ({"ours": (), "whole": ()}, [])
     assert "concatenated from several" not in str(report.notes)
     assert files_in(tmp_path) == before
 

@@ -154,13 +154,13 @@ def test_partition_shapes() -> None:
 
 
 def test_progress_and_notes() -> None:
-    calls: list[tuple[str, int]] = []
+    calls: list[tuple[str, int, int | None]] = []
     report = write_hierarchy(
         MemoryStore(),
         [vector("a", [1, 2], notes=("a decision",)), streamed("b", [1, 2, 3], 2)],
-        progress=lambda path, references: calls.append((path, references)),
+        progress=lambda *step: calls.append(step),
     )
-    assert calls == [("a", 2), ("b", 2), ("b", 1)]
+    assert calls == [("a", 2, None), ("b", 4, None), ("b", 5, None)]
     assert report.notes == [("a", "a decision")]
     assert str(report) == ("1 group, 2 arrays, 5 references to 5 bytes\n1 note:\n  a: a decision")
 

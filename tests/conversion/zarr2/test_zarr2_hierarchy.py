@@ -186,7 +186,8 @@ def test_xarray_finds_the_same_missing_values(tmp_path: Path) -> None:
     xr.testing.assert_identical(ours, theirs)
     assert int(ours.packed.isnull().sum()) == 2
     # And back: the attribute is not needed there.
-    again = export_kerchunk_json(tmp_path / "new")["refs"]
+    assert export_kerchunk_json(tmp_path / "new", tmp_path / "again.json").refused == []
+    again = json.loads((tmp_path / "again.json").read_text())["refs"]
     for name in dataset:
         before = json.loads((tmp_path / "old" / str(name) / ".zattrs").read_text())
         assert json.loads(again[f"{name}/.zattrs"]) == before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.files.zarr3 import read_zarr3
-from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode
+from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
     ChunkColumns,
@@ -37,8 +37,6 @@ from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import Allow, access_by_prefix
 
 __all__ = ["Parallel", "read_files"]
-
-type Progress = Callable[[int, int, str], None]
 
 _INLINE_LIMIT = 2**20
 
@@ -94,7 +92,8 @@ def read_files(
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. The files need
         no authorisation; they are read without credentials unless a prefix says otherwise.
     progress : callable, optional
-        Called with the number of files parsed, the total number, and the URL of the last.
+        Called with the URL of the file parsed last, the number of files parsed, and how many
+        there are.
 
     Yields
     ------
@@ -262,7 +261,7 @@ def _one_file(
         return
     parsed = _parse(url, found, work)
     if progress is not None:
-        progress(1, 1, url)
+        progress(url, 1, 1)
     tree = parsed.tree
     for group in tree.groups:
         yield GroupNode(group.path, group.attributes)
@@ -323,7 +322,7 @@ def _many_files(
         opened.append(file)
         conditions |= parsed.conditions
         if progress is not None:
-            progress(len(opened), len(urls), file.url)
+            progress(file.url, len(opened), len(urls))
     _require_variables(work.loadable or (), opened)
     combination = combine_files(opened, concat_dim=concat_dim, combine=combine)
     refused: list[RefusedNode] = list(combination.tree.refused)

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.errors import InvalidPathError, NotConvertibleError
 from zarr_manifest.locations import redact
 
-__all__ = ["local_path"]
+__all__ = ["local_path", "local_target", "target_exists"]
 
 _URL = re.compile(r"file:/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
@@ -42,3 +42,22 @@ def local_path(location: str | Path) -> Path | None:
             remedy="Write file:///…",
         )
     return Path(unquote(parts.path))
+
+
+def local_target(target: str | Path) -> Path:
+    """Return the path that a path or a ``file:`` URL names, for writing."""
+    path = local_path(target)
+    if path is None:
+        raise NotConvertibleError(
+            "reference sets are only written in the local file system",
+            location=redact(str(target)),
+            remedy="Write it to a local file or directory, and copy that.",
+        )
+    return path
+
+
+def target_exists(target: Path) -> NotConvertibleError:
+    """Return the error to raise."""
+    return NotConvertibleError(
+        "the target exists", location=str(target), remedy="Remove it, or name another one."
+    )

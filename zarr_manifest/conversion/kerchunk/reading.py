@@ -16,7 +16,7 @@ __all__ = ["read_kerchunk"]
 
 
 def read_kerchunk(
-    location: str | Path,
+    references: str | Path,
     *,
     rewrite: Mapping[str, str] | None = None,
     allow: Allow = None,
@@ -25,13 +25,13 @@ def read_kerchunk(
 
     Parameters
     ----------
-    location : str or Path
+    references : str or Path
         A path or a URL.
     rewrite : mapping of str to str, optional
         Replacements for URL prefixes. A prefix that no URL has is reported.
     allow : mapping of str to Access, or iterable of str, optional
-        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
-        needs no authorisation; it is read without credentials unless a prefix says
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. The references
+        need no authorisation; they are read without credentials unless a prefix says
         otherwise. Referenced objects are not read.
 
     Returns
@@ -55,13 +55,13 @@ def read_kerchunk(
     >>> [(node.path, node.reason) for node in read_kerchunk(file) if isinstance(node, RefusedNode)]
     [('t', "the reference 't/0' is not part of any array")]
     """
-    return (read_kerchunk_parquet if _is_directory(location) else read_kerchunk_json)(
-        location, rewrite=rewrite, allow=allow
+    return (read_kerchunk_parquet if _is_directory(references) else read_kerchunk_json)(
+        references, rewrite=rewrite, allow=allow
     )
 
 
-def _is_directory(location: str | Path) -> bool:
-    path = local_path(location)
+def _is_directory(references: str | Path) -> bool:
+    path = local_path(references)
     if path is None:
-        return str(location).rstrip("/").endswith((".parq", ".parquet"))
+        return str(references).rstrip("/").endswith((".parq", ".parquet"))
     return os.path.isdir(path)  # noqa: PTH112 (unlike Path.is_dir, it allows paths that are too long)

@@ -56,7 +56,7 @@ class UpgradeReport:
 
     Parameters
     ----------
-    arrays : dict of str to tuple of str
+    repairs : dict of str to tuple of str
         By path of each manifest array, what was repaired, in sentences; empty for an
         array that was valid.
     refused : list of RefusedNode
@@ -70,14 +70,14 @@ class UpgradeReport:
 
     Examples
     --------
-    >>> print(UpgradeReport(arrays={"sst": ("'codecs' was null; ...",), "time": ()}))
+    >>> print(UpgradeReport(repairs={"sst": ("'codecs' was null; ...",), "time": ()}))
     1 of 2 manifest arrays repaired
       sst: 'codecs' was null; ...
-    >>> print(UpgradeReport(arrays={"time": ()}))
+    >>> print(UpgradeReport(repairs={"time": ()}))
     nothing to repair in 1 manifest array
     """
 
-    arrays: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    repairs: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     refused: list[RefusedNode] = field(default_factory=list[RefusedNode])
     notes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     written: list[str] = field(default_factory=list[str])
@@ -86,16 +86,16 @@ class UpgradeReport:
     @property
     def repaired(self) -> list[str]:
         """Paths of the arrays that were repaired, or would be."""
-        return [path for path, repairs in self.arrays.items() if repairs]
+        return [path for path, repairs in self.repairs.items() if repairs]
 
     def __str__(self) -> str:
-        total = len(self.arrays) + len(self.refused)
+        total = len(self.repairs) + len(self.refused)
         arrays = f"{total} manifest array{'' if total == 1 else 's'}"
         verb = "would be repaired" if self.dry_run else "repaired"
         count = len(self.repaired)
         lines = [f"{count} of {arrays} {verb}" if count else f"nothing to repair in {arrays}"]
         for path in self.repaired:
-            lines += [f"  {path or '/'}: {repair}" for repair in self.arrays[path]]
+            lines += [f"  {path or '/'}: {repair}" for repair in self.repairs[path]]
         if self.refused:
             lines.append(f"refused {len(self.refused)}, left as they are:")
             lines += [f"  {n.path or '/'}: {n.reason} ({n.code})" for n in self.refused]
@@ -244,7 +244,7 @@ def _report(arrays: Mapping[str, OlderArray], links: Iterable[str]) -> UpgradeRe
     refusals: dict[str, ManifestError] = {path: link_outside(path) for path in links}
     for path, array in arrays.items():
         if array.refusal is None:
-            report.arrays[path] = tuple(array.repairs)
+            report.repairs[path] = tuple(array.repairs)
         else:
             refusals[path] = array.refusal
         report.notes += [(path, note) for note in array.notes]

@@ -6,7 +6,7 @@ Knows nothing of where the nodes come from.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,8 +18,10 @@ from zarr_manifest.conversion.nodes import (
     ConversionReport,
     GroupNode,
     Node,
+    Progress,
     RefusedNode,
     StreamedManifest,
+    Tally,
     refused,
 )
 from zarr_manifest.conversion.target.array_metadata import require_valid_array, require_valid_group
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["write_hierarchy"]
 
 type PartitionShape = Sequence[int] | Mapping[str, Sequence[int]] | None
-type Progress = Callable[[str, int], None]
 
 
 def write_hierarchy(
@@ -94,8 +95,8 @@ def write_hierarchy(
     overwrite : bool
         Replace an existing hierarchy.
     progress : callable, optional
-        Called after each manifest document, or several, with the path of the array and
-        the number of references written.
+        Called after each manifest document, or several, with the path of the array, the
+        number of references written so far, and None: how many there are is not known.
     sole_writer : bool
         Promise that nobody else writes there; see :func:`write_manifest`.
     allow : mapping of str to Access, or iterable of str, optional
@@ -150,7 +151,7 @@ def write_hierarchy(
         earlier,
         SourcePaths(store_urls(own), base),
         _Settings(codecs, partition_shape, inline_below),
-        progress or _no_progress,
+        Tally(progress),
     )
     try:
         for node in nodes:
@@ -160,10 +161,6 @@ def write_hierarchy(
         writer.abandon()
         raise
     return writer.report
-
-
-def _no_progress(path: str, references: int) -> None:
-    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +197,14 @@ class _HierarchyWriter:
         earlier: EarlierHierarchy,
         paths: SourcePaths,
         settings: _Settings,
-        progress: Progress,
+        tally: Tally,
     ) -> None:
         self.report = ConversionReport()
         self._store = store
         self._earlier = earlier
         self._paths = paths
         self._settings = settings
-        self._progress = progress
+        self._tally = tally
         # Nodes so far, by path; "implied" is a group that may still get attributes.
         self._kinds: dict[str, Literal["group", "array", "implied"]] = {"": "implied"}
         self._arrays: dict[str, ArrayWriter] = {}
@@ -312,7 +309,7 @@ class _HierarchyWriter:
     def _count(self, path: str, manifest: References) -> None:
         self.report.references += len(manifest)
         self.report.stated_bytes += manifest.stated_bytes
-        self._progress(path, len(manifest))
+        self._tally.add(path, len(manifest))
 
     def _add_parents(self, path: str) -> None:
         """Make groups of missing parents, so that every node can be reached."""

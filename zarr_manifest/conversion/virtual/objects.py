@@ -76,7 +76,7 @@ _AT_ONCE = 32
 
 
 def to_virtual_dataset(
-    location: Hierarchy,
+    location: str | Path | ObjectStore | Store,
     group: str = "",
     *,
     allow: Allow = None,
@@ -125,7 +125,10 @@ def to_virtual_dataset(
 
 
 def to_virtual_datatree(
-    location: Hierarchy, *, allow: Allow = None, drop_variables: Iterable[str] = ()
+    location: str | Path | ObjectStore | Store,
+    *,
+    allow: Allow = None,
+    drop_variables: Iterable[str] = (),
 ) -> xr.DataTree:
     """Return a hierarchy as a virtual tree of datasets; see :func:`to_virtual_dataset`.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,9 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedGroup,
     exported_nodes,
 )
-from zarr_manifest.conversion.nodes import ConversionReport, refused
-from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
+from zarr_manifest.conversion.kerchunk.places import local_target, target_exists
+from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, refused
+from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import grid_indices
 from zarr_manifest.manifest import canonical_keys
 from zarr_manifest.sources import Allow
@@ -34,13 +35,13 @@ __all__ = ["export_kerchunk_json"]
 
 def export_kerchunk_json(
     location: str | Path | ObjectStore | Store,
+    target: str | Path,
     *,
     version: int = 1,
     inline_empty: bool = True,
     allow: Allow = None,
-    report: ConversionReport | None = None,
-    progress: Callable[[str, int], None] | None = None,
-) -> dict[str, Any]:
+    progress: Progress | None = None,
+) -> ConversionReport:
     """Return a hierarchy as a kerchunk reference set.
 
     Sources are not read. References to objects in the hierarchy's own store, the chunks
@@ -50,6 +51,8 @@ def export_kerchunk_json(
     ----------
     location : str, Path, obstore store or zarr Store
         The hierarchy: a path, a URL, or a store.
+    target : str or Path
+        A file that does not exist: a path, or a ``file:`` URL.
     version : {1, 0}
         Version of the reference set; there are no templates in either.
     inline_empty : bool
@@ -57,63 +60,57 @@ def export_kerchunk_json(
         missing.
     allow : optional
         As for :class:`ManifestStore`: needed for manifest documents outside the hierarchy.
-    report : ConversionReport, optional
-        Receives the counts, the nodes that kerchunk cannot express, and the notes.
-        Without it, such a node is an error.
     progress : callable, optional
-        Called for every block with the path of the array and the number of references.
+        Called after each block with the path of the array, the number of references so
+        far, and None: how many there are is not known.
 
     Returns
     -------
-    dict
-        JSON values, to be written with ``json.dumps``.
+    ConversionReport
+        With the nodes that kerchunk cannot express, and notes on what it left out.
 
     Raises
     ------
-    NotConvertibleError
-        Nodes cannot be expressed, and there is no `report` to receive them; the message
-        names them all.
     ManifestError
-        There is no hierarchy, or it cannot be read.
+        There is no hierarchy, it cannot be read, or the target exists.
 
     Examples
     --------
-    >>> import pathlib, tempfile, zarr
+    >>> import json, pathlib, tempfile, zarr
     >>> from zarr_manifest import write_manifest
     >>> root = pathlib.Path(tempfile.mkdtemp())
     >>> _ = zarr.create_group(root)
     >>> _ = zarr.create_array(root / "a", shape=4, chunks=2, dtype="u1", compressors=None)
     >>> write_manifest(root, "a", {(0,): {"path": "s3://b/f%20g", "offset": 8, "length": 2}})
-    >>> export_kerchunk_json(root)["refs"]["a/0"]
+    >>> target = root.with_suffix(".json")
+    >>> print(export_kerchunk_json(root, target))
+    1 group, 1 array, 1 reference to 2 bytes
+    >>> json.loads(target.read_text())["refs"]["a/0"]
     ['s3://b/f g', 8, 2]
     """
     if version not in (0, 1):
         raise ValueError(f"kerchunk's versions are 0 and 1, not {version!r}")
-    counts = ConversionReport() if report is None else report
+    file = local_target(target)
+    if file.exists():
+        raise target_exists(file)
+    report = ConversionReport()
+    tally = Tally(progress)
     references: dict[str, Any] = {}
     for node in exported_nodes(location, allow=allow, inline_empty=inline_empty):
         if isinstance(node, ExportedGroup):
             below = f"{node.path}/" if node.path else ""
             references |= _documents(below, ".zgroup", node.zgroup, node.zattrs)
-            counts.groups += 1
+            report.groups += 1
         elif isinstance(node, ExportedArray):
             try:
-                references |= _array(node, counts, progress)
+                references |= _array(node, report, tally)
             except ManifestError as error:
-                counts.refused.append(refused(node.path, error))
+                report.refused.append(refused(node.path, error))
         else:
-            counts.refused.append(node)
-    if report is None and counts.refused:
-        reasons = "; ".join(f"{node.path or '/'}: {node.reason}" for node in counts.refused)
-        raise NotConvertibleError(
-            f"kerchunk cannot express {len(counts.refused)} node(s): {reasons}",
-            remedy=Advice(
-                "Pass ",
-                Setting("report", python="report=ConversionReport()"),
-                " to export the others.",
-            ),
-        )
-    return {"version": 1, "refs": references} if version == 1 else references
+            report.refused.append(node)
+    document = {"version": 1, "refs": references} if version == 1 else references
+    file.write_text(json.dumps(document), encoding="utf-8")
+    return report
 
 
 def _documents(
@@ -125,9 +122,7 @@ def _documents(
     return documents
 
 
-def _array(
-    node: ExportedArray, counts: ConversionReport, progress: Callable[[str, int], None] | None
-) -> dict[str, Any]:
+def _array(node: ExportedArray, report: ConversionReport, tally: Tally) -> dict[str, Any]:
     below = f"{node.path}/" if node.path else ""
     references: dict[str, Any] = {}
     stated_bytes, chunks = 0, 0
@@ -135,13 +130,12 @@ def _array(
         references.update(_references(block, below, node.partitions.grid_shape))
         stated_bytes += block.stated_bytes
         chunks += len(block.numbers)
-        if progress is not None:
-            progress(node.path, len(block.numbers))
-    counts.arrays += 1
-    counts.references += chunks
-    counts.stated_bytes += stated_bytes
+        tally.add(node.path, len(block.numbers))
+    report.arrays += 1
+    report.references += chunks
+    report.stated_bytes += stated_bytes
     documents = node.documents(chunks)
-    counts.notes += [(node.path, note) for note in documents.notes]
+    report.notes += [(node.path, note) for note in documents.notes]
     return _documents(below, ".zarray", documents.node, documents.attributes) | references
 
 

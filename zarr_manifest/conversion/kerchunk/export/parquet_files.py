@@ -52,8 +52,10 @@ class RefsWriter:
     load: Callable[[tuple[int, ...]], Block]
     _held: dict[tuple[int, ...], Block] = field(default_factory=dict[tuple[int, ...], Block])
 
-    def write(self) -> tuple[int, int]:
+    def write(self, tell: Callable[[int], None]) -> tuple[int, int]:
         """Write all files; return the number of references, and of bytes they refer to.
+
+        Calls `tell` with the number of references of each file.
 
         Raises
         ------
@@ -69,7 +71,9 @@ class RefsWriter:
             parts = [part for part in (_within(block, start, stop) for block in blocks) if part]
             if parts:
                 self._write_file(record, parts)
-                written += sum(len(part.numbers) for part in parts)
+                references = sum(len(part.numbers) for part in parts)
+                tell(references)
+                written += references
                 stated += sum(part.stated_bytes for part in parts)
             for owner in [owner for owner in self._held if self._last_chunk(owner) < stop]:
                 del self._held[owner]

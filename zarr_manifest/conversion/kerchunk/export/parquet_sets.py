@@ -18,7 +18,8 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
 )
 from zarr_manifest.conversion.kerchunk.export.parquet_files import RefsWriter
 from zarr_manifest.conversion.kerchunk.parquet import local_directory, parquet
-from zarr_manifest.conversion.nodes import ConversionReport, RefusedNode, refused
+from zarr_manifest.conversion.kerchunk.places import target_exists
+from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def export_kerchunk_parquet(
     record_size: int = 10_000,
     allow: Allow = None,
     inline_empty: bool = True,
+    progress: Progress | None = None,
 ) -> ConversionReport:
     """Export a hierarchy to a kerchunk reference set in Parquet.
 
@@ -54,6 +56,9 @@ def export_kerchunk_parquet(
     inline_empty : bool
         Whether explicitly empty chunks become encoded fill values; otherwise they are
         missing.
+    progress : callable, optional
+        Called after each file with the path of the array, the number of references so
+        far, and None: how many there are is not known.
 
     Returns
     -------
@@ -80,16 +85,17 @@ def export_kerchunk_parquet(
         raise ValueError(f"record_size must be at least 1, not {record_size}")
     directory = local_directory(target)
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
-        raise NotConvertibleError(
-            "the target exists", location=str(directory), remedy="Remove it, or name another one."
-        )
-    return _Export(directory, record_size).run(location, allow, inline_empty=inline_empty)
+        raise target_exists(directory)
+    return _Export(directory, record_size, Tally(progress)).run(
+        location, allow, inline_empty=inline_empty
+    )
 
 
 @dataclass(slots=True)
 class _Export:
     directory: Path
     record_size: int
+    tally: Tally
     documents: dict[str, Any] = field(default_factory=dict[str, Any])
     report: ConversionReport = field(default_factory=ConversionReport)
 
@@ -132,7 +138,9 @@ class _Export:
         writer = RefsWriter(directory, self.record_size, array.partitions, array.load)
         try:
             _require_addressable(array.path)
-            references, stated = writer.write()
+            references, stated = writer.write(
+                lambda references: self.tally.add(array.path, references)
+            )
         except ManifestError as error:
             self.report.refused.append(refused(array.path, error))
             if array.path and directory.exists():

@@ -53,7 +53,7 @@ _PARTITION = 100_000
 
 
 def read_kerchunk_parquet(
-    location: str | Path,
+    references: str | Path,
     *,
     rewrite: Mapping[str, str] | None = None,
     stream_above: int = 1_000_000,
@@ -63,7 +63,7 @@ def read_kerchunk_parquet(
 
     Parameters
     ----------
-    location : str or Path
+    references : str or Path
         The directory with ``.zmetadata``: a path, or a ``file:`` URL.
     rewrite : mapping of str to str, optional
         Replacements for URL prefixes. A prefix that no URL has is reported as a
@@ -108,7 +108,7 @@ def read_kerchunk_parquet(
     """
     access_by_prefix(allow)  # raises as everywhere
     parquet()
-    found = _open(local_directory(location))
+    found = _open(local_directory(references))
     return _Importer(found, SourceUrls(rewrite), stream_above).nodes()
 
 
