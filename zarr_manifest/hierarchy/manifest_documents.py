@@ -120,6 +120,17 @@ class ManifestDocuments:
         async for loaded in in_order(calls, CONCURRENCY):
             yield loaded
 
+    async def partition(self, partition: Partition) -> LoadedManifest:
+        """Return the document of a partition, which is not kept.
+
+        Raises
+        ------
+        ManifestError
+            It cannot be read, or is not valid.
+        """
+        found = await run_async(self._read(partition))
+        return self._no_entries() if found is None else found
+
     async def _load(self, partition: Partition) -> LoadedManifest:
         found = await self._cache.get(partition, lambda: run_async(self._read(partition)))
         return self._no_entries() if found is None else found

@@ -20,26 +20,24 @@ from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.older_writers.arrays import OlderArray
 from zarr_manifest.conversion.older_writers.groups import OlderGroup, groups_to_repair
 from zarr_manifest.conversion.older_writers.paths import directories_with, has_files
-from zarr_manifest.errors import (
-    ManifestError,
-    NotConvertibleError,
-    SourceNotFoundError,
-    WriteConflictError,
-)
-from zarr_manifest.format import ArrayMetadata, parse_node
+from zarr_manifest.errors import ManifestError, WriteConflictError
+from zarr_manifest.format import ArrayMetadata, Limits, parse_node
 from zarr_manifest.hierarchy import (
     ManifestStore,
-    ensure_open,
+    Node,
+    OpenedHierarchy,
     join,
     link_outside,
     list_inside,
+    no_hierarchy,
     node_of_metadata,
+    not_listable,
     open_hierarchy,
     store_underneath,
     store_urls,
     sync,
 )
-from zarr_manifest.sources import can_list, store_name
+from zarr_manifest.sources import Allow, can_list
 from zarr_manifest.writing import GuardedStore, Stored, guarded_store, update_consolidated
 
 if TYPE_CHECKING:
@@ -105,7 +103,9 @@ def upgrade(
     location: str | Path | ObjectStore | Store,
     *,
     target: str | Path | ObjectStore | Store | None = None,
+    allow: Allow = None,
     base: str | Path | None = None,
+    limits: Limits | None = None,
     dry_run: bool = False,
     sole_writer: bool = False,
 ) -> UpgradeReport:
@@ -118,10 +118,14 @@ def upgrade(
     Parameters
     ----------
     location : str, Path, obstore store or zarr Store
-        The hierarchy: a path, a URL, or a store. It must be possible to list it.
+        The hierarchy: a path, a URL, or a store. It must be possible to list it, unless it
+        has consolidated metadata and is not copied.
     target : str, Path, obstore store or zarr Store, optional
         Where a copy of all objects of the hierarchy goes, the repaired ones in place
         of their originals; by default, the hierarchy itself is changed.
+    allow, limits
+        As for :class:`ManifestStore`: `allow` says with which access a URL is read and written.
+        Arrays with larger manifests are refused.
     base : str or Path, optional
         The directory in which the release ran: relative paths in manifests are
         relative to it. A URL, an absolute file path, or relative to the root of the
@@ -141,7 +145,7 @@ def upgrade(
     ------
     SourceNotFoundError
         There is no Zarr hierarchy.
-    NotConvertibleError
+    SourceError
         The hierarchy cannot be listed.
     ValueError
         The target lies within the hierarchy.
@@ -166,90 +170,85 @@ def upgrade(
     ['1 of 1 manifest array repaired', '  /: the fill value 0.0 became 0']
     """
     copying = target is not None
-    opened = _opened(location, read_only=dry_run or copying)
+    hierarchy = OpenedHierarchy.open(location, allow=allow, limits=limits)
+    opened = open_hierarchy(location, hierarchy.allow, read_only=dry_run or copying)
     own = store_underneath(opened)
     store = guarded_store(own, sole_writer=sole_writer or dry_run or copying)
-    if not can_list(own):
-        raise NotConvertibleError(
-            "the hierarchy's store cannot be listed", location=store_name(own)
-        )
-    keys, links = sync(list_inside(own))
-    arrays = _arrays(store, keys)
-    theirs = (path for path, array in arrays.items() if array.is_theirs and path)
-    groups = list(groups_to_repair(store, (path.rpartition("/")[0] for path in theirs)))
+    nodes = _nodes(hierarchy)
+    arrays = _arrays(store, nodes, hierarchy.limits)
+    theirs = {path.rpartition("/")[0] for path, array in arrays.items() if array.is_theirs and path}
+    groups = list(groups_to_repair(store, theirs - {n.path for n in nodes if n.problem}))
     _set_bases(arrays, own, base)
-    report = _report(arrays, links)
+    report = _report(arrays, nodes)
     report.notes += [(group.path, note) for group in groups for note in group.notes]
     report.dry_run = dry_run
     changed = {path: array for path, array in arrays.items() if array.repairs}
-    if copying:
-        place = _target(own, target, sole_writer=sole_writer, dry_run=dry_run)
+    if target is not None:
+        other = store_underneath(open_hierarchy(target, hierarchy.allow, read_only=dry_run))
+        place = _target(own, other, sole_writer=sole_writer, dry_run=dry_run)
+        keys = _keys(hierarchy, report)
         _copy(store, keys, [*groups, *changed.values()], place, report)
-        return report
-    for group in groups:
-        report.written += group.bodies
-        if not dry_run:
-            group.write(store)
-            _notice(opened, group.path)
-    for path, array in changed.items():
-        report.written += array.bodies
-        if not dry_run:
-            _write(store, array)
-            _notice(opened, path)
+    else:
+        _replace(opened, store, [*groups, *changed.values()], report)
     return report
 
 
-def _opened(location: str | Path | ObjectStore | Store, *, read_only: bool) -> Store:
-    """Return the store of a hierarchy; a directory that is not there is not made."""
-    if not isinstance(location, Store):
-        # zarr makes a directory that does not exist, unless it is told to read only.
-        there = open_hierarchy(location, {}, read_only=True)
-        try:
-            sync(ensure_open(there))
-        except FileNotFoundError as error:
-            raise _no_hierarchy(there, ()) from error
-    return open_hierarchy(location, {}, read_only=read_only)
+def _nodes(hierarchy: OpenedHierarchy) -> list[Node]:
+    nodes = sync(hierarchy.nodes())
+    if all(node.is_v2 for node in nodes):
+        raise no_hierarchy(
+            hierarchy.store,
+            what="Zarr v3 hierarchy",
+            remedy="It is of Zarr v2, which is imported, and not upgraded.",
+        )
+    return nodes
 
 
-def _no_hierarchy(store: Store, keys: Iterable[str]) -> SourceNotFoundError:
-    is_v2 = any(key.rpartition("/")[2] in (".zarray", ".zgroup") for key in keys)
-    return SourceNotFoundError(
-        "there is no Zarr v3 hierarchy" if is_v2 else "there is no Zarr hierarchy",
-        location=store_name(store),
-        remedy="It is of Zarr v2, which is imported, and not upgraded." if is_v2 else None,
-    )
+def _keys(hierarchy: OpenedHierarchy, report: UpgradeReport) -> list[str]:
+    """Return the keys of all objects, but for those behind links, which are reported."""
+    if not can_list(hierarchy.store):
+        raise not_listable(hierarchy.store, "so its objects cannot be copied")
+    listing = sync(list_inside(hierarchy.store))
+    nodes = {node.path for node in report.refused}
+    for key in listing.links:
+        if key not in nodes and key.removesuffix("/zarr.json") not in nodes:
+            report.refused.append(_refused(key, link_outside(key)))
+    return listing.keys
 
 
-def _arrays(store: GuardedStore, keys: list[str]) -> dict[str, OlderArray]:
+def _arrays(store: GuardedStore, nodes: list[Node], limits: Limits) -> dict[str, OlderArray]:
     """Return the arrays that declare a manifest, by path, repaired as far as they can be."""
-    paths = sorted(path for key in keys if (path := node_of_metadata(key)) is not None)
-    if not paths:
-        raise _no_hierarchy(store.store, keys)
     arrays: dict[str, OlderArray] = {}
-    for path in paths:
-        before = store.read(join(path, "zarr.json"))
-        node = None if before.body is None else parse_node(before.body)
-        if node is None or node.get("node_type") != "array":
+    for found in nodes:
+        if found.array is None:
             continue
+        path = found.path
+        before = store.read(join(path, "zarr.json"))
+        node = found.metadata if before.body is None else parse_node(before.body)
+        if node is None or node.get("node_type") != "array":
+            continue  # somebody else has just written it
         if ArrayMetadata("", node).declared != []:
-            array = arrays[path] = OlderArray(path, node, before)
+            array = arrays[path] = OlderArray(path, node, before, limits)
             array.attempt(functools.partial(array.repair, store))
     return arrays
 
 
-def _report(arrays: Mapping[str, OlderArray], links: Iterable[str]) -> UpgradeReport:
+def _report(arrays: Mapping[str, OlderArray], nodes: Iterable[Node]) -> UpgradeReport:
     report = UpgradeReport()
-    refusals: dict[str, ManifestError] = {path: link_outside(path) for path in links}
+    refusals = {node.path: node.problem for node in nodes if node.problem is not None}
     for path, array in arrays.items():
         if array.refusal is None:
             report.arrays[path] = tuple(array.repairs)
         else:
             refusals[path] = array.refusal
         report.notes += [(path, note) for note in array.notes]
-    for path, error in sorted(refusals.items()):
-        reason = error.problem if error.remedy is None else f"{error.problem}. {error.remedy}"
-        report.refused.append(RefusedNode(path, error.code, reason))
+    report.refused += [_refused(path, error) for path, error in sorted(refusals.items())]
     return report
+
+
+def _refused(path: str, error: ManifestError) -> RefusedNode:
+    reason = error.problem if error.remedy is None else f"{error.problem}. {error.remedy}"
+    return RefusedNode(path, error.code, reason)
 
 
 # The directory of the writer ------------------------------------------------------
@@ -292,6 +291,24 @@ def _directory(own: Store) -> Path | None:
 # Writing --------------------------------------------------------------------------
 
 
+def _replace(
+    opened: Store,
+    store: GuardedStore,
+    changed: Sequence[OlderGroup | OlderArray],
+    report: UpgradeReport,
+) -> None:
+    """Write changed nodes to where they are."""
+    for node in changed:
+        report.written += node.bodies
+        if report.dry_run:
+            continue
+        if isinstance(node, OlderGroup):
+            node.write(store)
+        else:
+            _write(store, node)
+        _notice(opened, node.path)
+
+
 def _write(store: GuardedStore, array: OlderArray) -> None:
     *documents, (key, body) = array.bodies.items()
     try:
@@ -319,11 +336,7 @@ def _create(store: GuardedStore, key: str, body: bytes) -> None:
         store.replace(key, Stored(None), body)
 
 
-def _target(
-    own: Store, target: str | Path | ObjectStore | Store | None, *, sole_writer: bool, dry_run: bool
-) -> GuardedStore | None:
-    assert target is not None  # it is a copy
-    other = store_underneath(open_hierarchy(target, {}, read_only=dry_run))
+def _target(own: Store, other: Store, *, sole_writer: bool, dry_run: bool) -> GuardedStore | None:
     for url in store_urls(own):
         for place in store_urls(other):
             same_place = (url.scheme, url.authority) == (place.scheme, place.authority)

@@ -23,7 +23,8 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
 from zarr_manifest.conversion.nodes import ConversionReport, NotConvertibleError
 from zarr_manifest.conversion.zarr2 import refused
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import grid_indices
+from zarr_manifest.format import Limits, grid_indices
+from zarr_manifest.hierarchy import OpenedHierarchy
 from zarr_manifest.manifest import canonical_keys
 from zarr_manifest.sources import Allow
 
@@ -39,6 +40,8 @@ def export_kerchunk_json(
     version: int = 1,
     inline_empty: bool = True,
     allow: Allow = None,
+    base: str | Path | None = None,
+    limits: Limits | None = None,
     report: ConversionReport | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> dict[str, Any]:
@@ -56,8 +59,9 @@ def export_kerchunk_json(
     inline_empty : bool
         Whether explicitly empty chunks become encoded fill values; otherwise they are
         missing.
-    allow : optional
-        As for :class:`ManifestStore`: needed for manifest documents outside the hierarchy.
+    allow, base, limits
+        As for :class:`ManifestStore`; `allow` is needed for manifest documents outside the
+        hierarchy, and for a URL that is not public.
     report : ConversionReport, optional
         Receives the counts, the nodes that kerchunk cannot express, and the notes.
         Without it, such a node is an error.
@@ -75,7 +79,7 @@ def export_kerchunk_json(
         Nodes cannot be expressed, and there is no `report` to receive them; the message
         names them all.
     ManifestError
-        There is no hierarchy, or it cannot be read.
+        There is no hierarchy, or it cannot be read or listed.
 
     Examples
     --------
@@ -92,7 +96,8 @@ def export_kerchunk_json(
         raise ValueError(f"kerchunk's versions are 0 and 1, not {version!r}")
     counts = ConversionReport() if report is None else report
     references: dict[str, Any] = {}
-    for node in exported_nodes(location, allow=allow, inline_empty=inline_empty):
+    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    for node in exported_nodes(hierarchy, inline_empty=inline_empty):
         if isinstance(node, ExportedGroup):
             below = f"{node.path}/" if node.path else ""
             references |= _documents(below, ".zgroup", node.zgroup, node.zattrs)
