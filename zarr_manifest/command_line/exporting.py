@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,11 @@ import click
 import msgspec
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.options import access_options, allowed, require_no_file
+from zarr_manifest.command_line.options import Reading, reading, reading_options, require_no_file
 from zarr_manifest.command_line.outcomes import export_outcome
 from zarr_manifest.command_line.progress import bars
-from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
+from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup
 from zarr_manifest.conversion import ConversionReport
-from zarr_manifest.sources import Access
 
 __all__ = ["export"]
 
@@ -49,7 +47,7 @@ def export() -> None:
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing reference set.")
 @click.option("--allow-refused", is_flag=True, help="Exit with 0 even if something was refused.")
-@access_options
+@reading_options
 def kerchunk(
     hierarchy: str,
     target: Path,
@@ -57,9 +55,7 @@ def kerchunk(
     record_size: int,
     overwrite: bool,
     allow_refused: bool,
-    anonymously: tuple[str, ...],
-    with_credentials: tuple[str, ...],
-    settings: tuple[str, ...],
+    **options: Any,
 ) -> Outcome:
     """Write the references of HIERARCHY to TARGET, as kerchunk does.
 
@@ -67,8 +63,7 @@ def kerchunk(
     arrays are exported, too. Nodes that kerchunk cannot express are refused, each by name
     and with the reason; the exit status is then 1.
     """
-    with stating_usage(ValueError):
-        allow = allowed(anonymously, with_credentials, settings)
+    how = reading(options)
     require_no_file(hierarchy)
     if not parquet and target.suffix in (".parq", ".parquet"):
         raise click.UsageError(f"{target} would be JSON: add --parquet, or choose another name")
@@ -78,10 +73,10 @@ def kerchunk(
         made = Path(directory) / "references"
         if parquet:
             report = conversion.export_kerchunk_parquet(
-                hierarchy, made, record_size=record_size, allow=allow
+                hierarchy, made, record_size=record_size, **how
             )
         else:
-            report = _export_json(hierarchy, made, allow)
+            report = _export_json(hierarchy, made, how)
         if target.is_dir():
             # A rename replaces only files; this one is removed with the temporary directory.
             target.rename(Path(directory) / "earlier")
@@ -89,11 +84,11 @@ def kerchunk(
     return export_outcome(str(target), report, allow_refused=allow_refused)
 
 
-def _export_json(hierarchy: str, target: Path, allow: Mapping[str, Access]) -> ConversionReport:
+def _export_json(hierarchy: str, target: Path, how: Reading) -> ConversionReport:
     report = ConversionReport()
     with bars("references") as shown:
         references: dict[str, Any] = conversion.export_kerchunk_json(
-            hierarchy, allow=allow, report=report, progress=shown.wrote
+            hierarchy, report=report, progress=shown.wrote, **how
         )
     target.write_text(json.dumps(references), encoding="utf-8")
     return report

@@ -32,6 +32,7 @@ _WORDINGS: tuple[tuple[re.Pattern[str], _Wording], ...] = (
         "--environment PREFIX, or --option KEY=VALUE",
     ),
     (re.compile(r"\bbase=\.\.\."), "--base URL"),
+    (re.compile(r"\bLimits\((\w+)=\.\.\.\)"), r"--limit \1=NUMBER"),
     (re.compile(r"\bpartition_shape=\.\.\."), "--partition-shape"),
     (re.compile(r"\bvalidate\(\.\.\., arrays=\[\.\.\.\]\)"), "--array PATH"),
     (re.compile(r"(?<=: )concat_dim\b"), "--concat-dim NAME"),
