@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.values import shown
+from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.virtual import library
 
 __all__ = ["References", "Splitting", "common_length", "split_arrays", "split_references"]
@@ -176,7 +176,7 @@ def split_arrays(arrays: Sequence[Any], axis: int, is_last: Sequence[bool]) -> S
     if not all(map(_has_plain_chunks, arrays, chunks)):
         return Splitting(arrays)
     shape = (*chunks[0][:axis], piece, *chunks[0][axis + 1 :])
-    pieces = f"pieces of {shown(shape)}"
+    pieces = f"pieces of {brief(shape)}"
     count = sum(math.prod(_grid(array.shape, shape)) for array in arrays)
     if count > _MOST_REFERENCES:
         return Splitting(

@@ -44,9 +44,9 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
         raise NotConvertibleError(f"the message at byte {at} cannot be read{among}: {problem}")
     for start, problem in problems.items():
         tree.refuse(_name(start, url), problem)
-    shown = _without(data, problems)
+    readable = _without(data, problems)
     parse = partial(gribberish.parse_grib_dataset, encode_coords=True, collapse_groups=False)
-    dataset = _asked(partial(parse, shown))
+    dataset = _asked(partial(parse, readable))
     explained = _refuse_incomplete(dataset, "", tree)
     tree.add_manifest_group(_asked(partial(parser._manifest_group, url, dataset)))
     explained |= _referenced(tree) | problems.keys()
@@ -70,10 +70,10 @@ def _without(data: bytes, starts: Collection[int]) -> bytes:
     """Return the data of a file with the messages at these offsets made unrecognisable."""
     if not starts:
         return data
-    shown = bytearray(data)
+    readable = bytearray(data)
     for start in starts:
-        shown[start : start + 4] = bytes(4)
-    return bytes(shown)
+        readable[start : start + 4] = bytes(4)
+    return bytes(readable)
 
 
 def _problems(found: Sequence[GribMessage], data: bytes) -> dict[int, str]:
