@@ -134,8 +134,8 @@ def read_kerchunk_json(
     version = _value(document["version"])
     if isinstance(version, bool) or version != 1:
         raise NotConvertibleError(
-            f"the reference set has the version {brief(version)}; known are 1, and 0, which states "
-            "none"
+            f"the reference set has version {brief(version)}; known are 1, and 0, which omits "
+            "'version'"
         )
     return _version_1(document, rewrite, max_generated)
 
