@@ -24,7 +24,7 @@ from zarr_manifest.conversion.older_writers.codecs import (
     read_codecs,
     spelled,
 )
-from zarr_manifest.conversion.older_writers.evidence import ANEW
+from zarr_manifest.conversion.older_writers.evidence import RECREATE
 from zarr_manifest.conversion.target import require_valid_array
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import (
@@ -270,14 +270,14 @@ class _Array:
             raise self.decisions.refusal(
                 f"{codecs.faults[0]}, and the manifest does not state the sizes of the chunks, "
                 "which would show whether they are compressed",
-                remedy=ANEW,
+                remedy=RECREATE,
             )
         other = next((length for length in lengths if length != size), None)
         if other is not None:
             reason = "the compressor was not recorded" if codecs.lost else "a codec is missing"
             raise self.decisions.refusal(
                 f"a chunk has {other} bytes, but the stated codecs yield {size}: {reason}",
-                remedy=ANEW,
+                remedy=RECREATE,
             )
         if codecs.lost is None:
             return ""

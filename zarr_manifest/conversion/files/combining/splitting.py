@@ -22,7 +22,7 @@ from zarr_manifest.conversion.virtual import library
 __all__ = ["References", "Splitting", "common_length", "split_arrays", "split_references"]
 
 # More than the hours of a century, but not every element of a long series.
-_MOST_REFERENCES = 1_000_000
+_MAX_REFERENCES = 1_000_000
 
 # The path that VirtualiZarr gives to chunks without a source.
 _MISSING = ""
@@ -178,11 +178,11 @@ def split_arrays(arrays: Sequence[Any], axis: int, is_last: Sequence[bool]) -> S
     shape = (*chunks[0][:axis], piece, *chunks[0][axis + 1 :])
     pieces = f"pieces of {brief(shape)}"
     count = sum(math.prod(_grid(array.shape, shape)) for array in arrays)
-    if count > _MOST_REFERENCES:
+    if count > _MAX_REFERENCES:
         return Splitting(
             arrays,
             problem=f"splitting them into {pieces}, which would fit, takes {count} references, "
-            f"more than {_MOST_REFERENCES}",
+            f"more than {_MAX_REFERENCES}",
         )
     split = [_split(array, axis, piece) for array in arrays]
     return Splitting(

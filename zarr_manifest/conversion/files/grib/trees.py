@@ -46,9 +46,9 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
         tree.refuse(_name(start, url), problem)
     readable = _without(data, problems)
     parse = partial(gribberish.parse_grib_dataset, encode_coords=True, collapse_groups=False)
-    dataset = _asked(partial(parse, readable))
+    dataset = _result_of(partial(parse, readable))
     explained = _refuse_incomplete(dataset, "", tree)
-    tree.add_manifest_group(_asked(partial(parser._manifest_group, url, dataset)))
+    tree.add_manifest_group(_result_of(partial(parser._manifest_group, url, dataset)))
     explained |= _referenced(tree) | problems.keys()
     for message in found:
         if message.start not in explained:
@@ -87,10 +87,10 @@ def _problems(found: Sequence[GribMessage], data: bytes) -> dict[int, str]:
         try:
             if message.problem is not None:
                 raise NotConvertibleError(message.problem)
-            _asked(partial(gribberish.parse_grib_message_metadata, body, 0))
+            _result_of(partial(gribberish.parse_grib_message_metadata, body, 0))
             if message.packing not in packings:
                 # Read one message with each packing to see whether it works.
-                _asked(partial(gribberish.parse_grib_array, body, 0))
+                _result_of(partial(gribberish.parse_grib_array, body, 0))
                 packings.add(message.packing)
             # gribberish gives all variables of a group the coordinates of one of them.
             grid = grid or message.grid
@@ -101,7 +101,7 @@ def _problems(found: Sequence[GribMessage], data: bytes) -> dict[int, str]:
     return problems
 
 
-def _asked[R](question: Callable[[], R]) -> R:
+def _result_of[R](question: Callable[[], R]) -> R:
     """Return the result of a call to gribberish.
 
     Raises

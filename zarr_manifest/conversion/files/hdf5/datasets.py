@@ -31,7 +31,7 @@ _NO_CODEC = {4: "szip", 5: "nbit", 6: "scaleoffset"}
 _READ_AT_ONCE = 2**22
 
 # Number of chunks that are read to find out whether they are filtered.
-_MOST_LOOKED_AT = 8
+_MAX_CHUNKS_READ = 8
 
 
 class Treatment(enum.Enum):
@@ -280,7 +280,7 @@ def _check_chunks(dataset: Any, numbers: Sequence[int]) -> None:
         count += 1
         if chunk.filter_mask:
             masked.append(chunk.chunk_offset)
-        elif chunk.size == raw_size and len(partial) < _MOST_LOOKED_AT:
+        elif chunk.size == raw_size and len(partial) < _MAX_CHUNKS_READ:
             ends = map(operator.add, chunk.chunk_offset, dataset.chunks)
             if any(map(operator.gt, ends, dataset.shape)):
                 partial.append(chunk.chunk_offset)

@@ -29,7 +29,7 @@ __all__ = ["MAX_GENERATED", "Templates", "generate"]
 MAX_GENERATED = 10_000_000
 
 # Size of caches: the texts and values of ``gen`` repeat.
-_REMEMBERED = 2**14
+_CACHE_SIZE = 2**14
 
 _STATEMENT = re.compile(r"\{%|\{#")
 _NAME = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -141,7 +141,7 @@ class Templates:
         return compiled
 
 
-@functools.lru_cache(_REMEMBERED)
+@functools.lru_cache(_CACHE_SIZE)
 def _split_at_names(text: str) -> Sequence[str] | None:
     """Split a text into parts, every other one a name; return None if that is impossible."""
     parts = _NAME.split(text)
@@ -247,7 +247,7 @@ class _Gen:
         """Return a function that renders a text, caching by the dimensions that it names."""
         named = [name for name in self.dimensions if re.search(rf"\b{re.escape(name)}\b", text)]
 
-        @functools.lru_cache(_REMEMBERED, typed=True)  # 1 and 1.0 are not the same text
+        @functools.lru_cache(_CACHE_SIZE, typed=True)  # 1 and 1.0 are not the same text
         def render(*values: object) -> str:
             return templates.render(text, dict(zip(named, values, strict=True)))
 
@@ -263,7 +263,7 @@ class _Gen:
         return number
 
 
-@functools.lru_cache(_REMEMBERED)
+@functools.lru_cache(_CACHE_SIZE)
 def _parsed_integer(text: str) -> int | None:
     found = _INTEGER.fullmatch(text)
     return None if found is None else int(found[1])
