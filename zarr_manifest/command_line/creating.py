@@ -55,7 +55,7 @@ __all__ = ["create"]
     "--concat-dim",
     metavar="NAME",
     help="Dimension along which the files are concatenated, in the order given. Without it, "
-    "they are ordered by their coordinates.",
+    "their coordinates determine how they are combined.",
 )
 @click.option(
     "--load",
