@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from zarr_manifest.conversion.older_writers.evidence import ANEW, doubt
+from zarr_manifest.conversion.older_writers.evidence import RECREATE, doubt
 from zarr_manifest.conversion.older_writers.metadata import is_theirs, repair_array
 from zarr_manifest.conversion.older_writers.paths import base_of, is_relative, respelled
 from zarr_manifest.conversion.values import as_object
@@ -210,7 +210,7 @@ class OlderArray:
             )
             strict(found)
         except InvalidChunkKeyError as error:
-            raise error.in_context(remedy=ANEW) from error.__cause__
+            raise error.in_context(remedy=RECREATE) from error.__cause__
         if self.is_theirs:
             self._examine()
 
@@ -227,7 +227,7 @@ class OlderArray:
         paths = {index: str(entry.get("path")) for index, entry in named if index is not None}
         reason = doubt(self.metadata, paths, chunk_shape)
         if reason is not None and self.repairs:
-            raise NotConvertibleError(reason, remedy=ANEW)
+            raise NotConvertibleError(reason, remedy=RECREATE)
         if reason is not None:
             self.notes.append(f"{reason}; compare it with the sources")
 
