@@ -1,5 +1,5 @@
 # Everything a checkout needs: `make demo`, `make test`, or any target below.
-# The first run makes .venv and installs into it; stamps in .make/ keep later runs quick.
+# The first run creates .venv and installs into it; stamps in .make/ keep later runs fast.
 # Choose another interpreter with `make PYTHON=/path/to/python test`.
 
 PYTHON ?=
@@ -14,7 +14,7 @@ SITE := docs-output
 PYTEST := python -m pytest -n 2
 FAST := not slow and not servers # the markers are in pyproject.toml
 
-# Python keeps what it compiles: anew, that takes pytest and each process that tests start seconds.
+# Python keeps bytecode: compiling again would cost pytest, and each process of the tests, seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
-setup: .make/dev ## make .venv with everything that a developer needs
+setup: .make/dev ## create .venv with everything that developers need
 
 demo: .make/demo ## manifests over real netCDF files, opened with zarr and xarray
 	$(BIN)/python -m demo
@@ -39,8 +39,8 @@ check: .make/lint ## before each commit: lint, types, layers and the fast tests,
 test: .make/test ## all tests of the package, with coverage; HYPOTHESIS_PROFILE=thorough for more examples
 	$(BIN)/$(PYTEST) --cov --cov-report=term
 
-# Few examples: other versions have other interfaces, not other values.
-test-oldest: .make/oldest ## the tests on the oldest dependencies that pyproject.toml allows
+# Few examples: other versions differ in interfaces, not in values.
+test-oldest: .make/oldest ## the tests with the oldest dependencies that pyproject.toml allows
 	@$(OLDEST_VENV)/bin/python -c 'import zarr; print("zarr", zarr.__version__)'
 	HYPOTHESIS_PROFILE=quick $(OLDEST_VENV)/bin/$(PYTEST) -W default tests \
 		$(NOT_ON_OLDEST:%=--ignore-glob 'tests/%')
@@ -48,20 +48,20 @@ test-oldest: .make/oldest ## the tests on the oldest dependencies that pyproject
 conformance: .make/test .make/node .make/chromium ## every adapter against the conformance suite, and the tests of the suite and the specification
 	$(BIN)/python -m conformance.generator --check
 	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
-	@# Two at a time. The table fails on what is unexpected, after all adapters have had their turn.
+	@# Two at a time. The table fails on unexpected results, after all adapters have run.
 	@printf '%s\n' $(ADAPTERS) | xargs -P 2 -I NAME $(MAKE) --silent $(REPORTS)/NAME.json
 	$(BIN)/python -m conformance.runner.table $(ADAPTERS:%=$(REPORTS)/%.json)
 	cd $(JAVASCRIPT) && npm test --silent
 	$(BIN)/$(PYTEST) conformance/tests specs/tests $(JAVASCRIPT)
 
-corpus: .make/test ## write the conformance corpus anew
+corpus: .make/test ## regenerate the conformance corpus
 	$(BIN)/python -m conformance.generator
 
 lint: .make/lint ## ruff: rules and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: .make/lint ## let ruff repair what it can
+format: .make/lint ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -74,7 +74,7 @@ layers: .make/lint ## import-linter: imports go downwards only
 docs: .make/docs ## the site, with the API reference, in docs-output/; a broken link is an error
 	$(BIN)/sphinx-build -b html -c docs -E -W --keep-going -q . $(SITE)
 
-dist: .make/dist ## sdist and wheel in dist/, checked, and tried in an empty environment
+dist: .make/dist ## sdist and wheel in dist/, checked, and tested in an empty environment
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/twine check --strict dist/*
@@ -84,13 +84,13 @@ dist: .make/dist ## sdist and wheel in dist/, checked, and tried in an empty env
 bench: .make/bench ## compare with zarr's own stores; ARGS=--quick for a quick look
 	$(BIN)/python -m benchmarks $(ARGS)
 
-clean: ## remove everything that was made
+clean: ## remove everything that make created
 	rm -rf $(VENV) $(OLDEST_VENV) .make build dist demo-output bench-output $(REPORTS) $(SITE) $(JAVASCRIPT)/node_modules htmlcov .coverage .coverage.* \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# What does not depend on the versions of what is installed: pure modules, the tests' own servers,
-# the documents; and what the command line puts around functions that are tested.
+# Tests that do not depend on installed versions: of pure modules, the tests' own servers and the
+# documents; and of what the command line adds to functions that are tested themselves.
 NOT_ON_OLDEST := command_line/* locations/* servers/* test_*.py format/test_chunk_keys.py \
 	sources/test_byte_ranges.py sources/test_plan.py \
 	conversion/kerchunk/test_kerchunk_templates.py conversion/kerchunk/test_kerchunk_urls.py
@@ -107,7 +107,7 @@ $(ADAPTERS:%=$(REPORTS)/%.json): $(REPORTS)/%.json:
 
 # ---------------------------------------------------------------- environments
 
-# The first that is Python >= 3.12 and can make environments.
+# The first Python >= 3.12 that can create environments.
 define FIND_PYTHON
 python=; wanted=$$(head -n 1 .python-version 2>/dev/null || true); \
 for candidate in $(PYTHON) "$${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$wanted/bin/python" \
@@ -143,7 +143,7 @@ $(GROUPS:%=.make/%): .make/%: pyproject.toml $(VENV)/pyvenv.cfg
 	@cd $(JAVASCRIPT) && npm install --no-audit --no-fund --no-package-lock --loglevel=error
 	@mkdir -p .make && touch $@
 
-# The JavaScript reader is tested in a browser, which only the system can install.
+# The JavaScript reader is tested in a browser, which only the system's package manager can install.
 .make/chromium:
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 		echo "installing chromium (once)" && apt-get -qq update && \
@@ -151,7 +151,7 @@ $(GROUPS:%=.make/%): .make/%: pyproject.toml $(VENV)/pyvenv.cfg
 		{ echo "error: chromium was not found; install it (Debian: apt-get install chromium)." >&2; exit 1; }
 	@mkdir -p .make && touch $@
 
-# The lower bounds of [project] dependencies, as constraints.
+# The lower bounds of the dependencies in [project], as constraints.
 .make/oldest: pyproject.toml $(OLDEST_VENV)/pyvenv.cfg
 	@echo "installing the oldest dependencies into $(OLDEST_VENV) (once)"
 	@mkdir -p .make

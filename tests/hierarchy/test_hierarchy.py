@@ -15,6 +15,7 @@ import xarray as xr
 import zarr
 from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import (
     LocalStore,
@@ -300,3 +301,15 @@ def test_info_complete(store: zm.ManifestStore) -> None:
     printed = io.StringIO()
     print(by_open_array(store, "inline").info_complete(), file=printed)
     assert "Chunks Initialized : 4" in printed.getvalue()
+
+
+async def test_chunks_of_an_array_whose_declaration_is_wrong(
+    root: Path, store: zm.ManifestStore
+) -> None:
+    """Who asks for a chunk without having read ``zarr.json`` is told, too."""
+    document = json.loads((root / "inline" / "zarr.json").read_text())
+    document["storage_transformers"][0]["configuration"]["x"] = 1
+    (root / "inline" / "zarr.json").write_text(json.dumps(document))
+    for _ in range(2):
+        with pytest.raises(zm.errors.InvalidConfigurationError, match="inline"):
+            await store.get("inline/c/0/0", default_buffer_prototype())

@@ -82,9 +82,9 @@ def test_a_transformer_that_need_not_be_understood(tmp_path: Path) -> None:
 
 
 def test_there_is_nothing(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(zm.errors.SourceNotFoundError):
         contents(tmp_path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(zm.errors.SourceNotFoundError):
         contents(tmp_path / "missing")
     assert not (tmp_path / "missing").exists()
 
@@ -105,7 +105,7 @@ def test_on_a_web_server(http_server: FileServer, tmp_path: Path) -> None:
             assert {"a/b/external", "inline", "native"} <= {node.path for node in nodes}
             assert not any(node.problem for node in nodes)
         else:
-            with pytest.raises(ValueError, match="cannot be listed"):
+            with pytest.raises(zm.errors.SourceError, match="cannot be listed"):
                 contents(f"{http_server.url}/h.zarr")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(zm.errors.SourceNotFoundError):
         contents(f"{http_server.url}/nowhere")

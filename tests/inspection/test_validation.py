@@ -178,7 +178,7 @@ def test_a_document_that_is_missing_and_the_rest_goes_on(tmp_path: Path) -> None
     assert all(f"array {p.array!r}" in p.message for p in problems)
     assert "a/m.json" in problems[0].message
     assert [p.array for p in zm.validate(tmp_path, arrays=["b/c"])] == ["b/c"]
-    with pytest.raises(FileNotFoundError, match="'nope'"):
+    with pytest.raises(zm.errors.SourceNotFoundError, match="'nope'"):
         zm.validate(tmp_path, arrays=["nope"])
 
 
@@ -309,7 +309,7 @@ def test_a_hierarchy_that_cannot_be_listed(tmp_path: Path) -> None:
     node = json.loads((write(tmp_path, {"9.9": {}}) / "zarr.json").read_text())
     zarr.create_group(tmp_path)
     with FileServer(tmp_path) as server:
-        with pytest.raises(ValueError, match="cannot be listed"):
+        with pytest.raises(zm.errors.SourceError, match="cannot be listed"):
             zm.validate(server.url)
         expected = [("invalid_chunk_key", "9.9")]
         assert found(zm.validate(server.url, arrays=["a"])) == expected
@@ -319,12 +319,12 @@ def test_a_hierarchy_that_cannot_be_listed(tmp_path: Path) -> None:
             lambda root: root.update(consolidated_metadata={"metadata": {"a": node}}),
         )
         assert found(zm.validate(server.url)) == expected
-        with pytest.raises(FileNotFoundError, match="no Zarr hierarchy"):
+        with pytest.raises(zm.errors.SourceNotFoundError, match="no Zarr hierarchy"):
             zm.validate(f"{server.url}/nothing")
 
 
 def test_nothing_there(tmp_path: Path) -> None:
     for location in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(zm.errors.SourceNotFoundError):
             zm.validate(location)
     assert not (tmp_path / "nothing").exists()

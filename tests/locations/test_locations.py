@@ -285,7 +285,9 @@ def test_a_url_base_has_a_root(base: str) -> None:
         Base.parse(base).resolve("../../f")
 
 
-@pytest.mark.parametrize("reference", ["../../../", "..//../../..", "//h/", "a//", "x?y", "%2e/"])
+@pytest.mark.parametrize(
+    "reference", ["", "../../../", "..//../../..", "//h/", "a//", "x?y", "%2e/"]
+)
 def test_refused_bases(reference: str) -> None:
     with pytest.raises(InvalidPathError):
         Base.parse(reference, directory="a/sst")

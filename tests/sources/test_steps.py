@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
+from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
 
 type Run = Callable[[Steps[Any]], Any]
 
@@ -130,3 +130,22 @@ async def test_cancellation_closes_the_procedure() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert seen == ["closed"]
+
+
+async def test_a_failure_cancels_the_calls_that_still_run() -> None:
+    cancelled: list[int] = []
+
+    async def call(number: int) -> int:
+        if number == 1:
+            raise ValueError("failed")
+        try:
+            await asyncio.sleep(60 * number)
+        except asyncio.CancelledError:
+            cancelled.append(number)
+            raise
+        return number
+
+    results = in_order((lambda number=number: call(number) for number in range(4)), 3)
+    with pytest.raises(ValueError, match="failed"):
+        assert [result async for result in results] == []
+    assert cancelled == [2]  # the last one had not begun

@@ -29,10 +29,10 @@ __all__ = ["create"]
 
 @click.command(
     cls=Task,
-    short_help="Make a hierarchy out of files, without copying them.",
+    short_help="Make a hierarchy from files, without copying them.",
     examples=[
-        ("create 2023.nc 2024.nc data.zarr --concat-dim time", "one array out of many files"),
-        ("create 2023.nc 2024.nc apart.zarr --group-per-file", "each file as a group of its own"),
+        ("create 2023.nc 2024.nc data.zarr --concat-dim time", "one array from many files"),
+        ("create 2023.nc 2024.nc apart.zarr --group-per-file", "each file as its own group"),
         (
             "create s3://bucket/2023.nc data.zarr --environment s3://bucket/",
             "from a bucket, with credentials from the environment; for a public one: --allow",
@@ -55,7 +55,7 @@ __all__ = ["create"]
     "--concat-dim",
     metavar="NAME",
     help="Dimension along which the files are concatenated, in the order given. Without it, "
-    "they are ordered by their coordinates.",
+    "their coordinates determine how they are combined.",
 )
 @click.option(
     "--load",
@@ -96,7 +96,7 @@ def create(
     no_conditions: bool,
     **layout: Any,
 ) -> Outcome:
-    """Make HIERARCHY out of the files SOURCES, without copying their data.
+    """Make HIERARCHY from the files SOURCES, without copying their data.
 
     SOURCES are paths or URLs of netCDF, HDF5, FITS, TIFF, GRIB, DMR++ or Zarr. Variables
     that references cannot express are refused, each by name and with the reason, and the

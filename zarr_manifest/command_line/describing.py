@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from zarr_manifest.command_line.options import access_options, allowed, require_no_file
+from zarr_manifest.command_line.options import reading, reading_options, require_no_file
 from zarr_manifest.command_line.outcomes import counted, size
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import spelled
@@ -27,13 +27,8 @@ __all__ = ["info", "locations"]
     ],
 )
 @click.argument("hierarchy")
-@access_options
-def info(
-    hierarchy: str,
-    anonymously: tuple[str, ...],
-    with_credentials: tuple[str, ...],
-    settings: tuple[str, ...],
-) -> Outcome:
+@reading_options
+def info(hierarchy: str, **options: Any) -> Outcome:
     """Show what HIERARCHY contains: its tree, data types, shapes and references.
 
     HIERARCHY is a path or a URL. Reads metadata and manifests, but no sources.
@@ -41,8 +36,7 @@ def info(
     """
     require_no_file(hierarchy)
     with stating_usage(ValueError):
-        allow = allowed(anonymously, with_credentials, settings)
-        found = contents(hierarchy, allow=allow)
+        found = contents(hierarchy, **reading(options))
     nodes, places = found.nodes, found.locations
     document = {
         "hierarchy": hierarchy,
@@ -64,13 +58,8 @@ def info(
     ],
 )
 @click.argument("hierarchy")
-@access_options
-def locations(
-    hierarchy: str,
-    anonymously: tuple[str, ...],
-    with_credentials: tuple[str, ...],
-    settings: tuple[str, ...],
-) -> Outcome:
+@reading_options
+def locations(hierarchy: str, **options: Any) -> Outcome:
     """Print what a reader of HIERARCHY must allow: URL prefixes, one per line.
 
     Review them before you trust them. The hierarchy itself is not listed: it needs no
@@ -78,8 +67,7 @@ def locations(
     """
     require_no_file(hierarchy)
     with stating_usage(ValueError):
-        allow = allowed(anonymously, with_credentials, settings)
-        found = contents(hierarchy, allow=allow)
+        found = contents(hierarchy, **reading(options))
     for node in found.nodes:
         if node.problem is not None:
             raise node.problem

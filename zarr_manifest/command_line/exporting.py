@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.options import access_options, allowed, require_no_file
+from zarr_manifest.command_line.options import reading, reading_options, require_no_file
 from zarr_manifest.command_line.outcomes import export_outcome
 from zarr_manifest.command_line.progress import bars
-from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
+from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup
 
 __all__ = ["export"]
 
@@ -45,7 +45,7 @@ def export() -> None:
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing reference set.")
 @click.option("--allow-refused", is_flag=True, help="Exit with 0 even if something was refused.")
-@access_options
+@reading_options
 def kerchunk(
     hierarchy: str,
     target: Path,
@@ -53,9 +53,7 @@ def kerchunk(
     record_size: int,
     overwrite: bool,
     allow_refused: bool,
-    anonymously: tuple[str, ...],
-    with_credentials: tuple[str, ...],
-    settings: tuple[str, ...],
+    **options: Any,
 ) -> Outcome:
     """Write the references of HIERARCHY to TARGET, as kerchunk does.
 
@@ -63,8 +61,7 @@ def kerchunk(
     arrays are exported, too. Nodes that kerchunk cannot express are refused, each by name
     and with the reason; the exit status is then 1.
     """
-    with stating_usage(ValueError):
-        allow = allowed(anonymously, with_credentials, settings)
+    how = reading(options)
     require_no_file(hierarchy)
     if not parquet and target.suffix in (".parq", ".parquet"):
         raise click.UsageError(f"{target} would be JSON: add --parquet, or choose another name")
@@ -73,13 +70,14 @@ def kerchunk(
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as directory:
         made = Path(directory) / "references"
         with bars("references") as shown:
-            options: dict[str, Any] = {"allow": allow, "progress": shown.wrote}
             if parquet:
                 report = conversion.export_kerchunk_parquet(
-                    hierarchy, made, record_size=record_size, **options
+                    hierarchy, made, record_size=record_size, progress=shown.wrote, **how
                 )
             else:
-                report = conversion.export_kerchunk_json(hierarchy, made, **options)
+                report = conversion.export_kerchunk_json(
+                    hierarchy, made, progress=shown.wrote, **how
+                )
         if target.is_dir():
             # A rename replaces only files; this one is removed with the temporary directory.
             target.rename(Path(directory) / "earlier")

@@ -58,7 +58,7 @@ class Layout:
         with _no_empty_directories(hierarchy):
             report = conversion.write_hierarchy(
                 hierarchy,
-                _striking_out(nodes, unused),
+                _marking_used(nodes, unused),
                 base=self.base,
                 codecs=self.codecs,
                 partition_shape=self.partition_shape,
@@ -74,7 +74,7 @@ class Layout:
         return report
 
 
-def _striking_out(nodes: Iterable[Node], paths: dict[str, None]) -> Iterator[Node]:
+def _marking_used(nodes: Iterable[Node], paths: dict[str, None]) -> Iterator[Node]:
     """Pass nodes on, removing their paths from `paths`."""
     for node in nodes:
         paths.pop(node.path.strip("/"), None)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypedDict
 
 import click
 
 from zarr_manifest.command_line.tasks import stating_usage
-from zarr_manifest.hierarchy import ensure_open, open_hierarchy, sync
+from zarr_manifest.format import Limits
 from zarr_manifest.sources import Access, access_by_prefix, anonymous, environment
-
-if TYPE_CHECKING:
-    from zarr.abc.store import Store
 
 __all__ = [
     "access_options",
     "allowed",
-    "open_existing",
+    "limit_option",
+    "limits",
     "pairs",
+    "reading",
+    "reading_options",
     "require_no_file",
     "writing_options",
 ]
@@ -59,6 +60,26 @@ access_options = _together(
         help="Setting for access to those URLs, such as region=us-east-1 or "
         "endpoint=http://localhost:9000. Repeatable.",
     ),
+)
+
+limit_option = click.option(
+    "--limit",
+    "stated_limits",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Refuse manifest documents above this limit: manifest_bytes, entries or inline_bytes. "
+    "Repeatable.",
+)
+
+reading_options = _together(
+    access_options,
+    click.option(
+        "--base",
+        metavar="URL",
+        help="Base that relative paths in manifests are relative to, overriding what arrays "
+        "declare; itself relative to the hierarchy.",
+    ),
+    limit_option,
 )
 
 writing_options = _together(
@@ -140,11 +161,51 @@ def require_no_file(hierarchy: str) -> None:
         )
 
 
-def open_existing(hierarchy: str, allow: Mapping[str, Access], *, read_only: bool) -> Store:
-    """Return the store of a hierarchy, without creating its directory."""
-    there = open_hierarchy(hierarchy, allow, read_only=True)
-    sync(ensure_open(there))
-    return there if read_only else open_hierarchy(hierarchy, allow)
+class Reading(TypedDict):
+    """Arguments of the library's functions that read a hierarchy."""
+
+    allow: Mapping[str, Access]
+    base: str | None
+    limits: Limits | None
+
+
+def reading(options: Mapping[str, Any]) -> Reading:
+    """Return the values of :data:`reading_options` as arguments of the library.
+
+    Raises
+    ------
+    UsageError
+        Values conflict, or there is no such limit.
+    """
+    return {
+        "allow": allowed(options["anonymously"], options["with_credentials"], options["settings"]),
+        "base": options["base"],
+        "limits": limits(options["stated_limits"]),
+    }
+
+
+def limits(texts: tuple[str, ...]) -> Limits | None:
+    """Return the values of :data:`limit_option`.
+
+    Raises
+    ------
+    UsageError
+        There is no such limit, or it is not a number.
+
+    Examples
+    --------
+    >>> limits(("entries=1000",)).entries
+    1000
+    """
+    names = [field.name for field in dataclasses.fields(Limits)]
+    found: dict[str, int] = {}
+    for name, number in pairs(texts, "--limit").items():
+        if name not in names or not number.isdecimal():
+            raise click.UsageError(
+                f"--limit takes a number for {', '.join(names)}, not {name}={number}"
+            )
+        found[name] = int(number)
+    return Limits(**found) if found else None
 
 
 def allowed(

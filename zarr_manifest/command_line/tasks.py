@@ -121,7 +121,7 @@ class Task(_BaseCommand):
             click.Option(
                 [_JSON, "as_json"],
                 is_flag=True,
-                help="Print one JSON object on stdout, and nothing else there.",
+                help="Print one JSON object on stdout, and nothing else.",
             )
         )
 

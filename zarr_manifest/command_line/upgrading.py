@@ -10,13 +10,13 @@ from zarr_manifest import conversion
 from zarr_manifest.command_line.options import (
     access_options,
     allowed,
-    open_existing,
+    limit_option,
+    limits,
     require_no_file,
 )
 from zarr_manifest.command_line.outcomes import note_lines, noted, refusal_lines, refusals
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.conversion import UpgradeReport
-from zarr_manifest.hierarchy import open_hierarchy
 
 __all__ = ["upgrade"]
 
@@ -46,6 +46,7 @@ __all__ = ["upgrade"]
 )
 @click.option("--allow-refused", is_flag=True, help="Exit with 0 even if something was refused.")
 @access_options
+@limit_option
 def upgrade(
     hierarchy: str,
     target: str | None,
@@ -56,6 +57,7 @@ def upgrade(
     anonymously: tuple[str, ...],
     with_credentials: tuple[str, ...],
     settings: tuple[str, ...],
+    stated_limits: tuple[str, ...],
 ) -> Outcome:
     """Repair a HIERARCHY that VirtualiZarr 1.0 to 1.3 wrote.
 
@@ -63,14 +65,14 @@ def upgrade(
     refused with the reason and left unchanged; the exit status is then 1. Sources are
     not read. A second run changes nothing.
     """
-    allow = allowed(anonymously, with_credentials, settings)
     require_no_file(hierarchy)
     with stating_usage(ValueError):
-        read_only = dry_run or target is not None
         report = conversion.upgrade(
-            open_existing(hierarchy, allow, read_only=read_only),
-            target=None if target is None else open_hierarchy(target, allow, read_only=dry_run),
+            hierarchy,
+            target=target,
+            allow=allowed(anonymously, with_credentials, settings),
             base=base,
+            limits=limits(stated_limits),
             dry_run=dry_run,
             sole_writer=sole_writer,
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 import zarr_manifest
-from zarr_manifest.command_line.options import access_options, allowed, require_no_file
+from zarr_manifest.command_line.options import reading, reading_options, require_no_file
 from zarr_manifest.command_line.outcomes import counted
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import spelled
@@ -31,25 +33,15 @@ __all__ = ["validate"]
     metavar="PATH",
     help="Check only this array. Repeatable. Needed on web servers, which cannot list.",
 )
-@access_options
-def validate(
-    hierarchy: str,
-    arrays: tuple[str, ...],
-    anonymously: tuple[str, ...],
-    with_credentials: tuple[str, ...],
-    settings: tuple[str, ...],
-) -> Outcome:
+@reading_options
+def validate(hierarchy: str, arrays: tuple[str, ...], **options: Any) -> Outcome:
     """Check the declarations and manifests of HIERARCHY, without reading sources.
 
     Prints every problem, not only the first. The exit status is 1 if there is one.
     """
     require_no_file(hierarchy)
     with stating_usage(ValueError):
-        problems = zarr_manifest.validate(
-            hierarchy,
-            arrays=arrays or None,
-            allow=allowed(anonymously, with_credentials, settings),
-        )
+        problems = zarr_manifest.validate(hierarchy, arrays=arrays or None, **reading(options))
     document = {"hierarchy": hierarchy, "problems": [_document(found) for found in problems]}
     lines = [spelled(found.message) for found in problems]
     lines.append(counted(len(problems), "problem") if problems else f"{hierarchy} is valid")

@@ -27,6 +27,7 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "concat_dim": "--concat-dim NAME",
     "credentials": "--environment PREFIX, or --option KEY=VALUE",
     "environment": "--environment PREFIX",
+    "limits": lambda name: f"--limit {name}=NUMBER",
     "options": "--option",
     "overwrite": "--overwrite",
     "partition_shape": "--partition-shape",

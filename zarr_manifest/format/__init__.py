@@ -56,6 +56,7 @@ from zarr_manifest.format.node_metadata import (
     dump_node,
     impossible_name,
     interpret_members,
+    members_in,
     parse_node,
     without_declarations,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "interpret_document",
     "interpret_members",
     "is_declaration",
+    "members_in",
     "number_chunks",
     "owner_candidates",
     "parse_canonical",

@@ -88,7 +88,9 @@ def _too_large(size: str, limit: int, what: str) -> LimitExceededError:
     return LimitExceededError(
         f"the {what} has {size} bytes, the limit is {limit}",
         remedy=Advice(
-            "Raise ", Setting("limits", python="Limits(manifest_bytes=...)"), " if you trust it."
+            "Raise ",
+            Setting("limits", "manifest_bytes", "Limits(manifest_bytes=...)"),
+            " if you trust it.",
         ),
     )
 

@@ -162,7 +162,7 @@ def interpret_document(
             f"the manifest has {len(document)} bytes, the limit is {limits.manifest_bytes}",
             remedy=Advice(
                 "Raise ",
-                Setting("limits", python="Limits(manifest_bytes=...)"),
+                Setting("limits", "manifest_bytes", "Limits(manifest_bytes=...)"),
                 " if you trust it.",
             ),
         )
@@ -246,7 +246,9 @@ def _exceeded(entries: Mapping[str, Entry], limits: Limits) -> Iterator[Manifest
         yield LimitExceededError(
             f"the manifest has {len(entries)} entries, the limit is {limits.entries}",
             remedy=Advice(
-                "Raise ", Setting("limits", python="Limits(entries=...)"), " if you trust it."
+                "Raise ",
+                Setting("limits", "entries", "Limits(entries=...)"),
+                " if you trust it.",
             ),
         )
     inline_bytes = count_inline_bytes(entries)
@@ -254,7 +256,9 @@ def _exceeded(entries: Mapping[str, Entry], limits: Limits) -> Iterator[Manifest
         yield LimitExceededError(
             f"the manifest has {inline_bytes} inline bytes, the limit is {limits.inline_bytes}",
             remedy=Advice(
-                "Raise ", Setting("limits", python="Limits(inline_bytes=...)"), " if you trust it."
+                "Raise ",
+                Setting("limits", "inline_bytes", "Limits(inline_bytes=...)"),
+                " if you trust it.",
             ),
         )
 

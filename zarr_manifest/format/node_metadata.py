@@ -25,6 +25,7 @@ __all__ = [
     "dump_node",
     "impossible_name",
     "interpret_members",
+    "members_in",
     "parse_node",
     "without_declarations",
 ]
@@ -95,10 +96,28 @@ def arrays_in(node: dict[str, Any]) -> Iterator[ArrayMetadata]:
     if node.get("node_type") == "array":
         yield ArrayMetadata("", node)
         return
+    for path, member in members_in(node):
+        metadata = _object(member) or {}
+        if metadata.get("node_type") == "array":
+            yield ArrayMetadata(path, metadata)
+
+
+def members_in(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield paths and metadata of the nodes in a group's consolidated metadata, unchecked.
+
+    Examples
+    --------
+    >>> inner = {"node_type": "group", "consolidated_metadata": {"metadata": {"b": None}}}
+    >>> [path for path, _ in members_in({"consolidated_metadata": {"metadata": {"a": inner}}})]
+    ['a', 'a/b']
+    """
+    if node.get("node_type") == "array":
+        return
     consolidated = _object(node.get("consolidated_metadata")) or {}
     for path, member in (_object(consolidated.get("metadata")) or {}).items():
-        for array in arrays_in(_object(member) or {}):
-            yield ArrayMetadata(f"{path}/{array.path}".rstrip("/"), array.metadata)
+        yield path.rstrip("/"), member
+        for inner, metadata in members_in(_object(member) or {}):
+            yield f"{path}/{inner}".rstrip("/"), metadata
 
 
 def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:

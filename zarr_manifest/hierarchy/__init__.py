@@ -12,10 +12,20 @@ from zarr_manifest.hierarchy.manifest_documents import (
     interpret_document_of,
 )
 from zarr_manifest.hierarchy.nodes import METADATA_NAMES, join, node_of_metadata
+from zarr_manifest.hierarchy.opened_hierarchy import OpenedHierarchy, store_underneath
 from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy, store_urls
-from zarr_manifest.hierarchy.store import ManifestStore, store_underneath
+from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.transformer import Verify, encode_fill_chunk
-from zarr_manifest.hierarchy.walking import link_outside, list_inside, list_keys
+from zarr_manifest.hierarchy.walking import (
+    Node,
+    link_outside,
+    list_inside,
+    list_keys,
+    list_nodes,
+    no_hierarchy,
+    not_listable,
+    read_node,
+)
 from zarr_manifest.hierarchy.zarr_internals import ensure_open, opening_module, sync
 
 __all__ = [
@@ -26,6 +36,8 @@ __all__ = [
     "LoadedManifest",
     "ManifestDocuments",
     "ManifestStore",
+    "Node",
+    "OpenedHierarchy",
     "Partition",
     "Verify",
     "base_directory",
@@ -39,9 +51,13 @@ __all__ = [
     "link_outside",
     "list_inside",
     "list_keys",
+    "list_nodes",
+    "no_hierarchy",
     "node_of_metadata",
+    "not_listable",
     "open_hierarchy",
     "opening_module",
+    "read_node",
     "store_underneath",
     "store_urls",
     "sync",

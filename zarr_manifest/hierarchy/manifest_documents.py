@@ -122,6 +122,17 @@ class ManifestDocuments:
         async for loaded in in_order(calls, CONCURRENCY):
             yield loaded
 
+    async def partition(self, partition: Partition) -> LoadedManifest:
+        """Return the document of a partition, which is not kept.
+
+        Raises
+        ------
+        ManifestError
+            It cannot be read, or is not valid.
+        """
+        found = await run_async(self._read(partition))
+        return self._no_entries() if found is None else found
+
     async def _load(self, partition: Partition) -> LoadedManifest:
         found = await self._cache.get(partition, lambda: run_async(self._read(partition)))
         return self._no_entries() if found is None else found
@@ -211,7 +222,7 @@ def every_partition(array: DeclaredArray, limits: Limits) -> Iterable[Partition]
             array=array.path,
             remedy=Advice(
                 "Raise ",
-                Setting("limits", python="Limits(entries=...)"),
+                Setting("limits", "entries", "Limits(entries=...)"),
                 " if you can wait for all of them.",
             ),
         )

@@ -162,6 +162,19 @@ class Nodes:
             return None
         return self._note(path, ArrayMetadata("", node))
 
+    def manifest_array(self, path: str, array: ArrayMetadata) -> ChunkManifestTransformer | None:
+        """Take note of an array that was found, and return it if it declares a manifest.
+
+        Raises
+        ------
+        ManifestError
+            Its declaration cannot be honoured.
+        """
+        known = self._note(path, array)
+        if isinstance(known, ManifestError):
+            raise known.in_context()
+        return known if isinstance(known, ChunkManifestTransformer) else None
+
     def known_native(self, key: str) -> bool:
         """Whether a key is already known to be a chunk of a native array."""
         if key.endswith("zarr.json"):

@@ -29,6 +29,7 @@ from zarr_manifest.hierarchy.nodes import (
 )
 from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, Verify
+from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
 from zarr_manifest.hierarchy.zarr_internals import supports_synchronous_io, sync
 from zarr_manifest.locations import (
     ReferencedLocation,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
 
-__all__ = ["ManifestStore", "store_underneath"]
+__all__ = ["ManifestStore"]
 
 
 class ManifestStore(Store):
@@ -423,15 +424,20 @@ class ManifestStore(Store):
         Raises
         ------
         ManifestError
-            If a manifest cannot be loaded.
+            There is no hierarchy, it cannot be listed, or a manifest cannot be loaded.
         """
         return sync(self._locations())
 
     async def _locations(self) -> Sequence[ReferencedLocation]:
-        await self._ensure_open()
         found: list[tuple[StoreLocation | UrlLocation, int, int]] = []
-        async for array in self._manifest_arrays(""):
-            found += [item async for item in array.statistics()]
+        for node in await list_nodes(await open_for_reading(self._store)):
+            if node.problem is not None:
+                raise node.problem
+            array = (
+                None if node.array is None else self._nodes.manifest_array(node.path, node.array)
+            )
+            if array is not None:
+                found += [item async for item in array.statistics()]
         urls = [location for location, _, _ in found if isinstance(location, UrlLocation)]
         return summarize(found, suggest_prefixes(urls), self._allow)
 
@@ -502,8 +508,3 @@ class ManifestStore(Store):
     async def clear(self) -> None:
         """Delete everything except data that manifests refer to."""
         await self.delete_dir("")
-
-
-def store_underneath(store: Store) -> Store:
-    """Return the hierarchy's own store, in which the declarations are visible."""
-    return store._store if isinstance(store, ManifestStore) else store  # pyright: ignore[reportPrivateUsage]

@@ -1,24 +1,92 @@
-"""All keys of a store, or below a prefix.
+"""The one walk over a hierarchy: its keys, and its nodes in order.
 
-zarr lists a directory without what lies behind symbolic links, and without what the user
-may not look into, although it reads the one and fails on the other. A chunk that is not
-listed would be a missing chunk, and read as fill values.
+A node has its own metadata document, or is in the consolidated metadata of a group; if a store
+cannot be listed, only the latter can be found. Symbolic links that lead out of a hierarchy are
+not followed: the hierarchy may be untrusted.
+
+When zarr lists a directory, it omits what is behind symbolic links, and what the user has no
+permission to list, although it reads the former and fails on the latter. A chunk that is not
+listed would be taken for a missing chunk, and read as fill values.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
 
 from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
-from zarr_manifest.errors import LocationNotAllowedError, SourceAccessDeniedError
-from zarr_manifest.format import NODE_METADATA
+from zarr_manifest.errors import (
+    Advice,
+    InvalidConfigurationError,
+    LocationNotAllowedError,
+    ManifestError,
+    NotConvertibleError,
+    SourceAccessDeniedError,
+    SourceError,
+    SourceNotFoundError,
+)
+from zarr_manifest.format import NODE_METADATA, ArrayMetadata, members_in, parse_node
+from zarr_manifest.hierarchy.nodes import join
+from zarr_manifest.hierarchy.opening import directory_of
+from zarr_manifest.hierarchy.zarr_internals import ensure_open
+from zarr_manifest.sources import (
+    can_list,
+    in_order,
+    real_path_within,
+    store_errors,
+    store_failure,
+    store_name,
+)
 
-__all__ = ["link_outside", "list_inside", "list_keys"]
+__all__ = [
+    "Listing",
+    "Node",
+    "link_outside",
+    "list_inside",
+    "list_keys",
+    "list_nodes",
+    "no_hierarchy",
+    "not_listable",
+    "open_for_reading",
+    "read_node",
+]
+
+# Number of metadata documents to read at the same time.
+_AT_ONCE = 16
+
+_V3 = "zarr.json"
+
+# If a node has several, zarr reads the first of these.
+_NAMES = (_V3, ".zarray", ".zgroup")
+
+
+# Keys -----------------------------------------------------------------------------------
+
+
+class Listing(NamedTuple):
+    """The keys of a store, and the symbolic links that lead out of it.
+
+    Attributes
+    ----------
+    keys : list of str
+        Keys of the objects that are not behind such links.
+    links : list of str
+        Keys of such links, to files and to directories.
+    nodes : list of str
+        Paths of the nodes whose metadata is behind such a link.
+    """
+
+    keys: list[str]
+    links: list[str]
+    nodes: list[str]
 
 
 async def list_keys(store: Store, prefix: str = "") -> list[str]:
@@ -27,67 +95,329 @@ async def list_keys(store: Store, prefix: str = "") -> list[str]:
     Raises
     ------
     SourceAccessDeniedError
-        A directory may not be listed.
+        There is no permission to list a directory.
+    SourceError
+        The store failed.
     """
-    return await _listed(store, prefix, None)
+    return (await _list(store, prefix, follow=True)).keys
 
 
-async def list_inside(store: Store, prefix: str = "") -> tuple[list[str], list[str]]:
-    """Return the keys that do not lie behind links out of the store, and those links to nodes.
+async def list_inside(store: Store, prefix: str = "") -> Listing:
+    """List the keys that begin with a prefix; do not follow links that lead out of the store.
 
-    For hierarchies of strangers, who may have put a link to anywhere into them.
+    Raises
+    ------
+    SourceAccessDeniedError, SourceError
+        As of :func:`list_keys`.
     """
-    outside: list[str] = []
-    return await _listed(store, prefix, outside), outside
+    return await _list(store, prefix, follow=False)
 
 
 def link_outside(path: str) -> LocationNotAllowedError:
-    """Return what is wrong with a link that leads out of a hierarchy."""
+    """Return the error for a node behind a link that leads out of its hierarchy."""
     return LocationNotAllowedError(
         "a symbolic link leads out of the hierarchy's directory",
         array=path,
-        remedy="Name the hierarchy that it leads to, or put it in place of the link.",
+        remedy="Name the hierarchy that it leads to, or replace the link with it.",
     )
 
 
-async def _listed(store: Store, prefix: str, outside: list[str] | None) -> list[str]:
-    if not isinstance(store, LocalStore):
-        return [key async for key in store.list_prefix(prefix)]
-    directory = str(store.root / prefix)
-    if not await asyncio.to_thread(os.path.isdir, directory):
-        return []
-    within = None if outside is None else os.path.realpath(store.root)
-    keys: list[str] = []
+def not_listable(store: Store, problem: str, *, remedy: str | None = None) -> SourceError:
+    """Return the error for a store whose keys are needed but cannot be listed."""
+    return SourceError(
+        f"the store cannot be listed, {problem}", location=store_name(store), remedy=remedy
+    )
+
+
+async def _list(store: Store, prefix: str, *, follow: bool) -> Listing:
+    root = directory_of(store)
+    if root is None:
+        try:
+            return Listing([key async for key in store.list_prefix(prefix)], [], [])
+        except store_errors() as error:
+            raise store_failure(error) from error
+    return await asyncio.to_thread(_directory, root, prefix, follow)
+
+
+def _directory(root: str, prefix: str, follow: bool) -> Listing:
+    found = Listing([], [], [])
+    directory = str(Path(root, prefix))
+    if not Path(directory).is_dir():
+        return found
     try:
-        for key, is_outside in await asyncio.to_thread(list, _files(directory, prefix, within, ())):
-            (outside if is_outside and outside is not None else keys).append(key)
+        for key, is_outside, node in _files(directory, prefix, None if follow else root, ()):
+            (found.links if is_outside else found.keys).append(key)
+            if node is not None:
+                found.nodes.append(node)
     except PermissionError as error:
         raise SourceAccessDeniedError(
-            "the directory may not be listed, so that nobody knows what it holds",
+            "there is no permission to list the directory, so its content is unknown",
             location=Path(error.filename).as_uri(),
-            remedy="Ask its owner for the permission.",
+            remedy="Ask its owner for permission.",
         ) from error
-    return keys
+    return found
+
+
+class _Found(NamedTuple):
+    """A key; whether it is a link that leads out of a directory, and if so, of which node."""
+
+    key: str
+    is_outside: bool = False
+    node: str | None = None
 
 
 def _files(
     directory: str, prefix: str, within: str | None, above: tuple[str, ...]
-) -> Iterator[tuple[str, bool]]:
-    """Yield keys, and whether each is a link that leads out of the directory `within`."""
+) -> Iterator[_Found]:
     real = os.path.realpath(directory)
     if real in above:
-        return  # a link to a directory that it lies in
+        return  # a link to a directory that contains it
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             key = f"{prefix}{entry.name}"
-            if entry.is_dir() and entry.is_symlink() and not _lies(entry.path, within):
-                if any(Path(entry.path, name).exists() for name in NODE_METADATA):
-                    yield key, True
+            if entry.is_symlink() and within and real_path_within(within, entry.path) is None:
+                yield _link(entry, prefix)
             elif entry.is_dir():
                 yield from _files(entry.path, f"{key}/", within, (*above, real))
             elif entry.is_file() or entry.is_symlink():  # a link to nothing fails when it is read
-                yield key, False
+                yield _Found(key)
 
 
-def _lies(path: str, within: str | None) -> bool:
-    return within is None or f"{os.path.realpath(path)}/".startswith(f"{within.rstrip('/')}/")
+def _link(entry: os.DirEntry[str], prefix: str) -> _Found:
+    key = f"{prefix}{entry.name}"
+    if entry.name in NODE_METADATA:
+        return _Found(key, True, prefix.rstrip("/"))
+    has_node = any(Path(entry.path, name).exists() for name in NODE_METADATA)
+    return _Found(key, True, key if has_node else None)
+
+
+# Nodes ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A group, an array, or a node that cannot be read.
+
+    Parameters
+    ----------
+    path : str
+        Path in the hierarchy, without slashes at the ends; ``""`` for the root.
+    name : {"zarr.json", ".zarray", ".zgroup"}
+        Name of its metadata document, which depends on the version of the format.
+    metadata : dict
+        Content of the document; empty if there is a problem.
+    body : bytes or None
+        The document as stored; None if only consolidated metadata was read.
+    problem : ManifestError or None
+        Why it cannot be read.
+    """
+
+    path: str
+    name: str = _V3
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    body: bytes | None = None
+    problem: ManifestError | None = None
+
+    @property
+    def kind(self) -> Literal["group", "array", "invalid"]:
+        """The kind of node."""
+        if self.problem is not None:
+            return "invalid"
+        is_array = self.name == ".zarray" or self.metadata.get("node_type") == "array"
+        return "array" if is_array else "group"
+
+    @property
+    def is_v2(self) -> bool:
+        """Whether it is a Zarr v2 node."""
+        return self.name != _V3
+
+    @property
+    def array(self) -> ArrayMetadata | None:
+        """The metadata of a Zarr v3 array, which may declare a manifest."""
+        is_v3_array = self.kind == "array" and not self.is_v2
+        return ArrayMetadata("", self.metadata) if is_v3_array else None
+
+    def require_v3(self) -> None:
+        """Reject a node that is not Zarr v3, or cannot be read.
+
+        Raises
+        ------
+        ManifestError
+            Its problem; ``not_convertible`` for a node of Zarr v2.
+        """
+        if self.problem is not None:
+            raise self.problem.in_context()
+        if self.is_v2:
+            raise NotConvertibleError(f"the node is Zarr v2, and has no {_V3!r}")
+
+
+async def open_for_reading(store: Store) -> Store:
+    """Return a store, opened for reading, without creating anything.
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is no such directory.
+    """
+    if type(store) is LocalStore:
+        # Otherwise zarr creates a directory that does not exist.
+        store = store.with_read_only(True)
+    try:
+        await ensure_open(store)
+    except FileNotFoundError as error:
+        raise no_hierarchy(store) from error
+    return store
+
+
+def no_hierarchy(
+    store: Store, *, what: str = "Zarr hierarchy", remedy: str | None = None
+) -> SourceNotFoundError:
+    """Return the error for a store that has no nodes, or none of some kind."""
+    return SourceNotFoundError(
+        f"there is no {what}",
+        location=store_name(store),
+        remedy=remedy or f"Name the directory or URL that contains the {_V3!r} of its root.",
+    )
+
+
+async def list_nodes(
+    store: Store, below: str = "", *, deep: bool = True, instead: str = ""
+) -> list[Node]:
+    """Return the nodes of a hierarchy, sorted by path, so that parents come first.
+
+    Parameters
+    ----------
+    store : Store
+        From :func:`open_for_reading`, not a ManifestStore.
+    below : str
+        Path of the node to start from.
+    deep : bool
+        Whether to return more than that node and its members.
+    instead : str
+        Another remedy if the store cannot be listed, besides consolidating.
+
+    Raises
+    ------
+    SourceNotFoundError
+        The hierarchy has none.
+    SourceError
+        The store failed, or cannot be listed and has no consolidated metadata.
+    SourceAccessDeniedError
+        There is no permission to list a directory.
+    """
+    if can_list(store):
+        nodes = await _listed(store, below, deep)
+    else:
+        nodes = await _root(store, instead)
+    found = {node.path: node for node in nodes}
+    for node in nodes:
+        for member in _consolidated(node):
+            found.setdefault(member.path, member)
+    if not found and not below:
+        raise no_hierarchy(store)
+    kept = (node for path, node in found.items() if _is_within(path, below, deep))
+    return sorted(kept, key=lambda node: node.path.split("/") if node.path else [])
+
+
+async def read_node(store: Store, path: str) -> Node | None:
+    """Return the node at a path, or None if there is none.
+
+    Raises
+    ------
+    SourceError, SourceAccessDeniedError
+        The store failed.
+    """
+    for name in _NAMES:
+        if _leads_outside(store, join(path, name)):
+            return Node(path, name, problem=link_outside(path))
+        node = await _read(store, path, name)
+        if node is not None:
+            return node
+    return None
+
+
+def _leads_outside(store: Store, key: str) -> bool:
+    directory = directory_of(store)
+    return directory is not None and real_path_within(directory, str(Path(directory, key))) is None
+
+
+def _is_within(path: str, below: str, deep: bool) -> bool:
+    inside = path.removeprefix(below).lstrip("/") if below else path
+    is_below = not below or path == below or path.startswith(f"{below}/")
+    return is_below and (deep or "/" not in inside)
+
+
+# Finding nodes --------------------------------------------------------------------------
+
+
+async def _listed(store: Store, below: str, deep: bool) -> list[Node]:
+    listing = await list_inside(store, f"{below}/" if below else "")
+    found: dict[str, str] = {}
+    for key in listing.keys:
+        path, _, name = key.rpartition("/")
+        if name in _NAMES and _is_within(path, below, deep):
+            found[path] = min(name, found.get(path, name), key=_NAMES.index)
+    links = dict.fromkeys(listing.nodes)
+    calls = (
+        functools.partial(_read, store, path, name)
+        for path, name in found.items()
+        if path not in links
+    )
+    nodes = [node async for node in in_order(calls, _AT_ONCE)]
+    elsewhere = (Node(path, problem=link_outside(path)) for path in links)
+    return [*(node for node in nodes if node is not None), *elsewhere]
+
+
+async def _root(store: Store, instead: str) -> list[Node]:
+    """Return the root, whose consolidated metadata has the other nodes."""
+    root = await read_node(store, "")
+    if root is None:
+        return []
+    if root.kind == "group" and not root.metadata.get("consolidated_metadata"):
+        raise not_listable(
+            store,
+            "and the hierarchy has no consolidated metadata",
+            remedy=Advice(
+                "Consolidate its metadata where it can be listed (zarr.consolidate_metadata)",
+                *(("; or ", instead) if instead else ()),
+                ".",
+            ),
+        )
+    return [root]
+
+
+async def _read(store: Store, path: str, name: str) -> Node | None:
+    try:
+        found = await store.get(join(path, name), default_buffer_prototype())
+    except store_errors() as error:
+        raise store_failure(error) from error
+    if found is None:
+        return None
+    body = found.to_bytes()
+    return _interpreted(path, name, parse_node(body), body)
+
+
+def _consolidated(node: Node) -> Iterator[Node]:
+    for name, metadata in members_in(node.metadata):
+        path = join(node.path, name)
+        if any(part in ("", ".", "..") for part in name.split("/")):
+            error = InvalidConfigurationError(
+                f"the consolidated metadata of {node.path or '/'!r} has a member {name!r}, which "
+                "is not the path of a node",
+                array=path,
+                remedy="Consolidate the metadata again.",
+            )
+            yield Node(path, problem=error)
+        else:
+            yield _interpreted(path, _V3, metadata, None)
+
+
+def _interpreted(path: str, name: str, metadata: object, body: bytes | None) -> Node:
+    if isinstance(metadata, dict):
+        members = cast("dict[str, Any]", metadata)
+        if name != _V3 or members.get("node_type") in ("group", "array"):
+            return Node(path, name, members, body)
+    error = InvalidConfigurationError(
+        f"{name!r} describes neither a group nor an array", array=path
+    )
+    return Node(path, name, body=body, problem=error)

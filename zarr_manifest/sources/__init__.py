@@ -30,7 +30,7 @@ from zarr_manifest.sources.hierarchy_objects import (
     store_failure,
     store_name,
 )
-from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
+from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources, real_path_within
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "open_object_store",
     "pure_request",
     "reader_of",
+    "real_path_within",
     "run_async",
     "run_sync",
     "slice_bounds",

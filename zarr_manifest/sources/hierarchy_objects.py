@@ -7,7 +7,6 @@ conditions.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +46,7 @@ from zarr_manifest.sources.byte_ranges import (
     Whole,
     slice_bounds,
 )
-from zarr_manifest.sources.sources import require_possible_file
+from zarr_manifest.sources.sources import real_path_within, require_possible_file
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 
 if TYPE_CHECKING:
@@ -153,9 +152,8 @@ class _DirectoryReader:
 
     def _file(self, key: str) -> tuple[ObstoreReader, str]:
         require_possible_file(key)
-        root = os.path.realpath(self.root)
-        real = os.path.realpath(Path(root, key))
-        if os.path.commonpath([root, real]) != root:
+        real = real_path_within(self.root, str(Path(self.root, key)))
+        if real is None:
             raise LocationNotAllowedError(
                 "a symbolic link leads out of the hierarchy's directory",
                 remedy="If you trust its target, refer to that by URL and authorise it.",

@@ -49,7 +49,13 @@ if TYPE_CHECKING:
 
     from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
 
-__all__ = ["DEFAULT_MAX_GAP", "DEFAULT_MAX_REQUEST", "Sources", "require_possible_file"]
+__all__ = [
+    "DEFAULT_MAX_GAP",
+    "DEFAULT_MAX_REQUEST",
+    "Sources",
+    "real_path_within",
+    "require_possible_file",
+]
 
 # `python -m benchmarks` shows the effect of other values.
 DEFAULT_MAX_GAP = 512 * 1024
@@ -375,12 +381,30 @@ def require_possible_file(path: str) -> None:
         raise SourceNotFoundError("the object does not exist: its path is too long for a file")
 
 
+def real_path_within(directory: str, path: str) -> str | None:
+    """Return a path with symbolic links resolved; None if it lies outside a directory then.
+
+    Parameters
+    ----------
+    directory : str
+        Any name of the directory: its symbolic links are resolved as well.
+    path : str
+        Of what may lie in it, or be the directory itself. Nothing has to be there.
+
+    Examples
+    --------
+    >>> real_path_within("/", "/nowhere/../data"), real_path_within("/data", "/data/../etc")
+    ('/data', None)
+    """
+    root, real = os.path.realpath(directory), os.path.realpath(path)
+    return real if f"{real}/".startswith(f"{root.rstrip('/')}/") else None
+
+
 def _within_real_prefix(prefix: UrlLocation, location: UrlLocation) -> UrlLocation:
     """Resolve symbolic links, and reject those that lead out of the authorised directory."""
     require_possible_file(location.path)
-    root = os.path.realpath(f"/{prefix.path}")
-    real = os.path.realpath(f"/{location.path}")
-    if real != root and not real.startswith(root.rstrip("/") + "/"):
+    real = real_path_within(f"/{prefix.path}", f"/{location.path}")
+    if real is None:
         raise LocationNotAllowedError(
             "a symbolic link leads out of the authorised directory",
             remedy="If you trust the directory that it leads to, authorise that as well.",

@@ -101,7 +101,8 @@ class GuardedStore(ABC):
         """Return all keys that begin with a prefix; None if the store cannot list them."""
         if not can_list(self.store):
             return None
-        return sync(list_inside(self.store, prefix))[0]
+        listing = sync(list_inside(self.store, prefix))
+        return [*listing.keys, *listing.links]
 
     def names_in(self, path: str) -> list[str]:
         """Return the names in a directory."""

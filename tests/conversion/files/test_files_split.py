@@ -392,7 +392,7 @@ def test_what_is_not_one_run_of_bytes_is_refused(tmp_path: Path) -> None:
 
 
 def test_not_more_references_than_are_sane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitting, "_MOST_REFERENCES", 50)
+    monkeypatch.setattr(splitting, "_MAX_REFERENCES", 50)
     parts: list[Any] = [(rows(count), ("t",), {}) for count in (31, 28)]
     chunked = [(rows(count), ("t",), {"chunksizes": (10,)}) for count in (31, 28)]
     paths = write_arrays(tmp_path, v=parts, w=chunked)

@@ -116,6 +116,12 @@ def open_with_zarr(metadata: dict[str, Any]) -> Any:
             "no codec turned",
         ),
         (
+            {"codecs": [{"name": "transpose", "configuration": {"order": [0, 1]}}, ZLIB]},
+            [11],
+            {"codecs": [LITTLE, ZLIB]},
+            "no codec turned",
+        ),
+        (
             {"data_type": ">f4"},
             None,
             {"data_type": "float32", "codecs": [BIG]},

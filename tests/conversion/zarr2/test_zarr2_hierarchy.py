@@ -31,7 +31,7 @@ from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_j
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.zarr2.to_v3.hierarchy import read_zarr2
-from zarr_manifest.errors import NotConvertibleError, SourceNotFoundError
+from zarr_manifest.errors import NotConvertibleError, SourceError, SourceNotFoundError
 
 
 def read_v2(location: Any) -> Values:
@@ -393,18 +393,18 @@ def test_a_zip_file_has_no_url(tmp_path: Path) -> None:
 
 
 def test_a_web_server_cannot_list() -> None:
-    with pytest.raises(NotConvertibleError, match="cannot be listed"):
+    with pytest.raises(SourceError, match="cannot be listed"):
         read_zarr2("http://localhost:1/old.zarr")
 
 
 def test_what_is_no_zarr_v2_hierarchy(tmp_path: Path) -> None:
-    with pytest.raises(NotConvertibleError, match="there is no Zarr v2 hierarchy"):
+    with pytest.raises(SourceNotFoundError, match="there is no Zarr v2 hierarchy"):
         read_zarr2(tmp_path)
     with pytest.raises(SourceNotFoundError, match="there is no such directory"):
         read_zarr2(tmp_path / "missing")
     assert not (tmp_path / "missing").exists()
     zarr.create_group(tmp_path / "new")
-    with pytest.raises(NotConvertibleError, match="already a Zarr v3 hierarchy"):
+    with pytest.raises(SourceNotFoundError, match="already a Zarr v3 hierarchy"):
         read_zarr2(tmp_path / "new")
 
 

@@ -69,8 +69,8 @@ def read_files(
     concat_dim : str, optional
         Dimension along which several files are concatenated, in the order given.
     combine : {"nested", "by_coords"}, optional
-        Default: ``"nested"`` with a `concat_dim`, else ``"by_coords"``, which orders the
-        files by their coordinates.
+        Default: ``"nested"`` with a `concat_dim`, else ``"by_coords"``, where the files'
+        coordinates determine how they are combined.
     parallel : {"dask", "lithops", False} or Executor
         What parses several files: one of VirtualiZarr's executors, one of
         `concurrent.futures`, or that of a dask cluster (``client.get_executor()``).

@@ -31,7 +31,7 @@ _BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _WEB_SAFE = "!$&'()*+,;=:@/%"
 _ROOT = Base.parse("./")
 # Number of URLs to cache: bounds memory if every chunk has its own.
-_MOST_KNOWN = 100_000
+_MAX_KNOWN = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class SourceUrls:
         if known is None:
             text = url or ""
             rendered = text if self._render is None else self._render(text)
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             known = self._known[url] = _reference(self._rewritten(rendered))
         return known

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from zarr_manifest.conversion.older_writers.evidence import ANEW, doubt
+from zarr_manifest.conversion.older_writers.evidence import RECREATE, doubt
 from zarr_manifest.conversion.older_writers.metadata import is_theirs, repair_array
 from zarr_manifest.conversion.older_writers.paths import base_of, is_relative, respelled
 from zarr_manifest.conversion.values import as_object
@@ -26,6 +26,7 @@ from zarr_manifest.format import (
     ArrayMetadata,
     Configuration,
     Limits,
+    decode_body,
     dump_node,
     is_declaration,
     parse_canonical,
@@ -37,8 +38,6 @@ from zarr_manifest.locations import Base, StoreLocation
 from zarr_manifest.writing import GuardedStore, Stored, with_token
 
 __all__ = ["OlderArray"]
-
-_UNLIMITED = Limits(manifest_bytes=2**62, entries=2**62, inline_bytes=2**62)
 
 
 @dataclass(slots=True)
@@ -52,12 +51,15 @@ class OlderArray:
     metadata : dict
         The content of its ``zarr.json``; will be replaced.
     before : Stored
-        Its ``zarr.json`` as stored.
+        Its ``zarr.json`` as stored; without a body if only consolidated metadata describes it.
+    limits : Limits
+        Larger manifests are refused.
     """
 
     path: str
     metadata: dict[str, Any]
     before: Stored
+    limits: Limits
     repairs: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     refusal: ManifestError | None = None
@@ -92,6 +94,10 @@ class OlderArray:
         configuration = parse_declaration(ArrayMetadata("", self.metadata).declared)
         if configuration is None:
             raise InvalidConfigurationError("it does not declare a manifest")
+        if self.before.body is None:
+            raise InvalidConfigurationError(
+                "the array has no 'zarr.json'; only consolidated metadata describes it"
+            )
         self.is_theirs = is_theirs(self.metadata)
         lengths = None
         key = self._document_key(configuration)
@@ -117,6 +123,7 @@ class OlderArray:
         body = configuration.manifest if key is None else store.read(key).body
         if not isinstance(body, bytes):
             raise ManifestNotFoundError("the manifest document does not exist", location=key)
+        decode_body((), body, self.limits.manifest_bytes)
         try:
             document: object = json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -199,11 +206,11 @@ class OlderArray:
         try:
             # Shrinking an array leaves chunks outside the grid, but these releases never did that.
             found = interpret_document_of(
-                array, None, self._document, _UNLIMITED, validating=self.is_theirs
+                array, None, self._document, self.limits, validating=self.is_theirs
             )
             strict(found)
         except InvalidChunkKeyError as error:
-            raise error.in_context(remedy=ANEW) from error.__cause__
+            raise error.in_context(remedy=RECREATE) from error.__cause__
         if self.is_theirs:
             self._examine()
 
@@ -220,7 +227,7 @@ class OlderArray:
         paths = {index: str(entry.get("path")) for index, entry in named if index is not None}
         reason = doubt(self.metadata, paths, chunk_shape)
         if reason is not None and self.repairs:
-            raise NotConvertibleError(reason, remedy=ANEW)
+            raise NotConvertibleError(reason, remedy=RECREATE)
         if reason is not None:
             self.notes.append(f"{reason}; compare it with the sources")
 

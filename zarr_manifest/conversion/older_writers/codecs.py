@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import ARRAY_FILTERS, convert_codecs, read_pipeline
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def read_codecs(stated: object, dimensions: int, decisions: Decisions) -> OlderC
         return codecs
     items = as_array(stated)
     if items is None:
-        raise decisions.refusal(f"member 'codecs' is not a list: {shown(stated)}")
+        raise decisions.refusal(f"member 'codecs' is not a list: {brief(stated)}")
     if not items:
         codecs.faults.append("'codecs' was empty")
     for item in items:
@@ -118,7 +118,7 @@ def _read_codec(item: object, codecs: OlderCodecs, dimensions: int, decisions: D
     """Record one codec; return False for one that these releases did not write."""
     members = {"name": item} if isinstance(item, str) else as_object(item)
     if members is None:
-        raise decisions.refusal(f"member 'codecs' contains {shown(item)}, which is not a codec")
+        raise decisions.refusal(f"member 'codecs' contains {brief(item)}, which is not a codec")
     name = members.get("name")
     configuration = as_object(members.get("configuration", {}))
     if name is None and isinstance(members.get("id"), str):
@@ -129,7 +129,7 @@ def _read_codec(item: object, codecs: OlderCodecs, dimensions: int, decisions: D
         codecs.pipeline.append({**members, "id": str(members["id"]).removeprefix(_PREFIX)})
         return True
     if not isinstance(name, str) or configuration is None:
-        raise decisions.refusal(f"member 'codecs' contains {shown(item)}, which is not a codec")
+        raise decisions.refusal(f"member 'codecs' contains {brief(item)}, which is not a codec")
     if name == "bytes":
         return _read_bytes(configuration, codecs, decisions)
     if name == "transpose":
@@ -171,7 +171,7 @@ def _read_numcodecs(
     stated = configuration.get("id", codec)
     if stated not in (codec, name):
         raise decisions.refusal(
-            f"codec {name!r} has another codec's 'id' in its configuration: {shown(stated)}"
+            f"codec {name!r} has another codec's 'id' in its configuration: {brief(stated)}"
         )
     if "id" in configuration:
         codecs.faults.append(f"the configuration of {name!r} repeated its 'id'")

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ANEW", "doubt"]
+__all__ = ["RECREATE", "doubt"]
 
-ANEW = "Create the references again, from the sources."
+RECREATE = "Create the references again, from the sources."
 
 type Index = tuple[int, ...]
 

@@ -24,9 +24,9 @@ from zarr_manifest.conversion.older_writers.codecs import (
     read_codecs,
     spelled,
 )
-from zarr_manifest.conversion.older_writers.evidence import ANEW
+from zarr_manifest.conversion.older_writers.evidence import RECREATE
 from zarr_manifest.conversion.target import require_valid_array
-from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import (
     DataType,
     convert_data_type,
@@ -123,7 +123,7 @@ def repair_array(
         array.repair_elements(type_string, codecs, chunk_lengths)
     elif codecs is not None and codecs.faults:
         raise decisions.refusal(
-            f"{codecs.faults[0]}, and data type {shown(array.metadata['data_type'])} is not one "
+            f"{codecs.faults[0]}, and data type {brief(array.metadata['data_type'])} is not one "
             "that these releases of VirtualiZarr wrote"
         )
     array.repair_attributes(type_string)
@@ -153,7 +153,7 @@ class _Array:
         """Refuse metadata that no release wrote."""
         lengths = as_array(self.metadata.get("shape"))
         if lengths is None or not all(_is_length(n) for n in lengths):
-            found = shown(self.metadata.get("shape"))
+            found = brief(self.metadata.get("shape"))
             raise self.decisions.refusal(f"member 'shape' is not a list of lengths: {found}")
         for member in ("data_type", "chunk_grid", "chunk_key_encoding"):
             if self.metadata.get(member) is None:
@@ -270,14 +270,14 @@ class _Array:
             raise self.decisions.refusal(
                 f"{codecs.faults[0]}, and the manifest does not state the sizes of the chunks, "
                 "which would show whether they are compressed",
-                remedy=ANEW,
+                remedy=RECREATE,
             )
         other = next((length for length in lengths if length != size), None)
         if other is not None:
             reason = "the compressor was not recorded" if codecs.lost else "a codec is missing"
             raise self.decisions.refusal(
                 f"a chunk has {other} bytes, but the stated codecs yield {size}: {reason}",
-                remedy=ANEW,
+                remedy=RECREATE,
             )
         if codecs.lost is None:
             return ""

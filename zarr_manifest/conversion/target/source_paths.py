@@ -83,7 +83,7 @@ class SourcePaths:
         relative = self._relative(location)
         is_relative = isinstance(location, StoreLocation) or relative is not None
         learnt = (path if relative is None else relative), is_relative
-        if len(self._known) < _MOST_KNOWN:
+        if len(self._known) < _MAX_KNOWN:
             self._known[path] = learnt
         return learnt
 
@@ -111,4 +111,4 @@ class SourcePaths:
 
 
 # Paths that are remembered from manifest to manifest: in some formats every chunk has its own.
-_MOST_KNOWN = 100_000
+_MAX_KNOWN = 100_000

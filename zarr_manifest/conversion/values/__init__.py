@@ -1,7 +1,7 @@
 """Values of other formats as JSON and as Zarr data types."""
 
 from zarr_manifest.conversion.values.attribute_values import json_attributes
-from zarr_manifest.conversion.values.json_values import as_array, as_object, shown
+from zarr_manifest.conversion.values.json_values import as_array, as_object, brief
 from zarr_manifest.conversion.values.unstable_types import (
     HAS_ALL_BYTE_ORDERS,
     unstable_types_accepted,
@@ -11,7 +11,7 @@ __all__ = [
     "HAS_ALL_BYTE_ORDERS",
     "as_array",
     "as_object",
+    "brief",
     "json_attributes",
-    "shown",
     "unstable_types_accepted",
 ]

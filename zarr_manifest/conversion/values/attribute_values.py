@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from zarr_manifest.conversion.values.json_values import as_object, shown
+from zarr_manifest.conversion.values.json_values import as_object, brief
 
 __all__ = ["json_attributes", "json_value"]
 
@@ -53,7 +53,7 @@ def json_attributes(
                 found[str(name)] = json_value(value)
                 notes += _non_finite_note(str(name), value, found[str(name)])
         except (TypeError, ValueError) as error:
-            notes.append(f"the attribute {shown(str(name))} was left out: {error}")
+            notes.append(f"the attribute {brief(str(name))} was left out: {error}")
     return found, notes
 
 
@@ -100,7 +100,7 @@ def _python_value(value: Any) -> Any:
 def _non_finite_note(name: str, value: Any, written: Any) -> list[str]:
     if isinstance(value, str) or not _has_non_finite(value):
         return []
-    shown_name = shown(name)
+    shown_name = brief(name)
     return (
         [f"in the attribute {shown_name}, NaN became a string, as JSON has none"]
         if "NaN" in str(written)

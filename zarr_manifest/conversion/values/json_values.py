@@ -6,7 +6,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-__all__ = ["as_array", "as_object", "shown"]
+__all__ = ["as_array", "as_object", "brief"]
 
 
 def as_array(value: object) -> list[object] | None:
@@ -19,6 +19,6 @@ def as_object(value: object) -> Mapping[str, object] | None:
     return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else None
 
 
-def shown(value: object) -> str:
+def brief(value: object) -> str:
     """Return a value as text for a message: never long."""
     return reprlib.repr(value)

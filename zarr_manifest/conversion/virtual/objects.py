@@ -1,18 +1,18 @@
 """A hierarchy as VirtualiZarr's objects: datasets and trees of virtual variables.
 
-Metadata and manifest documents are read, and no chunk.
+Reads metadata and manifest documents, but no chunks.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
-from zarr.buffer import default_buffer_prototype
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.values import unstable_types_accepted
@@ -25,41 +25,17 @@ from zarr_manifest.errors import (
     Setting,
     SourceNotFoundError,
 )
-from zarr_manifest.format import (
-    ArrayMetadata,
-    ChunkGrid,
-    Limits,
-    parse_declaration,
-    parse_node,
-    strict,
-)
+from zarr_manifest.format import ChunkGrid, Limits, ancestors, strict
 from zarr_manifest.hierarchy import (
-    ChunkKeyEncoding,
     DeclaredArray,
-    LoadedManifest,
-    ensure_open,
-    every_partition,
-    fetch_document,
-    interpret_array,
-    interpret_document_of,
+    Node,
+    OpenedHierarchy,
     join,
-    list_keys,
-    open_hierarchy,
-    store_underneath,
     store_urls,
     sync,
 )
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
-from zarr_manifest.sources import (
-    Allow,
-    Sources,
-    access_by_prefix,
-    can_list,
-    hierarchy_reader,
-    in_order,
-    run_async,
-    store_name,
-)
+from zarr_manifest.sources import Allow, in_order, store_name
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -69,9 +45,7 @@ __all__ = ["to_virtual_dataset", "to_virtual_datatree"]
 
 type Hierarchy = str | Path | ObjectStore | Store
 
-_DOCUMENT = "zarr.json"
-
-# Sizes of native chunks that are asked for at the same time.
+# Number of native chunks whose sizes are requested at the same time.
 _AT_ONCE = 32
 
 
@@ -80,13 +54,14 @@ def to_virtual_dataset(
     group: str = "",
     *,
     allow: Allow = None,
+    base: str | Path | None = None,
+    limits: Limits | None = None,
     drop_variables: Iterable[str] = (),
 ) -> xr.Dataset:
     """Return one group of a hierarchy as a virtual dataset.
 
-    Chunks that are explicitly empty are missing in it, and read as fill values all
-    the same. Checksums, entity tags and times of the last change are left out:
-    VirtualiZarr has no place for them.
+    Explicitly empty chunks are missing in it, and still read as fill values. Checksums,
+    entity tags and modification times are left out: VirtualiZarr cannot express them.
 
     Parameters
     ----------
@@ -94,15 +69,17 @@ def to_virtual_dataset(
         The hierarchy.
     group : str
         Path of the group.
-    allow : optional
-        As for :class:`ManifestStore`: needed for manifest documents outside of it.
+    allow, base, limits
+        As for :class:`ManifestStore`; `allow` is needed for manifest documents outside the
+        hierarchy, and for a URL that is not public.
     drop_variables : iterable of str
         Names of arrays to leave out.
 
     Raises
     ------
     NotConvertibleError
-        VirtualiZarr cannot express some of the arrays: names all, with the reasons.
+        VirtualiZarr cannot express some of the arrays; the message names all of them, with
+        the reasons.
     ManifestError
         The hierarchy cannot be read.
     ImportError
@@ -119,7 +96,8 @@ def to_virtual_dataset(
     >>> to_virtual_dataset(root)["t"].data.manifest.dict()["0"]["path"]
     's3://bucket/f.nc'
     """
-    found = _Hierarchy.open(location, allow, drop_variables).group(group.strip("/"), deep=False)
+    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    found = _Tree(hierarchy, _paths(drop_variables), deep=False).group(group.strip("/"))
     dataset: xr.Dataset = found.to_virtual_dataset()
     return dataset
 
@@ -128,13 +106,15 @@ def to_virtual_datatree(
     location: str | Path | ObjectStore | Store,
     *,
     allow: Allow = None,
+    base: str | Path | None = None,
+    limits: Limits | None = None,
     drop_variables: Iterable[str] = (),
 ) -> xr.DataTree:
     """Return a hierarchy as a virtual tree of datasets; see :func:`to_virtual_dataset`.
 
     Parameters
     ----------
-    location, allow
+    location, allow, base, limits
         As there.
     drop_variables : iterable of str
         Paths of arrays to leave out.
@@ -149,41 +129,36 @@ def to_virtual_datatree(
     >>> to_virtual_datatree(root, drop_variables=["ocean/t"]).groups
     ('/', '/ocean')
     """
-    found = _Hierarchy.open(location, allow, drop_variables).group("", deep=True)
+    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    found = _Tree(hierarchy, _paths(drop_variables), deep=True).group("")
     tree: xr.DataTree = found.to_virtual_datatree()
     return tree
 
 
-@dataclass
-class _Hierarchy:
-    store: Store
-    sources: Sources
-    roots: list[UrlLocation]
-    dropped: frozenset[str]
-    refused: list[str] = field(default_factory=list[str])
+def _paths(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.strip("/") for name in names)
 
-    @classmethod
-    def open(cls, location: Hierarchy, allow: Allow, drop_variables: Iterable[str]) -> _Hierarchy:
-        access = access_by_prefix(allow)
-        read_only = not isinstance(location, Store)
-        store = store_underneath(open_hierarchy(location, access, read_only=read_only))
-        sync(ensure_open(store))
-        if not can_list(store):
-            raise NotConvertibleError(
-                "the hierarchy's store cannot be listed", location=store_name(store)
-            )
-        sources = Sources(access, hierarchy_reader(store))
-        dropped = frozenset(name.strip("/") for name in drop_variables)
-        return cls(store, sources, store_urls(store), dropped)
+
+@dataclass
+class _Tree:
+    """The nodes at and below a group, by their paths relative to it."""
+
+    hierarchy: OpenedHierarchy
+    dropped: frozenset[str]
+    deep: bool
+    refused: list[str] = field(default_factory=list[str])
+    nodes: dict[str, Node] = field(default_factory=dict[str, Node])
+    members: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
 
     @unstable_types_accepted
-    def group(self, path: str, *, deep: bool) -> Any:
-        """Return a ``ManifestGroup``."""
-        if self._node(path) is None:
-            raise SourceNotFoundError(
-                "there is no such group", location=f"{store_name(self.store)}/{path}".rstrip("/")
-            )
-        found = self._group(path, "", deep)
+    def group(self, path: str) -> Any:
+        """Return the group at a path as a ``ManifestGroup``."""
+        for node in sync(self.hierarchy.nodes(path, deep=self.deep)):
+            self._add(node.path.removeprefix(path).lstrip("/"), node)
+        if not self.nodes:
+            name = store_name(self.hierarchy.store)
+            raise SourceNotFoundError("there is no such group", location=f"{name}/{path}")
+        found = self._group("")
         if self.refused:
             raise NotConvertibleError(
                 "VirtualiZarr cannot express " + "; ".join(self.refused),
@@ -195,103 +170,86 @@ class _Hierarchy:
             )
         return found
 
-    def _group(self, path: str, inside: str, deep: bool) -> Any:
+    def _add(self, at: str, node: Node) -> None:
+        self.nodes[at] = node
+        # Groups need no metadata of their own.
+        for above in ancestors(at):
+            name = at.removeprefix(above).lstrip("/").partition("/")[0]
+            self.members.setdefault(above, {})[name] = None
+
+    def _group(self, at: str) -> Any:
         manifests: Any = library("virtualizarr.manifests", "virtual datasets")
-        node = self._node(path) or {}
         arrays: dict[str, Any] = {}
         groups: dict[str, Any] = {}
-        for name in self._members(path):
-            member = self._node(join(path, name))
-            at = join(inside, name)
-            if member is None or at in self.dropped:
+        for name in self.members.get(at, ()):
+            inside = join(at, name)
+            member = self.nodes.get(inside, Node(inside))
+            is_group = member.kind == "group"
+            if inside in self.dropped or (is_group and not self.deep):
                 continue
-            if member.get("node_type") == "group":
-                if deep:
-                    groups[name] = self._group(join(path, name), at, deep)
-                continue
-            try:
-                arrays[name] = self._array(join(path, name), member)
-            except ManifestError as error:
-                self.refused.append(f"{at!r}: {error.problem}")
-        attributes = dict(node.get("attributes", {}))
+            with self._refusing(inside):
+                member.require_v3()
+                if is_group:
+                    groups[name] = self._group(inside)
+                else:
+                    arrays[name] = self._array(member)
+        node = self.nodes.get(at, Node(at))
+        with self._refusing(at):
+            _require_group(node)
+        attributes = dict(node.metadata.get("attributes", {}))
         return manifests.ManifestGroup(arrays=arrays, groups=groups, attributes=attributes)
 
-    def _node(self, path: str) -> dict[str, Any] | None:
-        found = sync(self.store.get(join(path, _DOCUMENT), default_buffer_prototype()))
-        return None if found is None else parse_node(found.to_bytes())
-
-    def _members(self, path: str) -> list[str]:
-        async def names() -> list[str]:
-            return [name async for name in self.store.list_dir(path)]
-
-        return sorted(name.strip("/") for name in sync(names()) if name != _DOCUMENT)
+    @contextmanager
+    def _refusing(self, at: str) -> Generator[None]:
+        try:
+            yield
+        except ManifestError as error:
+            self.refused.append(f"{at!r}: {error.problem} ({error.code})")
 
     # Arrays --------------------------------------------------------------------
 
-    def _array(self, path: str, metadata: dict[str, Any]) -> Any:
+    def _array(self, node: Node) -> Any:
         manifests: Any = library("virtualizarr.manifests")
-        document = ArrayMetadata("", metadata)
-        configuration = parse_declaration(document.declared)
-        plain = {name: value for name, value in metadata.items() if name != "storage_transformers"}
+        plain = {k: v for k, v in node.metadata.items() if k != "storage_transformers"}
+        array = strict(self.hierarchy.declaration(node))
         grid = ChunkGrid.from_metadata(plain)
         if grid is None or grid.regular is None:
             raise NotConvertibleError("its chunk grid is not regular")
         columns = ChunkColumns(grid.counts)
-        if configuration is None:
-            self._add_native(path, plain, grid, columns)
+        if array is None:
+            sync(self._add_native(node, grid, columns))
         else:
-            array = strict(interpret_array(path, plain, configuration))
-            assert array is not None  # nothing is wrong with it
-            for loaded in self._documents(array):
-                columns.add(loaded.manifest, list(map(self._url, loaded.locations)))
+            sync(self._add_documents(array, columns))
         try:
             parsed = ArrayV3Metadata.from_dict(plain)
             return manifests.ManifestArray(parsed, columns.chunk_manifest())
         except (ValueError, TypeError, KeyError, NotImplementedError) as error:
             raise NotConvertibleError(str(error)) from error
 
-    def _documents(self, array: DeclaredArray) -> Iterator[LoadedManifest]:
-        limits = Limits()
-        for partition in every_partition(array, limits):
-            if partition is not None and not array.has_partition(partition):
-                continue
-            body = sync(run_async(fetch_document(array, partition, self.sources)))
-            if body is None:
-                continue
-            loaded = strict(interpret_document_of(array, partition, body, limits))
-            assert loaded is not None  # nothing is wrong with it
-            yield loaded
+    async def _add_documents(self, array: DeclaredArray, columns: ChunkColumns) -> None:
+        async for loaded in self.hierarchy.documents(array).every():
+            columns.add(loaded.manifest, list(map(self._url, loaded.locations)))
 
-    def _add_native(
-        self, path: str, metadata: dict[str, Any], grid: ChunkGrid, columns: ChunkColumns
-    ) -> None:
-        encoding = ChunkKeyEncoding(metadata, len(grid.counts))
-        encoding.learn(grid)
-        below = f"{path}/" if path else ""
+    async def _add_native(self, node: Node, grid: ChunkGrid, columns: ChunkColumns) -> None:
+        keys = await self.hierarchy.native_chunks(node, grid)
+        calls = (functools.partial(self.hierarchy.store.getsize, key) for key in keys.values())
+        sizes = [size async for size in in_order(calls, _AT_ONCE)]
+        for (index, key), size in zip(keys.items(), sizes, strict=True):
+            columns.put(index, self._url(StoreLocation(key)), 0, size)
 
-        async def sized() -> list[tuple[str, int]]:
-            keys = await list_keys(self.store, below)
-
-            async def size(key: str) -> tuple[str, int]:
-                return key, await self.store.getsize(key)
-
-            calls = (functools.partial(size, key) for key in keys if not key.endswith(_DOCUMENT))
-            return [found async for found in in_order(calls, _AT_ONCE)]
-
-        for key, length in sync(sized()):
-            index = encoding.decode(key[len(below) :])
-            if index is not None and all(i < n for i, n in zip(index, grid.counts, strict=True)):
-                columns.put(index, self._url(StoreLocation(key)), 0, length)
+    @functools.cached_property
+    def _roots(self) -> list[UrlLocation]:
+        return store_urls(self.hierarchy.store)
 
     def _url(self, location: Location) -> str:
-        """Return a location as VirtualiZarr has it: names in object stores are not encoded."""
+        """Return a location in VirtualiZarr's form: names in object stores are not encoded."""
         if isinstance(location, StoreLocation):
-            if not self.roots:
+            if not self._roots:
                 raise NotConvertibleError(
                     "it refers to the hierarchy's own store, which has no URL",
-                    remedy="Open the hierarchy from where it lies in files or in a bucket.",
+                    remedy="Open the hierarchy from files or from a bucket.",
                 )
-            root = self.roots[0]
+            root = self._roots[0]
             location = UrlLocation(
                 root.scheme, root.authority, join(root.path, location.key), root.query
             )
@@ -299,3 +257,9 @@ class _Hierarchy:
         if location.scheme in ("file", "http", "https") or not is_plain:
             return location.url
         return f"{location.origin}/{location.path}"
+
+
+def _require_group(node: Node) -> None:
+    node.require_v3()
+    if node.kind == "array":
+        raise NotConvertibleError("it is an array, not a group")

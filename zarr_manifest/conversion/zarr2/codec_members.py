@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarr_manifest.conversion.values import shown
+from zarr_manifest.conversion.values import brief
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -40,7 +40,7 @@ class CodecMembers:
 
     def refusal(self, member: str, expected: str) -> Exception:
         """Return the error for a member of the wrong type or value."""
-        found = shown(self.config[member]) if member in self.config else "missing"
+        found = brief(self.config[member]) if member in self.config else "missing"
         return self.decisions.refusal(
             f"member {member!r} of codec {self.codec!r} must be {expected}; it is {found}"
         )

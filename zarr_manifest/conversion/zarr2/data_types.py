@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from zarr_manifest.conversion.values import as_array, shown
+from zarr_manifest.conversion.values import as_array, brief
 
 if TYPE_CHECKING:
     from zarr_manifest.conversion.nodes import Decisions
@@ -130,7 +130,7 @@ def convert_data_type(spec: object, object_codec: str | None, decisions: Decisio
         if object_codec is not None:
             raise decisions.refusal(
                 f"codec {object_codec!r} encodes objects (data type '|O'), but member 'dtype' is "
-                f"{shown(spec)}"
+                f"{brief(spec)}"
             )
         return _simple(spec, "member 'dtype'", decisions)
     fields = as_array(spec)
@@ -147,7 +147,7 @@ def convert_data_type(spec: object, object_codec: str | None, decisions: Decisio
             )
         return data_type
     raise decisions.refusal(
-        f"member 'dtype' is neither a string nor a list of fields: {shown(spec)}"
+        f"member 'dtype' is neither a string nor a list of fields: {brief(spec)}"
     )
 
 
@@ -164,7 +164,7 @@ def _simple(spec: str, where: str, decisions: Decisions) -> DataType:
     match = _TYPE_STRING.fullmatch(spec)
     if match is None:
         raise decisions.refusal(
-            f"{where} is {shown(spec)}, which is not a Zarr v2 type string such as '<f8' "
+            f"{where} is {brief(spec)}, which is not a Zarr v2 type string such as '<f8' "
             "(byte order, kind, size)"
         )
     order, kind, digits, unit = match.groups()
@@ -176,11 +176,11 @@ def _simple(spec: str, where: str, decisions: Decisions) -> DataType:
     elif unit is None and kind in _LENGTHS and code:
         data_type = _fixed_length(kind, int(digits), order, where, decisions)
     else:
-        raise decisions.refusal(f"{where} is {shown(spec)}, for which Zarr v3 has no data type")
+        raise decisions.refusal(f"{where} is {brief(spec)}, for which Zarr v3 has no data type")
     if data_type.numpy.byteorder == "|":
         return data_type
     if order == "|":
-        raise decisions.refusal(f"{where} is {shown(spec)}, which does not state the byte order")
+        raise decisions.refusal(f"{where} is {brief(spec)}, which does not state the byte order")
     return DataType(data_type.numpy, _ENDIANS[order], data_type.scalar_json)
 
 
@@ -188,11 +188,11 @@ def _time(spec: str, name: str, where: str, decisions: Decisions) -> DataType:
     try:
         dtype: np.dtype[Any] = np.dtype(spec)
     except (TypeError, ValueError, OverflowError) as error:
-        raise decisions.refusal(f"{where} is {shown(spec)}: {error}") from error
+        raise decisions.refusal(f"{where} is {brief(spec)}: {error}") from error
     unit, count = np.datetime_data(dtype)
     if unit == "generic":
         # Zarr v2 requires a unit, and numpy does not swap the bytes of times without one.
-        raise decisions.refusal(f"{where} is {shown(spec)}, which has no time unit")
+        raise decisions.refusal(f"{where} is {brief(spec)}, which has no time unit")
     return DataType(
         dtype, None, {"name": name, "configuration": {"unit": unit, "scale_factor": int(count)}}
     )
@@ -265,7 +265,7 @@ def _field(
     if len(parts) not in (2, 3) or not isinstance(parts[0], str):
         raise decisions.refusal(
             f"field {index} of the data type is not [name, type] or [name, type, shape]: "
-            f"{shown(field)}"
+            f"{brief(field)}"
         )
     name = parts[0]
     if not name:
@@ -280,7 +280,7 @@ def _field(
     elif (nested := as_array(parts[1])) is not None:
         data_type = _structured(nested, (*within, name), decisions)
     else:
-        raise decisions.refusal(f"the type of field {_path(within, name)} is {shown(parts[1])}")
+        raise decisions.refusal(f"the type of field {_path(within, name)} is {brief(parts[1])}")
     if len(parts) == 3:
         data_type = _subarray(data_type, parts[2], (*within, name), decisions)
     return name, data_type
@@ -297,10 +297,10 @@ def _subarray(
     sizes = [size for size in lengths if isinstance(size, int) and not isinstance(size, bool)]
     if len(sizes) != len(lengths) or any(size < 1 for size in sizes):
         raise decisions.refusal(
-            f"the shape of field {name} is not a list of positive integers: {shown(shape)}"
+            f"the shape of field {name} is not a list of positive integers: {brief(shape)}"
         )
     if len(sizes) > _MAX_DEPTH or any(size > _MAX_FIELDS for size in sizes):
-        raise decisions.refusal(f"field {name} is too large a subarray: {shown(shape)}")
+        raise decisions.refusal(f"field {name} is too large a subarray: {brief(shape)}")
     if not sizes:
         return data_type
     element = data_type.numpy

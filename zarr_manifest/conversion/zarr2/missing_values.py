@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarr_manifest.conversion.values import as_array, json_attributes, shown
+from zarr_manifest.conversion.values import as_array, brief, json_attributes
 
 if TYPE_CHECKING:
     from zarr_manifest.conversion.nodes import Decisions
@@ -92,7 +92,7 @@ def fill_value_for_masking(
         return missing
     if encoded and fill_value != "NaN":
         decisions.note(
-            f"missing chunks need the fill value {shown(fill_value)}, which xarray masks as "
+            f"missing chunks need the fill value {brief(fill_value)}, which xarray masks as "
             "missing in Zarr v2"
             + ("" if stated is None else f", instead of the value of the attribute {_MISSING!r}")
         )

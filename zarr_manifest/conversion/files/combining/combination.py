@@ -20,7 +20,7 @@ from zarr_manifest.conversion.files.combining.meaning import (
 from zarr_manifest.conversion.files.combining.splitting import Splitting, split_arrays
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree
 from zarr_manifest.conversion.nodes import RefusedNode
-from zarr_manifest.conversion.values import shown, unstable_types_accepted
+from zarr_manifest.conversion.values import brief, unstable_types_accepted
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.locations import redact
@@ -288,7 +288,7 @@ class _Group:
             if is_virtual(first) != is_virtual(other):
                 return self._unlike("references in place of values, or the reverse", number)
             if first.dims != other.dims:
-                return self._unlike(f"dimensions {shown(other.dims)}", number)
+                return self._unlike(f"dimensions {brief(other.dims)}", number)
         return None
 
     def _alike(
@@ -440,9 +440,9 @@ def _difference(first: Any, other: Any) -> str | None:
     ours, theirs = first._data.metadata.to_dict(), other._data.metadata.to_dict()
     for member, what in (("data_type", "data type"), ("codecs", "codecs")):
         if ours[member] != theirs[member]:
-            return f"{what} {shown(theirs[member])}"
+            return f"{what} {brief(theirs[member])}"
     if ours["chunk_grid"] != theirs["chunk_grid"]:
-        return f"chunks of {shown(other._data.metadata.chunk_grid.chunk_shape)}"
+        return f"chunks of {brief(other._data.metadata.chunk_grid.chunk_shape)}"
     if not same_value(ours["fill_value"], theirs["fill_value"]):
-        return f"fill value {shown(theirs['fill_value'])}"
+        return f"fill value {brief(theirs['fill_value'])}"
     return None

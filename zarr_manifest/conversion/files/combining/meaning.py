@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarr_manifest.conversion.values import shown
+from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.virtual import library
 
 if TYPE_CHECKING:
@@ -143,9 +143,9 @@ def made_alike(
 def _difference(first: Any, other: Any) -> str | None:
     calendars = [variable.encoding.get("calendar") for variable in (first, other)]
     if "O" in (first.dtype.kind, other.dtype.kind) and calendars[0] != calendars[1]:
-        return f"calendar {shown(calendars[1])}"
+        return f"calendar {brief(calendars[1])}"
     if first.dtype.kind != other.dtype.kind:
-        return f"data type {shown(str(other.dtype))}"
+        return f"data type {brief(str(other.dtype))}"
     return other_meaning(_stated(first.attrs), _stated(other.attrs))
 
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.values import shown
+from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.virtual import library
 
 __all__ = ["References", "Splitting", "common_length", "split_arrays", "split_references"]
 
 # More than the hours of a century, but not every element of a long series.
-_MOST_REFERENCES = 1_000_000
+_MAX_REFERENCES = 1_000_000
 
 # The path that VirtualiZarr gives to chunks without a source.
 _MISSING = ""
@@ -176,13 +176,13 @@ def split_arrays(arrays: Sequence[Any], axis: int, is_last: Sequence[bool]) -> S
     if not all(map(_has_plain_chunks, arrays, chunks)):
         return Splitting(arrays)
     shape = (*chunks[0][:axis], piece, *chunks[0][axis + 1 :])
-    pieces = f"pieces of {shown(shape)}"
+    pieces = f"pieces of {brief(shape)}"
     count = sum(math.prod(_grid(array.shape, shape)) for array in arrays)
-    if count > _MOST_REFERENCES:
+    if count > _MAX_REFERENCES:
         return Splitting(
             arrays,
             problem=f"splitting them into {pieces}, which would fit, takes {count} references, "
-            f"more than {_MOST_REFERENCES}",
+            f"more than {_MAX_REFERENCES}",
         )
     split = [_split(array, axis, piece) for array in arrays]
     return Splitting(

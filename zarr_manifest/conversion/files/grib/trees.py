@@ -44,11 +44,11 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
         raise NotConvertibleError(f"the message at byte {at} cannot be read{among}: {problem}")
     for start, problem in problems.items():
         tree.refuse(_name(start, url), problem)
-    shown = _without(data, problems)
+    readable = _without(data, problems)
     parse = partial(gribberish.parse_grib_dataset, encode_coords=True, collapse_groups=False)
-    dataset = _asked(partial(parse, shown))
+    dataset = _result_of(partial(parse, readable))
     explained = _refuse_incomplete(dataset, "", tree)
-    tree.add_manifest_group(_asked(partial(parser._manifest_group, url, dataset)))
+    tree.add_manifest_group(_result_of(partial(parser._manifest_group, url, dataset)))
     explained |= _referenced(tree) | problems.keys()
     for message in found:
         if message.start not in explained:
@@ -70,10 +70,10 @@ def _without(data: bytes, starts: Collection[int]) -> bytes:
     """Return the data of a file with the messages at these offsets made unrecognisable."""
     if not starts:
         return data
-    shown = bytearray(data)
+    readable = bytearray(data)
     for start in starts:
-        shown[start : start + 4] = bytes(4)
-    return bytes(shown)
+        readable[start : start + 4] = bytes(4)
+    return bytes(readable)
 
 
 def _problems(found: Sequence[GribMessage], data: bytes) -> dict[int, str]:
@@ -87,10 +87,10 @@ def _problems(found: Sequence[GribMessage], data: bytes) -> dict[int, str]:
         try:
             if message.problem is not None:
                 raise NotConvertibleError(message.problem)
-            _asked(partial(gribberish.parse_grib_message_metadata, body, 0))
+            _result_of(partial(gribberish.parse_grib_message_metadata, body, 0))
             if message.packing not in packings:
                 # Read one message with each packing to see whether it works.
-                _asked(partial(gribberish.parse_grib_array, body, 0))
+                _result_of(partial(gribberish.parse_grib_array, body, 0))
                 packings.add(message.packing)
             # gribberish gives all variables of a group the coordinates of one of them.
             grid = grid or message.grid
@@ -101,7 +101,7 @@ def _problems(found: Sequence[GribMessage], data: bytes) -> dict[int, str]:
     return problems
 
 
-def _asked[R](question: Callable[[], R]) -> R:
+def _result_of[R](question: Callable[[], R]) -> R:
     """Return the result of a call to gribberish.
 
     Raises

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, shown
+from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 
@@ -31,7 +31,7 @@ _NO_CODEC = {4: "szip", 5: "nbit", 6: "scaleoffset"}
 _READ_AT_ONCE = 2**22
 
 # Number of chunks that are read to find out whether they are filtered.
-_MOST_LOOKED_AT = 8
+_MAX_CHUNKS_READ = 8
 
 
 class Treatment(enum.Enum):
@@ -90,12 +90,12 @@ def _check_storage(dataset: Any) -> None:
     if dataset.is_virtual:
         files = sorted({source.file_name for source in dataset.virtual_sources()})
         raise NotConvertibleError(
-            f"it is a virtual dataset: a view of datasets in {shown(files)}",
+            f"it is a virtual dataset: a view of datasets in {brief(files)}",
             remedy="Convert those files, and combine them.",
         )
     if dataset.external:
         files = sorted({name for name, *_ in dataset.external})
-        raise NotConvertibleError(f"its bytes are in external files: {shown(files)}")
+        raise NotConvertibleError(f"its bytes are in external files: {brief(files)}")
 
 
 # ------------------------------------------------------------ types
@@ -191,7 +191,7 @@ def _check_compound(stored: Any, dtype: np.dtype[Any]) -> str | None:
         try:
             by_value = _check_type(member, dtype[name]) or by_value
         except NotConvertibleError as error:
-            raise NotConvertibleError(f"field {shown(name)}: {error.problem}") from error
+            raise NotConvertibleError(f"field {brief(name)}: {error.problem}") from error
         if stored.get_member_offset(number) != position and by_value is None:
             raise NotConvertibleError(
                 "the fields of its compound type have gaps between them, or another order"
@@ -280,7 +280,7 @@ def _check_chunks(dataset: Any, numbers: Sequence[int]) -> None:
         count += 1
         if chunk.filter_mask:
             masked.append(chunk.chunk_offset)
-        elif chunk.size == raw_size and len(partial) < _MOST_LOOKED_AT:
+        elif chunk.size == raw_size and len(partial) < _MAX_CHUNKS_READ:
             ends = map(operator.add, chunk.chunk_offset, dataset.chunks)
             if any(map(operator.gt, ends, dataset.shape)):
                 partial.append(chunk.chunk_offset)

@@ -29,7 +29,7 @@ from zarr_manifest.conversion.files.trees import (
     with_metadata,
 )
 from zarr_manifest.conversion.target import array_of_documents, unwritten_array
-from zarr_manifest.conversion.values import json_attributes, shown
+from zarr_manifest.conversion.values import brief, json_attributes
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
 
@@ -133,14 +133,14 @@ class _Walk:
         if isinstance(link, h5.ExternalLink):
             self.tree.refuse(
                 path,
-                f"it is a link to {shown(link.path)} in another file, {shown(link.filename)}: "
+                f"it is a link to {brief(link.path)} in another file, {brief(link.filename)}: "
                 "convert that file separately",
             )
             return None
         try:
             return group[name]
         except KeyError:
-            target = shown(getattr(link, "path", name))
+            target = brief(getattr(link, "path", name))
             self.tree.refuse(path, f"it is a link to {target}, which does not exist")
             return None
 

@@ -23,7 +23,8 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
 from zarr_manifest.conversion.kerchunk.places import local_target, target_exists
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, refused
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import grid_indices
+from zarr_manifest.format import Limits, grid_indices
+from zarr_manifest.hierarchy import OpenedHierarchy
 from zarr_manifest.manifest import canonical_keys
 from zarr_manifest.sources import Allow
 
@@ -40,6 +41,8 @@ def export_kerchunk_json(
     version: int = 1,
     inline_empty: bool = True,
     allow: Allow = None,
+    base: str | Path | None = None,
+    limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
     """Return a hierarchy as a kerchunk reference set.
@@ -58,8 +61,9 @@ def export_kerchunk_json(
     inline_empty : bool
         Whether explicitly empty chunks become encoded fill values; otherwise they are
         missing.
-    allow : optional
-        As for :class:`ManifestStore`: needed for manifest documents outside the hierarchy.
+    allow, base, limits
+        As for :class:`ManifestStore`; `allow` is needed for manifest documents outside the
+        hierarchy, and for a URL that is not public.
     progress : callable, optional
         Called after each block with the path of the array, the number of references so
         far, and None: how many there are is not known.
@@ -72,7 +76,7 @@ def export_kerchunk_json(
     Raises
     ------
     ManifestError
-        There is no hierarchy, it cannot be read, or the target exists.
+        There is no hierarchy, it cannot be read or listed, or the target exists.
 
     Examples
     --------
@@ -96,7 +100,8 @@ def export_kerchunk_json(
     report = ConversionReport()
     tally = Tally(progress)
     references: dict[str, Any] = {}
-    for node in exported_nodes(location, allow=allow, inline_empty=inline_empty):
+    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    for node in exported_nodes(hierarchy, inline_empty=inline_empty):
         if isinstance(node, ExportedGroup):
             below = f"{node.path}/" if node.path else ""
             references |= _documents(below, ".zgroup", node.zgroup, node.zattrs)

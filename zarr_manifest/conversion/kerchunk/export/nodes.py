@@ -1,7 +1,7 @@
-"""A hierarchy as what a kerchunk reference set is made of: v2 documents, and references.
+"""A hierarchy as the parts of a kerchunk reference set: v2 documents, and references.
 
-Manifest arrays and native ones; the chunks of the latter are objects of the hierarchy's
-own store. Documents of partitioned manifests are loaded when their block is asked for.
+Handles manifest arrays and native ones; the chunks of the latter are objects in the hierarchy's
+own store. Documents of partitioned manifests are loaded when their block is requested.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from zarr.abc.store import Store
-from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.conversion.kerchunk.export.blocks import Block, Exporter, url_in_store
 from zarr_manifest.conversion.nodes import RefusedNode, refused
@@ -25,54 +22,20 @@ from zarr_manifest.conversion.zarr2 import (
     convert_array_to_zarr2,
     convert_group_to_zarr2,
 )
-from zarr_manifest.errors import (
-    InvalidConfigurationError,
-    ManifestError,
-    NotConvertibleError,
-    SourceNotFoundError,
-)
-from zarr_manifest.format import (
-    ArrayMetadata,
-    ChunkGrid,
-    Limits,
-    Partitions,
-    number_chunks,
-    parse_declaration,
-    parse_node,
-    strict,
-)
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import ChunkGrid, Partitions, number_chunks, strict
 from zarr_manifest.hierarchy import (
     ChunkKeyEncoding,
     DeclaredArray,
+    ManifestDocuments,
+    Node,
+    OpenedHierarchy,
     encode_fill_chunk,
-    ensure_open,
-    fetch_document,
-    interpret_array,
-    interpret_document_of,
-    join,
-    list_keys,
-    open_hierarchy,
-    store_underneath,
     store_urls,
     sync,
 )
-from zarr_manifest.sources import (
-    Allow,
-    Sources,
-    access_by_prefix,
-    can_list,
-    hierarchy_reader,
-    run_async,
-    store_name,
-)
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 __all__ = ["ExportedArray", "ExportedGroup", "exported_nodes"]
-
-_DOCUMENT = "zarr.json"
-_OLDER = (".zarray", ".zgroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +66,12 @@ class ExportedArray:
     metadata : dict
         Its v3 metadata, which v2 can express.
     partitions : Partitions
-        The blocks of the chunk grid in which the references come; one for all of
-        it where the manifest is not partitioned.
+        The blocks of the chunk grid in which the references come; a single one if the
+        manifest is not partitioned.
     load : callable
         Returns the references of the block with an index; may raise ManifestError.
     dropped : Counter
-        What kerchunk has no place for, counted as blocks are loaded.
+        What kerchunk cannot express, counted as blocks are loaded.
     """
 
     path: str
@@ -118,17 +81,17 @@ class ExportedArray:
     dropped: Counter[str] = field(default_factory=Counter[str])
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the references of all blocks, each when it is asked for."""
+        """Yield the references of all blocks, loading each on demand."""
         for index in self.partitions:
             yield self.load(index)
 
     def documents(self, references: int) -> Zarr2Documents:
-        """Return the v2 documents of the array, after all blocks were loaded.
+        """Return the v2 documents of the array, after all blocks have been loaded.
 
         Parameters
         ----------
         references : int
-            How many of its chunks have one.
+            Number of its chunks that have one.
         """
         is_complete = references == math.prod(self.partitions.grid_shape)
         documents = convert_array_to_zarr2(self.metadata, path=self.path, is_complete=is_complete)
@@ -142,151 +105,87 @@ class ExportedArray:
 type Exported = ExportedGroup | ExportedArray | RefusedNode
 
 
-def exported_nodes(
-    location: str | Path | ObjectStore | Store,
-    *,
-    allow: Allow = None,
-    inline_empty: bool = True,
-) -> Iterator[Exported]:
+def exported_nodes(hierarchy: OpenedHierarchy, *, inline_empty: bool = True) -> Iterator[Exported]:
     """Yield the nodes of a hierarchy, parents first.
 
     Parameters
     ----------
-    location : str, Path, obstore store or zarr Store
-        The hierarchy. It must be possible to list it.
-    allow : optional
-        As for :class:`ManifestStore`: needed for manifest documents outside of it.
+    hierarchy : OpenedHierarchy
+        Its native arrays can only be exported if it can be listed.
     inline_empty : bool
-        Explicitly empty chunks become encoded fill values; otherwise they are missing.
+        Whether explicitly empty chunks become encoded fill values; otherwise they are
+        missing.
 
     Raises
     ------
     ManifestError
-        ``source_not_found``: there is no hierarchy; ``not_convertible``: it cannot
-        be listed. What is wrong with one node is a :class:`RefusedNode`.
+        ``source_not_found``: there is no hierarchy; ``source_error``: its nodes cannot be
+        listed. A problem with a single node yields a :class:`RefusedNode`.
     """
-    access = access_by_prefix(allow)
-    read_only = not isinstance(location, Store)
-    store = store_underneath(open_hierarchy(location, access, read_only=read_only))
-    hierarchy = _Hierarchy(store, Sources(access, hierarchy_reader(store)), inline_empty)
-    return map(hierarchy.node, hierarchy.paths())
-
-
-def _names(path: str) -> list[str]:
-    return path.split("/") if path else []
+    exporting = _Exporting(hierarchy, inline_empty)
+    return map(exporting.node, sync(hierarchy.nodes()))
 
 
 @dataclass(frozen=True, slots=True)
-class _Hierarchy:
-    store: Store
-    sources: Sources
+class _Exporting:
+    hierarchy: OpenedHierarchy
     inline_empty: bool
 
-    def paths(self) -> list[str]:
-        """Return the paths of all nodes, parents first; those of Zarr v2 too."""
-        sync(ensure_open(self.store))
-        if not can_list(self.store):
-            raise NotConvertibleError(
-                "the hierarchy's store cannot be listed", location=store_name(self.store)
-            )
-        paths = {
-            key.rpartition("/")[0]
-            for key in self._keys("")
-            if key.rpartition("/")[2] in (_DOCUMENT, *_OLDER)
-        }
-        if not paths:
-            raise SourceNotFoundError("there is no Zarr hierarchy", location=store_name(self.store))
-        return sorted(paths, key=_names)
-
-    def _keys(self, prefix: str) -> list[str]:
-        return sync(list_keys(self.store, prefix))
-
-    def node(self, path: str) -> Exported:
-        """Return a node, or why it cannot be expressed."""
+    def node(self, node: Node) -> Exported:
+        """Return a node, or the reason why it cannot be expressed."""
         try:
-            return self._node(path)
+            node.require_v3()
+            if node.kind == "group":
+                documents = convert_group_to_zarr2(node.metadata)
+                return ExportedGroup(node.path, documents.node, documents.attributes)
+            convert_array_to_zarr2(node.metadata, path=node.path)  # raises if it is impossible
+            return ExportedArray(node.path, node.metadata, *self._references(node))
         except ManifestError as error:
-            return refused(path, error)
-
-    def _node(self, path: str) -> Exported:
-        key = join(path, _DOCUMENT)
-        found = sync(self.store.get(key, default_buffer_prototype()))
-        if found is None:
-            raise NotConvertibleError("the node is of Zarr v2, and has no 'zarr.json'")
-        metadata = parse_node(found.to_bytes())
-        kind = None if metadata is None else metadata.get("node_type")
-        if metadata is None or kind not in ("array", "group"):
-            raise InvalidConfigurationError("'zarr.json' describes neither a group nor an array")
-        if kind == "group":
-            documents = convert_group_to_zarr2(metadata)
-            return ExportedGroup(path, documents.node, documents.attributes)
-        convert_array_to_zarr2(metadata, path=path)  # or this says why not
-        return ExportedArray(path, metadata, *self._references(path, metadata))
+            return refused(node.path, error)
 
     # References ----------------------------------------------------------------
 
     def _references(
-        self, path: str, metadata: dict[str, Any]
+        self, node: Node
     ) -> tuple[Partitions, Callable[[tuple[int, ...]], Block], Counter[str]]:
-        document = ArrayMetadata("", metadata)
-        configuration = parse_declaration(document.declared)
-        grid = ChunkGrid.from_metadata(metadata)
+        grid = ChunkGrid.from_metadata(node.metadata)
         assert grid is not None  # Zarr v2 can express it
         whole = Partitions(grid.counts, tuple(max(1, n) for n in grid.counts))
-        if configuration is None:
-            encoding = _encoding(metadata, grid)
-            return whole, lambda _: self._native(path, encoding, grid), Counter[str]()
-        array = strict(interpret_array(path, metadata, configuration))
-        assert array is not None  # nothing is wrong with it
-        fill_value = functools.partial(_encoded_fill_value, metadata, grid)
+        array = strict(self.hierarchy.declaration(node))
+        if array is None:
+            return whole, lambda _: self._native(node, grid), Counter[str]()
+        fill_value = functools.partial(_encoded_fill_value, array.metadata, grid)
         exporter = Exporter(
-            store_urls(self.store),
+            store_urls(self.hierarchy.store),
             functools.cache(fill_value) if self.inline_empty else None,
         )
-        load = functools.partial(self._block, array, exporter)
+        load = functools.partial(_block, self.hierarchy.documents(array), array, exporter)
         return array.partitions or whole, load, exporter.dropped
 
-    def _block(self, array: DeclaredArray, exporter: Exporter, index: tuple[int, ...]) -> Block:
-        partition = None if array.partitions is None else index
-        try:
-            body = sync(run_async(fetch_document(array, partition, self.sources)))
-            if body is None:
-                return _no_references()
-            loaded = strict(interpret_document_of(array, partition, body, Limits()))
-            assert loaded is not None  # nothing is wrong with it
-            return exporter.block(loaded.manifest, loaded.locations)
-        except ManifestError as error:
-            raise error.in_context(array=array.path) from error.__cause__
-
-    def _native(self, path: str, encoding: ChunkKeyEncoding, grid: ChunkGrid) -> Block:
-        below = f"{path}/" if path else ""
-        roots = store_urls(self.store)
-        urls: dict[tuple[int, ...], str] = {}
-        for key in self._keys(below):
-            index = encoding.decode(key[len(below) :])
-            if index is not None and all(i < n for i, n in zip(index, grid.counts, strict=True)):
-                urls[index] = url_in_store(roots, key)
-        indices = sorted(urls)
+    def _native(self, node: Node, grid: ChunkGrid) -> Block:
+        keys = sync(self.hierarchy.native_chunks(node, grid))
+        roots = store_urls(self.hierarchy.store)
+        indices = sorted(keys)
         shape = (len(indices), len(grid.counts))
         numbers = number_chunks(np.array(indices, np.int64).reshape(shape), grid.counts)
         zeros = np.zeros(len(indices), np.int64)
-        names = [urls[index] for index in indices]
+        names = [url_in_store(roots, keys[index]) for index in indices]
         return Block(numbers, np.arange(len(indices), dtype=np.int64), zeros, zeros, names, {})
 
 
-def _encoding(metadata: dict[str, Any], grid: ChunkGrid) -> ChunkKeyEncoding:
-    encoding = ChunkKeyEncoding(metadata, len(grid.counts))
-    encoding.learn(grid)
-    return encoding
+def _block(
+    documents: ManifestDocuments, array: DeclaredArray, exporter: Exporter, index: tuple[int, ...]
+) -> Block:
+    partition = None if array.partitions is None else index
+    try:
+        loaded = sync(documents.partition(partition))
+        return exporter.block(loaded.manifest, loaded.locations)
+    except ManifestError as error:
+        raise error.in_context(array=array.path) from error.__cause__
 
 
 def _encoded_fill_value(metadata: dict[str, Any], grid: ChunkGrid) -> bytes:
-    """Return a chunk of fill values: any one, for in a regular grid all are the same."""
-    plain = {name: value for name, value in metadata.items() if name != "storage_transformers"}
+    """Return an encoded chunk of fill values; in a regular grid, all chunks are alike."""
     index = (0,) * len(grid.counts)
-    return encode_fill_chunk(plain, index, _encoding(plain, grid).encode(index))
-
-
-def _no_references() -> Block:
-    none = np.empty(0, np.int64)
-    return Block(none, none, none, none, (), {})
+    encoding = ChunkKeyEncoding(metadata, len(index))
+    return encode_fill_chunk(metadata, index, encoding.encode(index))

@@ -21,11 +21,13 @@ from zarr_manifest.conversion.kerchunk.parquet import local_directory, parquet
 from zarr_manifest.conversion.kerchunk.places import target_exists
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
 from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.hierarchy import OpenedHierarchy
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
     from zarr.abc.store import Store
 
+    from zarr_manifest.format import Limits
     from zarr_manifest.sources import Allow
 
 __all__ = ["export_kerchunk_parquet"]
@@ -37,6 +39,8 @@ def export_kerchunk_parquet(
     *,
     record_size: int = 10_000,
     allow: Allow = None,
+    base: str | Path | None = None,
+    limits: Limits | None = None,
     inline_empty: bool = True,
     progress: Progress | None = None,
 ) -> ConversionReport:
@@ -50,9 +54,9 @@ def export_kerchunk_parquet(
         A directory that does not exist, or is empty: a path, or a ``file:`` URL.
     record_size : int
         Number of references per file.
-    allow : optional
-        As for :class:`ManifestStore`: needed for manifest documents outside the
-        hierarchy. Sources are not read.
+    allow, base, limits
+        As for :class:`ManifestStore`; `allow` is needed for manifest documents outside the
+        hierarchy, and for a URL that is not public. Sources are not read.
     inline_empty : bool
         Whether explicitly empty chunks become encoded fill values; otherwise they are
         missing.
@@ -68,7 +72,7 @@ def export_kerchunk_parquet(
     Raises
     ------
     ManifestError
-        There is no hierarchy, or the target exists.
+        There is no hierarchy, it cannot be read or listed, or the target exists.
     ImportError
         pyarrow is not installed.
 
@@ -86,9 +90,9 @@ def export_kerchunk_parquet(
     directory = local_directory(target)
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
         raise target_exists(directory)
-    return _Export(directory, record_size, Tally(progress)).run(
-        location, allow, inline_empty=inline_empty
-    )
+    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    export = _Export(directory, record_size, Tally(progress))
+    return export.run(hierarchy, inline_empty=inline_empty)
 
 
 @dataclass(slots=True)
@@ -99,10 +103,8 @@ class _Export:
     documents: dict[str, Any] = field(default_factory=dict[str, Any])
     report: ConversionReport = field(default_factory=ConversionReport)
 
-    def run(
-        self, location: str | Path | ObjectStore | Store, allow: Allow, *, inline_empty: bool
-    ) -> ConversionReport:
-        for node in exported_nodes(location, allow=allow, inline_empty=inline_empty):
+    def run(self, hierarchy: OpenedHierarchy, *, inline_empty: bool) -> ConversionReport:
+        for node in exported_nodes(hierarchy, inline_empty=inline_empty):
             if isinstance(node, RefusedNode):
                 self.report.refused.append(node)
             elif isinstance(node, ExportedGroup):

@@ -33,7 +33,7 @@ _METHODS = frozenset(
 _FILTERS = ("abs", "int", "float", "string", "upper", "lower", "trim", "length", "default")
 
 
-class _TooMuchError(ValueError):
+class _TooBigError(ValueError):
     """An expression would yield more than the name of a file or a number of bytes needs."""
 
 
@@ -68,15 +68,15 @@ def bounded(value: Any) -> Any:
         It is too large.
     """
     if isinstance(value, str | list | tuple) and len(cast("Sequence[object]", value)) > MAX_TEXT:
-        raise _TooMuchError(f"it yields more than {MAX_TEXT} characters or items")
+        raise _TooBigError(f"it yields more than {MAX_TEXT} characters or items")
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        raise _TooMuchError(f"it yields a number of more than {_MAX_BITS} bits")
+        raise _TooBigError(f"it yields a number of more than {_MAX_BITS} bits")
     return cast("Any", value)
 
 
 def _require_narrow(pattern: re.Pattern[str], text: str) -> None:
     if pattern.search(text):
-        raise _TooMuchError(f"it pads to more than {_MAX_WIDTH} characters, or to a computed width")
+        raise _TooBigError(f"it pads to more than {_MAX_WIDTH} characters, or to a computed width")
 
 
 def _binary(sign: str, left: Any, right: Any, evaluate: Callable[[Any, Any], Any]) -> Any:
@@ -86,7 +86,7 @@ def _binary(sign: str, left: Any, right: Any, evaluate: Callable[[Any, Any], Any
     elif not all(isinstance(operand, int | float) for operand in (left, right)):
         raise TypeError(f"{sign!r} is only for numbers here")
     elif sign == "**" and _power_bits(left, right) > _MAX_BITS:
-        raise _TooMuchError(f"it yields a number of more than {_MAX_BITS} bits")
+        raise _TooBigError(f"it yields a number of more than {_MAX_BITS} bits")
     return bounded(evaluate(left, right))
 
 
@@ -109,7 +109,7 @@ def _require_callable(function: Any, arguments: Sequence[object]) -> None:
     if name == "format":
         _require_narrow(_WIDE_BRACES, text)
     if name in _PADDING and any(isinstance(n, int) and n > _MAX_WIDTH for n in arguments):
-        raise _TooMuchError(f"it pads to more than {_MAX_WIDTH} characters")
+        raise _TooBigError(f"it pads to more than {_MAX_WIDTH} characters")
 
 
 def _percent(text: object, *values: object) -> Any:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from zarr_manifest.conversion.kerchunk.json.members import TOO_LARGE, Batch, Members, distribute
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
-from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import (
     ArrayPlan,
     GroupPlan,
@@ -222,7 +222,7 @@ def _byte_range(parts: Sequence[object]) -> tuple[str | None, int, int]:
         if offset is not None and length is not None and length > 0:
             return parts[0], offset, length
     raise NotConvertibleError(
-        f"a reference is {shown(parts)}, neither [url] nor [url, offset, length] with an offset "
+        f"a reference is {brief(parts)}, neither [url] nor [url, offset, length] with an offset "
         "of at least 0 and a length of at least 1"
     )
 
@@ -257,7 +257,7 @@ def inline_bytes(value: object) -> bytes:
     except (binascii.Error, ValueError) as error:
         raise NotConvertibleError(f"inline data cannot be decoded: {error}") from error
     if not isinstance(content, bytes):
-        raise NotConvertibleError(f"a reference is {shown(value)}, neither text nor a list")
+        raise NotConvertibleError(f"a reference is {brief(value)}, neither text nor a list")
     if not content:
         raise NotConvertibleError("inline data is empty: no codec decodes that to a chunk")
     return content

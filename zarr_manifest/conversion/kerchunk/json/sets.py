@@ -20,7 +20,7 @@ from zarr_manifest.conversion.kerchunk.json.templates import MAX_GENERATED, Temp
 from zarr_manifest.conversion.kerchunk.places import local_path
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
 from zarr_manifest.conversion.nodes import Node, RefusedNode
-from zarr_manifest.conversion.values import as_object, shown
+from zarr_manifest.conversion.values import as_object, brief
 from zarr_manifest.conversion.zarr2 import is_metadata_key
 from zarr_manifest.errors import (
     Advice,
@@ -137,8 +137,8 @@ def read_kerchunk_json(
     version = _value(document["version"])
     if isinstance(version, bool) or version != 1:
         raise NotConvertibleError(
-            f"the reference set has the version {shown(version)}; known are 1, and 0, which states "
-            "none"
+            f"the reference set has version {brief(version)}; known are 1, and 0, which omits "
+            "'version'"
         )
     return _version_1(document, rewrite, max_generated)
 
@@ -223,7 +223,7 @@ def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:
     parsed = _parsed(content, _UNPARSED_MEMBERS)
     document = as_object(parsed)
     if document is None:
-        kind = "a list" if isinstance(parsed, list) else shown(parsed)
+        kind = "a list" if isinstance(parsed, list) else brief(parsed)
         raise NotConvertibleError(
             f"the reference set is not a JSON object, but {kind}",
             remedy="Import the sets of a list, as kerchunk makes of a GRIB file, one by one, or "
@@ -289,7 +289,7 @@ def _references(refs: object) -> Mapping[str, object]:
         return _parse(refs)
     references = as_object(refs)
     if references is None:
-        raise NotConvertibleError(f"'refs' is not a JSON object: {shown(_value(refs))}")
+        raise NotConvertibleError(f"'refs' is not a JSON object: {brief(_value(refs))}")
     return references
 
 

@@ -19,7 +19,7 @@ from zarr_manifest.conversion.kerchunk.json.expressions import (
     bounded,
     expression_environment,
 )
-from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.errors import LimitExceededError, NotConvertibleError
 
 __all__ = ["MAX_GENERATED", "Templates", "generate"]
@@ -28,7 +28,7 @@ __all__ = ["MAX_GENERATED", "Templates", "generate"]
 MAX_GENERATED = 10_000_000
 
 # Size of caches: the texts and values of ``gen`` repeat.
-_REMEMBERED = 2**14
+_CACHE_SIZE = 2**14
 
 _STATEMENT = re.compile(r"\{%|\{#")
 _NAME = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -68,10 +68,10 @@ class Templates:
         self._variables: dict[str, Any] = {}
         named = as_object({} if templates is None else templates)
         if named is None:
-            raise NotConvertibleError(f"'templates' is not a JSON object: {shown(templates)}")
+            raise NotConvertibleError(f"'templates' is not a JSON object: {brief(templates)}")
         for name, text in named.items():
             if not isinstance(text, str):
-                raise NotConvertibleError(f"template {name!r} is not text: {shown(text)}")
+                raise NotConvertibleError(f"template {name!r} is not text: {brief(text)}")
             is_function = "{{" in text
             self._variables[name] = (
                 TemplateFunction(name, self._compile(text)) if is_function else text
@@ -127,7 +127,7 @@ class Templates:
             raise LimitExceededError(f"a template has more than {MAX_TEXT} characters")
         if _STATEMENT.search(text):
             raise NotConvertibleError(
-                f"the template {shown(text)} contains a statement or a comment; only expressions "
+                f"the template {brief(text)} contains a statement or a comment; only expressions "
                 "({{…}}) are evaluated"
             )
         if self._environment is None:
@@ -140,7 +140,7 @@ class Templates:
         return compiled
 
 
-@functools.lru_cache(_REMEMBERED)
+@functools.lru_cache(_CACHE_SIZE)
 def _split_at_names(text: str) -> Sequence[str] | None:
     """Split a text into parts, every other one a name; return None if that is impossible."""
     parts = _NAME.split(text)
@@ -151,7 +151,7 @@ def _split_at_names(text: str) -> Sequence[str] | None:
 
 def _bad(text: str, error: Exception) -> NotConvertibleError:
     detail = str(error) or type(error).__name__
-    return NotConvertibleError(f"the template {shown(text)} cannot be evaluated: {detail}")
+    return NotConvertibleError(f"the template {brief(text)} cannot be evaluated: {detail}")
 
 
 # ------------------------------------------------------------ gen
@@ -189,7 +189,7 @@ def generate(
     """
     items = [] if gens is None else as_array(gens)
     if items is None:
-        raise NotConvertibleError(f"'gen' is not a list: {shown(gens)}")
+        raise NotConvertibleError(f"'gen' is not a list: {brief(gens)}")
     parsed = [_Gen.parse(number, item) for number, item in enumerate(items)]
     total = sum(math.prod(map(len, gen.dimensions.values())) for gen in parsed)
     if total > limit:
@@ -210,7 +210,7 @@ class _Gen:
     def parse(cls, number: int, item: object) -> _Gen:
         members = as_object(item)
         if members is None:
-            raise NotConvertibleError(f"item {number} of 'gen' is not a JSON object: {shown(item)}")
+            raise NotConvertibleError(f"item {number} of 'gen' is not a JSON object: {brief(item)}")
         texts: dict[str, str] = {}
         for name in ("key", "url", "offset", "length"):
             value = members.get(name)
@@ -219,7 +219,7 @@ class _Gen:
             if isinstance(value, int) and not isinstance(value, bool):
                 value = str(value)
             if not isinstance(value, str):
-                found = shown(value) if name in members else "missing"
+                found = brief(value) if name in members else "missing"
                 raise NotConvertibleError(f"{name!r} of item {number} of 'gen' is {found}")
             texts[name] = value
         if ("offset" in texts) != ("length" in texts):
@@ -246,7 +246,7 @@ class _Gen:
         """Return a function that renders a text, caching by the dimensions that it names."""
         named = [name for name in self.dimensions if re.search(rf"\b{re.escape(name)}\b", text)]
 
-        @functools.lru_cache(_REMEMBERED, typed=True)  # 1 and 1.0 are not the same text
+        @functools.lru_cache(_CACHE_SIZE, typed=True)  # 1 and 1.0 are not the same text
         def render(*values: object) -> str:
             return templates.render(text, dict(zip(named, values, strict=True)))
 
@@ -256,13 +256,13 @@ class _Gen:
         number = _parsed_integer(texts[name])
         if number is None:
             raise NotConvertibleError(
-                f"{name!r} of item {self.number} of 'gen' is {shown(texts[name].strip())} for key "
-                f"{shown(texts['key'])}, not an integer"
+                f"{name!r} of item {self.number} of 'gen' is {brief(texts[name].strip())} for key "
+                f"{brief(texts['key'])}, not an integer"
             )
         return number
 
 
-@functools.lru_cache(_REMEMBERED)
+@functools.lru_cache(_CACHE_SIZE)
 def _parsed_integer(text: str) -> int | None:
     found = _INTEGER.fullmatch(text)
     return None if found is None else int(found[1])
@@ -278,14 +278,14 @@ def _values(number: int, name: str, value: object) -> Sequence[object]:
         return listed
     members = as_object(value)
     if members is None:
-        raise NotConvertibleError(f"{where} is {shown(value)}, neither a list nor a range")
+        raise NotConvertibleError(f"{where} is {brief(value)}, neither a list nor a range")
     bounds = {"start": 0, "step": 1, **members}
     if set(bounds) != {"start", "stop", "step"} or not all(
         isinstance(bound, int) and not isinstance(bound, bool) and abs(bound) < 2**53
         for bound in bounds.values()
     ):
         raise NotConvertibleError(
-            f"{where} is {shown(value)}, not a range of integers: 'stop', optionally 'start' and "
+            f"{where} is {brief(value)}, not a range of integers: 'stop', optionally 'start' and "
             "'step'"
         )
     if bounds["step"] == 0:

@@ -31,7 +31,7 @@ from zarr_manifest.conversion.nodes import (
     StreamedManifest,
     refused,
 )
-from zarr_manifest.conversion.values import as_object, shown
+from zarr_manifest.conversion.values import as_object, brief
 from zarr_manifest.conversion.zarr2 import ArrayPlan, GroupPlan, Plan, is_metadata_key, plan_nodes
 from zarr_manifest.errors import (
     InvalidJSONError,
@@ -153,7 +153,7 @@ def _open(root: Path) -> _ReferenceSet:
     documents = None if document is None else as_object(document.get("metadata"))
     if document is None or documents is None:
         raise NotConvertibleError(
-            f"'{_METADATA}' is not an object with an object 'metadata': {shown(found)}",
+            f"'{_METADATA}' is not an object with an object 'metadata': {brief(found)}",
             location=str(file),
         )
     return _ReferenceSet(root, dict(documents), _record_size(document, file))
@@ -169,7 +169,7 @@ def _record_size(document: Mapping[str, object], file: Path) -> int:
     size = document["record_size"]
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise NotConvertibleError(
-            f"'record_size' of '{_METADATA}' is {shown(size)}, not a positive integer",
+            f"'record_size' of '{_METADATA}' is {brief(size)}, not a positive integer",
             location=str(file),
         )
     return size
@@ -210,7 +210,7 @@ class _Importer:
         if inside:
             return _refused(
                 plan.path,
-                f"'{_METADATA}' contains data of it, under {shown(inside[0])}: that is unknown",
+                f"'{_METADATA}' contains data of it, under {brief(inside[0])}: that is unknown",
             )
         if isinstance(plan, GroupPlan):
             return GroupNode(plan.path, plan.attributes)

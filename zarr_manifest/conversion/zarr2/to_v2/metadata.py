@@ -15,7 +15,7 @@ import numpy as np
 from zarr.dtype import parse_dtype
 
 from zarr_manifest.conversion.nodes import Decisions
-from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS, ARRAY_TO_BYTES
 from zarr_manifest.conversion.zarr2.bytes_codecs import BYTES_CODECS
 from zarr_manifest.conversion.zarr2.data_types import OBJECT_CODECS
@@ -171,12 +171,12 @@ def _pipeline(codecs: object, ndim: int, decisions: Decisions) -> _Pipeline:
     pipeline = _Pipeline()
     stated = as_array(codecs)
     if stated is None:
-        raise decisions.refusal(f"member 'codecs' is not a list: {shown(codecs)}")
+        raise decisions.refusal(f"member 'codecs' is not a list: {brief(codecs)}")
     for item in stated:
         codec = {"name": item} if isinstance(item, str) else as_object(item)
         name = None if codec is None else codec.get("name")
         if codec is None or not isinstance(name, str):
-            raise decisions.refusal(f"a codec has no name: {shown(item)}")
+            raise decisions.refusal(f"a codec has no name: {brief(item)}")
         configuration = dict(as_object(codec.get("configuration")) or {})
         _append(pipeline, name, configuration, ndim, decisions)
     return pipeline
@@ -216,7 +216,7 @@ def _order(
     if axes == list(range(ndim))[::-1] and pipeline.order == "C" and not pipeline.steps:
         return "F"
     raise decisions.refusal(
-        f"codec 'transpose' with the order {shown(axes)}, at this position, is neither order 'C' "
+        f"codec 'transpose' with the order {brief(axes)}, at this position, is neither order 'C' "
         "nor 'F' of Zarr v2"
     )
 
@@ -269,8 +269,8 @@ def _type_and_fill_value(
             return name, _json(theirs.to_json_scalar(scalar, zarr_format=2))
     except (ValueError, TypeError, KeyError, NotImplementedError, OverflowError) as error:
         raise decisions.refusal(
-            f"Zarr v2 cannot have data type {shown(stated)} with the fill value "
-            f"{shown(metadata.get('fill_value'))}: {error}"
+            f"Zarr v2 cannot have data type {brief(stated)} with the fill value "
+            f"{brief(metadata.get('fill_value'))}: {error}"
         ) from error
 
 
@@ -287,7 +287,7 @@ def _name_dimensions(attributes: dict[str, Any], names: object, decisions: Decis
     if stated is None or (stated and all(name is None for name in stated)):
         return
     if not all(isinstance(name, str) for name in stated):
-        decisions.note(f"the dimension names {shown(stated)} were left out: one is null")
+        decisions.note(f"the dimension names {brief(stated)} were left out: one is null")
         return
     if attributes.get(_DIMENSIONS, stated) != stated:
         decisions.note(f"the dimension names replaced the attribute {_DIMENSIONS!r}")

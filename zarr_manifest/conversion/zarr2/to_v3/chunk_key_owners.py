@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from zarr_manifest.conversion.nodes import RefusedNode
-from zarr_manifest.conversion.values import shown
+from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.zarr2.to_v3.planning import Plan
 from zarr_manifest.errors import LimitExceededError, ManifestError, NotConvertibleError
 from zarr_manifest.format import owner_candidates
@@ -43,7 +43,7 @@ def count_keys(keys: Sequence[str], what: str) -> str:
     >>> count_keys(["a/x"], "reference"), count_keys(["x", "y", "z", "0"], "object")
     ("the reference 'a/x' is", "4 objects ('x', 'y', 'z', …) are")
     """
-    names = ", ".join(shown(key) for key in keys[:_NAMED])
+    names = ", ".join(brief(key) for key in keys[:_NAMED])
     if len(keys) == 1:
         return f"the {what} {names} is"
     return f"{len(keys)} {what}s ({names}{', …' if len(keys) > _NAMED else ''}) are"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS, ARRAY_TO_BYTES
 from zarr_manifest.conversion.zarr2.bytes_codecs import BYTES_CODECS
 from zarr_manifest.conversion.zarr2.codec_members import CodecMembers
@@ -44,7 +44,7 @@ def read_pipeline(zarray: Mapping[str, object], decisions: Decisions) -> list[Co
     stated = zarray.get("filters")
     filters = [] if stated is None else as_array(stated)
     if filters is None:
-        raise decisions.refusal(f"member 'filters' is not a list: {shown(stated)}")
+        raise decisions.refusal(f"member 'filters' is not a list: {brief(stated)}")
     steps = [_step(config, f"filter {number}", decisions) for number, config in enumerate(filters)]
     compressor = zarray.get("compressor")
     if compressor is not None:
@@ -58,12 +58,12 @@ def read_pipeline(zarray: Mapping[str, object], decisions: Decisions) -> list[Co
 def _step(config: object, where: str, decisions: Decisions) -> CodecMembers:
     members = as_object(config)
     if members is None:
-        raise decisions.refusal(f"{where} is not a JSON object: {shown(config)}")
+        raise decisions.refusal(f"{where} is not a JSON object: {brief(config)}")
     codec = members.get("id")
     if not isinstance(codec, str):
         raise decisions.refusal(
             f"{where} does not name a codec: its member 'id' is "
-            f"{shown(codec) if 'id' in members else 'missing'}"
+            f"{brief(codec) if 'id' in members else 'missing'}"
         )
     if codec not in OBJECT_CODECS | ARRAY_FILTERS | ARRAY_TO_BYTES | BYTES_CODECS:
         reason = _NO_V3_CODEC.get(codec, "no Zarr v3 codec is known for it")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarr_manifest.conversion.values import as_array, shown
+from zarr_manifest.conversion.values import as_array, brief
 
 if TYPE_CHECKING:
     from zarr_manifest.conversion.nodes import Decisions
@@ -80,7 +80,7 @@ def _zero(data_type: DataType) -> object:
 
 def _refusal(value: object, data_type: np.dtype[Any], decisions: Decisions) -> Exception:
     return decisions.refusal(
-        f"the fill value {shown(value)} is not a value of data type {data_type.str!r}"
+        f"the fill value {brief(value)} is not a value of data type {data_type.str!r}"
     )
 
 
@@ -103,7 +103,7 @@ def _bytes(value: object, data_type: DataType, decisions: Decisions) -> bytes:
     try:
         content = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise decisions.refusal(f"the fill value {shown(value)} is not base64") from error
+        raise decisions.refusal(f"the fill value {brief(value)} is not base64") from error
     if data_type.is_variable_length:
         return content
     if not is_raw:
@@ -142,7 +142,7 @@ def _text(value: object, data_type: DataType, decisions: Decisions) -> str:
 def _float(value: object, dtype: np.dtype[Any], decisions: Decisions) -> float:
     if isinstance(value, str) and value not in _NOT_FINITE:
         number = _number_in(value, dtype, decisions)
-        decisions.note(f"the fill value {shown(value)}, a string, became {number!r}")
+        decisions.note(f"the fill value {brief(value)}, a string, became {number!r}")
     elif isinstance(value, str):
         number = _NOT_FINITE[value]
     elif isinstance(value, bool):
@@ -180,7 +180,7 @@ def _complex(value: object, data_type: DataType, decisions: Decisions) -> list[f
     parts = as_array(value)
     if parts is None:
         parts = [value, 0.0]
-        decisions.note(f"the fill value {shown(value)} became the real part of a complex number")
+        decisions.note(f"the fill value {brief(value)} became the real part of a complex number")
     if len(parts) != 2:
         raise _refusal(value, data_type.numpy, decisions)
     return [_float_json(_float(item, part, decisions)) for item in parts]
@@ -200,7 +200,7 @@ def _integral(value: object, data_type: DataType, decisions: Decisions) -> objec
         return "NaT"
     converted: bool | int = bool(number) if dtype.kind == "b" else number
     if type(converted) is not type(value):
-        decisions.note(f"the fill value {shown(value)} became {converted!r}")
+        decisions.note(f"the fill value {brief(value)} became {converted!r}")
     return converted
 
 

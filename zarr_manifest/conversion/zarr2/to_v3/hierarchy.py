@@ -38,7 +38,15 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import collect, grid_indices
-from zarr_manifest.hierarchy import ensure_open, list_keys, open_hierarchy, store_urls, sync
+from zarr_manifest.hierarchy import (
+    ensure_open,
+    list_keys,
+    no_hierarchy,
+    not_listable,
+    open_hierarchy,
+    store_urls,
+    sync,
+)
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.manifest import Grid, Manifest, interpret_keys
 from zarr_manifest.sources import Allow, access_by_prefix, can_list, in_order, store_name
@@ -87,10 +95,12 @@ def read_zarr2(
 
     Raises
     ------
-    NotConvertibleError
-        There is no Zarr v2 hierarchy, its keys cannot be listed, or the store has no URL.
     SourceNotFoundError
-        There is no such directory.
+        There is no such directory, or no Zarr v2 hierarchy.
+    SourceError
+        The keys of the store cannot be listed.
+    NotConvertibleError
+        The store has no URL.
     ValueError, TypeError
         `allow` has something that is not a URL prefix, or not an access.
 
@@ -112,18 +122,21 @@ def read_zarr2(
             "there is no such directory", location=store_name(store)
         ) from error
     if not can_list(store):
-        raise NotConvertibleError(
-            "the keys of the store cannot be listed, so it is unknown which chunks exist",
+        raise not_listable(
+            store,
+            "so it is unknown which chunks exist",
             remedy="Open it through another protocol, such as s3, or copy it.",
         )
     prefix = _prefix(location, store, url)
     keys = [key for key in sync(list_keys(store)) if not key.endswith("/")]
     documents = sync(_documents(store, keys))
     if not any(key.endswith((".zarray", ".zgroup")) for key in documents):
-        remedy = "It is already a Zarr v3 hierarchy." if any(documents) else None
+        remedy = "Name the directory or the URL that holds its '.zgroup' or '.zarray'."
+        if any(documents):
+            remedy = "It is already a Zarr v3 hierarchy."
         if ".zmetadata" in keys:
             remedy = "It has only '.zmetadata': import it as a kerchunk reference set."
-        raise NotConvertibleError("there is no Zarr v2 hierarchy", location=prefix, remedy=remedy)
+        raise no_hierarchy(store, what="Zarr v2 hierarchy", remedy=remedy)
     return _nodes(plan_nodes(documents), keys, prefix)
 
 

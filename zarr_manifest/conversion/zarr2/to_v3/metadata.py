@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zarr_manifest.conversion.nodes import Decisions
-from zarr_manifest.conversion.values import as_array, as_object, json_attributes, shown
+from zarr_manifest.conversion.values import as_array, as_object, brief, json_attributes
 from zarr_manifest.conversion.zarr2.data_types import convert_data_type
 from zarr_manifest.conversion.zarr2.missing_values import fill_value_as_attribute
 from zarr_manifest.conversion.zarr2.to_v3.codecs import (
@@ -156,7 +156,7 @@ def convert_group(zattrs: Mapping[str, Any] | None, *, path: str = "") -> dict[s
 def _object(value: object, what: str, decisions: Decisions) -> Mapping[str, object]:
     document = as_object(value)
     if document is None:
-        raise decisions.refusal(f"{what} is not a JSON object: {shown(value)}")
+        raise decisions.refusal(f"{what} is not a JSON object: {brief(value)}")
     return document
 
 
@@ -169,7 +169,7 @@ def _required(document: Mapping[str, object], member: str, decisions: Decisions)
 def _check_format(document: Mapping[str, object], decisions: Decisions) -> None:
     version = _required(document, "zarr_format", decisions)
     if isinstance(version, bool) or version != 2:
-        raise decisions.refusal(f"member 'zarr_format' is {shown(version)}, not 2")
+        raise decisions.refusal(f"member 'zarr_format' is {brief(version)}, not 2")
 
 
 def _lengths(document: Mapping[str, object], member: str, decisions: Decisions) -> list[int]:
@@ -179,7 +179,7 @@ def _lengths(document: Mapping[str, object], member: str, decisions: Decisions) 
         integers = [n for n in lengths if isinstance(n, int) and not isinstance(n, bool) and n >= 0]
         if len(integers) == len(lengths):
             return integers
-    raise decisions.refusal(f"member {member!r} is not a list of lengths: {shown(value)}")
+    raise decisions.refusal(f"member {member!r} is not a list of lengths: {brief(value)}")
 
 
 def _chunk_shape(
@@ -211,7 +211,7 @@ def _order(document: Mapping[str, object], dimensions: int, decisions: Decisions
         return "C"
     order = _required(document, "order", decisions)
     if not isinstance(order, str) or order not in ("C", "F"):
-        raise decisions.refusal(f"member 'order' is {shown(order)}, neither 'C' nor 'F'")
+        raise decisions.refusal(f"member 'order' is {brief(order)}, neither 'C' nor 'F'")
     return order
 
 
@@ -221,7 +221,7 @@ def _separator(document: Mapping[str, object], decisions: Decisions) -> str:
         return "."
     if not isinstance(separator, str) or separator not in (".", "/"):
         raise decisions.refusal(
-            f"member 'dimension_separator' is {shown(separator)}, neither '.' nor '/'"
+            f"member 'dimension_separator' is {brief(separator)}, neither '.' nor '/'"
         )
     return separator
 
@@ -267,7 +267,7 @@ def _dimension_names(
         if len(strings) == dimensions:
             return strings
     decisions.note(
-        f"attribute {_DIMENSIONS!r} is {shown(value)}, not a list of {dimensions} names; it stays "
+        f"attribute {_DIMENSIONS!r} is {brief(value)}, not a list of {dimensions} names; it stays "
         "an attribute, and the dimensions have no names"
     )
     return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zarr_manifest.conversion.nodes import RefusedNode, refused
-from zarr_manifest.conversion.values import as_array, as_object, shown
+from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array, convert_group
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid, impossible_name
@@ -199,11 +199,11 @@ def _plan(path: str, documents: Mapping[str, Any]) -> Plan:
 def _check_group(document: Any) -> None:
     members = as_object(document)
     if members is None:
-        raise NotConvertibleError(f"the .zgroup document is not a JSON object: {shown(document)}")
+        raise NotConvertibleError(f"the .zgroup document is not a JSON object: {brief(document)}")
     version = members.get("zarr_format")
     if version != 2:
         raise NotConvertibleError(
-            f"member 'zarr_format' of the .zgroup document is {shown(version)}, not 2"
+            f"member 'zarr_format' of the .zgroup document is {brief(version)}, not 2"
         )
 
 
@@ -213,7 +213,7 @@ def _load(value: object, name: str) -> Any:
     if reference is not None:
         raise NotConvertibleError(
             f"the {name} document is not a JSON object but a list (a reference to another file is "
-            f"not followed): {shown(reference)}"
+            f"not followed): {brief(reference)}"
         )
     if isinstance(value, str) and value.startswith("base64:"):
         try:

@@ -1,0 +1,380 @@
+"""Every function that walks over somebody's hierarchy meets the same situations in the same way.
+
+Each is called on a hierarchy that is not there, cannot be listed, has links that lead out of
+it, refers to files relative to another directory, has consolidated metadata, has nodes of Zarr
+v2, or exceeds the limits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import obstore.store
+import pytest
+import zarr
+from zarr.storage import LocalStore, MemoryStore
+
+import zarr_manifest as zm
+from tests.hierarchies import files_below, write_manifest_array
+from tests.servers.http_files import FileServer
+from zarr_manifest import conversion
+from zarr_manifest.inspection import contents
+
+if TYPE_CHECKING:
+    from tests.servers.s3 import S3Server
+
+# The path of every node that an entry point complains of, and the code of the first complaint.
+type Complaints = dict[str, str]
+type EntryPoint = Callable[..., Complaints]
+
+DATA = np.arange(8, dtype="u1")
+ENTRIES = {
+    "0": {"path": "raw.bin", "offset": 0, "length": 4},
+    "1": {"path": "raw.bin", "offset": 4, "length": 4},
+}
+
+
+def by_contents(location: Any, **options: Any) -> Complaints:
+    nodes = contents(location, **options).nodes
+    return {node.path: node.problem.code for node in nodes if node.problem is not None}
+
+
+def by_locations(location: Any, **options: Any) -> Complaints:
+    """Which raises the first problem."""
+    is_store = isinstance(location, zm.ManifestStore)
+    try:
+        (location if is_store else zm.ManifestStore(location, **options)).locations()
+    except zm.ManifestError as error:
+        if error.array is None:
+            raise
+        return {error.array: error.code}
+    return {}
+
+
+def by_validate(location: Any, **options: Any) -> Complaints:
+    return {problem.array: problem.code for problem in zm.validate(location, **options)}
+
+
+def by_json(location: Any, **options: Any) -> Complaints:
+    with tempfile.TemporaryDirectory() as directory:
+        target = Path(directory) / "references.json"
+        report = conversion.export_kerchunk_json(location, target, **options)
+    return {node.path: node.code for node in report.refused}
+
+
+@pytest.fixture
+def by_parquet(tmp_path_factory: pytest.TempPathFactory) -> EntryPoint:
+    def export(location: Any, **options: Any) -> Complaints:
+        target = tmp_path_factory.mktemp("sets") / "references.parq"
+        report = conversion.export_kerchunk_parquet(location, target, **options)
+        return {node.path: node.code for node in report.refused}
+
+    return export
+
+
+def by_dataset(location: Any, **options: Any) -> Complaints:
+    return refused_by_virtualizarr(conversion.to_virtual_dataset, location, **options)
+
+
+def by_datatree(location: Any, **options: Any) -> Complaints:
+    return refused_by_virtualizarr(conversion.to_virtual_datatree, location, **options)
+
+
+def refused_by_virtualizarr(make: Any, location: Any, **options: Any) -> Complaints:
+    try:
+        make(location, **options)
+    except zm.errors.NotConvertibleError as error:
+        return dict(re.findall(r"'([^']*)': [^;]*? \((\w+)\)", error.problem))
+    return {}
+
+
+def by_upgrade(location: Any, **options: Any) -> Complaints:
+    report = conversion.upgrade(location, dry_run=True, **options)
+    assert report.repaired == []
+    return {node.path: node.code for node in report.refused}
+
+
+READERS = ["by_contents", "by_locations", "by_validate"]
+EXPORTS = ["by_json", "by_parquet", "by_dataset", "by_datatree"]
+
+
+@pytest.fixture(params=[*READERS, "by_upgrade", *EXPORTS])
+def look(request: pytest.FixtureRequest) -> EntryPoint:
+    found: EntryPoint = globals()[request.param]
+    return request.getfixturevalue(request.param) if request.param == "by_parquet" else found
+
+
+@pytest.fixture(params=EXPORTS)
+def export(request: pytest.FixtureRequest) -> EntryPoint:
+    found: EntryPoint = globals()[request.param]
+    return request.getfixturevalue(request.param) if request.param == "by_parquet" else found
+
+
+def write(root: Path, path: str = "a", entries: Any = ENTRIES, **options: Any) -> None:
+    """Write a group, if there is none, and an array whose manifest is inline."""
+    if not (root / "zarr.json").exists():
+        zarr.create_group(root)
+    more = {"dimension_names": ["x"], "inline": True, "base": "../"} | options
+    write_manifest_array(root, path, DATA, (4,), entries, **more)
+
+
+def as_path(root: Path) -> Any:
+    return root
+
+
+def as_url(root: Path) -> Any:
+    return root.as_uri()
+
+
+def as_obstore(root: Path) -> Any:
+    return obstore.store.LocalStore(root)
+
+
+def as_store(root: Path) -> Any:
+    return LocalStore(root)
+
+
+def as_manifest_store(root: Path) -> Any:
+    return zm.ManifestStore(root)
+
+
+# Nothing there ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("locate", [as_path, as_url, as_store, as_manifest_store])
+def test_a_directory_that_is_not_there(look: EntryPoint, locate: Any, tmp_path: Path) -> None:
+    with pytest.raises(zm.errors.SourceNotFoundError, match="there is no Zarr hierarchy") as caught:
+        look(locate(tmp_path / "nowhere"))
+    assert caught.value.location == (tmp_path / "nowhere").as_uri()
+    assert caught.value.remedy is not None
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("locate", [as_path, as_obstore, as_store, lambda _: MemoryStore()])
+def test_a_store_without_nodes(look: EntryPoint, locate: Any, tmp_path: Path) -> None:
+    (tmp_path / "f.nc").write_bytes(b"")
+    with pytest.raises(zm.errors.SourceNotFoundError, match="there is no Zarr hierarchy"):
+        look(locate(tmp_path))
+
+
+def test_nothing_on_a_web_server(look: EntryPoint, http_server: FileServer) -> None:
+    with pytest.raises(zm.errors.SourceNotFoundError, match="there is no Zarr hierarchy"):
+        look(f"{http_server.url}/nowhere")
+
+
+# Stores that cannot be listed ------------------------------------------------------------
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A hierarchy, and its URL on a web server, which lists nothing."""
+    # Relative ones have no URL there.
+    write(tmp_path / "h", entries={"0": {"path": "s3://b/raw.bin", "offset": 0, "length": 4}})
+    with FileServer(tmp_path) as server:
+        yield tmp_path / "h", f"{server.url}/h"
+
+
+def consolidate(root: Path) -> None:
+    zarr.consolidate_metadata(zm.ManifestStore(root))
+
+
+def test_without_consolidated_metadata(look: EntryPoint, served: tuple[Path, str]) -> None:
+    with pytest.raises(zm.errors.SourceError, match="cannot be listed") as caught:
+        look(served[1])
+    assert caught.value.location == served[1]
+    assert "consolidate" in str(caught.value.remedy)
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
+def test_with_consolidated_metadata(look: EntryPoint, served: tuple[Path, str]) -> None:
+    root, url = served
+    consolidate(root)
+    assert look(url) == {}
+    write(root, "b", {"0": {"path": 1}})
+    consolidate(root)
+    assert look(url) == {"b": "invalid_entry"}
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
+def test_chunks_that_cannot_be_listed(export: EntryPoint, served: tuple[Path, str]) -> None:
+    """Whoever left them out would have fill values in their place."""
+    root, url = served
+    zarr.create_array(root / "native", data=DATA, dimension_names=["x"])
+    consolidate(root)
+    assert export(url) == {"native": "source_error"}
+
+
+@pytest.mark.parametrize("name", ["..", "."])
+def test_consolidated_metadata_that_leads_elsewhere(
+    look: EntryPoint, served: tuple[Path, str], name: str
+) -> None:
+    root, url = served
+    node = json.loads((root / "zarr.json").read_text())
+    node["consolidated_metadata"] = {
+        "kind": "inline",
+        "must_understand": False,
+        "metadata": {name: json.loads((root / "a/zarr.json").read_text())},
+    }
+    (root / "zarr.json").write_text(json.dumps(node))
+    assert look(url) == {name: "invalid_configuration"}
+
+
+# Links that lead out ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("locate", [as_path, as_obstore, as_manifest_store])
+@pytest.mark.parametrize("what", ["b", "b/zarr.json"])
+def test_links_that_lead_out(look: EntryPoint, locate: Any, what: str, tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    write(root)
+    write(root, "b")
+    (root / what).rename(tmp_path / "elsewhere")
+    (root / what).symlink_to(tmp_path / "elsewhere")
+    assert look(locate(root)) == {"b": "location_not_allowed"}
+
+
+@pytest.mark.parametrize("what", ["a", "a/zarr.json"])
+def test_links_that_stay_inside(look: EntryPoint, what: str, tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / what).rename(tmp_path / "kept")
+    (tmp_path / what).symlink_to(tmp_path / "kept")
+    assert look(tmp_path) == {}
+
+
+@pytest.mark.parametrize("locate", [as_path, as_obstore])
+@pytest.mark.parametrize("what", ["native/c", "native/c/1"])
+def test_chunks_behind_links(export: EntryPoint, locate: Any, what: str, tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    write(root)
+    zarr.create_array(root / "native", data=DATA + 1, chunks=4, dimension_names=["x"])
+    (root / what).rename(tmp_path / "elsewhere")
+    (root / what).symlink_to(tmp_path / "elsewhere")
+    assert export(locate(root)) == {"native": "location_not_allowed"}
+
+
+@pytest.mark.parametrize("what", ["native/c", "native/c/1"])
+def test_what_is_behind_links_is_not_copied(what: str, tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    write(root)
+    zarr.create_array(root / "native", data=DATA + 1, chunks=4)
+    (root / what).rename(tmp_path / "elsewhere")
+    (root / what).symlink_to(tmp_path / "elsewhere")
+    report = conversion.upgrade(root, target=tmp_path / "copy")
+    assert [(node.path, node.code) for node in report.refused] == [(what, "location_not_allowed")]
+    assert what not in files_below(tmp_path / "copy")
+
+
+# What the caller says --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "look", ["by_contents", "by_locations", "by_validate", *EXPORTS], indirect=True
+)
+def test_base(look: EntryPoint, tmp_path: Path) -> None:
+    write(tmp_path, entries={"0": {"path": "../../raw.bin", "length": 4}})
+    assert look(tmp_path) == {"a": "invalid_path"}
+    assert look(tmp_path, base="deep/down/") == {}
+    assert look(zm.ManifestStore(tmp_path, base="deep/down/")) == {}
+    assert look(tmp_path, base="../") == {"a": "invalid_path"}
+
+
+def test_references_relative_to_the_base(tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    write(root)
+    base = (tmp_path / "theirs").as_uri()
+    url = f"{base}/raw.bin"
+    assert [place.prefix for place in contents(root, base=base).locations] == [f"{base}/"]
+    conversion.export_kerchunk_json(root, tmp_path / "refs.json", base=base)
+    exported = json.loads((tmp_path / "refs.json").read_text())["refs"]["a/1"]
+    assert exported == [url, 4, 4]
+    virtual = conversion.to_virtual_dataset(root, base=base)["a"].data.manifest.dict()
+    assert virtual["1"] == {"path": url, "offset": 4, "length": 4}
+
+
+def test_limits(look: EntryPoint, tmp_path: Path) -> None:
+    write(tmp_path)
+    assert look(tmp_path, limits=zm.Limits(entries=2)) == {}
+    assert look(tmp_path, limits=zm.Limits(entries=1)) == {"a": "limit_exceeded"}
+    assert look(tmp_path, limits=zm.Limits(manifest_bytes=9)) == {"a": "limit_exceeded"}
+
+
+def test_what_a_manifest_store_was_told_counts(look: EntryPoint, tmp_path: Path) -> None:
+    write(tmp_path)
+    store = zm.ManifestStore(tmp_path, limits=zm.Limits(entries=1))
+    assert look(store) == {"a": "limit_exceeded"}
+
+
+@pytest.mark.parametrize(
+    "look", ["by_contents", "by_locations", "by_validate", *EXPORTS], indirect=True
+)
+def test_documents_elsewhere_have_to_be_allowed(look: EntryPoint, tmp_path: Path) -> None:
+    document = tmp_path / "manifest.json"
+    document.write_text(json.dumps(ENTRIES))
+    root = tmp_path / "h"
+    write(root, entries=document.as_uri())
+    assert look(root) == {"a": "location_not_allowed"}
+    assert look(root, allow=[tmp_path]) == {}
+    assert look(zm.ManifestStore(root, allow=[tmp_path])) == {}
+
+
+@pytest.fixture
+def in_bucket(tmp_path: Path, s3_server: S3Server, s3_bucket: str) -> str:
+    """The URL of a hierarchy in a bucket that is not public."""
+    write(tmp_path / "h")
+    for key, body in files_below(tmp_path / "h").items():
+        s3_server.put(s3_bucket, f"h/{key}", body)
+    s3_server.clear()
+    return f"s3://{s3_bucket}/h"
+
+
+def test_a_bucket_with_credentials(look: EntryPoint, in_bucket: str, s3_server: S3Server) -> None:
+    assert look(in_bucket, allow={in_bucket: s3_server.options}) == {}
+    assert s3_server.requests
+    assert all(request.signed for request in s3_server.requests)
+    with pytest.raises((zm.errors.SourceAccessDeniedError, zm.errors.SourceError)):
+        look(in_bucket, allow={in_bucket: s3_server.anonymous_options})
+
+
+def test_an_upgrade_in_a_bucket(in_bucket: str, s3_server: S3Server) -> None:
+    allow = {in_bucket.removesuffix("h"): s3_server.options}
+    report = conversion.upgrade(in_bucket, target=in_bucket + "2", allow=allow)
+    assert report.written == ["a/zarr.json", "zarr.json"]
+    assert zm.validate(in_bucket + "2", allow=allow) == []
+
+
+# Nodes -----------------------------------------------------------------------------------
+
+
+def test_zarr_v2_beside_v3(look: EntryPoint, tmp_path: Path) -> None:
+    write(tmp_path)
+    zarr.create_array(tmp_path / "old", data=DATA, zarr_format=2)
+    zarr.create_array(tmp_path / "both", data=DATA, zarr_format=2)
+    write(tmp_path, "both")
+    # What has no counterpart there is refused by name; the others have nothing to say of it.
+    is_export = look not in (by_contents, by_locations, by_validate, by_upgrade)
+    assert look(tmp_path) == ({"old": "not_convertible"} if is_export else {})
+
+
+def test_a_node_whose_metadata_is_none(look: EntryPoint, tmp_path: Path) -> None:
+    write(tmp_path)
+    for path, text in {"b": "{", "c": "{}", "d": '{"node_type": "table"}'}.items():
+        (tmp_path / path).mkdir()
+        (tmp_path / path / "zarr.json").write_text(text)
+    expected = dict.fromkeys(["b", "c", "d"], "invalid_configuration")
+    assert look(tmp_path) == ({"b": expected["b"]} if look is by_locations else expected)
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
+def test_arrays_that_only_consolidated_metadata_has(look: EntryPoint, tmp_path: Path) -> None:
+    """As zarr reads it, where it is there."""
+    write(tmp_path, entries={"0": {"path": 1}})
+    consolidate(tmp_path)
+    (tmp_path / "a/zarr.json").unlink()
+    code = "invalid_configuration" if look is by_upgrade else "invalid_entry"
+    assert look(tmp_path) == {"a": code}

@@ -1,0 +1,162 @@
+"""A hierarchy opened for inspection: its nodes and their manifests.
+
+Used to describe, validate, repair and export hierarchies. Metadata is read as stored, with the
+declarations that a ManifestStore hides from zarr. Sources are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from zarr.abc.store import Store
+
+from zarr_manifest.format import ChunkGrid, Findings, Limits, interpret_declaration
+from zarr_manifest.hierarchy.declared_array import DeclaredArray, interpret_array
+from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
+from zarr_manifest.hierarchy.manifest_documents import ManifestDocuments
+from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy
+from zarr_manifest.hierarchy.store import ManifestStore
+from zarr_manifest.hierarchy.walking import (
+    Node,
+    link_outside,
+    list_inside,
+    list_nodes,
+    not_listable,
+    open_for_reading,
+)
+from zarr_manifest.hierarchy.zarr_internals import sync
+from zarr_manifest.sources import (
+    Access,
+    Allow,
+    Sources,
+    access_by_prefix,
+    can_list,
+    hierarchy_reader,
+)
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["OpenedHierarchy", "store_underneath"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedHierarchy:
+    """A hierarchy, and the reader's settings for it.
+
+    Parameters
+    ----------
+    store : Store
+        Its own store, not a ManifestStore.
+    sources : Sources
+        Where manifest documents come from.
+    allow : mapping of str to Access
+        What may be read besides the store, and how.
+    base : str or None
+        What relative paths in manifests resolve against, instead of the declared base.
+    limits : Limits
+        Larger manifests are refused.
+    """
+
+    store: Store
+    sources: Sources
+    allow: Mapping[str, Access]
+    base: str | None
+    limits: Limits
+
+    @classmethod
+    def open(
+        cls,
+        location: str | Path | ObjectStore | Store,
+        *,
+        allow: Allow = None,
+        base: str | Path | None = None,
+        limits: Limits | None = None,
+    ) -> Self:
+        """Open a hierarchy, without creating anything.
+
+        Parameters
+        ----------
+        location : str, Path, obstore store or zarr Store
+            The hierarchy. The settings of a ManifestStore are the defaults of the others.
+        allow, base, limits
+            As for :class:`ManifestStore`.
+
+        Raises
+        ------
+        SourceNotFoundError
+            There is no such directory.
+        TypeError, ValueError
+            The location is not usable, or `allow` contains something that is not a URL prefix.
+        """
+        access, directory = access_by_prefix(allow), base_directory(base)
+        if isinstance(location, ManifestStore):
+            told_access, told_base, told_limits = _settings(location)
+            access = told_access if allow is None else access
+            directory = told_base if base is None else directory
+            limits = limits or told_limits
+        read_only = not isinstance(location, Store)
+        found = store_underneath(open_hierarchy(location, access, read_only=read_only))
+        store = sync(open_for_reading(found))
+        sources = Sources(access, hierarchy_reader(store))
+        return cls(store, sources, access, directory, limits or Limits())
+
+    async def nodes(self, below: str = "", *, deep: bool = True) -> list[Node]:
+        """Return the nodes; see :func:`list_nodes`."""
+        return await list_nodes(self.store, below, deep=deep)
+
+    def declaration(self, node: Node) -> Findings[DeclaredArray | None]:
+        """Yield what is wrong with the declaration of an array, and return the array.
+
+        The array is None if it has no manifest, or if its declaration is not usable.
+        """
+        array = node.array
+        if array is None:
+            return None
+        configuration = yield from interpret_declaration(array.declared)
+        if configuration is None:
+            return None
+        metadata = {k: v for k, v in array.metadata.items() if k != "storage_transformers"}
+        return (yield from interpret_array(node.path, metadata, configuration, base=self.base))
+
+    def documents(self, array: DeclaredArray) -> ManifestDocuments:
+        """Return the manifest of an array, whose documents are read on demand."""
+        return ManifestDocuments(array, self.sources, self.limits)
+
+    async def native_chunks(self, node: Node, grid: ChunkGrid) -> dict[tuple[int, ...], str]:
+        """Return the keys of the chunks of a native array, by grid index.
+
+        Raises
+        ------
+        LocationNotAllowedError
+            Some of them may be behind a link that leads out of the hierarchy.
+        SourceError
+            The store cannot be listed.
+        """
+        if not can_list(self.store):
+            raise not_listable(self.store, "so it is unknown which chunks exist")
+        encoding = ChunkKeyEncoding(node.metadata, len(grid.counts))
+        encoding.learn(grid)
+        below = f"{node.path}/" if node.path else ""
+        listing = await list_inside(self.store, below)
+        if listing.links:
+            raise link_outside(node.path)
+        found: dict[tuple[int, ...], str] = {}
+        for key in listing.keys:
+            index = encoding.decode(key[len(below) :])
+            if index is not None and all(i < n for i, n in zip(index, grid.counts, strict=True)):
+                found[index] = key
+        return found
+
+
+def store_underneath(store: Store) -> Store:
+    """Return the hierarchy's own store, in which the declarations are visible."""
+    return store._store if isinstance(store, ManifestStore) else store  # pyright: ignore[reportPrivateUsage]
+
+
+def _settings(store: ManifestStore) -> tuple[dict[str, Access], str | None, Limits]:
+    """Return `allow`, `base` and `limits` of a ManifestStore."""
+    return store._allow, store._base, store._limits  # pyright: ignore[reportPrivateUsage]
