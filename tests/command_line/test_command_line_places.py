@@ -166,7 +166,7 @@ def test_what_is_meant_is_said(inputs: Path) -> None:
         "create references.parq new.zarr": "import it as a kerchunk reference set",
         "import zarr2 references.parq new.zarr": "import it as a kerchunk reference set",
         "import zarr2 data.zarr new.zarr": "It is already a Zarr v3 hierarchy",
-        "upgrade old.zarr": "It is of Zarr v2, which is imported",
+        "upgrade old.zarr": "It is Zarr v2, which can be imported",
     }.items():
         done = run(*call.split())
         assert done.status == 3

@@ -67,8 +67,8 @@ limit_option = click.option(
     "stated_limits",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="Refuse manifests with more than this: manifest_bytes, entries or inline_bytes of a "
-    "document. Repeatable.",
+    help="Refuse manifest documents above this limit: manifest_bytes, entries or inline_bytes. "
+    "Repeatable.",
 )
 
 reading_options = _together(
@@ -76,8 +76,8 @@ reading_options = _together(
     click.option(
         "--base",
         metavar="URL",
-        help="What relative paths in manifests are relative to, instead of what they declare; "
-        "relative to the hierarchy.",
+        help="Base that relative paths in manifests are relative to, overriding what arrays "
+        "declare; itself relative to the hierarchy.",
     ),
     limit_option,
 )
@@ -162,7 +162,7 @@ def require_no_file(hierarchy: str) -> None:
 
 
 class Reading(TypedDict):
-    """What functions of the library that read a hierarchy take."""
+    """Arguments of the library's functions that read a hierarchy."""
 
     allow: Mapping[str, Access]
     base: str | None
@@ -170,12 +170,12 @@ class Reading(TypedDict):
 
 
 def reading(options: Mapping[str, Any]) -> Reading:
-    """Return what :data:`reading_options` say, by the names that the library has for it.
+    """Return the values of :data:`reading_options` as arguments of the library.
 
     Raises
     ------
     UsageError
-        They do not go together, or there is no such limit.
+        Values conflict, or there is no such limit.
     """
     return {
         "allow": allowed(options["anonymously"], options["with_credentials"], options["settings"]),
@@ -185,7 +185,7 @@ def reading(options: Mapping[str, Any]) -> Reading:
 
 
 def limits(texts: tuple[str, ...]) -> Limits | None:
-    """Return what :data:`limit_option` says.
+    """Return the values of :data:`limit_option`.
 
     Raises
     ------

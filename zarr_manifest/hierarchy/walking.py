@@ -1,11 +1,11 @@
 """The one walk over a hierarchy: its keys, and its nodes in order.
 
-A node has a metadata document of its own, or is in the consolidated metadata of a group; where
-a store cannot be listed, only the latter can be found. Symbolic links that lead out of a
-hierarchy are not followed: it may be somebody else's.
+A node has its own metadata document, or is in the consolidated metadata of a group; if a store
+cannot be listed, only the latter can be found. Symbolic links that lead out of a hierarchy are
+not followed: the hierarchy may be untrusted.
 
-zarr's own listing of a directory omits what is behind symbolic links and what the user is not
-permitted to list, although it reads the former and fails on the latter. A chunk that is not
+When zarr lists a directory, it omits what is behind symbolic links, and what the user has no
+permission to list, although it reads the former and fails on the latter. A chunk that is not
 listed would be taken for a missing chunk, and read as fill values.
 """
 
@@ -58,12 +58,12 @@ __all__ = [
     "read_node",
 ]
 
-# Metadata documents that are read at the same time.
+# Number of metadata documents to read at the same time.
 _AT_ONCE = 16
 
 _V3 = "zarr.json"
 
-# Where a node has several, zarr reads the first of these.
+# If a node has several, zarr reads the first of these.
 _NAMES = (_V3, ".zarray", ".zgroup")
 
 
@@ -94,7 +94,7 @@ async def list_keys(store: Store, prefix: str = "") -> list[str]:
     Raises
     ------
     SourceAccessDeniedError
-        A directory may not be listed.
+        There is no permission to list a directory.
     SourceError
         The store failed.
     """
@@ -117,12 +117,12 @@ def link_outside(path: str) -> LocationNotAllowedError:
     return LocationNotAllowedError(
         "a symbolic link leads out of the hierarchy's directory",
         array=path,
-        remedy="Name the hierarchy that it leads to, or put it in place of the link.",
+        remedy="Name the hierarchy that it leads to, or replace the link with it.",
     )
 
 
 def not_listable(store: Store, problem: str, *, remedy: str | None = None) -> SourceError:
-    """Return the error for a store whose keys are needed and cannot be listed."""
+    """Return the error for a store whose keys are needed but cannot be listed."""
     return SourceError(
         f"the store cannot be listed, {problem}", location=store_name(store), remedy=remedy
     )
@@ -150,15 +150,15 @@ def _directory(root: str, prefix: str, follow: bool) -> Listing:
                 found.nodes.append(node)
     except PermissionError as error:
         raise SourceAccessDeniedError(
-            "the directory may not be listed, so that nobody knows what it holds",
+            "there is no permission to list the directory, so its content is unknown",
             location=Path(error.filename).as_uri(),
-            remedy="Ask its owner for the permission.",
+            remedy="Ask its owner for permission.",
         ) from error
     return found
 
 
 class _Found(NamedTuple):
-    """A key, whether it is a link that leads out of a directory, and of which node then."""
+    """A key; whether it is a link that leads out of a directory, and if so, of which node."""
 
     key: str
     is_outside: bool = False
@@ -170,7 +170,7 @@ def _files(
 ) -> Iterator[_Found]:
     real = os.path.realpath(directory)
     if real in above:
-        return  # a link to a directory that it lies in
+        return  # a link to a directory that contains it
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             key = f"{prefix}{entry.name}"
@@ -195,7 +195,7 @@ def _link(entry: os.DirEntry[str], prefix: str) -> _Found:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A group, an array, or something in its place that cannot be read.
+    """A group, an array, or a node that cannot be read.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ class Node:
 
     @property
     def kind(self) -> Literal["group", "array", "invalid"]:
-        """What it is."""
+        """The kind of node."""
         if self.problem is not None:
             return "invalid"
         is_array = self.name == ".zarray" or self.metadata.get("node_type") == "array"
@@ -227,17 +227,17 @@ class Node:
 
     @property
     def is_v2(self) -> bool:
-        """Whether it is of Zarr v2."""
+        """Whether it is a Zarr v2 node."""
         return self.name != _V3
 
     @property
     def array(self) -> ArrayMetadata | None:
-        """The metadata of an array of Zarr v3, which may declare a manifest."""
+        """The metadata of a Zarr v3 array, which may declare a manifest."""
         is_v3_array = self.kind == "array" and not self.is_v2
         return ArrayMetadata("", self.metadata) if is_v3_array else None
 
     def require_v3(self) -> None:
-        """Reject a node that is not of Zarr v3, or cannot be read.
+        """Reject a node that is not Zarr v3, or cannot be read.
 
         Raises
         ------
@@ -247,7 +247,7 @@ class Node:
         if self.problem is not None:
             raise self.problem.in_context()
         if self.is_v2:
-            raise NotConvertibleError(f"the node is of Zarr v2, and has no {_V3!r}")
+            raise NotConvertibleError(f"the node is Zarr v2, and has no {_V3!r}")
 
 
 async def open_for_reading(store: Store) -> Store:
@@ -275,7 +275,7 @@ def no_hierarchy(
     return SourceNotFoundError(
         f"there is no {what}",
         location=store_name(store),
-        remedy=remedy or f"Name the directory or the URL that holds the {_V3!r} of its root.",
+        remedy=remedy or f"Name the directory or URL that contains the {_V3!r} of its root.",
     )
 
 
@@ -287,9 +287,9 @@ async def list_nodes(
     Parameters
     ----------
     store : Store
-        From :func:`open_for_reading`, and no ManifestStore.
+        From :func:`open_for_reading`, not a ManifestStore.
     below : str
-        Path of the node to begin with.
+        Path of the node to start from.
     deep : bool
         Whether to return more than that node and its members.
     instead : str
@@ -302,7 +302,7 @@ async def list_nodes(
     SourceError
         The store failed, or cannot be listed and has no consolidated metadata.
     SourceAccessDeniedError
-        A directory may not be listed.
+        There is no permission to list a directory.
     """
     if can_list(store):
         nodes = await _listed(store, below, deep)
@@ -376,7 +376,7 @@ async def _root(store: Store, instead: str) -> list[Node]:
         raise not_listable(
             store,
             "and the hierarchy has no consolidated metadata",
-            remedy="Consolidate it where it is written, with zarr.consolidate_metadata"
+            remedy="Consolidate its metadata where it can be listed (zarr.consolidate_metadata)"
             + (f"; or {instead}." if instead else "."),
         )
     return [root]

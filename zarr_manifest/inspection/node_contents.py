@@ -1,7 +1,7 @@
-"""What a hierarchy holds: its nodes, and what the manifest of each array refers to.
+"""What a hierarchy contains: its nodes, and what the manifest of each array refers to.
 
-A summary for people and programs. Metadata and manifest documents are read, sources
-are not; an array that is not valid is listed with what is wrong with it.
+A summary for people and programs. Reads metadata and manifest documents, but no sources;
+invalid arrays are listed with what is wrong with them.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ type Kind = Literal["group", "native array", "manifest array", "invalid"]
 
 @dataclass(frozen=True, slots=True)
 class NodeContents:
-    """One node of a hierarchy, and what its manifest says.
+    """A node of a hierarchy, and a summary of its manifest.
 
     Parameters
     ----------
     path : str
         Path in the hierarchy, without a leading slash; ``""`` for the root.
     kind : {"group", "native array", "manifest array", "invalid"}
-        What it is; "invalid" when it cannot be read, see `problem`.
+        Its kind; "invalid" if it cannot be read, see `problem`.
     data_type : str or None
-        Name of the data type, as the metadata has it.
+        Name of the data type, as in the metadata.
     shape, chunk_shape : tuple of int or None
-        In elements; no chunk shape when the grid is not regular.
+        In elements; no chunk shape if the chunk grid is not regular.
     chunks : int or None
-        Number of chunks of the grid.
+        Number of chunks in the chunk grid.
     references : int
-        Chunks that the manifest refers to in other objects.
+        Number of chunks that refer to objects.
     inline : int
-        Chunks whose bytes are in the manifest.
+        Number of chunks whose bytes are in the manifest.
     empty : int
-        Chunks that are explicitly empty.
+        Number of explicitly empty chunks.
     nbytes : int
-        Sum of the lengths that references state, in bytes.
+        Sum of the lengths of references, in bytes.
     open_ended : int
-        References that state no length.
+        Number of references without a length.
     objects : int
-        Number of distinct objects that are referred to.
+        Number of distinct objects referred to.
     prefixes : tuple of str
-        Where they are: URL prefixes; ``""`` is the hierarchy's own store.
+        URL prefixes of these objects; ``""`` is the hierarchy's own store.
     problem : ManifestError or None
         Why it cannot be read.
     """
@@ -89,14 +89,14 @@ class NodeContents:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a hierarchy holds.
+    """What a hierarchy contains.
 
     Parameters
     ----------
     nodes : list of NodeContents
-        Sorted by path. Arrays that cannot be read are among them.
+        Sorted by path, including arrays that cannot be read.
     locations : list of ReferencedLocation
-        What the manifests that can be read refer to, as of :meth:`ManifestStore.locations`.
+        What the readable manifests refer to, as in :meth:`ManifestStore.locations`.
     """
 
     nodes: list[NodeContents]
@@ -117,13 +117,13 @@ def contents(
     location : str, Path, obstore store or zarr Store
         The hierarchy: a path, a URL, or a store.
     allow, base, limits
-        As for :class:`ManifestStore`. Sources are not read and need not be allowed;
-        manifest documents outside the hierarchy do.
+        As for :class:`ManifestStore`. Sources are not read, and need not be allowed, but
+        manifest documents outside the hierarchy must be.
 
     Returns
     -------
     Contents
-        The nodes, and where the bytes of their chunks are.
+        The nodes, and the locations of the bytes of their chunks.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def contents(
     SourceError
         The hierarchy cannot be listed, and has no consolidated metadata.
     ValueError
-        `allow` holds what is no URL prefix.
+        `allow` contains something that is not a URL prefix.
 
     Examples
     --------
@@ -160,7 +160,7 @@ async def _contents(hierarchy: OpenedHierarchy) -> Contents:
 
 @dataclass
 class _Counts:
-    """What the documents of one manifest refer to, added up."""
+    """Totals of what the documents of one manifest refer to."""
 
     references: int = 0
     inline: int = 0
@@ -215,7 +215,7 @@ async def _counts(hierarchy: OpenedHierarchy, node: Node) -> _Counts:
     counts = _Counts()
     array = strict(hierarchy.declaration(node))
     if array is None:
-        # Transformers that need not be understood, and none of ours.
+        # Only transformers that readers need not understand, and no manifest.
         return counts
     async for loaded in hierarchy.documents(array).every():
         manifest = loaded.manifest
@@ -235,7 +235,7 @@ async def _counts(hierarchy: OpenedHierarchy, node: Node) -> _Counts:
 
 
 def _members(array: ArrayMetadata) -> dict[str, Any]:
-    """Return what the metadata says of an array; what is not valid is left out."""
+    """Return what the metadata says about an array, without invalid members."""
     grid = ChunkGrid.from_metadata(array.metadata)
     data_type: Any = array.metadata.get("data_type")
     name: Any = cast("Any", data_type).get("name") if isinstance(data_type, dict) else data_type

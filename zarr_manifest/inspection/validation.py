@@ -1,7 +1,7 @@
-"""Validation: everything that is wrong with the manifests of a hierarchy, at once.
+"""Validation: finds everything that is wrong with the manifests of a hierarchy.
 
-The checks are those of readers; here they go on after the first problem. Reads
-metadata and manifest documents, and no source.
+The checks are those of readers, but continue after the first problem. Reads metadata and
+manifest documents, but no sources.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class Problem:
     array : str
         Path of the array in the hierarchy, without a leading slash.
     chunk : str or None
-        Member of the manifest document that is wrong, as it is written; None
-        when it is the document, or the array, as a whole.
+        The wrong member of the manifest document, as written; None if the document, or
+        the array, is wrong as a whole.
     message : str
         What is wrong and what to do, for people.
 
     Examples
     --------
-    >>> problem = Problem("invalid_entry", "manifest", "t", "0.0", "'offset' is no integer")
+    >>> problem = Problem("invalid_entry", "manifest", "t", "0.0", "'offset' is not an integer")
     >>> print(f"{problem.code}: {problem.array}, chunk {problem.chunk}: {problem.message}")
-    invalid_entry: t, chunk 0.0: 'offset' is no integer
+    invalid_entry: t, chunk 0.0: 'offset' is not an integer
     """
 
     code: str
@@ -84,34 +84,33 @@ def validate(
 ) -> list[Problem]:
     """Check the declarations and manifest documents of a whole hierarchy.
 
-    Every problem is reported, not only the first. Sources are not touched, and
-    need not be authorised; manifest documents outside the hierarchy are read
-    if `allow` says so, and reported otherwise.
+    Reports every problem, not only the first. Sources are not read, and need not be
+    authorised; manifest documents outside the hierarchy are read if `allow` authorises
+    them, and reported otherwise.
 
     Parameters
     ----------
     location : str, Path, obstore store or zarr Store
         The hierarchy: a path, a URL, or a store.
     arrays : iterable of str, optional
-        Paths of the arrays to be checked; all by default. Needed where the
-        hierarchy cannot be listed (on a web server) and has no consolidated
-        metadata.
+        Paths of the arrays to check; all by default. Needed if the hierarchy cannot be
+        listed (on a web server) and has no consolidated metadata.
     allow, base, limits
         As for :class:`ManifestStore`.
 
     Returns
     -------
     list of Problem
-        By array; empty when the hierarchy is valid.
+        By array; empty if the hierarchy is valid.
 
     Raises
     ------
     SourceNotFoundError
-        There is no Zarr hierarchy, or not one of `arrays`.
+        There is no Zarr hierarchy, or one of `arrays` does not exist.
     SourceError
         The hierarchy cannot be listed, and has no consolidated metadata.
     ValueError
-        `allow` holds what is no URL prefix.
+        `allow` contains something that is not a URL prefix.
 
     Examples
     --------
@@ -149,7 +148,7 @@ class _Validator:
         nodes = await list_nodes(store, instead="name the arrays, validate(..., arrays=[...])")
         if can_list(store):
             return nodes
-        # They are from consolidated metadata; their own documents may differ.
+        # These come from consolidated metadata; the nodes' own documents may differ.
         calls = (functools.partial(self._with_document, node) for node in nodes)
         return [node async for node in in_order(calls, CONCURRENCY)]
 
@@ -253,13 +252,13 @@ class _RawNode(msgspec.Struct):
 
 
 def _inline_text(document: bytes) -> bytes | None:
-    """Return an inline manifest as it is written: members that stand there twice are seen."""
+    """Return an inline manifest as written, so that duplicate members can be found."""
     try:
         for raw in msgspec.json.decode(document, type=_RawNode).storage_transformers:
             if is_declaration(msgspec.json.decode(raw)):
                 found = msgspec.json.decode(raw, type=_RawTransformer)
                 return bytes(found.configuration.manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        # What zarr reads, and msgspec does not: the checks see what zarr's parser made of it.
+        # zarr reads it but msgspec does not: the checks get the result of zarr's parser.
         return None
     return None

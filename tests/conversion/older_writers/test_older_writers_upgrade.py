@@ -157,7 +157,7 @@ def test_the_directory_of_the_writer_is_found(writer: Path) -> None:
     assert base_in(root, "time") == f"{writer.as_uri()}/"
     assert report.arrays["time"][-1] == (
         "its paths were relative to the writer's working directory, now "
-        f"'{writer.as_uri()}/', which has all files, unlike other directories above"
+        f"'{writer.as_uri()}/', the only directory above it with all files"
     )
     check(root, writer, "1.0.0", "classic.nc", report)
 
@@ -192,7 +192,7 @@ def test_no_directory_has_all_files(writer: Path) -> None:
     root = unpack("1.0.0", "classic.nc", writer)
     (writer / "classic.nc").rename(writer / "elsewhere.nc")
     report = upgrade(root)
-    assert all("is not known; say base=..." in note for _, note in report.notes)
+    assert all("is unknown; say base=..." in note for _, note in report.notes)
     assert report.notes
     assert report.repaired
 
@@ -216,7 +216,7 @@ def test_the_directory_of_the_writer_is_said(
     root = unpack("1.0.0", "classic.nc", writer)
     report = upgrade(root, base=say(writer))
     assert base_in(root, "time") == base.format(writer=writer.as_uri())
-    assert report.arrays["time"][-1].endswith(", as you said")
+    assert report.arrays["time"][-1].endswith(", as given")
     assert zm.validate(root) == []
 
 
@@ -411,7 +411,7 @@ def test_a_copy_does_not_replace_anything(writer: Path, tmp_path: Path) -> None:
     root = unpack("1.3.0", "classic.nc", writer)
     target = tmp_path / "other.zarr"
     zarr.create_group(target, attributes={"mine": True})
-    with pytest.raises(zm.WriteConflictError, match="something else already"):
+    with pytest.raises(zm.WriteConflictError, match="already something else"):
         upgrade(root, target=target)
     assert zarr.open_group(target, mode="r").attrs["mine"] is True
 

@@ -1,8 +1,8 @@
-"""Hierarchies that VirtualiZarr 1.0 to 1.3 wrote, made valid: in place, or in a copy.
+"""Repair of hierarchies that VirtualiZarr 1.0 to 1.3 wrote: in place, or in a copy.
 
-Every array is looked at, checked and repaired in memory; then it is written: a manifest
-document, if it has to change, under a new name, and ``zarr.json`` by one put. Whoever
-reads meanwhile, or after a crash, finds each array as it was or as it is to be.
+Every array is checked and repaired in memory, and then written: a changed manifest document
+under a new name, and ``zarr.json`` with one put. Readers find each array either unchanged or
+repaired, even in the meantime or after a crash.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ __all__ = ["UpgradeReport", "upgrade"]
 
 @dataclass(slots=True)
 class UpgradeReport:
-    """What was wrong with a hierarchy, and what became of it.
+    """What was wrong with a hierarchy, and how it was repaired.
 
     Parameters
     ----------
     arrays : dict of str to tuple of str
-        By path of each manifest array, what was repaired, in sentences; empty for an
-        array that was valid.
+        By path of each manifest array, its repairs as sentences; empty for a valid
+        array.
     refused : list of RefusedNode
-        Arrays that stay as they are, each with the reason.
+        Arrays left unchanged, each with the reason.
     notes : list of (str, str)
-        Path of an array or group, and what has to be known of it.
+        Path of an array or group, and a note about it.
     written : list of str
-        Keys of the objects that were written, or would be in a dry run.
+        Keys of the objects that were written, or, in a dry run, would be.
     dry_run : bool
         Whether nothing was written.
 
@@ -109,11 +109,11 @@ def upgrade(
     dry_run: bool = False,
     sole_writer: bool = False,
 ) -> UpgradeReport:
-    """Make a hierarchy valid that VirtualiZarr 1.0, 1.1, 1.2 or 1.3 wrote.
+    """Repair a hierarchy that VirtualiZarr 1.0, 1.1, 1.2 or 1.3 wrote.
 
-    What is unambiguous is repaired, and named in the report. Arrays of which it cannot
-    be told what they should be are refused, and stay byte for byte. Valid arrays stay as
-    well, so that a second run changes nothing. Sources are not read.
+    Unambiguous faults are repaired, and each repair is in the report. Ambiguous arrays
+    are refused and left unchanged, byte for byte. Valid arrays stay unchanged, too, so a
+    second run changes nothing. Sources are not read.
 
     Parameters
     ----------
@@ -121,21 +121,20 @@ def upgrade(
         The hierarchy: a path, a URL, or a store. It must be possible to list it, unless it
         has consolidated metadata and is not copied.
     target : str, Path, obstore store or zarr Store, optional
-        Where a copy of all objects of the hierarchy goes, the repaired ones in place
-        of their originals; by default, the hierarchy itself is changed.
+        Target for a copy of all objects of the hierarchy, with repaired objects in place
+        of the originals; by default, the hierarchy itself is changed.
     allow, limits
-        As for :class:`ManifestStore`: `allow` says with which access a URL is read and written.
-        Arrays with larger manifests are refused.
+        As for :class:`ManifestStore`: `allow` sets the access to URLs that are read and
+        written. Arrays with larger manifests are refused.
     base : str or Path, optional
-        The directory in which the release ran: relative paths in manifests are
-        relative to it. A URL, an absolute file path, or relative to the root of the
-        hierarchy. By default it is looked for, if the hierarchy is on disk: its own
-        directory and those above are tried, and the only one that has all files is
-        taken.
+        The working directory of the writer, which relative paths in manifests are
+        relative to: a URL, an absolute file path, or a path relative to the root of the
+        hierarchy. By default, if the hierarchy is on disk, it is searched for: the only
+        directory with all files, among the hierarchy's own and those above it.
     dry_run : bool
         Write nothing, and report what would be done.
     sole_writer : bool
-        The promise that nobody else writes there; see :func:`write_manifest`.
+        Promise that nobody else writes there; see :func:`write_manifest`.
 
     Returns
     -------
@@ -150,7 +149,7 @@ def upgrade(
     ValueError
         The target lies within the hierarchy.
     WriteConflictError
-        Somebody else writes there at the same time, or something else is at the target.
+        There is another writer, or the target contains something else.
 
     Examples
     --------
@@ -199,13 +198,13 @@ def _nodes(hierarchy: OpenedHierarchy) -> list[Node]:
         raise no_hierarchy(
             hierarchy.store,
             what="Zarr v3 hierarchy",
-            remedy="It is of Zarr v2, which is imported, and not upgraded.",
+            remedy="It is Zarr v2, which can be imported, but not upgraded.",
         )
     return nodes
 
 
 def _keys(hierarchy: OpenedHierarchy, report: UpgradeReport) -> list[str]:
-    """Return the keys of all objects, but for those behind links, which are reported."""
+    """Return the keys of all objects, except those behind links, which are reported."""
     if not can_list(hierarchy.store):
         raise not_listable(hierarchy.store, "so its objects cannot be copied")
     listing = sync(list_inside(hierarchy.store))
@@ -217,7 +216,7 @@ def _keys(hierarchy: OpenedHierarchy, report: UpgradeReport) -> list[str]:
 
 
 def _arrays(store: GuardedStore, nodes: list[Node], limits: Limits) -> dict[str, OlderArray]:
-    """Return the arrays that declare a manifest, by path, repaired as far as they can be."""
+    """Return the arrays that declare a manifest, by path, repaired as far as possible."""
     arrays: dict[str, OlderArray] = {}
     for found in nodes:
         if found.array is None:
@@ -226,7 +225,7 @@ def _arrays(store: GuardedStore, nodes: list[Node], limits: Limits) -> dict[str,
         before = store.read(join(path, "zarr.json"))
         node = found.metadata if before.body is None else parse_node(before.body)
         if node is None or node.get("node_type") != "array":
-            continue  # somebody else has just written it
+            continue  # another writer has just changed it
         if ArrayMetadata("", node).declared != []:
             array = arrays[path] = OlderArray(path, node, before, limits)
             array.attempt(functools.partial(array.repair, store))
@@ -251,15 +250,15 @@ def _refused(path: str, error: ManifestError) -> RefusedNode:
     return RefusedNode(path, error.code, reason)
 
 
-# The directory of the writer ------------------------------------------------------
+# The writer's working directory ----------------------------------------------------
 
 
 def _set_bases(arrays: Mapping[str, OlderArray], own: Store, base: str | Path | None) -> None:
-    """Say what relative paths are relative to, and check what has become of each array."""
+    """Set what relative paths are relative to, and check the result for each array."""
     root = _directory(own)
     stray = [array for array in arrays.values() if array.refusal is None and array.lacks_base]
     if base is None and root is not None:
-        # Where they lie beside the array's metadata, nothing has to be said.
+        # If the files are beside the array's metadata, no base is needed.
         stray = [a for a in stray if not has_files(root / a.path, a.relative_paths)]
     found: list[Path] = []
     if base is None and stray and root is not None:
@@ -267,15 +266,15 @@ def _set_bases(arrays: Mapping[str, OlderArray], own: Store, base: str | Path | 
         found = list(directories_with(paths, root))
     for array in stray:
         if base is not None:
-            array.set_base(base, "as you said")
+            array.set_base(base, "as given")
         elif len(found) == 1:
             directory: str | Path = "./" if found[0] == root else found[0]
-            array.set_base(directory, "which has all files, unlike other directories above")
+            array.set_base(directory, "the only directory above it with all files")
         else:
             several = ", ".join(str(directory) for directory in found)
             array.notes.append(
-                "its paths are relative to the directory in which it was written, "
-                + (f"and several have all files: {several}" if several else "which is not known")
+                "its paths are relative to the writer's working directory, "
+                + (f"and several have all files: {several}" if several else "which is unknown")
                 + "; say base=..."
             )
     for array in arrays.values():
@@ -297,7 +296,7 @@ def _replace(
     changed: Sequence[OlderGroup | OlderArray],
     report: UpgradeReport,
 ) -> None:
-    """Write changed nodes to where they are."""
+    """Write changed nodes in place."""
     for node in changed:
         report.written += node.bodies
         if report.dry_run:
@@ -323,16 +322,16 @@ def _write(store: GuardedStore, array: OlderArray) -> None:
 
 
 def _create(store: GuardedStore, key: str, body: bytes) -> None:
-    """Write an object where nothing is, or what is written."""
+    """Write an object unless it exists, possibly with the same content."""
     there = store.read(key).body
     if there is not None and there != body:
         raise WriteConflictError(
-            "there is something else already",
+            "there is already something else",
             location=key,
-            remedy="Choose a place where nothing is.",
+            remedy="Choose an empty place.",
         )
     if there is None:
-        # Not `create`: what it leaves when it is interrupted may be a part of the object.
+        # Not `create`: if interrupted, it may leave an incomplete object.
         store.replace(key, Stored(None), body)
 
 
@@ -345,7 +344,7 @@ def _target(own: Store, other: Store, *, sole_writer: bool, dry_run: bool) -> Gu
     try:
         return guarded_store(other, sole_writer=sole_writer or dry_run)
     except FileNotFoundError:
-        return None  # a dry run makes no directory
+        return None  # a dry run does not create directories
 
 
 def _copy(
@@ -355,7 +354,7 @@ def _copy(
     target: GuardedStore | None,
     report: UpgradeReport,
 ) -> None:
-    """Copy all objects, of changed nodes what they have become; metadata last, the root's very."""
+    """Copy all objects, repaired ones in new form; metadata last, that of the root at the end."""
     bodies = {key: body for node in changed for key, body in node.bodies.items()}
     left_out = {node.replaced for node in changed if isinstance(node, OlderArray)}
     nodes = {key for key in keys if node_of_metadata(key) is not None}
@@ -377,6 +376,6 @@ def _copy(
 
 
 def _notice(opened: Store, path: str) -> None:
-    """Let a ManifestStore see what was written beneath it."""
+    """Tell a ManifestStore about a node that was written to its underlying store."""
     if isinstance(opened, ManifestStore):
         sync(opened.get(join(path, "zarr.json"), default_buffer_prototype()))

@@ -1,6 +1,6 @@
 """A hierarchy as VirtualiZarr's objects: datasets and trees of virtual variables.
 
-Metadata and manifest documents are read, and no chunk.
+Reads metadata and manifest documents, but no chunks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["to_virtual_dataset", "to_virtual_datatree"]
 
 type Hierarchy = str | Path | ObjectStore | Store
 
-# Sizes of native chunks that are asked for at the same time.
+# Number of native chunks whose sizes are requested at the same time.
 _AT_ONCE = 32
 
 
@@ -55,9 +55,8 @@ def to_virtual_dataset(
 ) -> xr.Dataset:
     """Return one group of a hierarchy as a virtual dataset.
 
-    Chunks that are explicitly empty are missing in it, and read as fill values all
-    the same. Checksums, entity tags and times of the last change are left out:
-    VirtualiZarr has no place for them.
+    Explicitly empty chunks are missing in it, and still read as fill values. Checksums,
+    entity tags and modification times are left out: VirtualiZarr cannot express them.
 
     Parameters
     ----------
@@ -74,7 +73,8 @@ def to_virtual_dataset(
     Raises
     ------
     NotConvertibleError
-        VirtualiZarr cannot express some of the arrays: names all, with the reasons.
+        VirtualiZarr cannot express some of the arrays; the message names all of them, with
+        the reasons.
     ManifestError
         The hierarchy cannot be read.
     ImportError
@@ -233,12 +233,12 @@ class _Tree:
         return store_urls(self.hierarchy.store)
 
     def _url(self, location: Location) -> str:
-        """Return a location as VirtualiZarr has it: names in object stores are not encoded."""
+        """Return a location in VirtualiZarr's form: names in object stores are not encoded."""
         if isinstance(location, StoreLocation):
             if not self._roots:
                 raise NotConvertibleError(
                     "it refers to the hierarchy's own store, which has no URL",
-                    remedy="Open the hierarchy from where it lies in files or in a bucket.",
+                    remedy="Open the hierarchy from files or from a bucket.",
                 )
             root = self._roots[0]
             location = UrlLocation(
@@ -253,4 +253,4 @@ class _Tree:
 def _require_group(node: Node) -> None:
     node.require_v3()
     if node.kind == "array":
-        raise NotConvertibleError("it is an array, and no group of arrays")
+        raise NotConvertibleError("it is an array, not a group")

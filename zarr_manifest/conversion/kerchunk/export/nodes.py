@@ -1,7 +1,7 @@
-"""A hierarchy as what a kerchunk reference set is made of: v2 documents, and references.
+"""A hierarchy as the parts of a kerchunk reference set: v2 documents, and references.
 
-Manifest arrays and native ones; the chunks of the latter are objects of the hierarchy's
-own store. Documents of partitioned manifests are loaded when their block is asked for.
+Handles manifest arrays and native ones; the chunks of the latter are objects in the hierarchy's
+own store. Documents of partitioned manifests are loaded when their block is requested.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class ExportedArray:
     metadata : dict
         Its v3 metadata, which v2 can express.
     partitions : Partitions
-        The blocks of the chunk grid in which the references come; one for all of
-        it where the manifest is not partitioned.
+        The blocks of the chunk grid in which the references come; a single one if the
+        manifest is not partitioned.
     load : callable
         Returns the references of the block with an index; may raise ManifestError.
     dropped : Counter
-        What kerchunk has no place for, counted as blocks are loaded.
+        What kerchunk cannot express, counted as blocks are loaded.
     """
 
     path: str
@@ -82,17 +82,17 @@ class ExportedArray:
     dropped: Counter[str] = field(default_factory=Counter[str])
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the references of all blocks, each when it is asked for."""
+        """Yield the references of all blocks, loading each on demand."""
         for index in self.partitions:
             yield self.load(index)
 
     def documents(self, references: int) -> Zarr2Documents:
-        """Return the v2 documents of the array, after all blocks were loaded.
+        """Return the v2 documents of the array, after all blocks have been loaded.
 
         Parameters
         ----------
         references : int
-            How many of its chunks have one.
+            Number of its chunks that have one.
         """
         is_complete = references == math.prod(self.partitions.grid_shape)
         documents = convert_array_to_zarr2(self.metadata, path=self.path, is_complete=is_complete)
@@ -112,15 +112,16 @@ def exported_nodes(hierarchy: OpenedHierarchy, *, inline_empty: bool = True) -> 
     Parameters
     ----------
     hierarchy : OpenedHierarchy
-        Its native arrays can be exported if it can be listed.
+        Its native arrays can only be exported if it can be listed.
     inline_empty : bool
-        Explicitly empty chunks become encoded fill values; otherwise they are missing.
+        Whether explicitly empty chunks become encoded fill values; otherwise they are
+        missing.
 
     Raises
     ------
     ManifestError
         ``source_not_found``: there is no hierarchy; ``source_error``: its nodes cannot be
-        listed. What is wrong with one node is a :class:`RefusedNode`.
+        listed. A problem with a single node yields a :class:`RefusedNode`.
     """
     exporting = _Exporting(hierarchy, inline_empty)
     return map(exporting.node, sync(hierarchy.nodes()))
@@ -132,13 +133,13 @@ class _Exporting:
     inline_empty: bool
 
     def node(self, node: Node) -> Exported:
-        """Return a node, or why it cannot be expressed."""
+        """Return a node, or the reason why it cannot be expressed."""
         try:
             node.require_v3()
             if node.kind == "group":
                 documents = convert_group_to_zarr2(node.metadata)
                 return ExportedGroup(node.path, documents.node, documents.attributes)
-            convert_array_to_zarr2(node.metadata, path=node.path)  # or this says why not
+            convert_array_to_zarr2(node.metadata, path=node.path)  # raises if it is impossible
             return ExportedArray(node.path, node.metadata, *self._references(node))
         except ManifestError as error:
             return refused(node.path, error)
@@ -185,7 +186,7 @@ def _block(
 
 
 def _encoded_fill_value(metadata: dict[str, Any], grid: ChunkGrid) -> bytes:
-    """Return a chunk of fill values: any one, for in a regular grid all are the same."""
+    """Return an encoded chunk of fill values; in a regular grid, all chunks are alike."""
     index = (0,) * len(grid.counts)
     encoding = ChunkKeyEncoding(metadata, len(index))
     return encode_fill_chunk(metadata, index, encoding.encode(index))
