@@ -192,7 +192,7 @@ def test_no_directory_has_all_files(writer: Path) -> None:
     root = unpack("1.0.0", "classic.nc", writer)
     (writer / "classic.nc").rename(writer / "elsewhere.nc")
     report = upgrade(root)
-    assert all("is not known; say base=..." in note for _, note in report.notes)
+    assert all("is unknown; say base=..." in note for _, note in report.notes)
     assert report.notes
     assert report.repaired
 
