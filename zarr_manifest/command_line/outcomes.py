@@ -9,45 +9,16 @@ from typing import Any
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome
 from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.conversion import ConversionReport, RefusedNode
+from zarr_manifest.showing import counted, size
 
 __all__ = [
-    "counted",
     "export_outcome",
     "hierarchy_outcome",
     "note_lines",
     "noted",
     "refusal_lines",
     "refusals",
-    "size",
 ]
-
-
-def size(count: float) -> str:
-    """Format a number of bytes.
-
-    Examples
-    --------
-    >>> size(864), size(1_712_000), size(1_200_000_000_000_000)
-    ('864 B', '1.7 MB', '1200.0 TB')
-    """
-    if count < 1000:
-        return f"{count:.0f} B"
-    for unit in ("kB", "MB", "GB"):
-        count /= 1000
-        if count < 1000:
-            return f"{count:.1f} {unit}"
-    return f"{count / 1000:.1f} TB"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number and a noun.
-
-    Examples
-    --------
-    >>> counted(1, "array"), counted(12345, "reference")
-    ('1 array', '12,345 references')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def refusals(refused: Iterable[RefusedNode]) -> list[dict[str, Any]]:

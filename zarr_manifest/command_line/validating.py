@@ -8,10 +8,10 @@ import click
 
 import zarr_manifest
 from zarr_manifest.command_line.options import reading, reading_options, require_no_file
-from zarr_manifest.command_line.outcomes import counted
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.inspection import Problem
+from zarr_manifest.showing import counted
 
 __all__ = ["validate"]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.manifest import Manifest
+from zarr_manifest.showing import counted, html_table
 
 __all__ = [
     "ArrayNode",
@@ -191,7 +192,7 @@ class Decisions:
         return NotConvertibleError(problem, array=self.path, remedy=remedy)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ConversionReport:
     """What was written, and what was not.
 
@@ -214,7 +215,7 @@ class ConversionReport:
     >>> report = ConversionReport(groups=1, arrays=2, references=30, stated_bytes=4096)
     >>> report.refused.append(RefusedNode("t", "not_convertible", "a filter mask"))
     >>> print(report)
-    1 group, 2 arrays, 30 references to 4096 bytes
+    1 group, 2 arrays, 30 references to 4,096 bytes
     refused 1 node:
       t: a filter mask (not_convertible)
     """
@@ -226,19 +227,29 @@ class ConversionReport:
     refused: list[RefusedNode] = field(default_factory=list[RefusedNode])
     notes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
-    def __str__(self) -> str:
-        lines = [
-            f"{_count(self.groups, 'group')}, {_count(self.arrays, 'array')}, "
-            f"{_count(self.references, 'reference')} to {_count(self.stated_bytes, 'byte')}"
+    def _counts(self) -> list[str]:
+        return [
+            counted(self.groups, "group"),
+            counted(self.arrays, "array"),
+            f"{counted(self.references, 'reference')} to {counted(self.stated_bytes, 'byte')}",
         ]
+
+    def __repr__(self) -> str:
+        counts = [*self._counts(), f"{len(self.refused)} refused", counted(len(self.notes), "note")]
+        return f"<ConversionReport: {', '.join(counts)}>"
+
+    def _repr_html_(self) -> str:
+        refused = [f"{node.path or '/'}: {node.reason} ({node.code})" for node in self.refused]
+        notes = [f"{path or '/'}: {note}" for path, note in self.notes]
+        rows = [("Written", self._counts()), ("Refused", refused), ("Notes", notes)]
+        return html_table("ConversionReport", rows)
+
+    def __str__(self) -> str:
+        lines = [", ".join(self._counts())]
         if self.refused:
-            lines.append(f"refused {_count(len(self.refused), 'node')}:")
+            lines.append(f"refused {counted(len(self.refused), 'node')}:")
             lines += [f"  {n.path or '/'}: {n.reason} ({n.code})" for n in self.refused]
         if self.notes:
-            lines.append(f"{_count(len(self.notes), 'note')}:")
+            lines.append(f"{counted(len(self.notes), 'note')}:")
             lines += [f"  {path or '/'}: {note}" for path, note in self.notes]
         return "\n".join(lines)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

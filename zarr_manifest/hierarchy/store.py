@@ -35,20 +35,24 @@ from zarr_manifest.locations import (
     ReferencedLocation,
     StoreLocation,
     UrlLocation,
+    redact,
     suggest_prefixes,
     summarize,
 )
+from zarr_manifest.showing import html_table
 from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
     Allow,
     Sources,
     Steps,
     access_by_prefix,
+    describe_access,
     hierarchy_reader,
     pure_request,
     run_async,
     run_sync,
     slice_of,
+    store_name,
 )
 
 if TYPE_CHECKING:
@@ -165,7 +169,19 @@ class ManifestStore(Store):
         return f"manifest+{self._store}"
 
     def __repr__(self) -> str:
-        return f"ManifestStore({self._store!r}, allow={list(self._allow)!r})"
+        return (
+            f"ManifestStore({self._store!r}, allow={[redact(prefix) for prefix in self._allow]!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show what was passed: nothing is read for it."""
+        rows: list[tuple[str, str | list[str]]] = [
+            ("Hierarchy", store_name(self._store)),
+            ("May read", [f"{redact(p)}  {describe_access(a)}" for p, a in self._allow.items()]),
+            ("Base", [] if self._base is None else redact(self._base)),
+            ("Checksums", f"verified: {self._verify}"),
+        ]
+        return html_table("ManifestStore", rows)
 
     def with_read_only(self, read_only: bool = False) -> Self:
         """Return the same hierarchy, read-only or writable."""

@@ -11,16 +11,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, strict
 from zarr_manifest.hierarchy import CONCURRENCY, Node, OpenedHierarchy, sync
+from zarr_manifest.inspection.hierarchy_contents import Contents, NodeContents
 from zarr_manifest.locations import (
     Location,
-    ReferencedLocation,
     StoreLocation,
     UrlLocation,
     suggest_prefixes,
@@ -32,75 +32,7 @@ from zarr_manifest.sources import Allow, in_order
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["Contents", "NodeContents", "contents"]
-
-type Kind = Literal["group", "native array", "manifest array", "invalid"]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeContents:
-    """A node of a hierarchy, and a summary of its manifest.
-
-    Parameters
-    ----------
-    path : str
-        Path in the hierarchy, without a leading slash; ``""`` for the root.
-    kind : {"group", "native array", "manifest array", "invalid"}
-        Its kind; "invalid" if it cannot be read, see `problem`.
-    data_type : str or None
-        Name of the data type, as in the metadata.
-    shape, chunk_shape : tuple of int or None
-        In elements; no chunk shape if the chunk grid is not regular.
-    chunks : int or None
-        Number of chunks in the chunk grid.
-    references : int
-        Number of chunks that refer to objects.
-    inline : int
-        Number of chunks whose bytes are in the manifest.
-    empty : int
-        Number of explicitly empty chunks.
-    nbytes : int
-        Sum of the lengths of references, in bytes.
-    open_ended : int
-        Number of references without a length.
-    objects : int
-        Number of distinct objects referred to.
-    prefixes : tuple of str
-        URL prefixes of these objects; ``""`` is the hierarchy's own store.
-    problem : ManifestError or None
-        Why it cannot be read.
-    """
-
-    path: str
-    kind: Kind
-    data_type: str | None = None
-    shape: tuple[int, ...] | None = None
-    chunk_shape: tuple[int, ...] | None = None
-    chunks: int | None = None
-    references: int = 0
-    inline: int = 0
-    empty: int = 0
-    nbytes: int = 0
-    open_ended: int = 0
-    objects: int = 0
-    prefixes: tuple[str, ...] = ()
-    problem: ManifestError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What a hierarchy contains.
-
-    Parameters
-    ----------
-    nodes : list of NodeContents
-        Sorted by path, including arrays that cannot be read.
-    locations : list of ReferencedLocation
-        What the readable manifests refer to, as in :meth:`ManifestStore.locations`.
-    """
-
-    nodes: list[NodeContents]
-    locations: list[ReferencedLocation]
+__all__ = ["contents"]
 
 
 def contents(

@@ -77,6 +77,9 @@ class Problem:
     chunk: str | None
     message: str
 
+    def __str__(self) -> str:
+        return self.message
+
 
 def validate(
     location: str | Path | ObjectStore | Store,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 
 import numpy.typing as npt
 
 from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import Limits, format_canonical, strict
+from zarr_manifest.locations import redact
 from zarr_manifest.manifest.author_columns import (
     TO_THE_END,
     Columns,
@@ -18,8 +21,13 @@ from zarr_manifest.manifest.author_columns import (
 from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.reference import EMPTY, INLINE, Reference
 from zarr_manifest.manifest.references import References, interpret_manifest
+from zarr_manifest.showing import counted, html_table, size
 
 __all__ = ["Manifest", "references_of"]
+
+
+# A notebook must not wait for the summary of all paths.
+_MOST_PATHS = 10_000
 
 
 class Manifest(Mapping[tuple[int, ...], Reference]):
@@ -40,6 +48,8 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
     100
     >>> manifest[0, 0].is_empty, (0, 2) in manifest
     (True, False)
+    >>> manifest
+    <Manifest of chunk grid (1, 2): 1 reference to 20 B in 1 object, 1 empty>
     """
 
     __slots__ = ("_references",)
@@ -167,6 +177,39 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
     def stated_bytes(self) -> int:
         """Total of the lengths given in entries, and of inline data, in bytes."""
         return self._references.stated_bytes
+
+    def __repr__(self) -> str:
+        return f"<Manifest of chunk grid {self.grid_shape}: {', '.join(self._counts())}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            "Manifest",
+            [
+                ("Chunk grid", str(self.grid_shape)),
+                ("Chunks", self._counts()),
+                ("Objects below", self._directories()),
+            ],
+        )
+
+    def _counts(self) -> list[str]:
+        references, inline, empty = self._references.counts()
+        total = self.stated_bytes - self._references.inline_bytes
+        stated = f" to {size(total)}" if total else ""
+        objects = counted(len(self.paths), "object")
+        found = [f"{counted(references, 'reference')}{stated} in {objects}"]
+        missing = math.prod(self.grid_shape) - len(self)
+        others = {"inline": inline, "empty": empty, "missing": missing}
+        return found + [f"{number:,} {kind}" for kind, number in others.items() if number]
+
+    def _directories(self) -> list[str]:
+        """Return the directories of objects, those of most references first."""
+        if len(self.paths) > _MOST_PATHS:
+            return []
+        found: Counter[str] = Counter()
+        for path, references, _ in self._references.statistics():
+            directory, slash, _ = redact(path).partition("?")[0].rpartition("/")
+            found[directory + slash or "./"] += references
+        return [f"{place}  {counted(number, 'reference')}" for place, number in found.most_common()]
 
     def __len__(self) -> int:
         return len(self._references)

@@ -269,6 +269,12 @@ class References:
         """Total size of inline data, in bytes."""
         return int(self._lengths[self._path_numbers == INLINE].sum())
 
+    def counts(self) -> tuple[int, int, int]:
+        """Return the numbers of references to objects, of inline and of empty chunks."""
+        inline = int(np.count_nonzero(self._path_numbers == INLINE))
+        empty = int(np.count_nonzero(self._path_numbers == EMPTY))
+        return len(self) - inline - empty, inline, empty
+
     @property
     def nbytes(self) -> int:
         """Memory used by the columns, in bytes, without paths and what is kept aside."""

@@ -36,6 +36,7 @@ __all__ = [
     "access_by_prefix",
     "access_to",
     "anonymous",
+    "describe_access",
     "environment",
     "key_within",
     "open_object_store",
@@ -163,6 +164,28 @@ def _is_access(value: object) -> bool:
     from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
     return isinstance(value, S3Store | GCSStore | AzureStore | HTTPStore | LocalStore | MemoryStore)
+
+
+def describe_access(access: Access) -> str:
+    """Return how a prefix is accessed, for people: names of options only, their values may be keys.
+
+    Examples
+    --------
+    >>> describe_access(None), describe_access(environment(region="us-east-1"))
+    ('without credentials', 'with credentials from the environment, options: region')
+    """
+    match access:
+        case None:
+            how, options = "without credentials", cast("Mapping[str, Any]", {})
+        case Anonymous():
+            how, options = "without credentials", access.options
+        case Environment():
+            how, options = "with credentials from the environment", access.options
+        case Mapping():
+            how, options = "as configured", access
+        case _:
+            return f"through {type(access).__name__}"
+    return f"{how}, options: {', '.join(sorted(options))}" if options else how
 
 
 def anonymous(**options: Any) -> Anonymous:

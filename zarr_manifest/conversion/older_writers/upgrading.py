@@ -37,6 +37,7 @@ from zarr_manifest.hierarchy import (
     store_urls,
     sync,
 )
+from zarr_manifest.showing import counted, html_table
 from zarr_manifest.sources import Allow, can_list
 from zarr_manifest.writing import GuardedStore, Stored, guarded_store, update_consolidated
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["UpgradeReport", "upgrade"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class UpgradeReport:
     """What was wrong with a hierarchy, and how it was repaired.
 
@@ -84,12 +85,31 @@ class UpgradeReport:
         """Paths of the arrays that were repaired, or would be."""
         return [path for path, repairs in self.repairs.items() if repairs]
 
-    def __str__(self) -> str:
-        total = len(self.repairs) + len(self.refused)
-        arrays = f"{total} manifest array{'' if total == 1 else 's'}"
+    def __repr__(self) -> str:
+        notes = counted(len(self.notes), "note")
+        return f"<UpgradeReport: {self._summary()}, {len(self.refused)} refused, {notes}>"
+
+    def _repr_html_(self) -> str:
+        lines = [(p or "/", list(self.repairs[p])) for p in self.repaired]
+        repairs = [f"{path}: {repair}" for path, found in lines for repair in found]
+        refused = [f"{node.path or '/'}: {node.reason} ({node.code})" for node in self.refused]
+        notes = [f"{path or '/'}: {note}" for path, note in self.notes]
+        rows = [
+            ("Summary", self._summary()),
+            ("Repairs", repairs),
+            ("Refused", refused),
+            ("Notes", notes),
+        ]
+        return html_table("UpgradeReport", rows)
+
+    def _summary(self) -> str:
+        arrays = counted(len(self.repairs) + len(self.refused), "manifest array")
         verb = "would be repaired" if self.dry_run else "repaired"
         count = len(self.repaired)
-        lines = [f"{count} of {arrays} {verb}" if count else f"nothing to repair in {arrays}"]
+        return f"{count} of {arrays} {verb}" if count else f"nothing to repair in {arrays}"
+
+    def __str__(self) -> str:
+        lines = [self._summary()]
         for path in self.repaired:
             lines += [f"  {path or '/'}: {repair}" for repair in self.repairs[path]]
         if self.refused:

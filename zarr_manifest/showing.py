@@ -1,0 +1,74 @@
+"""How counts and tables are shown: in reprs, in notebooks, on the command line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+__all__ = ["MOST_LINES", "counted", "html_table", "shortened", "size"]
+
+# Of a list in a notebook: nobody reads more, and thousands make it slow.
+MOST_LINES = 20
+
+
+def size(count: float) -> str:
+    """Format a number of bytes.
+
+    Examples
+    --------
+    >>> size(864), size(1_712_000), size(1_200_000_000_000_000)
+    ('864 B', '1.7 MB', '1200.0 TB')
+    """
+    if count < 1000:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 1000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number and a noun.
+
+    Examples
+    --------
+    >>> counted(1, "array"), counted(12345, "reference")
+    ('1 array', '12,345 references')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shortened(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:
+    """Return the first lines, and how many there are more.
+
+    Examples
+    --------
+    >>> shortened(["a", "b", "c"], 2)
+    ['a', 'b', '… and 1 more']
+    """
+    if len(lines) <= most:
+        return list(lines)
+    return [*lines[:most], f"… and {len(lines) - most:,} more"]
+
+
+def html_table(title: str, rows: Iterable[tuple[str, str | Sequence[str]]]) -> str:
+    """Return a table for notebooks; rows with an empty list are left out.
+
+    Everything is escaped: names come from documents of strangers.
+
+    Examples
+    --------
+    >>> print(html_table("T", [("a", "<b>"), ("c", ["1", "2"]), ("d", [])]))
+    <table><caption>T</caption>
+    <tr><th>a</th><td>&lt;b&gt;</td></tr>
+    <tr><th>c</th><td>1<br>2</td></tr>
+    </table>
+    """
+    lines = [f"<table><caption>{escape(title)}</caption>"]
+    for name, value in rows:
+        cell = [value] if isinstance(value, str) else shortened(value)
+        if cell:
+            shown = "<br>".join(map(escape, cell))
+            lines.append(f"<tr><th>{escape(name)}</th><td>{shown}</td></tr>")
+    return "\n".join([*lines, "</table>"])
