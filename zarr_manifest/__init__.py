@@ -10,9 +10,9 @@ Implements the Zarr v3 storage transformer ``chunk-manifest-json`` for zarr.
 
 All errors are :class:`ManifestError`; each class is in :mod:`zarr_manifest.errors`. Other
 formats and references are converted by :mod:`zarr_manifest.conversion`. What functions
-return has its class beside them: :mod:`zarr_manifest.inspection` for `contents` and
-`validate`, :mod:`zarr_manifest.manifest` for the references of a manifest,
-:mod:`zarr_manifest.locations` for :meth:`ManifestStore.locations`.
+return has its class beside them: ``zarr_manifest.inspection`` for `contents` and
+`validate`, ``zarr_manifest.manifest`` for the references of a manifest,
+``zarr_manifest.locations`` for :meth:`ManifestStore.locations`.
 """
 
 from zarr_manifest import errors as errors

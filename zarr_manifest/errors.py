@@ -129,7 +129,8 @@ class ManifestError(Exception):
         Where the bytes should have come from. Must not contain credentials or
         signed query strings: redact it first.
     remedy : str, optional
-        What the user can do about it; an :class:`Advice` where it names settings.
+        What the user can do about it; where it names settings,
+        :class:`zarr_manifest.errors.Advice`.
 
     Attributes
     ----------

@@ -38,6 +38,7 @@ from zarr_manifest.locations import (
     redact,
     suggest_prefixes,
     summarize,
+    without_secrets,
 )
 from zarr_manifest.showing import html_table
 from zarr_manifest.sources import (
@@ -169,9 +170,8 @@ class ManifestStore(Store):
         return f"manifest+{self._store}"
 
     def __repr__(self) -> str:
-        return (
-            f"ManifestStore({self._store!r}, allow={[redact(prefix) for prefix in self._allow]!r})"
-        )
+        allow = [redact(prefix) for prefix in self._allow]
+        return f"ManifestStore({without_secrets(repr(self._store))}, {allow=})"
 
     def _repr_html_(self) -> str:
         """Show what was passed: nothing is read for it."""

@@ -31,7 +31,9 @@ _MOST_PATHS = 10_000
 
 
 class Manifest(Mapping[tuple[int, ...], Reference]):
-    """The chunk references of one array: a mapping of grid index to :class:`Reference`.
+    """The chunk references of one array: a mapping of grid index to reference.
+
+    References are :class:`zarr_manifest.manifest.Reference`.
 
     Create one with :meth:`loads` or :meth:`from_columns`; it is immutable, and its
     chunks are in C order. Implements "Manifest document", "Chunk keys" and "Entries"
