@@ -40,8 +40,14 @@ def objects() -> Iterator[tuple[str, Any]]:
 
 
 def members(cls: type[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the public members that a class defines itself."""
-    for name, member in sorted(vars(cls).items()):
+    """Yield the public members that a class, or a base of it in this package, defines."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        # What all errors have is shown once, with their root.
+        inherited = issubclass(cls, ManifestError) and base is not cls
+        if base.__module__.startswith("zarr_manifest.") and not inherited:
+            found |= vars(base)
+    for name, member in sorted(found.items()):
         if not name.startswith("_"):
             yield name, member
 

@@ -26,9 +26,15 @@ def members() -> list[str]:
     return sorted(public)
 
 
+def is_overridden(name: str) -> bool:
+    """Whether the method that zarr finds is one of this package."""
+    definer = next((cls for cls in zm.ManifestStore.__mro__ if name in vars(cls)), Store)
+    return definer.__module__.startswith("zarr_manifest.")
+
+
 @pytest.mark.parametrize("name", [n for n in members() if n not in INHERITED] + PRIVATE)
 def test_overridden(name: str) -> None:
-    assert name in vars(zm.ManifestStore), (
+    assert is_overridden(name), (
         f"zarr's Store has {name}: ManifestStore has to override it, or a test has to say why not"
     )
 
@@ -36,7 +42,7 @@ def test_overridden(name: str) -> None:
 def test_methods_that_only_newer_releases_have_are_overridden() -> None:
     """On the oldest zarr they must not be forgotten either."""
     for name in ("get_ranges", "get_ranges_sync", "get_sync", "set_sync", "delete_sync"):
-        assert name in vars(zm.ManifestStore)
+        assert is_overridden(name)
 
 
 def test_the_exceptions_are_still_members_of_store() -> None:

@@ -236,7 +236,7 @@ def test_a_failure_leaves_nothing_enabled(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_private_names_of_zarr_are_where_they_are_expected() -> None:
-    """Fails on the release of zarr that moves them; see ``_zarr_internals``."""
+    """Fails on the release of zarr that moves them; see ``zarr_internals``."""
     assert zarr_internals.opening_module() is opening
     assert inspect.iscoroutinefunction(opening.make_store)
     assert inspect.iscoroutinefunction(opening.make_store_path)

@@ -30,7 +30,7 @@ from zarr_manifest.hierarchy.nodes import (
 from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, Verify
 from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
-from zarr_manifest.hierarchy.zarr_internals import supports_synchronous_io, sync
+from zarr_manifest.hierarchy.zarr_internals import StoreOnStore, sync
 from zarr_manifest.locations import (
     ReferencedLocation,
     StoreLocation,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 __all__ = ["ManifestStore"]
 
 
-class ManifestStore(Store):
+class ManifestStore(StoreOnStore):
     """A hierarchy of manifest arrays and native arrays.
 
     Parameters
@@ -122,7 +122,7 @@ class ManifestStore(Store):
         if verify not in ("auto", "always", "never"):
             raise ValueError(f"verify must be 'auto', 'always' or 'never', not {verify!r}")
         self._allow = access_by_prefix(allow)
-        self._store: Store = open_hierarchy(location, self._allow, read_only=read_only)
+        self._store = open_hierarchy(location, self._allow, read_only=read_only)
         self._base = base_directory(base)
         self._verify: Verify = verify
         self._limits = Limits() if limits is None else limits
@@ -190,56 +190,6 @@ class ManifestStore(Store):
         twin = object.__new__(type(self))
         twin.__setstate__(state)
         return twin
-
-    # The underlying store is opened and closed; this one has no state of its own.
-
-    # A variable of Store, overridden as in zarr's WrapperStore.
-    @property
-    def _is_open(self) -> bool:
-        return self._store._is_open
-
-    @_is_open.setter
-    def _is_open(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Ignore the value that ``Store.__init__`` sets."""
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the store is read-only."""
-        return self._store.read_only
-
-    async def _open(self) -> None:
-        await self._store._open()
-
-    async def _ensure_open(self) -> None:
-        await self._store._ensure_open()
-
-    def close(self) -> None:
-        """Close the underlying store."""
-        self._store.close()
-
-    @property
-    def supports_writes(self) -> bool:
-        """Whether native arrays and metadata can be written."""
-        return self._store.supports_writes
-
-    @property
-    def supports_deletes(self) -> bool:
-        """Whether native chunks and nodes can be deleted."""
-        return self._store.supports_deletes
-
-    @property
-    def supports_listing(self) -> bool:
-        """Whether the underlying store can list its keys."""
-        return self._store.supports_listing
-
-    @property
-    def supports_consolidated_metadata(self) -> bool:
-        """Whether consolidated metadata can be written."""
-        return self._store.supports_consolidated_metadata
-
-    @property
-    def _supports_sync_io(self) -> bool:
-        return supports_synchronous_io(self._store)
 
     # Reading -----------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import zarr.storage._common as store_opening
 from zarr.abc.store import Store
 from zarr.core.sync import sync
 
-__all__ = ["ensure_open", "opening_module", "supports_synchronous_io", "sync"]
+__all__ = ["StoreOnStore", "ensure_open", "opening_module", "supports_synchronous_io", "sync"]
 
 
 def opening_module() -> ModuleType:
@@ -52,3 +52,60 @@ def supports_synchronous_io(store: Store) -> bool:
     return all(hasattr(store, name) for name in names) and bool(
         getattr(store, "_supports_sync_io", True)
     )
+
+
+class StoreOnStore(Store):
+    """A store on top of another, which is opened and closed: it has no state of its own.
+
+    zarr's WrapperStore would also pass on reads that a subclass does not override.
+    """
+
+    _store: Store
+
+    # A variable of Store, overridden as in zarr's WrapperStore.
+    @property
+    def _is_open(self) -> bool:
+        return self._store._is_open
+
+    @_is_open.setter
+    def _is_open(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Ignore the value that ``Store.__init__`` sets."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the store is read-only."""
+        return self._store.read_only
+
+    async def _open(self) -> None:
+        await self._store._open()
+
+    async def _ensure_open(self) -> None:
+        await self._store._ensure_open()
+
+    def close(self) -> None:
+        """Close the underlying store."""
+        self._store.close()
+
+    @property
+    def supports_writes(self) -> bool:
+        """Whether native arrays and metadata can be written."""
+        return self._store.supports_writes
+
+    @property
+    def supports_deletes(self) -> bool:
+        """Whether native chunks and nodes can be deleted."""
+        return self._store.supports_deletes
+
+    @property
+    def supports_listing(self) -> bool:
+        """Whether the underlying store can list its keys."""
+        return self._store.supports_listing
+
+    @property
+    def supports_consolidated_metadata(self) -> bool:
+        """Whether consolidated metadata can be written."""
+        return self._store.supports_consolidated_metadata
+
+    @property
+    def _supports_sync_io(self) -> bool:
+        return supports_synchronous_io(self._store)
