@@ -335,3 +335,20 @@ def test_memory_per_reference(every: int) -> None:
             n * 64,
             64,
         )
+
+
+@pytest.mark.parametrize("key", ["0", 5, (0, 1), (), (0.5,), (7,), (-1,), None, ("0",)])
+def test_what_is_not_the_index_of_a_chunk_is_not_in_a_manifest(key: Any) -> None:
+    manifest = Manifest.loads(b'{"0": {"path": "f"}}', grid_shape=(2,))
+    assert key not in manifest
+    assert manifest.get(key) is None
+    with pytest.raises(KeyError):
+        manifest[key]
+    assert (0,) in manifest
+    assert (np.int64(0),) in manifest
+
+
+def test_manifests_of_other_chunk_grids_are_not_equal() -> None:
+    body = b'{"0": {"path": "f"}}'
+    assert Manifest.loads(body, grid_shape=(2,)) == Manifest.loads(body, grid_shape=(2,))
+    assert Manifest.loads(body, grid_shape=(2,)) != Manifest.loads(body, grid_shape=(3,))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
+import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.errors import InvalidEntryError
@@ -220,10 +222,27 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         return self._references.indices()
 
     def __getitem__(self, index: Sequence[int]) -> Reference:
+        if not self._is_index(index):
+            raise KeyError(index)
         reference = self._references.find(index)
         if reference is None:
             raise KeyError(format_canonical(index))
         return reference
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Manifest) and self.grid_shape != other.grid_shape:
+            return False
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _is_index(self, index: object) -> bool:
+        """Whether this could be the grid index of a chunk: lookups of anything else fail."""
+        return (
+            isinstance(index, Sequence)
+            and len(cast("Sequence[object]", index)) == len(self.grid_shape)
+            and all(isinstance(i, int | np.integer) for i in cast("Sequence[object]", index))
+        )
 
     def items(self) -> ItemsView[tuple[int, ...], Reference]:
         """Return grid index and reference of every chunk that the manifest names."""
