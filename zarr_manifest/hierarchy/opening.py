@@ -103,13 +103,13 @@ def base_directory(base: str | Path | None) -> str | None:
 
 
 def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
-    root = Base.parse(location.rstrip("/") + "/").resolve("zarr.json")
-    assert isinstance(root, UrlLocation)
-    path = root.path.rpartition("/")[0]
-    directory = UrlLocation(root.scheme, root.authority, path, root.query)
+    head, mark, query = location.partition("?")
+    root = Base.parse("./").resolve(f"{head.rstrip('/')}/zarr.json{mark}{query}")
+    assert isinstance(root, UrlLocation)  # it has a scheme
+    directory = UrlLocation(root.scheme, root.authority, root.path.rpartition("/")[0])
     prefix, access = access_to(directory, AllowList(allow), allow)
-    if access is None or isinstance(access, Anonymous | Environment | Mapping):
-        return open_object_store(directory, access, at_prefix=True)
+    if root.query or access is None or isinstance(access, Anonymous | Environment | Mapping):
+        return open_object_store(directory, access, query=root.query, at_prefix=True)
     if key_within(access, prefix, directory):
         raise ValueError(
             f"`allow` has a store for {prefix}, which is not rooted at {directory}: pass a store "
