@@ -202,6 +202,8 @@ def test_a_set_in_the_memory_of_fsspec(tmp_path: Path) -> None:
     files = fsspec.filesystem("memory")
     files.pipe(f"/{tmp_path.name}/a b.json", json.dumps(one(URL)).encode())
     assert len(entries(f"memory://{tmp_path.name}/a%20b.json")) == 1
+    files.pipe(f"/{tmp_path.name}.json", json.dumps(one(URL)).encode())
+    assert len(entries(f"memory:///{tmp_path.name}.json")) == 1
     with pytest.raises(SourceNotFoundError, match="there is no such object"):
         read_kerchunk_json(f"memory://{tmp_path.name}/missing.json")
 

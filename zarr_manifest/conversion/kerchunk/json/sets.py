@@ -207,14 +207,14 @@ def _fetch(url: str, access: Mapping[str, Access]) -> bytes:
 
 async def _fetched(url: str, access: Mapping[str, Access]) -> memoryview:
     whole = SourceRange(0, None, False)
-    location = Base.parse("./").resolve(url)
-    assert isinstance(location, UrlLocation)  # it has a scheme
-    prefix, how = access_to(location, AllowList(access), access)
-    if location.scheme == "memory" and how is None:
-        # As for a hierarchy: the memory of fsspec, not obstore's.
+    if url.startswith("memory:") and not any(p.startswith("memory:") for p in access):
+        # As for a hierarchy: fsspec's memory, which has no buckets, not obstore's.
         directory, _, name = url.rpartition("/")
         reader = hierarchy_reader(open_hierarchy(directory, {}, read_only=True))
         return await reader.read(unquote(name), whole, NO_CONDITIONS)
+    location = Base.parse("./").resolve(url)
+    assert isinstance(location, UrlLocation)  # it has a scheme
+    prefix, how = access_to(location, AllowList(access), access)
     store = open_object_store(prefix, how)
     return await reader_of(store).read(key_within(store, prefix, location), whole, NO_CONDITIONS)
 
