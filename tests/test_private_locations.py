@@ -15,7 +15,7 @@ from obstore.store import MemoryStore, S3Store
 
 import zarr_manifest as zm
 from tests.command_line.commands import write_theirs
-from tests.servers.http_files import Exchange, Fault, FileServer, Reply
+from tests.servers.http_files import Exchange, Fault, FileServer, Reply, status
 from tests.servers.s3 import S3Server
 from zarr_manifest import conversion
 
@@ -120,6 +120,19 @@ def test_nothing_is_written_without_credentials(bucket: Bucket, url: str) -> Non
     made = bucket.server.requests[before:]
     assert made
     assert not any(request.signed for request in made)
+
+
+def test_reading_without_credentials_is_denied(bucket: Bucket, http_server: FileServer) -> None:
+    """Whichever way the store is asked: S3 refuses to list, a web server to answer."""
+    url = f"{bucket.url}/h.zarr"
+    zm.create_array(url, "a", bucket.entries, **ARRAY, allow=bucket.allow)
+    for entry_point in (zm.contents, zm.validate):
+        with pytest.raises(zm.errors.SourceAccessDeniedError) as raised:
+            entry_point(url, allow=bucket.anonymously)
+        assert "Give credentials" in str(raised.value)
+    http_server.script("h.zarr/zarr.json", status(403, heads=True), sticky=True)
+    with pytest.raises(zm.errors.SourceAccessDeniedError, match="Give credentials"):
+        zm.validate(f"{http_server.url}/h.zarr")
 
 
 def test_the_longest_prefix_says_how_a_location_is_accessed(bucket: Bucket) -> None:

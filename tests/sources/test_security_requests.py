@@ -100,9 +100,11 @@ def test_redirect_to_a_file_is_refused_even_when_files_are_authorised(
     refused(root, allow=[f"{http_server.url}/d/", tmp_path.as_uri()])
 
 
-def test_redirect_without_a_target(root: Path, http_server: FileServer) -> None:
-    http_server.script("d/f.bin", redirect(None), sticky=True)
-    declare(root, f"{http_server.url}/d/f.bin")
+@pytest.mark.parametrize("name", ["f.bin", "416 orange.bin"])
+def test_redirect_without_a_target(root: Path, http_server: FileServer, name: str) -> None:
+    """The same error if its text, with the URL or the time in it, resembles that of a range."""
+    http_server.script(f"d/{name}", redirect(None), sticky=True)
+    declare(root, f"{http_server.url}/d/{name.replace(' ', '%20')}")
     refused(root, zm.errors.SourceError, allow=[f"{http_server.url}/d/"])
 
 

@@ -64,6 +64,12 @@ _CLIENT_OPTIONS = {
     *("randomize_addresses", "root_certificate", "timeout", "user_agent"),
 }
 
+GIVE_CREDENTIALS = Advice(
+    "Give credentials for the prefix: ",
+    Setting("credentials", python="allow={prefix: environment()}, or options"),
+    ".",
+)
+
 _ENDPOINT = re.compile(r"https?://[^\s/]+(?:/\S*)?\Z")
 
 # Characters that obstore does not percent-encode in the path of an HTTP request.

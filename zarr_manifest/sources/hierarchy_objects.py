@@ -36,7 +36,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import redact, without_secrets
-from zarr_manifest.sources.access import reader_of
+from zarr_manifest.sources.access import GIVE_CREDENTIALS, reader_of
 from zarr_manifest.sources.byte_ranges import (
     Bounded,
     ByteRequest,
@@ -50,7 +50,7 @@ from zarr_manifest.sources.sources import real_path_within, require_possible_fil
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 
 if TYPE_CHECKING:
-    from zarr_manifest.sources.object_reader import GIVE_CREDENTIALS, ObjectReader, ObstoreReader
+    from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
 
 __all__ = [
     "can_list",
@@ -62,6 +62,9 @@ __all__ = [
     "store_name",
     "zarr_request",
 ]
+
+
+_REFUSED = ("403 Forbidden", "401 Unauthorized")
 
 
 def hierarchy_reader(store: Store) -> ObjectReader:
@@ -135,11 +138,10 @@ def store_failure(error: Exception) -> ManifestError:
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     text = without_secrets(str(error))
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-        return SourceAccessDeniedError(
-            f"access was refused: {text}",
-            remedy=GIVE_CREDENTIALS,
-        )
+    # obstore uses its generic class where listing is refused.
+    refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+    if refused or any(status in text for status in _REFUSED):
+        return SourceAccessDeniedError(f"access was refused: {text}", remedy=GIVE_CREDENTIALS)
     return SourceError(f"the store failed: {text}")
 
 

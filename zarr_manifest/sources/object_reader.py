@@ -7,6 +7,7 @@ object.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -15,9 +16,8 @@ from obstore import exceptions as obstore_errors
 from obstore.store import LocalStore, MemoryStore
 
 from zarr_manifest.errors import (
-    Advice,
+    ManifestError,
     RangeOutOfBoundsError,
-    Setting,
     ShortReadError,
     SourceAccessDeniedError,
     SourceChangedError,
@@ -26,6 +26,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import without_secrets
+from zarr_manifest.sources.access import GIVE_CREDENTIALS
 from zarr_manifest.sources.byte_ranges import SourceRange
 
 if TYPE_CHECKING:
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 __all__ = ["ObjectReader", "ObstoreReader"]
-
-GIVE_CREDENTIALS = Advice(
-    "Give credentials for the prefix: ",
-    Setting("credentials", python="allow={prefix: environment()}, or options"),
-    ".",
-)
 
 
 class ObjectReader(Protocol):
@@ -88,7 +83,11 @@ class ObstoreReader:
             _check_answer(answer, span, conditions)
             return _checked_body(memoryview(await answer.bytes_async()), answer)
         except _FOREIGN_ERRORS as error:
-            size = await self.size(key) if _may_be_out_of_bounds(error, span) else None
+            size = None
+            if _may_be_out_of_bounds(error, span):
+                # The size only explains the error: if there is none, the error stays what it was.
+                with suppress(ManifestError):
+                    size = await self.size(key)
             _raise_translated(error, span, size, conditions)
 
     def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
@@ -98,7 +97,10 @@ class ObstoreReader:
             _check_answer(answer, span, conditions)
             return _checked_body(memoryview(answer.bytes()), answer)
         except _FOREIGN_ERRORS as error:
-            size = self.size_sync(key) if _may_be_out_of_bounds(error, span) else None
+            size = None
+            if _may_be_out_of_bounds(error, span):
+                with suppress(ManifestError):
+                    size = self.size_sync(key)
             _raise_translated(error, span, size, conditions)
 
     async def size(self, key: str) -> int:
