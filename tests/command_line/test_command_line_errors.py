@@ -114,7 +114,7 @@ main()
 
 
 def test_a_bug_is_not_hidden(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zarr_manifest.inspection.node_contents.summarize", None)
+    monkeypatch.setattr("zarr_manifest.inspection.describing.summarize", None)
     with pytest.raises(TypeError):
         run("info", "data.zarr")
 
@@ -123,7 +123,7 @@ def test_a_bug_is_not_hidden(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_bug_is_no_problem_found(inputs: Path) -> None:
     """Scripts take the status 1, which is Python's own, for problems that were found."""
     program = (
-        "import sys, zarr_manifest.inspection.node_contents as c; c.summarize = None;"
+        "import sys, zarr_manifest.inspection.describing as c; c.summarize = None;"
         "sys.argv[1:] = ['info', 'data.zarr'];"
         "from zarr_manifest.command_line import main; main()"
     )

@@ -19,7 +19,7 @@ from tests.hierarchies import copy_into, files_below, write_hierarchy
 from zarr_manifest import conversion
 from zarr_manifest.hierarchy.walking import list_inside, list_keys
 from zarr_manifest.hierarchy.zarr_internals import sync
-from zarr_manifest.inspection.node_contents import contents
+from zarr_manifest.inspection.describing import contents
 
 V2: dict[str, Any] = {"zarr_format": 2, "chunks": (2, 2), "compressors": None}
 VALUES = np.arange(1, 17, dtype="<i2").reshape(4, 4)

@@ -12,7 +12,7 @@ import zarr
 import zarr_manifest as zm
 from tests.hierarchies import write_hierarchy
 from tests.servers.http_files import FileServer
-from zarr_manifest.inspection.node_contents import contents
+from zarr_manifest.inspection.describing import contents
 
 
 def test_every_kind_of_node(tmp_path: Path) -> None:

@@ -1,190 +1,222 @@
-"""What a hierarchy contains: its nodes, and what the manifest of each array refers to.
-
-A summary for people and programs. Reads metadata and manifest documents, but no sources;
-invalid arrays are listed with what is wrong with them.
-"""
+"""What a hierarchy contains, as a result: nodes, locations, and how they are shown. Pure."""
 
 from __future__ import annotations
 
-import functools
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-from zarr.abc.store import Store
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
 
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, strict
-from zarr_manifest.hierarchy import CONCURRENCY, Node, OpenedHierarchy, sync
-from zarr_manifest.inspection.hierarchy_contents import Contents, NodeContents
-from zarr_manifest.locations import (
-    Location,
-    StoreLocation,
-    UrlLocation,
-    suggest_prefixes,
-    summarize,
-)
-from zarr_manifest.manifest import INLINE
-from zarr_manifest.sources import Allow, in_order
+from zarr_manifest.locations import ReferencedLocation
+from zarr_manifest.showing import counted, shortened, size
 
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+__all__ = ["Contents", "NodeContents"]
 
-__all__ = ["contents"]
+type Kind = Literal["group", "native array", "manifest array", "invalid"]
 
 
-def contents(
-    location: str | Path | ObjectStore | Store,
-    *,
-    allow: Allow = None,
-    base: str | Path | None = None,
-    limits: Limits | None = None,
-) -> Contents:
-    """List the nodes of a hierarchy, and what the manifests of its arrays refer to.
+@dataclass(frozen=True, slots=True)
+class NodeContents:
+    """A node of a hierarchy, and a summary of its manifest.
 
     Parameters
     ----------
-    location : str, Path, obstore store or zarr Store
-        The hierarchy: a path, a URL, or a store.
-    allow, base, limits
-        As for :class:`ManifestStore`. Sources are not read, and need not be allowed, but
-        manifest documents outside the hierarchy must be.
-
-    Returns
-    -------
-    Contents
-        The nodes, and the locations of the bytes of their chunks.
-
-    Raises
-    ------
-    SourceNotFoundError
-        There is no Zarr hierarchy.
-    SourceError
-        The hierarchy cannot be listed, and has no consolidated metadata.
-    ValueError
-        `allow` contains something that is not a URL prefix.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile, zarr, zarr_manifest
-    >>> root = pathlib.Path(tempfile.mkdtemp())
-    >>> _ = zarr.create_group(root).create_array("a", shape=8, chunks=4, dtype="u1")
-    >>> zarr_manifest.write_manifest(root, "a", {"1": {"path": "s3://b/f.nc", "length": 4}})
-    >>> for node in contents(root).nodes:
-    ...     print(repr(node.path), node.kind, node.shape, node.references, node.prefixes)
-    '' group None 0 ()
-    'a' manifest array (8,) 1 ('s3://b/',)
+    path : str
+        Path in the hierarchy, without a leading slash; ``""`` for the root.
+    kind : {"group", "native array", "manifest array", "invalid"}
+        Its kind; "invalid" if it cannot be read, see `problem`.
+    data_type : str or None
+        Name of the data type, as in the metadata.
+    shape, chunk_shape : tuple of int or None
+        In elements; no chunk shape if the chunk grid is not regular.
+    chunks : int or None
+        Number of chunks in the chunk grid.
+    references : int
+        Number of chunks that refer to objects.
+    inline : int
+        Number of chunks whose bytes are in the manifest.
+    empty : int
+        Number of explicitly empty chunks.
+    nbytes : int
+        Sum of the lengths of references, in bytes.
+    open_ended : int
+        Number of references without a length.
+    objects : int
+        Number of distinct objects referred to.
+    prefixes : tuple of str
+        URL prefixes of these objects; ``""`` is the hierarchy's own store.
+    problem : ManifestError or None
+        Why it cannot be read.
     """
-    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
-    return sync(_contents(hierarchy))
 
-
-async def _contents(hierarchy: OpenedHierarchy) -> Contents:
-    calls = [functools.partial(_described, hierarchy, node) for node in await hierarchy.nodes()]
-    found = [node async for node in in_order(calls, CONCURRENCY)]
-    statistics = [item for _, items in found for item in items]
-    urls = [location for location, _, _ in statistics if isinstance(location, UrlLocation)]
-    locations = summarize(statistics, suggest_prefixes(urls), hierarchy.allow)
-    return Contents([node for node, _ in found], locations)
-
-
-@dataclass
-class _Counts:
-    """Totals of what the documents of one manifest refer to."""
-
+    path: str
+    kind: Kind
+    data_type: str | None = None
+    shape: tuple[int, ...] | None = None
+    chunk_shape: tuple[int, ...] | None = None
+    chunks: int | None = None
     references: int = 0
     inline: int = 0
     empty: int = 0
     nbytes: int = 0
     open_ended: int = 0
-    found: list[tuple[Location, int, int]] = field(default_factory=list[tuple[Location, int, int]])
-
-    def locations(self) -> set[Location]:
-        return {location for location, _, _ in self.found}
-
-    def prefixes(self) -> Iterator[str]:
-        if any(isinstance(location, StoreLocation) for location in self.locations()):
-            yield ""
-        yield from suggest_prefixes(
-            location for location in self.locations() if isinstance(location, UrlLocation)
-        )
+    objects: int = 0
+    prefixes: tuple[str, ...] = ()
+    problem: ManifestError | None = None
 
 
-async def _described(
-    hierarchy: OpenedHierarchy, node: Node
-) -> tuple[NodeContents, list[tuple[Location, int, int]]]:
+@dataclass(frozen=True, slots=True, repr=False)
+class Contents:
+    """What a hierarchy contains.
+
+    Parameters
+    ----------
+    nodes : list of NodeContents
+        Sorted by path, including arrays that cannot be read.
+    locations : list of ReferencedLocation
+        What the readable manifests refer to, as in :meth:`ManifestStore.locations`.
+    """
+
+    nodes: list[NodeContents]
+    locations: list[ReferencedLocation]
+
+    def __repr__(self) -> str:
+        kinds = Counter(node.kind for node in self.nodes)
+        counts = [counted(number, noun) for noun, number in kinds.items() if noun != "invalid"]
+        if kinds["invalid"]:
+            counts.append(f"{kinds['invalid']:,} invalid")
+        return f"<Contents: {', '.join(counts)}>"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(chr(10).join(shortened([*self.lines()], 200)))}</pre>"
+
+    def lines(self, *, told: Callable[[ManifestError], str] = str) -> Iterator[str]:
+        """Draw the tree, and list where the bytes are.
+
+        Parameters
+        ----------
+        told : callable
+            Words the problem of a node that cannot be read.
+
+        Examples
+        --------
+        >>> nodes = [
+        ...     NodeContents("", "group"),
+        ...     NodeContents("a", "native array", data_type="uint8", shape=(8,)),
+        ... ]
+        >>> list(Contents(nodes, []).lines())
+        ['└── a  uint8 (8)  native']
+        """
+        numbers = {place.prefix or "": n for n, place in enumerate(self.locations, start=1)}
+        yield from _tree(self.nodes, numbers, told)
+        yield from _places(self.locations)
+
+
+def _tree(
+    nodes: Sequence[NodeContents], numbers: Mapping[str, int], told: Callable[[ManifestError], str]
+) -> Iterator[str]:
+    """Draw the nodes below the root; `numbers` are those of the locations, by prefix."""
+    by_parent: dict[str, list[NodeContents]] = {}
+    for node in nodes:
+        if node.path:
+            by_parent.setdefault(node.path.rpartition("/")[0], []).append(node)
+        elif node.kind != "group":
+            yield f"/  {_description(node, numbers, told)}"
+    known = {node.path for node in nodes} | {""}
+    # Groups known only from their members, deepest first: their parents may be such, too.
+    for path in sorted(set(by_parent) - known, key=lambda path: -path.count("/")):
+        _add_group(path, by_parent, known)
+    yield from _branches("", by_parent, "", numbers, told)
+
+
+def _add_group(path: str, by_parent: dict[str, list[NodeContents]], known: set[str]) -> None:
+    while path not in known:
+        known.add(path)
+        parent = path.rpartition("/")[0]
+        by_parent.setdefault(parent, []).append(NodeContents(path, "group"))
+        path = parent
+
+
+def _branches(
+    path: str,
+    by_parent: Mapping[str, list[NodeContents]],
+    indent: str,
+    numbers: Mapping[str, int],
+    told: Callable[[ManifestError], str],
+) -> Iterator[str]:
+    members = by_parent.get(path, [])
+    names = [node.path.rpartition("/")[2] for node in members]
+    arrays = [name for name, node in zip(names, members, strict=True) if node.kind != "group"]
+    width = min(30, max(map(len, arrays), default=0))
+    for number, (name, node) in enumerate(zip(names, members, strict=True), start=1):
+        last = number == len(members)
+        branch = f"{indent}{'└' if last else '├'}── "
+        if node.kind == "group":
+            yield f"{branch}{name}/"
+        else:
+            yield f"{branch}{name:<{width}}  {_description(node, numbers, told)}"
+        below = indent + ("    " if last else "│   ")
+        yield from _branches(node.path, by_parent, below, numbers, told)
+
+
+def _description(
+    node: NodeContents, numbers: Mapping[str, int], told: Callable[[ManifestError], str]
+) -> str:
     if node.problem is not None:
-        return NodeContents(node.path, "invalid", problem=node.problem), []
-    if node.kind == "group":
-        return NodeContents(node.path, "group"), []
-    if node.array is None:
-        return _old_array(node), []
-    known = _members(node.array)
-    if node.array.declared == []:
-        return NodeContents(node.path, "native array", **known), []
-    try:
-        counts = await _counts(hierarchy, node)
-    except ManifestError as error:
-        problem = error.in_context(array=node.path)
-        return NodeContents(node.path, "invalid", **known, problem=problem), []
-    return NodeContents(
-        node.path,
-        "manifest array",
-        **known,
-        references=counts.references,
-        inline=counts.inline,
-        empty=counts.empty,
-        nbytes=counts.nbytes,
-        open_ended=counts.open_ended,
-        objects=len(counts.locations()),
-        prefixes=tuple(counts.prefixes()),
-    ), counts.found
+        return f"cannot be read: {told(node.problem)}"
+    shape = "scalar" if node.shape == () else "of unknown shape"
+    if node.shape:
+        shape = f"({', '.join(map(str, node.shape))})"
+    element = f"{node.data_type or 'unknown data type'} {shape}"
+    return f"{element}  {'native' if node.kind == 'native array' else _references(node, numbers)}"
 
 
-async def _counts(hierarchy: OpenedHierarchy, node: Node) -> _Counts:
-    counts = _Counts()
-    array = strict(hierarchy.declaration(node))
-    if array is None:
-        # Only transformers that readers need not understand, and no manifest.
-        return counts
-    async for loaded in hierarchy.documents(array).every():
-        manifest = loaded.manifest
-        statistics = manifest.statistics()
-        references = sum(count for _, count, _ in statistics)
-        inline = sum(1 for _ in manifest.with_path(INLINE))
-        counts.references += references
-        counts.inline += inline
-        counts.empty += len(manifest) - references - inline
-        counts.nbytes += sum(nbytes for _, _, nbytes in statistics)
-        counts.open_ended += sum(1 for _ in manifest.open_ended())
-        counts.found += [
-            (location, count, nbytes)
-            for location, (_, count, nbytes) in zip(loaded.locations, statistics, strict=True)
-        ]
-    return counts
+def _references(node: NodeContents, numbers: Mapping[str, int]) -> str:
+    parts: list[str] = []
+    if node.references:
+        parts.append(_amount(node.references, node.nbytes, open_ended=node.open_ended > 0))
+    if node.inline:
+        parts.append(f"{node.inline:,} inline")
+    if node.empty:
+        parts.append(f"{node.empty:,} empty")
+    if node.chunks is not None:
+        missing = node.chunks - node.references - node.inline - node.empty
+        if missing:
+            parts.append(f"{counted(missing, 'chunk')} missing")
+    if len(numbers) > 1:
+        found = {_number(prefix, numbers) for prefix in node.prefixes}
+        parts += [f"[{number}]" for number in sorted(found)]
+    return ", ".join(parts).replace(", [", " [")
 
 
-def _members(array: ArrayMetadata) -> dict[str, Any]:
-    """Return what the metadata says about an array, without invalid members."""
-    grid = ChunkGrid.from_metadata(array.metadata)
-    data_type: Any = array.metadata.get("data_type")
-    name: Any = cast("Any", data_type).get("name") if isinstance(data_type, dict) else data_type
-    return {
-        "data_type": name if isinstance(name, str) else None,
-        "shape": None if grid is None else grid.shape,
-        "chunk_shape": None if grid is None else grid.regular,
-        "chunks": None if grid is None else math.prod(grid.counts),
-    }
+def _amount(references: int, nbytes: int, *, open_ended: bool = False) -> str:
+    amount = counted(references, "reference")
+    if nbytes == 0:
+        # Whole objects, or ranges to the end of one: no lengths.
+        return amount
+    return f"{amount} to {'at least ' if open_ended else ''}{size(nbytes)}"
 
 
-def _old_array(node: Node) -> NodeContents:
-    shape: Any = node.metadata.get("shape")
-    data_type: Any = node.metadata.get("dtype")
-    return NodeContents(
-        node.path,
-        "native array",
-        data_type=data_type if isinstance(data_type, str) else "structured",
-        shape=tuple(cast("list[int]", shape)) if isinstance(shape, list) else None,
-    )
+def _number(prefix: str, numbers: Mapping[str, int]) -> int:
+    """Return the number of the location that contains a prefix."""
+    if prefix in numbers:
+        return numbers[prefix]
+    within = [place for place in numbers if place and prefix.startswith(place)]
+    return numbers[max(within, key=len)]
+
+
+def _places(places: Sequence[ReferencedLocation]) -> Iterator[str]:
+    if not places:
+        return
+    yield ""
+    yield "The bytes live in"
+    for number, place in enumerate(places, start=1):
+        prefix = "the hierarchy itself" if place.prefix is None else place.prefix
+        mark = f"[{number}] " if len(places) > 1 else ""
+        amount = _amount(place.references, place.nbytes)
+        yield f"  {mark}{prefix}  {amount} in {counted(place.objects, 'object')}"

@@ -24,7 +24,7 @@ from zarr_manifest.conversion.kerchunk.places import local_target, target_exists
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, refused
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Limits, grid_indices
-from zarr_manifest.hierarchy import OpenedHierarchy
+from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.manifest import canonical_keys
 from zarr_manifest.sources import Allow
 
@@ -100,7 +100,7 @@ def export_kerchunk_json(
     report = ConversionReport()
     tally = Tally(progress)
     references: dict[str, Any] = {}
-    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     for node in exported_nodes(hierarchy, inline_empty=inline_empty):
         if isinstance(node, ExportedGroup):
             below = f"{node.path}/" if node.path else ""
@@ -139,9 +139,9 @@ def _array(node: ExportedArray, report: ConversionReport, tally: Tally) -> dict[
     report.arrays += 1
     report.references += chunks
     report.stated_bytes += stated_bytes
-    documents = node.documents(chunks)
-    report.notes += [(node.path, note) for note in documents.notes]
-    return _documents(below, ".zarray", documents.node, documents.attributes) | references
+    converted = node.zarr2_metadata(chunks)
+    report.notes += [(node.path, note) for note in converted.notes]
+    return _documents(below, ".zarray", converted.node, converted.attributes) | references
 
 
 def _references(

@@ -21,7 +21,7 @@ from zarr_manifest.conversion.kerchunk.parquet import local_directory, parquet
 from zarr_manifest.conversion.kerchunk.places import target_exists
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.hierarchy import OpenedHierarchy
+from zarr_manifest.hierarchy import InspectedHierarchy
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -90,7 +90,7 @@ def export_kerchunk_parquet(
     directory = local_directory(target)
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
         raise target_exists(directory)
-    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     export = _Export(directory, record_size, Tally(progress))
     return export.run(hierarchy, inline_empty=inline_empty)
 
@@ -103,7 +103,7 @@ class _Export:
     documents: dict[str, Any] = field(default_factory=dict[str, Any])
     report: ConversionReport = field(default_factory=ConversionReport)
 
-    def run(self, hierarchy: OpenedHierarchy, *, inline_empty: bool) -> ConversionReport:
+    def run(self, hierarchy: InspectedHierarchy, *, inline_empty: bool) -> ConversionReport:
         for node in exported_nodes(hierarchy, inline_empty=inline_empty):
             if isinstance(node, RefusedNode):
                 self.report.refused.append(node)
@@ -148,13 +148,13 @@ class _Export:
             if array.path and directory.exists():
                 shutil.rmtree(directory)
             return
-        documents = array.documents(references)
-        self._document(array.path, ".zarray", documents.node)
-        self._document(array.path, ".zattrs", documents.attributes)
+        converted = array.zarr2_metadata(references)
+        self._document(array.path, ".zarray", converted.node)
+        self._document(array.path, ".zattrs", converted.attributes)
         self.report.arrays += 1
         self.report.references += references
         self.report.stated_bytes += stated
-        self.report.notes += [(array.path, note) for note in documents.notes]
+        self.report.notes += [(array.path, note) for note in converted.notes]
 
 
 def _require_addressable(path: str) -> None:

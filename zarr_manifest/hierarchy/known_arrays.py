@@ -1,4 +1,4 @@
-"""Nodes: which array owns a chunk key, and what that array declares.
+"""Known arrays: which of them owns a chunk key, and what it declares.
 
 Remembers every array that it has seen. A worker that received a pickled store has
 seen none: it finds the owner of a key by reading the ``zarr.json`` files above it.
@@ -36,8 +36,8 @@ from zarr_manifest.sources import Call, Steps, run_async
 
 __all__ = [
     "METADATA_NAMES",
+    "KnownArrays",
     "Native",
-    "Nodes",
     "deletable",
     "join",
     "list_chunk_keys",
@@ -73,7 +73,7 @@ def node_of_metadata(key: str) -> str | None:
     return key.removesuffix("/zarr.json") if key.endswith("/zarr.json") else None
 
 
-class Nodes:
+class KnownArrays:
     """The arrays of a hierarchy that have been seen so far.
 
     Parameters
@@ -98,7 +98,7 @@ class Nodes:
             self._arrays.pop(path, None)
             self._seen.pop(path, None)
 
-    def reveal(self, path: str, document: bytes) -> bytes:
+    def reveal(self, path: str, body: bytes) -> bytes:
         """Record a node's ``zarr.json``, and return it without its declarations, for zarr.
 
         Raises
@@ -107,9 +107,9 @@ class Nodes:
             If the node is an array whose declaration cannot be honoured. For arrays
             in consolidated metadata, the error is raised when their chunks are read.
         """
-        node = parse_node(document)
+        node = parse_node(body)
         if node is None:
-            return document
+            return body
         declaring = False
         for array in arrays_in(node):
             declaring |= array.declared != []
@@ -118,7 +118,7 @@ class Nodes:
                 raise known.in_context()
             if isinstance(known, ChunkManifestTransformer):
                 known.opened()
-        return without_declarations(node) if declaring else document
+        return without_declarations(node) if declaring else body
 
     def _note(self, path: str, array: ArrayMetadata) -> _Array:
         fingerprint = dump_node(array.metadata)
@@ -151,13 +151,13 @@ class Nodes:
         known = self._arrays.get(path)
         if known is not None:
             return known
-        document = yield from self._get(join(path, "zarr.json"))
-        if document is None:
+        body = yield from self._get(join(path, "zarr.json"))
+        if body is None:
             if (yield from self._get(join(path, ".zarray"))) is None:
                 return None
             self._arrays[path] = _NATIVE
             return _NATIVE
-        node = parse_node(document.to_bytes())
+        node = parse_node(body.to_bytes())
         if node is None or node.get("node_type") != "array":
             return None
         return self._note(path, ArrayMetadata("", node))
@@ -226,15 +226,15 @@ class Nodes:
                 return array if isinstance(array, ChunkManifestTransformer) else None
         return None
 
-    def restore(self, path: str, document: bytes) -> Steps[bytes]:
+    def restore(self, path: str, body: bytes) -> Steps[bytes]:
         """Return a node's new ``zarr.json`` with the declarations that are stored.
 
         When zarr rewrites metadata (attributes, resizing, consolidation), it starts from
         what it was shown, without declarations.
         """
-        node = parse_node(document)
+        node = parse_node(body)
         if node is None:
-            return document
+            return body
         restored = False
         for array in arrays_in(node):
             if not array.declared:
@@ -242,7 +242,7 @@ class Nodes:
                 if declared:
                     declare(array, declared)
                     restored = True
-        return dump_node(node) if restored else document
+        return dump_node(node) if restored else body
 
     def forget_metadata(self, path: str) -> None:
         """Forget what was read from a node's ``zarr.json``."""
@@ -250,8 +250,8 @@ class Nodes:
         self._seen.pop(path, None)
 
     def _declared(self, path: str) -> Steps[Any]:
-        document = yield from self._get(join(path, "zarr.json"))
-        node = None if document is None else parse_node(document.to_bytes())
+        body = yield from self._get(join(path, "zarr.json"))
+        node = None if body is None else parse_node(body.to_bytes())
         if node is None or node.get("node_type") != "array":
             return []
         return ArrayMetadata("", node).declared
@@ -263,37 +263,37 @@ def _ancestors(path: str) -> Iterator[str]:
         yield path
 
 
-async def list_prefix(store: Store, nodes: Nodes, prefix: str) -> AsyncIterator[str]:
+async def list_prefix(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
     """Yield all keys below a prefix."""
-    arrays: dict[str, ChunkManifestTransformer] = {}
-    inside = await run_async(nodes.array_at(prefix.rstrip("/")))
+    found: dict[str, ChunkManifestTransformer] = {}
+    inside = await run_async(arrays.array_at(prefix.rstrip("/")))
     if inside is not None:
-        arrays[inside.array_path] = inside
+        found[inside.array_path] = inside
     undecided: list[str] = []
     async for key in store.list_prefix(prefix):
         path = node_of_metadata(key)
         if path is not None:
             yield key
-            array = await run_async(nodes.array_at(path))
+            array = await run_async(arrays.array_at(path))
             if array is not None:
-                arrays[array.array_path] = array
-        elif nodes.known_native(key):
+                found[array.array_path] = array
+        elif arrays.known_native(key):
             yield key
         else:
             # The zarr.json of its array may come later.
             undecided.append(key)
     for key in undecided:
-        if not _is_chunk(key, arrays):
+        if not _is_chunk(key, found):
             yield key
-    for array in arrays.values():
+    for array in found.values():
         async for key in list_chunk_keys(array, prefix):
             yield key
 
 
-def _is_chunk(key: str, arrays: dict[str, ChunkManifestTransformer]) -> bool:
+def _is_chunk(key: str, found: dict[str, ChunkManifestTransformer]) -> bool:
     """Whether a key is a chunk key of one of these manifest arrays."""
     return any(
-        path in arrays and arrays[path].index_of(key[len(path) :].lstrip("/")) is not None
+        path in found and found[path].index_of(key[len(path) :].lstrip("/")) is not None
         for path in owner_candidates(key)
     )
 
@@ -306,53 +306,53 @@ async def list_chunk_keys(array: ChunkManifestTransformer, prefix: str) -> Async
             yield start + key
 
 
-async def list_dir(store: Store, nodes: Nodes, prefix: str) -> AsyncIterator[str]:
+async def list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
     """Yield the names of keys and directories directly below a prefix."""
     directory = prefix.rstrip("/")
-    if await run_async(nodes.array_at(directory)) is None:
+    if await run_async(arrays.array_at(directory)) is None:
         async for name in store.list_dir(prefix):
             yield name
         return
     below = f"{directory}/" if directory else ""
     names: dict[str, None] = {}
-    async for key in list_prefix(store, nodes, below):
+    async for key in list_prefix(store, arrays, below):
         names[key[len(below) :].partition("/")[0]] = None
     for name in names:
         yield name
 
 
 async def list_manifest_arrays(
-    store: Store, nodes: Nodes, directory: str
+    store: Store, arrays: KnownArrays, directory: str
 ) -> AsyncIterator[ChunkManifestTransformer]:
     """Yield the manifest arrays at and below a path."""
     below = f"{directory}/" if directory else ""
     async for key in store.list_prefix(below):
         path = node_of_metadata(key)
         if path is not None:
-            array = await run_async(nodes.array_at(path))
+            array = await run_async(arrays.array_at(path))
             if array is not None and array.array_path == path:
                 yield array
 
 
-def writable(nodes: Nodes, key: str, value: Buffer) -> Steps[Buffer]:
+def writable(arrays: KnownArrays, key: str, value: Buffer) -> Steps[Buffer]:
     """Return the value to write, with declarations restored; reject chunks of manifest arrays."""
     path = node_of_metadata(key)
     if path is not None and hasattr(value, "to_bytes"):
-        document = value.to_bytes()
-        restored = yield from nodes.restore(path, document)
-        return value if restored is document else type(value).from_bytes(restored)
-    if key.rpartition("/")[2] not in METADATA_NAMES and not nodes.known_native(key):
-        owner = yield from nodes.owner(key)
+        body = value.to_bytes()
+        restored = yield from arrays.restore(path, body)
+        return value if restored is body else type(value).from_bytes(restored)
+    if key.rpartition("/")[2] not in METADATA_NAMES and not arrays.known_native(key):
+        owner = yield from arrays.owner(key)
         if owner is not None:
             raise _read_only(*owner)
     return value
 
 
-def deletable(nodes: Nodes, key: str) -> Steps[bool]:
+def deletable(arrays: KnownArrays, key: str) -> Steps[bool]:
     """Whether there is anything to delete; reject chunks that a manifest refers to."""
-    if key.rpartition("/")[2] in METADATA_NAMES or nodes.known_native(key):
+    if key.rpartition("/")[2] in METADATA_NAMES or arrays.known_native(key):
         return True
-    owner = yield from nodes.owner(key)
+    owner = yield from arrays.owner(key)
     if owner is None:
         return True
     array, index = owner

@@ -1,0 +1,190 @@
+"""What a hierarchy contains: its nodes, and what the manifest of each array refers to.
+
+A summary for people and programs. Reads metadata and manifest documents, but no sources;
+invalid arrays are listed with what is wrong with them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from zarr.abc.store import Store
+
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, strict
+from zarr_manifest.hierarchy import CONCURRENCY, InspectedHierarchy, Node, sync
+from zarr_manifest.inspection.node_contents import Contents, NodeContents
+from zarr_manifest.locations import (
+    Location,
+    StoreLocation,
+    UrlLocation,
+    suggest_prefixes,
+    summarize,
+)
+from zarr_manifest.manifest import INLINE
+from zarr_manifest.sources import Allow, in_order
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["contents"]
+
+
+def contents(
+    location: str | Path | ObjectStore | Store,
+    *,
+    allow: Allow = None,
+    base: str | Path | None = None,
+    limits: Limits | None = None,
+) -> Contents:
+    """List the nodes of a hierarchy, and what the manifests of its arrays refer to.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy: a path, a URL, or a store.
+    allow, base, limits
+        As for :class:`ManifestStore`. Sources are not read, and need not be allowed, but
+        manifest documents outside the hierarchy must be.
+
+    Returns
+    -------
+    Contents
+        The nodes, and the locations of the bytes of their chunks.
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is no Zarr hierarchy.
+    SourceError
+        The hierarchy cannot be listed, and has no consolidated metadata.
+    ValueError
+        `allow` contains something that is not a URL prefix.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, zarr, zarr_manifest
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = zarr.create_group(root).create_array("a", shape=8, chunks=4, dtype="u1")
+    >>> zarr_manifest.write_manifest(root, "a", {"1": {"path": "s3://b/f.nc", "length": 4}})
+    >>> for node in contents(root).nodes:
+    ...     print(repr(node.path), node.kind, node.shape, node.references, node.prefixes)
+    '' group None 0 ()
+    'a' manifest array (8,) 1 ('s3://b/',)
+    """
+    hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    return sync(_contents(hierarchy))
+
+
+async def _contents(hierarchy: InspectedHierarchy) -> Contents:
+    calls = [functools.partial(_described, hierarchy, node) for node in await hierarchy.nodes()]
+    found = [node async for node in in_order(calls, CONCURRENCY)]
+    statistics = [item for _, items in found for item in items]
+    urls = [location for location, _, _ in statistics if isinstance(location, UrlLocation)]
+    locations = summarize(statistics, suggest_prefixes(urls), hierarchy.allow)
+    return Contents([node for node, _ in found], locations)
+
+
+@dataclass
+class _Counts:
+    """Totals of what the documents of one manifest refer to."""
+
+    references: int = 0
+    inline: int = 0
+    empty: int = 0
+    nbytes: int = 0
+    open_ended: int = 0
+    found: list[tuple[Location, int, int]] = field(default_factory=list[tuple[Location, int, int]])
+
+    def locations(self) -> set[Location]:
+        return {location for location, _, _ in self.found}
+
+    def prefixes(self) -> Iterator[str]:
+        if any(isinstance(location, StoreLocation) for location in self.locations()):
+            yield ""
+        yield from suggest_prefixes(
+            location for location in self.locations() if isinstance(location, UrlLocation)
+        )
+
+
+async def _described(
+    hierarchy: InspectedHierarchy, node: Node
+) -> tuple[NodeContents, list[tuple[Location, int, int]]]:
+    if node.problem is not None:
+        return NodeContents(node.path, "invalid", problem=node.problem), []
+    if node.kind == "group":
+        return NodeContents(node.path, "group"), []
+    if node.array is None:
+        return _old_array(node), []
+    known = _members(node.array)
+    if node.array.declared == []:
+        return NodeContents(node.path, "native array", **known), []
+    try:
+        counts = await _counts(hierarchy, node)
+    except ManifestError as error:
+        problem = error.in_context(array=node.path)
+        return NodeContents(node.path, "invalid", **known, problem=problem), []
+    return NodeContents(
+        node.path,
+        "manifest array",
+        **known,
+        references=counts.references,
+        inline=counts.inline,
+        empty=counts.empty,
+        nbytes=counts.nbytes,
+        open_ended=counts.open_ended,
+        objects=len(counts.locations()),
+        prefixes=tuple(counts.prefixes()),
+    ), counts.found
+
+
+async def _counts(hierarchy: InspectedHierarchy, node: Node) -> _Counts:
+    counts = _Counts()
+    array = strict(hierarchy.declaration(node))
+    if array is None:
+        # Only transformers that readers need not understand, and no manifest.
+        return counts
+    async for loaded in hierarchy.documents(array).every():
+        manifest = loaded.manifest
+        statistics = manifest.statistics()
+        references = sum(count for _, count, _ in statistics)
+        inline = sum(1 for _ in manifest.with_path(INLINE))
+        counts.references += references
+        counts.inline += inline
+        counts.empty += len(manifest) - references - inline
+        counts.nbytes += sum(nbytes for _, _, nbytes in statistics)
+        counts.open_ended += sum(1 for _ in manifest.open_ended())
+        counts.found += [
+            (location, count, nbytes)
+            for location, (_, count, nbytes) in zip(loaded.locations, statistics, strict=True)
+        ]
+    return counts
+
+
+def _members(array: ArrayMetadata) -> dict[str, Any]:
+    """Return what the metadata says about an array, without invalid members."""
+    grid = ChunkGrid.from_metadata(array.metadata)
+    data_type: Any = array.metadata.get("data_type")
+    name: Any = cast("Any", data_type).get("name") if isinstance(data_type, dict) else data_type
+    return {
+        "data_type": name if isinstance(name, str) else None,
+        "shape": None if grid is None else grid.shape,
+        "chunk_shape": None if grid is None else grid.regular,
+        "chunks": None if grid is None else math.prod(grid.counts),
+    }
+
+
+def _old_array(node: Node) -> NodeContents:
+    shape: Any = node.metadata.get("shape")
+    data_type: Any = node.metadata.get("dtype")
+    return NodeContents(
+        node.path,
+        "native array",
+        data_type=data_type if isinstance(data_type, str) else "structured",
+        shape=tuple(cast("list[int]", shape)) if isinstance(shape, list) else None,
+    )
