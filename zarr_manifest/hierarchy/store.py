@@ -167,7 +167,7 @@ class ManifestStore(StoreOnStore):
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
-        return f"manifest+{self._store}"
+        return f"manifest+{without_secrets(str(self._store))}"
 
     def __repr__(self) -> str:
         allow = [redact(prefix) for prefix in self._allow]
