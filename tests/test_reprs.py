@@ -17,6 +17,7 @@ import zarr_manifest as zm
 from tests.counting_store import Counting
 from zarr_manifest.conversion import ConversionReport, RefusedNode, UpgradeReport
 from zarr_manifest.errors import InvalidJSONError
+from zarr_manifest.hierarchy.opened_hierarchy import OpenedHierarchy
 from zarr_manifest.inspection import Contents, NodeContents, Problem
 from zarr_manifest.showing import MOST_LINES
 
@@ -89,6 +90,11 @@ def test_secrets_stay_out_of_sight() -> None:
         zm.ManifestStore(MemoryStore(), allow=accesses),
         zm.ManifestStore(HTTPStore("https://example.com/h?key=SECRET"), allow=accesses),
     ]
+    opened = OpenedHierarchy.open(stores[0])
+    for each in (accesses["s3://b/"], accesses["https://d.example.com/"], opened, *stores):
+        assert "SECRET" not in f"{each} {each!r}"
+    assert repr(accesses["s3://b/"]) == "environment(token=…)"
+    assert repr(accesses["https://d.example.com/"]) == "anonymous(client_options=…)"
     for each in (manifest, *stores):
         assert "SECRET" not in repr(each) + str(each)
         assert "SECRET" not in text_of(each._repr_html_())

@@ -115,3 +115,18 @@ def test_xarray_engine_never_writes(root: Path, values: Values) -> None:
     with xr.open_dataset(root, **ENGINE) as dataset:
         dataset.load()
     assert files_below(root) == before
+
+
+@pytest.mark.usefixtures("values")
+@pytest.mark.parametrize(
+    "setting",
+    [{"allow": ["s3://b/"]}, {"base": "s3://b/"}, {"verify": "auto"}, {"limits": zm.Limits()}],
+)
+@pytest.mark.parametrize("way", [xr.open_dataset, xr.open_datatree, xr.open_groups])
+def test_xarray_engine_drops_no_settings(root: Path, way: Any, setting: dict[str, Any]) -> None:
+    (name,) = setting
+    with pytest.raises(TypeError, match=f"a ManifestStore has its own settings.* {name}"):
+        way(zm.ManifestStore(root, verify="never"), **ENGINE, **setting)
+    opened = way(root, **ENGINE, **setting)
+    for each in opened.values() if way is xr.open_groups else [opened]:
+        each.close()

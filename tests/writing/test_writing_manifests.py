@@ -427,8 +427,10 @@ def test_no_array_there(tmp_path: Path) -> None:
     for path in ("", "nothing"):
         with pytest.raises(zm.errors.InvalidConfigurationError, match="no Zarr v3 array"):
             zm.write_manifest(tmp_path, path, {})
-    with pytest.raises(FileNotFoundError):
-        zm.write_manifest(tmp_path / "nowhere", "a", {})
+    for location in (tmp_path / "nowhere", (tmp_path / "nowhere").as_uri()):
+        with pytest.raises(zm.errors.SourceNotFoundError, match="there is no Zarr hier") as caught:
+            zm.write_manifest(location, "a", {})
+        assert caught.value.location == (tmp_path / "nowhere").as_uri()
     assert not (tmp_path / "nowhere").exists()
 
 

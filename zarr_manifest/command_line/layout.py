@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,7 +30,7 @@ class Layout:
     inline_below: int
     overwrite: bool
     sole_writer: bool
-    allow: Mapping[str, Access]
+    allow: Mapping[str, Access] = field(repr=False)  # options may be keys
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:

@@ -221,7 +221,7 @@ def allowed(
     Examples
     --------
     >>> allowed(("s3://b/",), (), ("region=us-east-1",))
-    {'s3://b/': Anonymous(options={'region': 'us-east-1'})}
+    {'s3://b/': anonymous(region=…)}
     """
     options: dict[str, Any] = dict(pairs(settings, "--option"))
     if options and not anonymously and not with_credentials:

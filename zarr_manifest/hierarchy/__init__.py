@@ -24,6 +24,7 @@ from zarr_manifest.hierarchy.walking import (
     list_nodes,
     no_hierarchy,
     not_listable,
+    open_for_reading,
     read_node,
 )
 from zarr_manifest.hierarchy.zarr_internals import ensure_open, opening_module, sync
@@ -55,6 +56,7 @@ __all__ = [
     "no_hierarchy",
     "node_of_metadata",
     "not_listable",
+    "open_for_reading",
     "open_hierarchy",
     "opening_module",
     "read_node",

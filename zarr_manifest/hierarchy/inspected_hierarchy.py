@@ -7,7 +7,7 @@ declarations that a ManifestStore hides from zarr. Sources are not read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -63,7 +63,7 @@ class InspectedHierarchy:
 
     store: Store
     sources: Sources
-    allow: Mapping[str, Access]
+    allow: Mapping[str, Access] = field(repr=False)  # options may be keys
     base: str | None
     limits: Limits
 

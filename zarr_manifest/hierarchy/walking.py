@@ -63,6 +63,7 @@ __all__ = [
 _AT_ONCE = 16
 
 _V3 = "zarr.json"
+_ANY = "Zarr hierarchy"
 
 # If a node has several, zarr reads the first of these.
 _NAMES = (_V3, ".zarray", ".zgroup")
@@ -251,8 +252,15 @@ class Node:
             raise NotConvertibleError(f"the node is Zarr v2, and has no {_V3!r}")
 
 
-async def open_for_reading(store: Store) -> Store:
+async def open_for_reading(store: Store, *, what: str = _ANY, remedy: str | None = None) -> Store:
     """Return a store, opened for reading, without creating anything.
+
+    Parameters
+    ----------
+    store : Store
+        Not a ManifestStore.
+    what, remedy
+        As for :func:`no_hierarchy`, if there is no such directory.
 
     Raises
     ------
@@ -265,12 +273,12 @@ async def open_for_reading(store: Store) -> Store:
     try:
         await ensure_open(store)
     except FileNotFoundError as error:
-        raise no_hierarchy(store) from error
+        raise no_hierarchy(store, what=what, remedy=remedy) from error
     return store
 
 
 def no_hierarchy(
-    store: Store, *, what: str = "Zarr hierarchy", remedy: str | None = None
+    store: Store, *, what: str = _ANY, remedy: str | None = None
 ) -> SourceNotFoundError:
     """Return the error for a store that has no nodes, or none of some kind."""
     return SourceNotFoundError(

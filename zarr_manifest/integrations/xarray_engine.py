@@ -20,7 +20,8 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
     """Open hierarchies with manifest arrays; ``xr.open_dataset(path, engine="zarr-manifest")``.
 
     Accepts ``allow``, ``base``, ``verify`` and ``limits``, as in
-    :class:`zarr_manifest.ManifestStore`, and all options of xarray's ``zarr`` engine.
+    :class:`zarr_manifest.ManifestStore`, and all options of xarray's ``zarr`` engine. A
+    ``ManifestStore`` has its own settings, and is opened without the first four.
     """
 
     description = "Open Zarr hierarchies with chunk manifests (zarr-manifest)"
@@ -40,7 +41,7 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         *,
         allow: Allow = None,
         base: str | Path | None = None,
-        verify: Verify = "auto",
+        verify: Verify | None = None,
         limits: Limits | None = None,
         drop_variables: Any = None,
         **options: Any,
@@ -57,7 +58,7 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         *,
         allow: Allow = None,
         base: str | Path | None = None,
-        verify: Verify = "auto",
+        verify: Verify | None = None,
         limits: Limits | None = None,
         **options: Any,
     ) -> DataTree:
@@ -72,7 +73,7 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         *,
         allow: Allow = None,
         base: str | Path | None = None,
-        verify: Verify = "auto",
+        verify: Verify | None = None,
         limits: Limits | None = None,
         **options: Any,
     ) -> dict[str, Dataset]:
@@ -88,10 +89,21 @@ def _zarr_engine() -> Any:
 
 
 def _store(
-    location: Any, allow: Allow, base: str | Path | None, verify: Verify, limits: Limits | None
+    location: Any,
+    allow: Allow,
+    base: str | Path | None,
+    verify: Verify | None,
+    limits: Limits | None,
 ) -> ManifestStore:
     if isinstance(location, ManifestStore):
+        settings = {"allow": allow, "base": base, "verify": verify, "limits": limits}
+        given = [name for name, value in settings.items() if value is not None]
+        if given:
+            raise TypeError(
+                "a ManifestStore has its own settings, so xarray's engine takes no "
+                f"{', '.join(given)} with it: pass them to ManifestStore(...)"
+            )
         return location
     return ManifestStore(
-        location, allow=allow, base=base, verify=verify, limits=limits, read_only=True
+        location, allow=allow, base=base, verify=verify or "auto", limits=limits, read_only=True
     )

@@ -76,18 +76,29 @@ _ENDPOINT = re.compile(r"https?://[^\s/]+(?:/\S*)?\Z")
 _BARE_IN_REQUESTS = "!$&'()*+,;=:@/[]^|"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Anonymous:
     """Read without credentials; see :func:`anonymous`."""
 
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    def __repr__(self) -> str:
+        return _call("anonymous", self.options)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Environment:
     """Read with the credentials in the environment; see :func:`environment`."""
 
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __repr__(self) -> str:
+        return _call("environment", self.options)
+
+
+def _call(function: str, options: Mapping[str, Any]) -> str:
+    """Return a call without the values of options, which may be keys."""
+    return f"{function}({', '.join(f'{name}=…' for name in options)})"
 
 
 type Access = ObjectStore | Anonymous | Environment | Mapping[str, Any] | None
@@ -153,7 +164,7 @@ def access_to(
     >>> allow = {"s3://b/mine": Environment()}
     >>> prefix, access = access_to(UrlLocation("s3", "b", "mine/h.zarr"), AllowList(allow), allow)
     >>> print(prefix, access)
-    s3://b/mine Environment(options={})
+    s3://b/mine environment()
     >>> prefix, access = access_to(UrlLocation("s3", "b", "yours"), AllowList(allow), allow)
     >>> print(prefix, access)
     s3://b/ None
@@ -206,7 +217,7 @@ def anonymous(**options: Any) -> Anonymous:
     Examples
     --------
     >>> anonymous(region="us-east-1")
-    Anonymous(options={'region': 'us-east-1'})
+    anonymous(region=…)
     """
     return Anonymous(options)
 
@@ -222,7 +233,7 @@ def environment(**options: Any) -> Environment:
     Examples
     --------
     >>> environment(region="eu-central-1")
-    Environment(options={'region': 'eu-central-1'})
+    environment(region=…)
     """
     return Environment(options)
 

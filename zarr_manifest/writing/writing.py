@@ -23,8 +23,8 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import ancestors, dump_node, impossible_name, parse_node
 from zarr_manifest.hierarchy import (
     ManifestStore,
-    ensure_open,
     join,
+    open_for_reading,
     open_hierarchy,
     store_underneath,
     sync,
@@ -108,6 +108,8 @@ def write_manifest(
 
     Raises
     ------
+    SourceNotFoundError
+        If there is no such directory.
     WriteConflictError
         If another writer wrote to the array meanwhile; its version is kept.
     ManifestError
@@ -132,10 +134,9 @@ def write_manifest(
     form = Form(manifest_url, inline, base, codecs, partition_shape)
     access = access_by_prefix(allow)
     opened = open_hierarchy(location, access)
-    # Opened for writing, zarr would create a missing directory.
-    read_only = not isinstance(location, Store)
-    sync(ensure_open(open_hierarchy(location, access, read_only=read_only)))
-    store = guarded_store(store_underneath(opened), sole_writer=sole_writer)
+    underneath = store_underneath(opened)
+    sync(open_for_reading(underneath))
+    store = guarded_store(underneath, sole_writer=sole_writer)
     before = store.read(join(path, "zarr.json"))
     node = None if before.body is None else parse_node(before.body)
     if node is None or node.get("node_type") != "array":

@@ -14,6 +14,7 @@ import pytest
 import zarr
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
+from tests.hierarchies import files_below
 from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest import ManifestStore
@@ -25,6 +26,7 @@ from zarr_manifest.errors import (
     ChecksumMismatchError,
     SourceAccessDeniedError,
     SourceChangedError,
+    SourceError,
     SourceNotFoundError,
     UnsupportedChecksumError,
 )
@@ -199,3 +201,34 @@ def test_a_checksum_finds_a_flipped_bit(path: Path, tmp_path: Path) -> None:
 def test_an_unknown_checksum_is_an_error_before_anything_is_read() -> None:
     with pytest.raises(UnsupportedChecksumError):
         read_files("nowhere.nc", checksum="crc64")
+
+
+# ------------------------------------------------------------ Zarr hierarchies
+
+
+@pytest.mark.parametrize("names", [["nowhere.zarr"], ["nowhere.zarr", "nowhere.zarr"]])
+def test_a_zarr_hierarchy_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for combined in ({}, {"concat_dim": "x"}):
+        with pytest.raises(SourceNotFoundError, match="there is no Zarr") as caught:
+            write_hierarchy("x.zarr", read_files(names, format="zarr3", **combined))
+        assert caught.value.location == (tmp_path / "nowhere.zarr").as_uri()
+        assert caught.value.remedy is not None
+    (tmp_path / "nowhere.zarr").mkdir()
+    with pytest.raises(SourceNotFoundError, match="there is no Zarr v3 hierarchy"):
+        list(read_files(names, format="zarr3"))
+    assert files_below(tmp_path) == {}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_zarr_hierarchy_that_cannot_be_listed(
+    tmp_path: Path, http_server: FileServer, count: int
+) -> None:
+    zarr.create_array(tmp_path / "h.zarr", shape=2, dtype="u1")
+    http_server.put("h.zarr/zarr.json", (tmp_path / "h.zarr/zarr.json").read_bytes())
+    url = f"{http_server.url}/h.zarr"
+    with pytest.raises(SourceError, match="the store cannot be listed") as caught:
+        list(read_files([url] * count))
+    assert caught.value.location == url

@@ -400,7 +400,7 @@ def test_a_web_server_cannot_list() -> None:
 def test_what_is_no_zarr_v2_hierarchy(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match="there is no Zarr v2 hierarchy"):
         read_zarr2(tmp_path)
-    with pytest.raises(SourceNotFoundError, match="there is no such directory"):
+    with pytest.raises(SourceNotFoundError, match="there is no Zarr v2 hierarchy"):
         read_zarr2(tmp_path / "missing")
     assert not (tmp_path / "missing").exists()
     zarr.create_group(tmp_path / "new")

@@ -17,7 +17,7 @@ from zarr_manifest.conversion.files.formats import ZARR_FORMATS, detect_format, 
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
-from zarr_manifest.conversion.files.zarr3 import read_zarr3
+from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
 from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
@@ -180,7 +180,7 @@ def _parse(url: str, file_format: str | None, work: _Work) -> _Parsed:
     found = file_format or detect_format(url, sources)
     states: dict[str, tuple[int, dict[str, str]]] = {}
     if found in ZARR_FORMATS:
-        objects = {listed.url: listed for listed in sources.list(url)}
+        objects = {listed.url: listed for listed in list_objects(url, sources)}
         sizes = {path: listed.size for path, listed in objects.items()}
         tree = _zarr_tree(_zarr_nodes(url, found, work), sizes)
         states = {path: (listed.size, listed.conditions) for path, listed in objects.items()}

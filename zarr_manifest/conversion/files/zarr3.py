@@ -13,13 +13,39 @@ from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ChunkGrid
-from zarr_manifest.hierarchy import ChunkKeyEncoding
-from zarr_manifest.locations import redact
+from zarr_manifest.hierarchy import (
+    ChunkKeyEncoding,
+    no_hierarchy,
+    not_listable,
+    open_for_reading,
+    open_hierarchy,
+    sync,
+)
 from zarr_manifest.manifest import Manifest
+from zarr_manifest.sources import can_list, store_failure
 
-__all__ = ["read_zarr3"]
+__all__ = ["list_objects", "read_zarr3"]
 
 _METADATA = "zarr.json"
+
+
+def list_objects(url: str, sources: FileSources) -> list[Listed]:
+    """Return the objects of a hierarchy.
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is no such directory.
+    SourceError, SourceAccessDeniedError
+        They cannot be listed.
+    """
+    store = sync(open_for_reading(open_hierarchy(url, sources.allow, read_only=True)))
+    if not can_list(store):
+        raise not_listable(store, "so it is unknown which chunks exist")
+    try:
+        return list(sources.list(url))
+    except READ_ERRORS as error:
+        raise store_failure(error) from error
 
 
 def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True) -> Iterator[Node]:
@@ -36,20 +62,20 @@ def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True
 
     Raises
     ------
-    NotConvertibleError
-        The store cannot list.
+    SourceNotFoundError
+        There is no Zarr v3 hierarchy.
+    SourceError, SourceAccessDeniedError
+        Its objects cannot be listed.
     """
-    try:
-        objects = {found.name: found for found in sources.list(url)}
-    except (*READ_ERRORS, NotImplementedError) as error:
-        raise NotConvertibleError(
-            f"the objects of the hierarchy cannot be listed: {error}", location=redact(url)
-        ) from error
+    objects = {found.name: found for found in list_objects(url, sources)}
     paths = [
         name.removesuffix(_METADATA).rstrip("/")
         for name in objects
         if name == _METADATA or name.endswith(f"/{_METADATA}")
     ]
+    if not paths:
+        store = open_hierarchy(url, sources.allow, read_only=True)
+        raise no_hierarchy(store, what="Zarr v3 hierarchy")
     below = _by_array(paths, objects)
     for path in sorted(paths, key=lambda path: path.split("/") if path else []):
         try:

@@ -30,26 +30,20 @@ from zarr_manifest.conversion.zarr2.to_v3.planning import (
     is_metadata_key,
     plan_nodes,
 )
-from zarr_manifest.errors import (
-    Advice,
-    ManifestError,
-    NotConvertibleError,
-    Setting,
-    SourceNotFoundError,
-)
+from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
 from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.hierarchy import (
-    ensure_open,
     list_keys,
     no_hierarchy,
     not_listable,
+    open_for_reading,
     open_hierarchy,
     store_urls,
     sync,
 )
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.manifest import Grid, Manifest, interpret_keys
-from zarr_manifest.sources import Allow, access_by_prefix, can_list, in_order, store_name
+from zarr_manifest.sources import Allow, access_by_prefix, can_list, in_order
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -57,6 +51,8 @@ if TYPE_CHECKING:
 __all__ = ["read_zarr2"]
 
 _CONCURRENCY = 16
+
+_WHAT = "Zarr v2 hierarchy"
 
 # As in canonical URLs: S3 reads "+" as a space.
 _SAFE = "!$&'()*,;=:@/"
@@ -96,7 +92,7 @@ def read_zarr2(
     Raises
     ------
     SourceNotFoundError
-        There is no such directory, or no Zarr v2 hierarchy.
+        There is no Zarr v2 hierarchy.
     SourceError
         The keys of the store cannot be listed.
     NotConvertibleError
@@ -114,13 +110,9 @@ def read_zarr2(
     >>> node.path, list(node.manifest), node.manifest[1,].path
     ('a b', [(1,)], 's3://bucket/old.zarr/a%20b/1')
     """
-    store = open_hierarchy(location, access_by_prefix(allow), read_only=True)
-    try:
-        sync(ensure_open(store))
-    except FileNotFoundError as error:
-        raise SourceNotFoundError(
-            "there is no such directory", location=store_name(store)
-        ) from error
+    opened = open_hierarchy(location, access_by_prefix(allow), read_only=True)
+    remedy = "Name the directory or the URL that holds its '.zgroup' or '.zarray'."
+    store = sync(open_for_reading(opened, what=_WHAT, remedy=remedy))
     if not can_list(store):
         raise not_listable(
             store,
@@ -131,12 +123,11 @@ def read_zarr2(
     keys = [key for key in sync(list_keys(store)) if not key.endswith("/")]
     documents = sync(_documents(store, keys))
     if not any(key.endswith((".zarray", ".zgroup")) for key in documents):
-        remedy = "Name the directory or the URL that holds its '.zgroup' or '.zarray'."
         if any(documents):
             remedy = "It is already a Zarr v3 hierarchy."
         if ".zmetadata" in keys:
             remedy = "It has only '.zmetadata': import it as a kerchunk reference set."
-        raise no_hierarchy(store, what="Zarr v2 hierarchy", remedy=remedy)
+        raise no_hierarchy(store, what=_WHAT, remedy=remedy)
     return _nodes(plan_nodes(documents), keys, prefix)
 
 
