@@ -17,7 +17,7 @@ import zarr_manifest as zm
 from tests.counting_store import Counting
 from zarr_manifest.conversion import ConversionReport, RefusedNode, UpgradeReport
 from zarr_manifest.errors import InvalidJSONError
-from zarr_manifest.hierarchy.opened_hierarchy import OpenedHierarchy
+from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy
 from zarr_manifest.inspection import Contents, NodeContents, Problem
 from zarr_manifest.showing import MOST_LINES
 
@@ -90,7 +90,7 @@ def test_secrets_stay_out_of_sight() -> None:
         zm.ManifestStore(MemoryStore(), allow=accesses),
         zm.ManifestStore(HTTPStore("https://example.com/h?key=SECRET"), allow=accesses),
     ]
-    opened = OpenedHierarchy.open(stores[0])
+    opened = InspectedHierarchy.open(stores[0])
     for each in (accesses["s3://b/"], accesses["https://d.example.com/"], opened, *stores):
         assert "SECRET" not in f"{each} {each!r}"
     assert repr(accesses["s3://b/"]) == "environment(token=…)"
