@@ -19,7 +19,7 @@ from zarr_manifest.format.findings import strict
 from zarr_manifest.manifest.keys import Grid, KeyParser
 from zarr_manifest.manifest.manifest import Manifest, references_of
 from zarr_manifest.manifest.reference import Reference
-from zarr_manifest.manifest.references import interpret_manifest
+from zarr_manifest.manifest.reference_table import interpret_manifest
 
 type Index = tuple[int, ...]
 

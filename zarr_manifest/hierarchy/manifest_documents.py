@@ -36,7 +36,7 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
 from zarr_manifest.locations import Base, Location, StoreLocation
-from zarr_manifest.manifest import References, interpret_manifest
+from zarr_manifest.manifest import ReferenceTable, interpret_manifest
 from zarr_manifest.sources import Call, SourceRange, Sources, Steps, in_order, run_async, run_sync
 
 __all__ = [
@@ -68,7 +68,7 @@ type Partition = tuple[int, ...] | None
 class LoadedManifest:
     """A manifest, or the part of it in one document, and the locations of its paths."""
 
-    manifest: References
+    manifest: ReferenceTable
     locations: tuple[Location, ...]
     authorised: bool = False
     refusal: ManifestError | None = None
@@ -281,7 +281,7 @@ def interpret_document_of(
     return LoadedManifest(manifest, locations)
 
 
-def _interpret_paths(manifest: References, base: Base) -> Findings[tuple[Location, ...]]:
+def _interpret_paths(manifest: ReferenceTable, base: Base) -> Findings[tuple[Location, ...]]:
     locations: list[Location] = []
     for number, path in enumerate(manifest.paths):
         try:

@@ -8,7 +8,7 @@ from zarr_manifest.manifest.encoding import canonical_keys
 from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
 from zarr_manifest.manifest.manifest import Manifest, references_of
 from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside, Reference, Row
-from zarr_manifest.manifest.references import References, interpret_manifest
+from zarr_manifest.manifest.reference_table import ReferenceTable, interpret_manifest
 
 __all__ = [
     "EMPTY",
@@ -20,7 +20,7 @@ __all__ = [
     "Manifest",
     "NumberedPaths",
     "Reference",
-    "References",
+    "ReferenceTable",
     "Row",
     "Rows",
     "canonical_keys",

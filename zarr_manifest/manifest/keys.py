@@ -1,4 +1,4 @@
-"""Rows: which chunk each member of a manifest document names.
+"""Keys of a manifest document: which chunk each member names, as rows of a table.
 
 Checks keys against the chunk grid and the document's block of it, and sorts them.
 Does not look at the entries.

@@ -20,7 +20,7 @@ from zarr_manifest.manifest.author_columns import (
 )
 from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.reference import EMPTY, INLINE, Reference
-from zarr_manifest.manifest.references import References, interpret_manifest
+from zarr_manifest.manifest.reference_table import ReferenceTable, interpret_manifest
 from zarr_manifest.showing import counted, html_table, size
 
 __all__ = ["Manifest", "references_of"]
@@ -56,7 +56,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
 
     __slots__ = ("_references",)
 
-    def __init__(self, table: References) -> None:
+    def __init__(self, table: ReferenceTable) -> None:
         self._references = table
 
     @classmethod
@@ -159,7 +159,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
             sizes = [len(encoded) for encoded in inline.values()]
             sizes += [TO_THE_END] * (len(without_path) - len(inline))
             rows = with_rows_without_path(grid_shape, rows, without_path, kinds, sizes)
-        references = References(
+        references = ReferenceTable(
             grid_shape, rows.numbers, rows.offsets, rows.lengths, rows.path_numbers, rows.paths, {}
         )
         references.put_aside(inline, checksums or {}, conditions or {})
@@ -278,7 +278,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
 class _Items(ItemsView[tuple[int, ...], Reference]):
     """Row by row, without looking for each chunk."""
 
-    def __init__(self, manifest: Manifest, references: References) -> None:
+    def __init__(self, manifest: Manifest, references: ReferenceTable) -> None:
         super().__init__(manifest)
         self._references = references
 
@@ -287,6 +287,6 @@ class _Items(ItemsView[tuple[int, ...], Reference]):
             yield index, self._references.reference(row)
 
 
-def references_of(manifest: Manifest) -> References:
+def references_of(manifest: Manifest) -> ReferenceTable:
     """Return the columns behind a manifest, for this package."""
     return manifest._references  # pyright: ignore[reportPrivateUsage]

@@ -43,7 +43,7 @@ from zarr_manifest.format import (
     strict,
 )
 from zarr_manifest.hierarchy import DeclaredArray, Partition, interpret_array, join
-from zarr_manifest.manifest import References
+from zarr_manifest.manifest import ReferenceTable
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.consolidated import update_consolidated
 from zarr_manifest.writing.document_names import (
@@ -146,7 +146,7 @@ class ArrayWriter:
 
     # First: documents -----------------------------------------------------------
 
-    def write(self, manifest: References) -> None:
+    def write(self, manifest: ReferenceTable) -> None:
         """Write the documents of a manifest that has been checked."""
         if self._form.inline:
             self.array = self._declared(json.loads(manifest.dumps()))
@@ -167,7 +167,7 @@ class ArrayWriter:
         self._written += keys
         self._store.put(keys)
 
-    def write_parts(self, parts: Iterable[References]) -> Iterator[References]:
+    def write_parts(self, parts: Iterable[ReferenceTable]) -> Iterator[ReferenceTable]:
         """Write the documents of partitions as they arrive, and yield what was written."""
         assert self.array.partitions is not None  # otherwise there is nothing to stream
         nothing = encode_body(self.array.configuration.codecs, b"{}\n")

@@ -21,7 +21,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import Configuration, Entry, Limits, encode_body, format_canonical, strict
 from zarr_manifest.hierarchy import DeclaredArray, Partition, interpret_document_of
-from zarr_manifest.manifest import Manifest, References, references_of
+from zarr_manifest.manifest import Manifest, ReferenceTable, references_of
 
 __all__ = ["Entries", "encode_manifest", "encode_parts", "interpret_entries"]
 
@@ -39,7 +39,7 @@ _UNLIMITED = Limits(manifest_bytes=2**62, entries=2**62, inline_bytes=2**62)
 _MEMBERS = frozenset(Entry.__struct_fields__)
 
 
-def interpret_entries(array: DeclaredArray, entries: Entries) -> References:
+def interpret_entries(array: DeclaredArray, entries: Entries) -> ReferenceTable:
     """Return entries as a manifest of the array.
 
     Raises
@@ -69,7 +69,7 @@ def interpret_entries(array: DeclaredArray, entries: Entries) -> References:
     return loaded.manifest
 
 
-def _require_paths(array: DeclaredArray, manifest: References) -> None:
+def _require_paths(array: DeclaredArray, manifest: ReferenceTable) -> None:
     """Check that the manifest's paths resolve, which a manifest alone cannot check."""
     for number, path in enumerate(manifest.paths):
         try:
@@ -134,7 +134,7 @@ def _as_json(value: object) -> Any:
     raise TypeError(f"an entry cannot have a value of type {type(value).__name__}")
 
 
-def encode_parts(array: DeclaredArray, manifest: References) -> dict[Partition, bytes]:
+def encode_parts(array: DeclaredArray, manifest: ReferenceTable) -> dict[Partition, bytes]:
     """Return the documents of a manifest as stored.
 
     The first partition always has a document, even without entries: concurrent writers
@@ -154,7 +154,7 @@ def encode_parts(array: DeclaredArray, manifest: References) -> dict[Partition, 
     return bodies
 
 
-def encode_manifest(array: DeclaredArray, manifest: References) -> bytes:
+def encode_manifest(array: DeclaredArray, manifest: ReferenceTable) -> bytes:
     """Return one document as stored.
 
     Raises

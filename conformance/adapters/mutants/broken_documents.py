@@ -13,7 +13,7 @@ from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import manifest_document
 from zarr_manifest.format.node_metadata import arrays_in
 from zarr_manifest.hierarchy import manifest_documents, nodes, store, transformer
-from zarr_manifest.manifest import References, Row, decoding
+from zarr_manifest.manifest import ReferenceTable, Row, decoding
 
 _MEMBERS = ("manifest", "base", "codecs", "partition_shape")
 
@@ -192,7 +192,7 @@ def offset_alone_ignored() -> None:
     """Read an entry without a length from the beginning of its object."""
 
     def make(get: Any) -> Any:
-        def changed(self: References, index: Any) -> Row | None:
+        def changed(self: ReferenceTable, index: Any) -> Row | None:
             found: Row | None = get(self, index)
             if found is None or found.length is not None:
                 return found
@@ -200,7 +200,7 @@ def offset_alone_ignored() -> None:
 
         return changed
 
-    replace(References, "get", make)
+    replace(ReferenceTable, "get", make)
 
 
 @broken_in("inline")

@@ -9,7 +9,7 @@ from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidManifestError, ManifestError, ManifestNotFoundError
 from zarr_manifest.format.chunk_grid import Partitions
 from zarr_manifest.hierarchy import manifest_documents
-from zarr_manifest.manifest import References, decoding, keys
+from zarr_manifest.manifest import ReferenceTable, decoding, keys
 
 # ------------------------------------------------------------------ chunk keys
 
@@ -49,7 +49,7 @@ def _overlook(words: str) -> None:
 @broken_in("chunk-keys")
 def keys_transposed() -> None:
     """Read the numbers of a chunk key from the last dimension to the first."""
-    replace(References, "get", lambda get: lambda self, index: get(self, tuple(index)[::-1]))
+    replace(ReferenceTable, "get", lambda get: lambda self, index: get(self, tuple(index)[::-1]))
 
 
 @broken_in("chunk-keys")

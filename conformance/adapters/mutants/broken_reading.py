@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from zarr_manifest.hierarchy.nodes import Nodes
+
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import (
     ManifestError,
@@ -12,10 +14,9 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.hierarchy import transformer
-from zarr_manifest.hierarchy.nodes import Nodes
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
-from zarr_manifest.manifest import References, Row
+from zarr_manifest.manifest import ReferenceTable, Row
 from zarr_manifest.sources import object_reader
 from zarr_manifest.sources.byte_ranges import Bounded, Last, SourceRange
 
@@ -101,7 +102,7 @@ def empty_is_missing() -> None:
 def missing_is_empty() -> None:
     """Take a missing chunk for an explicitly empty one."""
     replace(
-        References,
+        ReferenceTable,
         "get",
         lambda get: lambda self, index: get(self, index) or Row(-2),
     )

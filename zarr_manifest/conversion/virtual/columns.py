@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from zarr_manifest.conversion.virtual.optional_library import library
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.manifest import References
+from zarr_manifest.manifest import ReferenceTable
 
 __all__ = ["ChunkColumns"]
 
@@ -39,13 +39,13 @@ class ChunkColumns:
         self._lengths[index] = length
 
     def add(
-        self, manifest: References, urls: Sequence[str], sizes: Mapping[str, int] | None = None
+        self, manifest: ReferenceTable, urls: Sequence[str], sizes: Mapping[str, int] | None = None
     ) -> None:
         """Add the entries of a manifest.
 
         Parameters
         ----------
-        manifest : References
+        manifest : ReferenceTable
             Covers the grid, or a part of it. Explicitly empty chunks stay missing.
         urls : sequence of str
             URLs for its paths.

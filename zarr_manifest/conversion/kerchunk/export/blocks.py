@@ -14,7 +14,7 @@ from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import format_canonical, format_last_modified, grid_index
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
-from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, Columns, References
+from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, Columns, ReferenceTable
 
 __all__ = ["Block", "Exporter", "url_in_store"]
 
@@ -90,7 +90,7 @@ class Exporter:
     encoded_fill_value: Callable[[], bytes] | None = None
     dropped: Counter[str] = field(default_factory=Counter[str])
 
-    def block(self, manifest: References, locations: Sequence[Location]) -> Block:
+    def block(self, manifest: ReferenceTable, locations: Sequence[Location]) -> Block:
         """Return the references of a manifest.
 
         Raises
@@ -155,7 +155,7 @@ class Exporter:
         return kerchunk_url(location, version)
 
 
-def _require_lengths(manifest: References, columns: Columns) -> None:
+def _require_lengths(manifest: ReferenceTable, columns: Columns) -> None:
     """Refuse ranges from an offset to the end of an object: kerchunk cannot express them."""
     open_ended = (columns.lengths == TO_THE_END) & (columns.offsets > 0)
     if open_ended.any():

@@ -1,4 +1,4 @@
-"""References: what a manifest says of its chunks, immutable, held in columns.
+"""The table of references: what a manifest says of its chunks, immutable, held in columns.
 
 Offsets, lengths and path numbers are arrays of numbers, not one object per
 chunk; what only few entries have (inline data, checksums, conditions) is kept
@@ -39,10 +39,10 @@ from zarr_manifest.manifest.reference import (
     entry_of,
 )
 
-__all__ = ["References", "interpret_manifest"]
+__all__ = ["ReferenceTable", "interpret_manifest"]
 
 
-class References:
+class ReferenceTable:
     """The chunk references of one array, or of one document of it.
 
     Parameters
@@ -114,7 +114,7 @@ class References:
                 parse_checksum(checksum)
             self._aside[row] = Aside(data.get(index), checksum, before.conditions)
 
-    def with_paths(self, paths: Sequence[str]) -> References:
+    def with_paths(self, paths: Sequence[str]) -> ReferenceTable:
         """Return the references with other paths: one for each of `paths`."""
         numbers: dict[str, int] = {}
         table = [numbers.setdefault(path, len(numbers)) for path in paths]
@@ -122,7 +122,7 @@ class References:
             raise ValueError(f"got {len(table)} paths to replace {len(self.paths)}")
         # Rows without a path have negative numbers, which index from the end.
         column = np.array([*table, EMPTY, INLINE], np.int32)[self._path_numbers]
-        return References(
+        return ReferenceTable(
             self.grid_shape,
             self._numbers(),
             self._offsets,
@@ -132,7 +132,7 @@ class References:
             self._aside,
         )
 
-    def blocks(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], References]]:
+    def blocks(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], ReferenceTable]]:
         """Split the references into blocks of the chunk grid, and yield those with entries.
 
         Parameters
@@ -156,7 +156,7 @@ class References:
             aside = {}
             if self._aside:
                 aside = {i: self._aside[r] for i, r in enumerate(rows.tolist()) if r in self._aside}
-            part = References(
+            part = ReferenceTable(
                 self.grid_shape,
                 numbers[rows],
                 self._offsets[rows],
@@ -314,7 +314,7 @@ class References:
 
 def interpret_manifest(
     document: bytes, grid: Grid, limits: Limits, *, validating: bool = False
-) -> Findings[References]:
+) -> Findings[ReferenceTable]:
     """Yield what is wrong with a manifest document, and return what is right of it.
 
     Parameters
@@ -329,4 +329,4 @@ def interpret_manifest(
         Report duplicate members and keys outside the grid too, which readers ignore.
     """
     columns, paths = yield from interpret_columns(document, grid, limits, validating=validating)
-    return References(*columns[:5], paths, columns.aside)
+    return ReferenceTable(*columns[:5], paths, columns.aside)
