@@ -1,6 +1,7 @@
 """A zarr Store over the nodes of a hierarchy."""
 
 from zarr_manifest.hierarchy.declared_array import DeclaredArray, interpret_array
+from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
 from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
 from zarr_manifest.hierarchy.manifest_documents import (
     CONCURRENCY,
@@ -12,7 +13,6 @@ from zarr_manifest.hierarchy.manifest_documents import (
     interpret_document_of,
 )
 from zarr_manifest.hierarchy.nodes import METADATA_NAMES, join, node_of_metadata
-from zarr_manifest.hierarchy.opened_hierarchy import OpenedHierarchy, store_underneath
 from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy, store_urls
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.transformer import Verify, encode_fill_chunk
@@ -33,11 +33,11 @@ __all__ = [
     "METADATA_NAMES",
     "ChunkKeyEncoding",
     "DeclaredArray",
+    "InspectedHierarchy",
     "LoadedManifest",
     "ManifestDocuments",
     "ManifestStore",
     "Node",
-    "OpenedHierarchy",
     "Partition",
     "Verify",
     "base_directory",

@@ -17,7 +17,7 @@ from zarr.abc.store import Store
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, strict
-from zarr_manifest.hierarchy import CONCURRENCY, Node, OpenedHierarchy, sync
+from zarr_manifest.hierarchy import CONCURRENCY, InspectedHierarchy, Node, sync
 from zarr_manifest.inspection.node_contents import Contents, NodeContents
 from zarr_manifest.locations import (
     Location,
@@ -77,11 +77,11 @@ def contents(
     '' group None 0 ()
     'a' manifest array (8,) 1 ('s3://b/',)
     """
-    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     return sync(_contents(hierarchy))
 
 
-async def _contents(hierarchy: OpenedHierarchy) -> Contents:
+async def _contents(hierarchy: InspectedHierarchy) -> Contents:
     calls = [functools.partial(_described, hierarchy, node) for node in await hierarchy.nodes()]
     found = [node async for node in in_order(calls, CONCURRENCY)]
     statistics = [item for _, items in found for item in items]
@@ -113,7 +113,7 @@ class _Counts:
 
 
 async def _described(
-    hierarchy: OpenedHierarchy, node: Node
+    hierarchy: InspectedHierarchy, node: Node
 ) -> tuple[NodeContents, list[tuple[Location, int, int]]]:
     if node.problem is not None:
         return NodeContents(node.path, "invalid", problem=node.problem), []
@@ -143,7 +143,7 @@ async def _described(
     ), counts.found
 
 
-async def _counts(hierarchy: OpenedHierarchy, node: Node) -> _Counts:
+async def _counts(hierarchy: InspectedHierarchy, node: Node) -> _Counts:
     counts = _Counts()
     array = strict(hierarchy.declaration(node))
     if array is None:

@@ -20,8 +20,8 @@ from zarr_manifest.format import ArrayMetadata, Limits, arrays_in, collect, is_d
 from zarr_manifest.hierarchy import (
     CONCURRENCY,
     DeclaredArray,
+    InspectedHierarchy,
     Node,
-    OpenedHierarchy,
     Partition,
     every_partition,
     fetch_document,
@@ -133,14 +133,14 @@ def validate(
     >>> [(problem.code, problem.chunk) for problem in validate(root)]
     [('invalid_entry', '0'), ('invalid_chunk_key', '7')]
     """
-    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     validator = _Validator(hierarchy)
     return sync(validator.problems(None if arrays is None else list(arrays)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Validator:
-    hierarchy: OpenedHierarchy
+    hierarchy: InspectedHierarchy
 
     async def problems(self, arrays: list[str] | None) -> list[Problem]:
         found = await (self._every_node() if arrays is None else self._named(arrays))

@@ -32,7 +32,7 @@ from conformance.adapters.zarr_arrays import (
     read_values,
 )
 
-__all__ = ["IMPLEMENTATION", "OpenedHierarchy"]
+__all__ = ["IMPLEMENTATION", "InspectedHierarchy"]
 
 FEATURES = (
     "read",
@@ -73,7 +73,7 @@ _FOUND_IN_DECLARATIONS = {"invalid_configuration", "unsupported_transformer"}
 
 
 @dataclass(frozen=True)
-class OpenedHierarchy:
+class InspectedHierarchy:
     """A hierarchy behind a ``ManifestStore``."""
 
     store: zm.ManifestStore
@@ -135,14 +135,14 @@ def _phase_of_reading(error: zm.ManifestError) -> Phase:
     return "manifest" if in_manifest else "chunk"
 
 
-def _open(request: Request) -> OpenedHierarchy:
+def _open(request: Request) -> InspectedHierarchy:
     location: str = request["hierarchy"]
     options: dict[str, Any] = {
         "allow": allow_of(request.get("allow") or []),
         "base": request.get("base"),
         "limits": zm.Limits(**(request.get("limits") or {})),
     }
-    return OpenedHierarchy(
+    return InspectedHierarchy(
         zm.ManifestStore(location, read_only=True, verify=request.get("verify", "auto"), **options),
         request.get("missing", "fill") == "error",
         lambda: _problems(location, options),

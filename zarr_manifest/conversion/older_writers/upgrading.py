@@ -23,9 +23,9 @@ from zarr_manifest.conversion.older_writers.paths import directories_with, has_f
 from zarr_manifest.errors import Advice, Setting, WriteConflictError
 from zarr_manifest.format import ArrayMetadata, Limits, parse_node
 from zarr_manifest.hierarchy import (
+    InspectedHierarchy,
     ManifestStore,
     Node,
-    OpenedHierarchy,
     join,
     link_outside,
     list_inside,
@@ -189,7 +189,7 @@ def upgrade(
     ['1 of 1 manifest array repaired', '  /: the fill value 0.0 became 0']
     """
     copying = target is not None
-    hierarchy = OpenedHierarchy.open(location, allow=allow, limits=limits)
+    hierarchy = InspectedHierarchy.open(location, allow=allow, limits=limits)
     opened = open_hierarchy(location, hierarchy.allow, read_only=dry_run or copying)
     own = store_underneath(opened)
     store = guarded_store(own, sole_writer=sole_writer or dry_run or copying)
@@ -212,7 +212,7 @@ def upgrade(
     return report
 
 
-def _nodes(hierarchy: OpenedHierarchy) -> list[Node]:
+def _nodes(hierarchy: InspectedHierarchy) -> list[Node]:
     nodes = sync(hierarchy.nodes())
     if all(node.is_v2 for node in nodes):
         raise no_hierarchy(
@@ -223,7 +223,7 @@ def _nodes(hierarchy: OpenedHierarchy) -> list[Node]:
     return nodes
 
 
-def _keys(hierarchy: OpenedHierarchy, report: UpgradeReport) -> list[str]:
+def _keys(hierarchy: InspectedHierarchy, report: UpgradeReport) -> list[str]:
     """Return the keys of all objects, except those behind links, which are reported."""
     if not can_list(hierarchy.store):
         raise not_listable(hierarchy.store, "so its objects cannot be copied")

@@ -28,8 +28,8 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import ChunkGrid, Limits, ancestors, strict
 from zarr_manifest.hierarchy import (
     DeclaredArray,
+    InspectedHierarchy,
     Node,
-    OpenedHierarchy,
     join,
     store_urls,
     sync,
@@ -96,7 +96,7 @@ def to_virtual_dataset(
     >>> to_virtual_dataset(root)["t"].data.manifest.dict()["0"]["path"]
     's3://bucket/f.nc'
     """
-    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     found = _Tree(hierarchy, _paths(drop_variables), deep=False).group(group.strip("/"))
     dataset: xr.Dataset = found.to_virtual_dataset()
     return dataset
@@ -129,7 +129,7 @@ def to_virtual_datatree(
     >>> to_virtual_datatree(root, drop_variables=["ocean/t"]).groups
     ('/', '/ocean')
     """
-    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     found = _Tree(hierarchy, _paths(drop_variables), deep=True).group("")
     tree: xr.DataTree = found.to_virtual_datatree()
     return tree
@@ -143,7 +143,7 @@ def _paths(names: Iterable[str]) -> frozenset[str]:
 class _Tree:
     """The nodes at and below a group, by their paths relative to it."""
 
-    hierarchy: OpenedHierarchy
+    hierarchy: InspectedHierarchy
     dropped: frozenset[str]
     deep: bool
     refused: list[str] = field(default_factory=list[str])

@@ -24,7 +24,7 @@ from zarr_manifest.conversion.kerchunk.places import local_target, target_exists
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, refused
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Limits, grid_indices
-from zarr_manifest.hierarchy import OpenedHierarchy
+from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.manifest import canonical_keys
 from zarr_manifest.sources import Allow
 
@@ -100,7 +100,7 @@ def export_kerchunk_json(
     report = ConversionReport()
     tally = Tally(progress)
     references: dict[str, Any] = {}
-    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     for node in exported_nodes(hierarchy, inline_empty=inline_empty):
         if isinstance(node, ExportedGroup):
             below = f"{node.path}/" if node.path else ""

@@ -27,9 +27,9 @@ from zarr_manifest.format import ChunkGrid, Partitions, number_chunks, strict
 from zarr_manifest.hierarchy import (
     ChunkKeyEncoding,
     DeclaredArray,
+    InspectedHierarchy,
     ManifestDocuments,
     Node,
-    OpenedHierarchy,
     encode_fill_chunk,
     store_urls,
     sync,
@@ -105,12 +105,14 @@ class ExportedArray:
 type Exported = ExportedGroup | ExportedArray | RefusedNode
 
 
-def exported_nodes(hierarchy: OpenedHierarchy, *, inline_empty: bool = True) -> Iterator[Exported]:
+def exported_nodes(
+    hierarchy: InspectedHierarchy, *, inline_empty: bool = True
+) -> Iterator[Exported]:
     """Yield the nodes of a hierarchy, parents first.
 
     Parameters
     ----------
-    hierarchy : OpenedHierarchy
+    hierarchy : InspectedHierarchy
         Its native arrays can only be exported if it can be listed.
     inline_empty : bool
         Whether explicitly empty chunks become encoded fill values; otherwise they are
@@ -128,7 +130,7 @@ def exported_nodes(hierarchy: OpenedHierarchy, *, inline_empty: bool = True) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Exporting:
-    hierarchy: OpenedHierarchy
+    hierarchy: InspectedHierarchy
     inline_empty: bool
 
     def node(self, node: Node) -> Exported:

@@ -21,7 +21,7 @@ from zarr_manifest.conversion.kerchunk.parquet import local_directory, parquet
 from zarr_manifest.conversion.kerchunk.places import target_exists
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.hierarchy import OpenedHierarchy
+from zarr_manifest.hierarchy import InspectedHierarchy
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -90,7 +90,7 @@ def export_kerchunk_parquet(
     directory = local_directory(target)
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
         raise target_exists(directory)
-    hierarchy = OpenedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     export = _Export(directory, record_size, Tally(progress))
     return export.run(hierarchy, inline_empty=inline_empty)
 
@@ -103,7 +103,7 @@ class _Export:
     documents: dict[str, Any] = field(default_factory=dict[str, Any])
     report: ConversionReport = field(default_factory=ConversionReport)
 
-    def run(self, hierarchy: OpenedHierarchy, *, inline_empty: bool) -> ConversionReport:
+    def run(self, hierarchy: InspectedHierarchy, *, inline_empty: bool) -> ConversionReport:
         for node in exported_nodes(hierarchy, inline_empty=inline_empty):
             if isinstance(node, RefusedNode):
                 self.report.refused.append(node)

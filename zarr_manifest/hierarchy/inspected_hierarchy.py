@@ -40,11 +40,11 @@ from zarr_manifest.sources import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["OpenedHierarchy", "store_underneath"]
+__all__ = ["InspectedHierarchy", "store_underneath"]
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedHierarchy:
+class InspectedHierarchy:
     """A hierarchy, and the reader's settings for it.
 
     Parameters
