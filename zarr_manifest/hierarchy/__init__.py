@@ -3,6 +3,7 @@
 from zarr_manifest.hierarchy.declared_array import DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
 from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
+from zarr_manifest.hierarchy.known_arrays import METADATA_NAMES, join, node_of_metadata
 from zarr_manifest.hierarchy.manifest_documents import (
     CONCURRENCY,
     LoadedManifest,
@@ -12,7 +13,6 @@ from zarr_manifest.hierarchy.manifest_documents import (
     fetch_document,
     interpret_document_of,
 )
-from zarr_manifest.hierarchy.nodes import METADATA_NAMES, join, node_of_metadata
 from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy, store_urls
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.transformer import Verify, encode_fill_chunk

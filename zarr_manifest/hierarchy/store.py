@@ -16,9 +16,9 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.format import Configuration, Limits
-from zarr_manifest.hierarchy.nodes import (
+from zarr_manifest.hierarchy.known_arrays import (
     METADATA_NAMES,
-    Nodes,
+    KnownArrays,
     deletable,
     list_chunk_keys,
     list_dir,
@@ -131,9 +131,9 @@ class ManifestStore(StoreOnStore):
         self._connect()
 
     def _connect(self) -> None:
-        """Create what is not pickled: clients, and the record of nodes seen."""
+        """Create what is not pickled: clients, and the record of arrays seen."""
         self._sources = Sources(self._allow, hierarchy_reader(self._store), max_gap=self._max_gap)
-        self._nodes = Nodes(self._store, self._transformer)
+        self._arrays = KnownArrays(self._store, self._transformer)
 
     def _transformer(
         self, path: str, metadata: dict[str, Any], declared: list[Any], configuration: Configuration
@@ -197,13 +197,13 @@ class ManifestStore(StoreOnStore):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Return the value of a key, or the bytes that its manifest refers to."""
-        if self._nodes.known_native(key):
+        if self._arrays.known_native(key):
             return await self._store.get(key, prototype, byte_range)
         path = node_of_metadata(key)
         if path is not None:
             document = await self._store.get(key, prototype)
             return self._reveal(path, document, prototype, byte_range)
-        owner = await run_async(self._nodes.owner(key))
+        owner = await run_async(self._arrays.owner(key))
         if owner is None:
             return await self._store.get(key, prototype, byte_range)
         array, index = owner
@@ -219,13 +219,13 @@ class ManifestStore(StoreOnStore):
     ) -> Buffer | None:
         """Return the value of a key, without an event loop."""
         prototype = default_buffer_prototype() if prototype is None else prototype
-        if self._nodes.known_native(key):
+        if self._arrays.known_native(key):
             return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
         path = node_of_metadata(key)
         if path is not None:
             document = self._get_underneath(key, prototype=prototype)
             return self._reveal(path, document, prototype, byte_range)
-        owner = run_sync(self._nodes.owner(key))
+        owner = run_sync(self._arrays.owner(key))
         if owner is None:
             return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
         array, index = owner
@@ -253,10 +253,10 @@ class ManifestStore(StoreOnStore):
         byte_range: ByteRequest | None,
     ) -> Buffer | None:
         if document is None:
-            self._nodes.forget_metadata(path)
+            self._arrays.forget_metadata(path)
             return None
         stored = document.to_bytes()
-        shown = self._nodes.reveal(path, stored)
+        shown = self._arrays.reveal(path, stored)
         if byte_range is not None:
             shown = shown[slice_of(byte_range, len(shown))]
         elif shown is stored:
@@ -286,7 +286,7 @@ class ManifestStore(StoreOnStore):
         Ranges of one source object are merged by `Sources`, with this store's
         own limits. Errors are raised directly, not in a group.
         """
-        if await run_async(self._nodes.owner(key)) is None:
+        if await run_async(self._arrays.owner(key)) is None:
             async for group in self._underneath.get_ranges(
                 key, byte_ranges, prototype=prototype, **options
             ):
@@ -307,7 +307,7 @@ class ManifestStore(StoreOnStore):
         **options: Any,
     ) -> Sequence[tuple[int, Buffer | None]]:
         """Return many ranges of one value, without an event loop."""
-        if run_sync(self._nodes.owner(key)) is None:
+        if run_sync(self._arrays.owner(key)) is None:
             native: Any = self._underneath.get_ranges_sync(
                 key, byte_ranges, prototype=prototype, **options
             )
@@ -326,7 +326,7 @@ class ManifestStore(StoreOnStore):
 
     async def exists(self, key: str) -> bool:
         """Whether a key has a value, or the manifest names the chunk. Reads no source."""
-        owner = await run_async(self._nodes.owner(key))
+        owner = await run_async(self._arrays.owner(key))
         if owner is None:
             return await self._store.exists(key)
         array, index = owner
@@ -334,7 +334,7 @@ class ManifestStore(StoreOnStore):
 
     async def getsize(self, key: str) -> int:
         """Return the stored size of a value, in bytes."""
-        owner = await run_async(self._nodes.owner(key))
+        owner = await run_async(self._arrays.owner(key))
         if owner is None:
             return await self._store.getsize(key)
         array, index = owner
@@ -347,7 +347,7 @@ class ManifestStore(StoreOnStore):
         """Return the number of bytes below a prefix, including those that manifests refer to."""
         total = await self._store.getsize_prefix(prefix)
         directory = prefix.rstrip("/")
-        inside = await run_async(self._nodes.array_at(directory))
+        inside = await run_async(self._arrays.array_at(directory))
         if inside is not None and inside.array_path != directory:
             keys = [key async for key in list_chunk_keys(inside, directory)]
             return total + sum(await asyncio.gather(*(self.getsize(key) for key in keys)))
@@ -366,16 +366,16 @@ class ManifestStore(StoreOnStore):
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield all keys below a prefix, including chunks of manifest arrays."""
-        async for key in list_prefix(self._store, self._nodes, prefix):
+        async for key in list_prefix(self._store, self._arrays, prefix):
             yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield the names of keys and directories directly below a prefix."""
-        async for name in list_dir(self._store, self._nodes, prefix):
+        async for name in list_dir(self._store, self._arrays, prefix):
             yield name
 
     def _manifest_arrays(self, directory: str) -> AsyncIterator[ChunkManifestTransformer]:
-        return list_manifest_arrays(self._store, self._nodes, directory)
+        return list_manifest_arrays(self._store, self._arrays, directory)
 
     def locations(self) -> Sequence[ReferencedLocation]:
         """Return the locations that the hierarchy refers to, without reading them.
@@ -400,7 +400,7 @@ class ManifestStore(StoreOnStore):
             if node.problem is not None:
                 raise node.problem
             array = (
-                None if node.array is None else self._nodes.manifest_array(node.path, node.array)
+                None if node.array is None else self._arrays.manifest_array(node.path, node.array)
             )
             if array is not None:
                 found += [item async for item in array.statistics()]
@@ -429,11 +429,11 @@ class ManifestStore(StoreOnStore):
 
     def _writable(self, key: str, value: Buffer) -> Steps[Buffer]:
         self._check_writable()
-        return writable(self._nodes, key, value)
+        return writable(self._arrays, key, value)
 
     def _deletable(self, key: str) -> Steps[bool]:
         self._check_writable()
-        return deletable(self._nodes, key)
+        return deletable(self._arrays, key)
 
     async def delete(self, key: str) -> None:
         """Delete a native value. Data that manifests refer to is never touched."""
@@ -451,7 +451,7 @@ class ManifestStore(StoreOnStore):
         """Forget a metadata document that was just written or deleted."""
         directory, _, name = key.rpartition("/")
         if name in METADATA_NAMES:
-            self._nodes.forget_metadata(directory)
+            self._arrays.forget_metadata(directory)
 
     async def delete_dir(self, prefix: str) -> None:
         """Delete all keys below a prefix, except those that manifests below it refer to."""
@@ -463,7 +463,7 @@ class ManifestStore(StoreOnStore):
             async for location, _, _ in array.statistics():
                 if isinstance(location, StoreLocation) and location.key.startswith(below):
                     kept.add(location.key)
-        self._nodes.forget(directory)
+        self._arrays.forget(directory)
         if not kept:
             await self._store.delete_dir(prefix)
             return

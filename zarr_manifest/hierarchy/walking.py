@@ -34,7 +34,7 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import NODE_METADATA, ArrayMetadata, members_in, parse_node
-from zarr_manifest.hierarchy.nodes import join
+from zarr_manifest.hierarchy.known_arrays import join
 from zarr_manifest.hierarchy.opening import directory_of
 from zarr_manifest.hierarchy.zarr_internals import ensure_open
 from zarr_manifest.sources import (

@@ -12,7 +12,7 @@ from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import manifest_document
 from zarr_manifest.format.node_metadata import arrays_in
-from zarr_manifest.hierarchy import manifest_documents, nodes, store, transformer
+from zarr_manifest.hierarchy import known_arrays, manifest_documents, store, transformer
 from zarr_manifest.manifest import ReferenceTable, Row, decoding
 
 _MEMBERS = ("manifest", "base", "codecs", "partition_shape")
@@ -33,7 +33,7 @@ def _change_declarations(change: Any) -> None:
     def make(parse: Any) -> Any:
         return lambda stated: parse(list(changes(stated)) if isinstance(stated, list) else stated)
 
-    replace(nodes, "parse_declaration", make)
+    replace(known_arrays, "parse_declaration", make)
 
 
 @broken_in("declaration")
@@ -83,7 +83,7 @@ def array_codecs_dropped() -> None:
 
         return changed
 
-    replace(nodes, "without_declarations", make)
+    replace(known_arrays, "without_declarations", make)
 
 
 # ------------------------------------------------------------------ documents

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from zarr_manifest.hierarchy.nodes import Nodes
-
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import (
     ManifestError,
@@ -14,6 +12,7 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.hierarchy import transformer
+from zarr_manifest.hierarchy.known_arrays import KnownArrays
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.manifest import ReferenceTable, Row
@@ -138,17 +137,17 @@ def native_arrays_unread() -> None:
 
     def asynchronous(get: Any) -> Any:
         def changed(self: Any, key: str, *rest: Any, **options: Any) -> Any:
-            return nothing() if self._nodes.known_native(key) else get(self, key, *rest, **options)
+            return nothing() if self._arrays.known_native(key) else get(self, key, *rest, **options)
 
         return changed
 
     def synchronous(get_sync: Any) -> Any:
         def changed(self: Any, key: str, **options: Any) -> Any:
-            return None if self._nodes.known_native(key) else get_sync(self, key, **options)
+            return None if self._arrays.known_native(key) else get_sync(self, key, **options)
 
         return changed
 
-    assert hasattr(Nodes, "known_native")
+    assert hasattr(KnownArrays, "known_native")
     replace(ManifestStore, "get", asynchronous)
     replace(ManifestStore, "get_sync", synchronous)
 

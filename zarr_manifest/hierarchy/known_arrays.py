@@ -1,4 +1,4 @@
-"""Nodes: which array owns a chunk key, and what that array declares.
+"""Known arrays: which of them owns a chunk key, and what it declares.
 
 Remembers every array that it has seen. A worker that received a pickled store has
 seen none: it finds the owner of a key by reading the ``zarr.json`` files above it.
@@ -36,8 +36,8 @@ from zarr_manifest.sources import Call, Steps, run_async
 
 __all__ = [
     "METADATA_NAMES",
+    "KnownArrays",
     "Native",
-    "Nodes",
     "deletable",
     "join",
     "list_chunk_keys",
@@ -73,7 +73,7 @@ def node_of_metadata(key: str) -> str | None:
     return key.removesuffix("/zarr.json") if key.endswith("/zarr.json") else None
 
 
-class Nodes:
+class KnownArrays:
     """The arrays of a hierarchy that have been seen so far.
 
     Parameters
@@ -263,37 +263,37 @@ def _ancestors(path: str) -> Iterator[str]:
         yield path
 
 
-async def list_prefix(store: Store, nodes: Nodes, prefix: str) -> AsyncIterator[str]:
+async def list_prefix(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
     """Yield all keys below a prefix."""
-    arrays: dict[str, ChunkManifestTransformer] = {}
-    inside = await run_async(nodes.array_at(prefix.rstrip("/")))
+    found: dict[str, ChunkManifestTransformer] = {}
+    inside = await run_async(arrays.array_at(prefix.rstrip("/")))
     if inside is not None:
-        arrays[inside.array_path] = inside
+        found[inside.array_path] = inside
     undecided: list[str] = []
     async for key in store.list_prefix(prefix):
         path = node_of_metadata(key)
         if path is not None:
             yield key
-            array = await run_async(nodes.array_at(path))
+            array = await run_async(arrays.array_at(path))
             if array is not None:
-                arrays[array.array_path] = array
-        elif nodes.known_native(key):
+                found[array.array_path] = array
+        elif arrays.known_native(key):
             yield key
         else:
             # The zarr.json of its array may come later.
             undecided.append(key)
     for key in undecided:
-        if not _is_chunk(key, arrays):
+        if not _is_chunk(key, found):
             yield key
-    for array in arrays.values():
+    for array in found.values():
         async for key in list_chunk_keys(array, prefix):
             yield key
 
 
-def _is_chunk(key: str, arrays: dict[str, ChunkManifestTransformer]) -> bool:
+def _is_chunk(key: str, found: dict[str, ChunkManifestTransformer]) -> bool:
     """Whether a key is a chunk key of one of these manifest arrays."""
     return any(
-        path in arrays and arrays[path].index_of(key[len(path) :].lstrip("/")) is not None
+        path in found and found[path].index_of(key[len(path) :].lstrip("/")) is not None
         for path in owner_candidates(key)
     )
 
@@ -306,53 +306,53 @@ async def list_chunk_keys(array: ChunkManifestTransformer, prefix: str) -> Async
             yield start + key
 
 
-async def list_dir(store: Store, nodes: Nodes, prefix: str) -> AsyncIterator[str]:
+async def list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
     """Yield the names of keys and directories directly below a prefix."""
     directory = prefix.rstrip("/")
-    if await run_async(nodes.array_at(directory)) is None:
+    if await run_async(arrays.array_at(directory)) is None:
         async for name in store.list_dir(prefix):
             yield name
         return
     below = f"{directory}/" if directory else ""
     names: dict[str, None] = {}
-    async for key in list_prefix(store, nodes, below):
+    async for key in list_prefix(store, arrays, below):
         names[key[len(below) :].partition("/")[0]] = None
     for name in names:
         yield name
 
 
 async def list_manifest_arrays(
-    store: Store, nodes: Nodes, directory: str
+    store: Store, arrays: KnownArrays, directory: str
 ) -> AsyncIterator[ChunkManifestTransformer]:
     """Yield the manifest arrays at and below a path."""
     below = f"{directory}/" if directory else ""
     async for key in store.list_prefix(below):
         path = node_of_metadata(key)
         if path is not None:
-            array = await run_async(nodes.array_at(path))
+            array = await run_async(arrays.array_at(path))
             if array is not None and array.array_path == path:
                 yield array
 
 
-def writable(nodes: Nodes, key: str, value: Buffer) -> Steps[Buffer]:
+def writable(arrays: KnownArrays, key: str, value: Buffer) -> Steps[Buffer]:
     """Return the value to write, with declarations restored; reject chunks of manifest arrays."""
     path = node_of_metadata(key)
     if path is not None and hasattr(value, "to_bytes"):
         document = value.to_bytes()
-        restored = yield from nodes.restore(path, document)
+        restored = yield from arrays.restore(path, document)
         return value if restored is document else type(value).from_bytes(restored)
-    if key.rpartition("/")[2] not in METADATA_NAMES and not nodes.known_native(key):
-        owner = yield from nodes.owner(key)
+    if key.rpartition("/")[2] not in METADATA_NAMES and not arrays.known_native(key):
+        owner = yield from arrays.owner(key)
         if owner is not None:
             raise _read_only(*owner)
     return value
 
 
-def deletable(nodes: Nodes, key: str) -> Steps[bool]:
+def deletable(arrays: KnownArrays, key: str) -> Steps[bool]:
     """Whether there is anything to delete; reject chunks that a manifest refers to."""
-    if key.rpartition("/")[2] in METADATA_NAMES or nodes.known_native(key):
+    if key.rpartition("/")[2] in METADATA_NAMES or arrays.known_native(key):
         return True
-    owner = yield from nodes.owner(key)
+    owner = yield from arrays.owner(key)
     if owner is None:
         return True
     array, index = owner
