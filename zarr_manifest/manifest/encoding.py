@@ -1,7 +1,7 @@
 """Columns of references -> a manifest document, without an object per chunk.
 
 For manifests with millions of entries. Writes exactly what
-:func:`zarr_manifest.format.encode_document` would. Pure.
+:func:`zarr_manifest.format.manifest_document.encode_document` would. Pure.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def reference_nodes(
     references : iterable of (keys, values)
         In batches, without metadata documents.
     documents : mapping
-        Metadata documents by key, as :func:`~.zarr2.documents.plan_nodes` takes them.
+        Metadata documents by key, as :func:`plan_nodes` takes them.
     urls : SourceUrls, optional
         Turns URLs into the URL references of a manifest.
 
