@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.documents import ROOT
+from tests.documentation import ROOT
 from zarr_manifest import errors
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the documents show, runs; and they link to what is there."""
+"""What the pages show, runs; and they link to what is there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import ROOT, Run, blocks
+from tests.documentation import ROOT, Run, blocks
 
-DOCUMENTS = [
+PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("**/*.md")),
@@ -18,17 +18,17 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_blocks_run(
-    document: Path,
+    page: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    if "s3://" in "".join(block.text for block in blocks(document) if block.language == "console"):
+    if "s3://" in "".join(block.text for block in blocks(page) if block.language == "console"):
         serve_s3(request, monkeypatch)
-    Run(document, tmp_path).all()
+    Run(page, tmp_path).all()
 
 
 def serve_s3(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,10 +45,10 @@ def serve_s3(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv(name, value)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
-    for target in LINK.findall(document.read_text(encoding="utf-8")):
-        assert (document.parent / target).exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
 
 
 def test_readme_shows_how_to_use_it() -> None:
@@ -59,5 +59,5 @@ def test_readme_shows_how_to_use_it() -> None:
 
 def test_every_page_of_the_documentation_is_linked_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
-    for document in DOCUMENTS[1:]:
-        assert f"({document.relative_to(ROOT).as_posix()})" in readme
+    for page in PAGES[1:]:
+        assert f"({page.relative_to(ROOT).as_posix()})" in readme

@@ -10,7 +10,7 @@ import tomllib
 
 import pytest
 
-from tests.documents import ROOT
+from tests.documentation import ROOT
 
 _PROGRAM = """
 import json, sys

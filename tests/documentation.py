@@ -1,10 +1,10 @@
-"""Runs what a document shows: its blocks of Python and of console, in order, in one directory.
+"""Runs what a page of the documentation shows: its blocks of Python and of console, in order.
 
-A line ``print(...)  # text`` of Python promises its output. A block ``text`` that follows
-one of Python promises the error that it ends with; line breaks do not count in it. A call
-``$ zarr-manifest …`` of a console promises what follows it, stdout first; ``…`` stands for
-anything, and ``$ echo $?`` for the status. Without it, that is 3 after an ``error:``, 1 where
-something is ``refused:``, and 0 otherwise.
+They share one directory. A line ``print(...)  # text`` of Python promises its output. A block
+``text`` that follows one of Python promises the error that it ends with; line breaks do not
+count in it. A call ``$ zarr-manifest …`` of a console promises what follows it, stdout first;
+``…`` stands for anything, and ``$ echo $?`` for the status. Without it, that is 3 after an
+``error:``, 1 where something is ``refused:``, and 0 otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zarr_manifest.command_line.application import application
 
 ROOT = Path(__file__).resolve().parent.parent
 
-#: What documents call the directory in which they are run.
+#: What the pages call the directory in which they are run.
 HOME = "/home/me"
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -37,16 +37,16 @@ _TARGET = re.compile(r"^make ([a-z-]+)(?: +#.*)?$")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its first line in the document, and its text."""
+    """A fenced block: its language, its first line in the page, and its text."""
 
     language: str
     line: int
     text: str
 
 
-def blocks(document: Path) -> list[Block]:
-    """Return the fenced blocks of a document that have a language."""
-    text = document.read_text(encoding="utf-8")
+def blocks(page: Path) -> list[Block]:
+    """Return the fenced blocks of a page that have a language."""
+    text = page.read_text(encoding="utf-8")
     return [
         Block(match[1], text.count("\n", 0, match.start(2)) + 1, match[2])
         for match in _BLOCK.finditer(text)
@@ -55,26 +55,26 @@ def blocks(document: Path) -> list[Block]:
 
 @dataclass
 class Run:
-    """A document that is being run.
+    """A page that is being run.
 
     Parameters
     ----------
-    document : Path
+    page : Path
         What is run.
     directory : Path
         The working directory.
     """
 
-    document: Path
+    page: Path
     directory: Path
     namespace: dict[str, Any] = field(default_factory=dict)
     status: int = 0
 
     def all(self) -> None:
         """Run every block."""
-        found = blocks(self.document)
+        found = blocks(self.page)
         for block, following in zip(found, [*found[1:], None], strict=True):
-            where = f"{self.document.name}, line {block.line}"
+            where = f"{self.page.name}, line {block.line}"
             promised = following if following and following.language == "text" else None
             if block.language == "python":
                 self._python(block, promised, where)
@@ -83,11 +83,11 @@ class Run:
 
     def _python(self, block: Block, promised: Block | None, where: str) -> None:
         printed = io.StringIO()
-        # Padded, so that a traceback points into the document.
-        code = compile("\n" * (block.line - 1) + block.text, str(self.document), "exec")
+        # Padded, so that a traceback points into the page.
+        code = compile("\n" * (block.line - 1) + block.text, str(self.page), "exec")
         raised: str | None = None
         try:
-            # kerchunk is among what documents show.
+            # kerchunk is among what pages show.
             with contextlib.redirect_stdout(printed), no_garbage_collected():
                 exec(code, self.namespace)
         except ManifestError as error:
