@@ -98,7 +98,7 @@ class KnownArrays:
             self._arrays.pop(path, None)
             self._seen.pop(path, None)
 
-    def reveal(self, path: str, document: bytes) -> bytes:
+    def reveal(self, path: str, body: bytes) -> bytes:
         """Record a node's ``zarr.json``, and return it without its declarations, for zarr.
 
         Raises
@@ -107,9 +107,9 @@ class KnownArrays:
             If the node is an array whose declaration cannot be honoured. For arrays
             in consolidated metadata, the error is raised when their chunks are read.
         """
-        node = parse_node(document)
+        node = parse_node(body)
         if node is None:
-            return document
+            return body
         declaring = False
         for array in arrays_in(node):
             declaring |= array.declared != []
@@ -118,7 +118,7 @@ class KnownArrays:
                 raise known.in_context()
             if isinstance(known, ChunkManifestTransformer):
                 known.opened()
-        return without_declarations(node) if declaring else document
+        return without_declarations(node) if declaring else body
 
     def _note(self, path: str, array: ArrayMetadata) -> _Array:
         fingerprint = dump_node(array.metadata)
@@ -151,13 +151,13 @@ class KnownArrays:
         known = self._arrays.get(path)
         if known is not None:
             return known
-        document = yield from self._get(join(path, "zarr.json"))
-        if document is None:
+        body = yield from self._get(join(path, "zarr.json"))
+        if body is None:
             if (yield from self._get(join(path, ".zarray"))) is None:
                 return None
             self._arrays[path] = _NATIVE
             return _NATIVE
-        node = parse_node(document.to_bytes())
+        node = parse_node(body.to_bytes())
         if node is None or node.get("node_type") != "array":
             return None
         return self._note(path, ArrayMetadata("", node))
@@ -226,15 +226,15 @@ class KnownArrays:
                 return array if isinstance(array, ChunkManifestTransformer) else None
         return None
 
-    def restore(self, path: str, document: bytes) -> Steps[bytes]:
+    def restore(self, path: str, body: bytes) -> Steps[bytes]:
         """Return a node's new ``zarr.json`` with the declarations that are stored.
 
         When zarr rewrites metadata (attributes, resizing, consolidation), it starts from
         what it was shown, without declarations.
         """
-        node = parse_node(document)
+        node = parse_node(body)
         if node is None:
-            return document
+            return body
         restored = False
         for array in arrays_in(node):
             if not array.declared:
@@ -242,7 +242,7 @@ class KnownArrays:
                 if declared:
                     declare(array, declared)
                     restored = True
-        return dump_node(node) if restored else document
+        return dump_node(node) if restored else body
 
     def forget_metadata(self, path: str) -> None:
         """Forget what was read from a node's ``zarr.json``."""
@@ -250,8 +250,8 @@ class KnownArrays:
         self._seen.pop(path, None)
 
     def _declared(self, path: str) -> Steps[Any]:
-        document = yield from self._get(join(path, "zarr.json"))
-        node = None if document is None else parse_node(document.to_bytes())
+        body = yield from self._get(join(path, "zarr.json"))
+        node = None if body is None else parse_node(body.to_bytes())
         if node is None or node.get("node_type") != "array":
             return []
         return ArrayMetadata("", node).declared
@@ -338,9 +338,9 @@ def writable(arrays: KnownArrays, key: str, value: Buffer) -> Steps[Buffer]:
     """Return the value to write, with declarations restored; reject chunks of manifest arrays."""
     path = node_of_metadata(key)
     if path is not None and hasattr(value, "to_bytes"):
-        document = value.to_bytes()
-        restored = yield from arrays.restore(path, document)
-        return value if restored is document else type(value).from_bytes(restored)
+        body = value.to_bytes()
+        restored = yield from arrays.restore(path, body)
+        return value if restored is body else type(value).from_bytes(restored)
     if key.rpartition("/")[2] not in METADATA_NAMES and not arrays.known_native(key):
         owner = yield from arrays.owner(key)
         if owner is not None:

@@ -201,8 +201,8 @@ class ManifestStore(StoreOnStore):
             return await self._store.get(key, prototype, byte_range)
         path = node_of_metadata(key)
         if path is not None:
-            document = await self._store.get(key, prototype)
-            return self._reveal(path, document, prototype, byte_range)
+            metadata = await self._store.get(key, prototype)
+            return self._reveal(path, metadata, prototype, byte_range)
         owner = await run_async(self._arrays.owner(key))
         if owner is None:
             return await self._store.get(key, prototype, byte_range)
@@ -223,8 +223,8 @@ class ManifestStore(StoreOnStore):
             return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
         path = node_of_metadata(key)
         if path is not None:
-            document = self._get_underneath(key, prototype=prototype)
-            return self._reveal(path, document, prototype, byte_range)
+            metadata = self._get_underneath(key, prototype=prototype)
+            return self._reveal(path, metadata, prototype, byte_range)
         owner = run_sync(self._arrays.owner(key))
         if owner is None:
             return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
@@ -248,19 +248,19 @@ class ManifestStore(StoreOnStore):
     def _reveal(
         self,
         path: str,
-        document: Buffer | None,
+        metadata: Buffer | None,
         prototype: BufferPrototype,
         byte_range: ByteRequest | None,
     ) -> Buffer | None:
-        if document is None:
+        if metadata is None:
             self._arrays.forget_metadata(path)
             return None
-        stored = document.to_bytes()
+        stored = metadata.to_bytes()
         shown = self._arrays.reveal(path, stored)
         if byte_range is not None:
             shown = shown[slice_of(byte_range, len(shown))]
         elif shown is stored:
-            return document
+            return metadata
         return prototype.buffer.from_bytes(shown)
 
     async def get_partial_values(
@@ -412,17 +412,17 @@ class ManifestStore(StoreOnStore):
     async def set(self, key: str, value: Buffer) -> None:
         """Write a native value, or metadata; a manifest array keeps its declaration."""
         await self._store.set(key, await run_async(self._writable(key, value)))
-        self._forget_document(key)
+        self._forget_metadata(key)
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Write a native value, without an event loop."""
         self._underneath.set_sync(key, run_sync(self._writable(key, value)))
-        self._forget_document(key)
+        self._forget_metadata(key)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a native value unless its key has one."""
         await self._store.set_if_not_exists(key, await run_async(self._writable(key, value)))
-        self._forget_document(key)
+        self._forget_metadata(key)
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
         await asyncio.gather(*(self.set(key, value) for key, value in values))
@@ -439,16 +439,16 @@ class ManifestStore(StoreOnStore):
         """Delete a native value. Data that manifests refer to is never touched."""
         if await run_async(self._deletable(key)):
             await self._store.delete(key)
-            self._forget_document(key)
+            self._forget_metadata(key)
 
     def delete_sync(self, key: str) -> None:
         """Delete a native value, without an event loop."""
         if run_sync(self._deletable(key)):
             self._underneath.delete_sync(key)
-            self._forget_document(key)
+            self._forget_metadata(key)
 
-    def _forget_document(self, key: str) -> None:
-        """Forget a metadata document that was just written or deleted."""
+    def _forget_metadata(self, key: str) -> None:
+        """Forget metadata that was just written or deleted."""
         directory, _, name = key.rpartition("/")
         if name in METADATA_NAMES:
             self._arrays.forget_metadata(directory)

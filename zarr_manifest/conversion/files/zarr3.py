@@ -82,19 +82,19 @@ def _node(
     at = f"{url}/{path}" if path else url
     size = objects[_METADATA].size
     try:
-        document: Any = json.loads(bytes(sources.read(f"{at}/{_METADATA}", 0, size)))
-        kind = document["node_type"]
-        attributes = dict(document.get("attributes", {}))
+        stated: Any = json.loads(bytes(sources.read(f"{at}/{_METADATA}", 0, size)))
+        kind = stated["node_type"]
+        attributes = dict(stated.get("attributes", {}))
     except (ValueError, KeyError, TypeError) as error:
         raise NotConvertibleError(f"its zarr.json is not Zarr v3 metadata: {error}") from error
     if kind == "group":
         return GroupNode(path, attributes)
-    if document.get("storage_transformers"):
+    if stated.get("storage_transformers"):
         raise NotConvertibleError(
             "it declares storage transformers, such as a chunk manifest",
             remedy="Copy the hierarchy with its manifests.",
         )
-    metadata = checked_metadata(document)
+    metadata = checked_metadata(stated)
     grid = ChunkGrid.from_metadata(metadata)
     if grid is None:
         raise NotConvertibleError("its chunk grid is of an unknown kind")

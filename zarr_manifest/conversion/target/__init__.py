@@ -2,6 +2,6 @@
 
 from zarr_manifest.conversion.target.array_metadata import require_valid_array
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.target.inline_arrays import array_of_documents, unwritten_array
+from zarr_manifest.conversion.target.inline_arrays import array_in_memory, unwritten_array
 
-__all__ = ["array_of_documents", "require_valid_array", "unwritten_array", "write_hierarchy"]
+__all__ = ["array_in_memory", "require_valid_array", "unwritten_array", "write_hierarchy"]

@@ -81,9 +81,9 @@ class EarlierHierarchy:
         self._first_read[path] = found
         return found
 
-    def differs(self, path: str, document: bytes) -> bool:
-        """Whether the ``zarr.json`` of a node differs from this document."""
-        return self.read(path).body != document
+    def differs(self, path: str, body: bytes) -> bool:
+        """Whether the ``zarr.json`` of a node differs from this one."""
+        return self.read(path).body != body
 
     def require_unchanged(self, changed: Collection[str], kept: Collection[str]) -> None:
         """Refuse to replace what another writer has changed in the meantime.
@@ -128,11 +128,11 @@ class EarlierHierarchy:
         if self._store.exists(_MARK):
             self._store.delete(_MARK)
 
-    def replace(self, path: str, document: bytes) -> None:
+    def replace(self, path: str, body: bytes) -> None:
         """Write the ``zarr.json`` of a group."""
         before = self.read(path)
-        if before.body != document:
-            self._store.replace(join(path, "zarr.json"), before, document)
+        if before.body != body:
+            self._store.replace(join(path, "zarr.json"), before, body)
 
     def remove_documents(self, path: str) -> None:
         """Remove the documents of an array that a group has replaced."""

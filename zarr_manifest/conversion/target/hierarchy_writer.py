@@ -330,7 +330,7 @@ class _HierarchyWriter:
     def finish(self) -> None:
         """Write all metadata, the root's last, and remove nodes that the new hierarchy lacks."""
         changed = {path for path, writer in self._arrays.items() if writer.changes_metadata}
-        changed |= {p for p, document in self._groups.items() if self._earlier.differs(p, document)}
+        changed |= {p for p, body in self._groups.items() if self._earlier.differs(p, body)}
         self._earlier.require_unchanged(changed, kept=self._kinds)
         if "" in self._arrays:  # one put replaces the whole earlier hierarchy
             self._arrays[""].declare()

@@ -15,7 +15,7 @@ from zarr_manifest.format import ChunkGrid
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["array_of_documents", "unwritten_array"]
+__all__ = ["array_in_memory", "unwritten_array"]
 
 # Not all of its functions have known types.
 _untyped_zarr: Any = zarr
@@ -46,13 +46,13 @@ def unwritten_array(
     >>> metadata["data_type"], metadata["shape"], metadata["fill_value"]
     ('int16', [3], -1)
     """
-    documents: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     if chunks is None:
         row = max(1, math.prod(shape[1:]) * dtype.itemsize)
         rows = max(1, _CHUNK_BYTES // row)
         chunks = tuple(max(1, n) for n in (min(rows, shape[0]), *shape[1:])) if shape else ()
     _untyped_zarr.create_array(
-        MemoryStore(documents),
+        MemoryStore(contents),
         shape=shape,
         dtype=dtype,
         chunks=chunks,
@@ -63,19 +63,19 @@ def unwritten_array(
         attributes=dict(attributes),
         zarr_format=3,
     )
-    return array_of_documents(documents, "")[0]
+    return array_in_memory(contents, "")[0]
 
 
-def array_of_documents(documents: Mapping[str, Any], path: str) -> Encoded:
+def array_in_memory(contents: Mapping[str, Any], path: str) -> Encoded:
     """Return the metadata and the chunks of an array in the mapping of a ``MemoryStore``."""
     root = f"{path}/" if path else ""
-    metadata: dict[str, Any] = json.loads(documents[f"{root}zarr.json"].to_bytes())
+    metadata: dict[str, Any] = json.loads(contents[f"{root}zarr.json"].to_bytes())
     grid = ChunkGrid.from_metadata(metadata)
     assert grid is not None  # zarr has just written the metadata
     encoding = metadata["chunk_key_encoding"]
     separator = encoding.get("configuration", {}).get("separator", "/")
     chunks: dict[tuple[int, ...], bytes] = {}
-    for key, value in documents.items():
+    for key, value in contents.items():
         name = key.removeprefix(root)
         if key.startswith(root) and (name == "c" or name.startswith(f"c{separator}")):
             index = tuple(int(number) for number in name.split(separator)[1:])

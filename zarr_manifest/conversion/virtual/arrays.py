@@ -70,12 +70,12 @@ def array_node(
     ManifestError
         A path is invalid.
     """
-    document: dict[str, Any] = _plain(array.metadata.to_dict())
+    converted: dict[str, Any] = _plain(array.metadata.to_dict())
     stated = array.metadata.attributes if attributes is None else attributes
-    document["attributes"], found = json_attributes(stated, array.dtype)
+    converted["attributes"], found = json_attributes(stated, array.dtype)
     if dimension_names is not None:
-        document["dimension_names"] = list(dimension_names)
-    metadata = checked_metadata(document)
+        converted["dimension_names"] = list(dimension_names)
+    metadata = checked_metadata(converted)
     manifest = _manifest(array.manifest, metadata, conditions or {})
     if checksums is not None:
         computed = checksums(manifest)
@@ -84,7 +84,7 @@ def array_node(
     return ArrayNode(path, metadata, manifest, (*notes, *(prefix + sentence for sentence in found)))
 
 
-def checked_metadata(document: Mapping[str, Any]) -> dict[str, Any]:
+def checked_metadata(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return Zarr v3 array metadata, as JSON, that readers understand.
 
     Raises
@@ -92,7 +92,7 @@ def checked_metadata(document: Mapping[str, Any]) -> dict[str, Any]:
     NotConvertibleError
         zarr refuses it, or finds one of its codecs only after an import.
     """
-    metadata: dict[str, Any] = json.loads(json.dumps(dict(document)))
+    metadata: dict[str, Any] = json.loads(json.dumps(dict(stated)))
     if not metadata.get("storage_transformers"):
         metadata.pop("storage_transformers", None)
     if metadata.get("dimension_names") is None:

@@ -11,7 +11,7 @@ import numpy as np
 from zarr.storage import MemoryStore
 
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
-from zarr_manifest.conversion.target import array_of_documents
+from zarr_manifest.conversion.target import array_in_memory
 from zarr_manifest.conversion.values import json_attributes, unstable_types_accepted
 from zarr_manifest.conversion.virtual.arrays import MakeChecksums, array_node, checked_metadata
 from zarr_manifest.conversion.virtual.optional_library import library
@@ -192,17 +192,17 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
         kept["dtype"] = kept["dtype"].newbyteorder("=")
     # xarray would add NaN for floats that never had a fill value.
     kept.setdefault("_FillValue", variable.attrs.get("_FillValue"))
-    documents = _encoded(name, variable, kept)
-    if not _reads_back(name, variable, documents):
+    contents = _encoded(name, variable, kept)
+    if not _reads_back(name, variable, contents):
         # The packing comes from one file; numbers from others may not fit.
         packing = {*_PACKING, "dtype", "units"}
         plain = {key: value for key, value in kept.items() if key not in packing}
-        documents = _encoded(name, variable, plain | {"_FillValue": None})
-        if not _reads_back(name, variable, documents):
+        contents = _encoded(name, variable, plain | {"_FillValue": None})
+        if not _reads_back(name, variable, contents):
             raise NotConvertibleError("xarray does not read back the same values")
         problem = "its encoding was dropped, because its values do not fit into it"
         notes = (*notes, f"array {path!r}: {problem}")
-    metadata, chunks = array_of_documents(documents, name)
+    metadata, chunks = array_in_memory(contents, name)
     metadata = checked_metadata(metadata)
     grid = ChunkGrid.from_metadata(metadata)
     assert grid is not None  # zarr has just written the metadata
@@ -212,29 +212,29 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
 
 
 def _encoded(name: str, variable: Any, encoding: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the documents that ``Dataset.to_zarr`` writes."""
+    """Return the objects that ``Dataset.to_zarr`` writes, by key."""
     xarray: Any = library("xarray")
     attributes = {key: value for key, value in variable.attrs.items() if key != "_FillValue"}
     dataset = xarray.Dataset(
         {name: xarray.Variable(variable.dims, variable.data, attributes, encoding)}
     )
-    documents: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     try:
         with warnings.catch_warnings():
             # About times that do not fit into their units: reading back is checked anyway.
             warnings.filterwarnings("ignore", "Times can't be serialized faithfully")
-            dataset.to_zarr(MemoryStore(documents), zarr_format=3, consolidated=False)
+            dataset.to_zarr(MemoryStore(contents), zarr_format=3, consolidated=False)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise NotConvertibleError(f"xarray cannot encode its values: {error}") from error
-    return documents
+    return contents
 
 
-def _reads_back(name: str, variable: Any, documents: dict[str, Any]) -> bool:
-    """Whether the documents decode to the values, which may be decoded themselves or not."""
+def _reads_back(name: str, variable: Any, contents: dict[str, Any]) -> bool:
+    """Whether these objects decode to the values, which may be decoded themselves or not."""
     xarray: Any = library("xarray")
     kind = variable.dtype.kind
     with xarray.open_zarr(
-        MemoryStore(documents),
+        MemoryStore(contents),
         consolidated=False,
         chunks=None,
         mask_and_scale=not _PACKING & variable.attrs.keys(),

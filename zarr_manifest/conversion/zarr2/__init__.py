@@ -3,7 +3,7 @@
 from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS
 from zarr_manifest.conversion.zarr2.data_types import DataType, convert_data_type
 from zarr_manifest.conversion.zarr2.to_v2 import (
-    Zarr2Documents,
+    Zarr2Metadata,
     convert_array_to_zarr2,
     convert_group_to_zarr2,
 )
@@ -30,7 +30,7 @@ __all__ = [
     "DataType",
     "GroupPlan",
     "Plan",
-    "Zarr2Documents",
+    "Zarr2Metadata",
     "convert_array_to_zarr2",
     "convert_codecs",
     "convert_data_type",

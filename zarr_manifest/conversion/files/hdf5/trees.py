@@ -28,7 +28,7 @@ from zarr_manifest.conversion.files.trees import (
     parse_one_by_one,
     with_metadata,
 )
-from zarr_manifest.conversion.target import array_of_documents, unwritten_array
+from zarr_manifest.conversion.target import array_in_memory, unwritten_array
 from zarr_manifest.conversion.values import brief, json_attributes
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
@@ -240,12 +240,12 @@ def _without_chunks(dataset: Any, names: tuple[str, ...]) -> Any:
 
 def _with_values(array: Any, values: Any) -> Any:
     """Return a ``ManifestArray`` with all chunks inline, encoded according to its metadata."""
-    documents: dict[str, Any] = {
+    contents: dict[str, Any] = {
         "zarr.json": array.metadata.to_buffer_dict(cpu.buffer_prototype)["zarr.json"]
     }
-    target: Any = _untyped_zarr.open_array(MemoryStore(documents), mode="r+")
+    target: Any = _untyped_zarr.open_array(MemoryStore(contents), mode="r+")
     target[...] = values
-    _, chunks = array_of_documents(documents, "")
+    _, chunks = array_in_memory(contents, "")
     return _with_chunks(array, chunks)
 
 

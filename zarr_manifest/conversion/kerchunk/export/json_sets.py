@@ -139,9 +139,9 @@ def _array(node: ExportedArray, report: ConversionReport, tally: Tally) -> dict[
     report.arrays += 1
     report.references += chunks
     report.stated_bytes += stated_bytes
-    documents = node.documents(chunks)
-    report.notes += [(node.path, note) for note in documents.notes]
-    return _documents(below, ".zarray", documents.node, documents.attributes) | references
+    converted = node.zarr2_metadata(chunks)
+    report.notes += [(node.path, note) for note in converted.notes]
+    return _documents(below, ".zarray", converted.node, converted.attributes) | references
 
 
 def _references(

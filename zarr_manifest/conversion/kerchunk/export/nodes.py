@@ -1,4 +1,4 @@
-"""A hierarchy as the parts of a kerchunk reference set: v2 documents, and references.
+"""A hierarchy as the parts of a kerchunk reference set: v2 metadata, and references.
 
 Handles manifest arrays and native ones; the chunks of the latter are objects in the hierarchy's
 own store. Documents of partitioned manifests are loaded when their block is requested.
@@ -18,7 +18,7 @@ import numpy as np
 from zarr_manifest.conversion.kerchunk.export.blocks import Block, Exporter, url_in_store
 from zarr_manifest.conversion.nodes import RefusedNode, refused
 from zarr_manifest.conversion.zarr2 import (
-    Zarr2Documents,
+    Zarr2Metadata,
     convert_array_to_zarr2,
     convert_group_to_zarr2,
 )
@@ -47,7 +47,7 @@ class ExportedGroup:
     path : str
         Without slashes at the ends; ``""`` for the root.
     zgroup, zattrs : dict
-        Its v2 documents.
+        Its v2 metadata.
     """
 
     path: str
@@ -85,8 +85,8 @@ class ExportedArray:
         for index in self.partitions:
             yield self.load(index)
 
-    def documents(self, references: int) -> Zarr2Documents:
-        """Return the v2 documents of the array, after all blocks have been loaded.
+    def zarr2_metadata(self, references: int) -> Zarr2Metadata:
+        """Return the v2 metadata of the array, after all blocks have been loaded.
 
         Parameters
         ----------
@@ -94,12 +94,12 @@ class ExportedArray:
             Number of its chunks that have one.
         """
         is_complete = references == math.prod(self.partitions.grid_shape)
-        documents = convert_array_to_zarr2(self.metadata, path=self.path, is_complete=is_complete)
+        converted = convert_array_to_zarr2(self.metadata, path=self.path, is_complete=is_complete)
         counted = (
             f"array {self.path!r}: " + what.format(f"{count} chunk{'s' if count > 1 else ''}")
             for what, count in sorted(self.dropped.items())
         )
-        return documents._replace(notes=(*documents.notes, *counted))
+        return converted._replace(notes=(*converted.notes, *counted))
 
 
 type Exported = ExportedGroup | ExportedArray | RefusedNode
@@ -138,8 +138,8 @@ class _Exporting:
         try:
             node.require_v3()
             if node.kind == "group":
-                documents = convert_group_to_zarr2(node.metadata)
-                return ExportedGroup(node.path, documents.node, documents.attributes)
+                converted = convert_group_to_zarr2(node.metadata)
+                return ExportedGroup(node.path, converted.node, converted.attributes)
             convert_array_to_zarr2(node.metadata, path=node.path)  # raises if it is impossible
             return ExportedArray(node.path, node.metadata, *self._references(node))
         except ManifestError as error:

@@ -148,13 +148,13 @@ class _Export:
             if array.path and directory.exists():
                 shutil.rmtree(directory)
             return
-        documents = array.documents(references)
-        self._document(array.path, ".zarray", documents.node)
-        self._document(array.path, ".zattrs", documents.attributes)
+        converted = array.zarr2_metadata(references)
+        self._document(array.path, ".zarray", converted.node)
+        self._document(array.path, ".zattrs", converted.attributes)
         self.report.arrays += 1
         self.report.references += references
         self.report.stated_bytes += stated
-        self.report.notes += [(array.path, note) for note in documents.notes]
+        self.report.notes += [(array.path, note) for note in converted.notes]
 
 
 def _require_addressable(path: str) -> None:

@@ -1,4 +1,4 @@
-"""Zarr v3 documents (``zarr.json``) as Zarr v2 documents (``.zarray``, ``.zattrs``).
+"""Zarr v3 metadata (``zarr.json``) as Zarr v2 metadata (``.zarray``, ``.zattrs``).
 
 The chunks stay as they are, so only arrays with codecs that Zarr v2 has can be expressed: an
 order, a pipeline of numcodecs, a byte order. Chunk keys have dots.
@@ -24,7 +24,7 @@ from zarr_manifest.conversion.zarr2.to_v2.trial import require_same_values
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import ChunkGrid
 
-__all__ = ["Zarr2Documents", "convert_array_to_zarr2", "convert_group_to_zarr2"]
+__all__ = ["Zarr2Metadata", "convert_array_to_zarr2", "convert_group_to_zarr2"]
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 _NUMCODECS = "numcodecs."
@@ -40,7 +40,7 @@ _DECODED_TYPE = {
 }
 
 
-class Zarr2Documents(NamedTuple):
+class Zarr2Metadata(NamedTuple):
     """A node of Zarr v2.
 
     Attributes
@@ -58,15 +58,15 @@ class Zarr2Documents(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def convert_group_to_zarr2(metadata: Mapping[str, Any]) -> Zarr2Documents:
-    """Return the Zarr v2 documents of a Zarr v3 group."""
-    return Zarr2Documents({"zarr_format": 2}, dict(as_object(metadata.get("attributes")) or {}))
+def convert_group_to_zarr2(metadata: Mapping[str, Any]) -> Zarr2Metadata:
+    """Return the Zarr v2 metadata of a Zarr v3 group."""
+    return Zarr2Metadata({"zarr_format": 2}, dict(as_object(metadata.get("attributes")) or {}))
 
 
 def convert_array_to_zarr2(
     metadata: Mapping[str, Any], *, path: str = "", is_complete: bool = False
-) -> Zarr2Documents:
-    """Return the Zarr v2 documents of a Zarr v3 array.
+) -> Zarr2Metadata:
+    """Return the Zarr v2 metadata of a Zarr v3 array.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def convert_array_to_zarr2(
 
     Examples
     --------
-    >>> documents = convert_array_to_zarr2({
+    >>> converted = convert_array_to_zarr2({
     ...     "zarr_format": 3, "node_type": "array", "shape": [4, 6], "data_type": "int16",
     ...     "fill_value": 0, "dimension_names": ["y", "x"],
     ...     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 6]}},
@@ -92,7 +92,7 @@ def convert_array_to_zarr2(
     ...     "codecs": [{"name": "bytes", "configuration": {"endian": "big"}},
     ...                {"name": "numcodecs.zlib", "configuration": {"level": 4}}],
     ... })
-    >>> documents.node["dtype"], documents.node["compressor"], documents.attributes
+    >>> converted.node["dtype"], converted.node["compressor"], converted.attributes
     ('>i2', {'id': 'zlib', 'level': 4}, {'_ARRAY_DIMENSIONS': ['y', 'x']})
     """
     decisions = Decisions(path)
@@ -125,7 +125,7 @@ def convert_array_to_zarr2(
         zarray["fill_value"] = fill_value_for_masking(
             attributes, fill_value, np.dtype(dtype), decisions, is_complete=is_complete
         )
-    return Zarr2Documents(zarray, attributes, tuple(decisions.notes))
+    return Zarr2Metadata(zarray, attributes, tuple(decisions.notes))
 
 
 # Codecs ------------------------------------------------------------------------------

@@ -66,8 +66,8 @@ def _small(metadata: Mapping[str, Any], shape: list[int]) -> dict[str, Any]:
 
 def _written(metadata: dict[str, Any]) -> tuple[np.ndarray[Any, Any], bytes]:
     """Return the values that zarr reads from a chunk that it has written, and the chunk."""
-    document = default_buffer_prototype().buffer.from_bytes(json.dumps(metadata).encode())
-    contents: dict[str, Any] = {"zarr.json": document}
+    body = default_buffer_prototype().buffer.from_bytes(json.dumps(metadata).encode())
+    contents: dict[str, Any] = {"zarr.json": body}
     library = cast("Any", zarr)
     with warnings.catch_warnings():
         # Whether a data type is in the core specification does not matter here.

@@ -1,4 +1,4 @@
-"""Zarr v2 documents (``.zarray``, ``.zattrs``) as Zarr v3 documents (``zarr.json``).
+"""Zarr v2 metadata (``.zarray``, ``.zattrs``) as Zarr v3 metadata (``zarr.json``).
 
 The chunks stay as and where they are: the v3 metadata describes the v2 chunk keys, and
 decodes the v2 bytes to the values that a v2 reader gets from them.
