@@ -110,7 +110,10 @@ def test_plain_text_stays(text: str) -> None:
 
 
 def test_usage_errors_name_options() -> None:
-    with pytest.raises(click.UsageError, match=r"^say --base URL$"), stating_usage(ValueError):
-        raise ValueError(Advice("say ", Setting("base")))
+    with (
+        pytest.raises(click.UsageError, match=r"^say --working-directory URL$"),
+        stating_usage(ValueError),
+    ):
+        raise ValueError(Advice("say ", Setting("working_directory")))
     with pytest.raises(click.UsageError, match=r"^no \[Errno 2\]$"), stating_usage(ValueError):
         raise ValueError("no [Errno 2]")

@@ -10,7 +10,7 @@ from zarr_manifest.command_line.options import reading, reading_options, require
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.inspection import NodeContents, contents
+from zarr_manifest.inspection import NodeContents, contents, tree_lines
 from zarr_manifest.locations import ReferencedLocation
 
 __all__ = ["info", "locations"]
@@ -41,7 +41,7 @@ def info(hierarchy: str, **options: Any) -> Outcome:
         "nodes": [_node_document(node) for node in nodes],
         "locations": [_location_document(place) for place in places],
     }
-    lines = [hierarchy, *found.lines(told=_told)]
+    lines = [hierarchy, *tree_lines(found, told=_told)]
     invalid = any(node.problem is not None for node in nodes)
     return Outcome(document, lines, status=PROBLEMS if invalid else 0)
 

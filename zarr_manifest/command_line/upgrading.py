@@ -27,13 +27,13 @@ __all__ = ["upgrade"]
     examples=[
         ("upgrade theirs.zarr --dry-run", "what would be repaired"),
         ("upgrade theirs.zarr --to valid.zarr", "repair a copy, and leave theirs.zarr as it is"),
-        ("upgrade theirs.zarr --base /data/theirs/", "in place; it was written in that directory"),
+        ("upgrade theirs.zarr --working-directory /data/theirs/", "in place; it was written there"),
     ],
 )
 @click.argument("hierarchy")
 @click.option("--to", "target", metavar="TARGET", help="Repair a copy, written here.")
 @click.option(
-    "--base",
+    "--working-directory",
     metavar="URL",
     help="Working directory of the program that wrote HIERARCHY: its relative paths start there. "
     "By default, it is searched for if HIERARCHY is on disk.",
@@ -50,7 +50,7 @@ __all__ = ["upgrade"]
 def upgrade(
     hierarchy: str,
     target: str | None,
-    base: str | None,
+    working_directory: str | None,
     dry_run: bool,
     sole_writer: bool,
     allow_refused: bool,
@@ -71,7 +71,7 @@ def upgrade(
             hierarchy,
             target=target,
             allow=allowed(anonymously, with_credentials, settings),
-            base=base,
+            working_directory=working_directory,
             limits=limits(stated_limits),
             dry_run=dry_run,
             sole_writer=sole_writer,

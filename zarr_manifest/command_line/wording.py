@@ -23,7 +23,6 @@ def _allowing(prefixes: list[str]) -> str:
 OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "allow": _allowing,
     "arrays": "--array PATH",
-    "base": "--base URL",
     "concat_dim": "--concat-dim NAME",
     "credentials": "--environment PREFIX, or --option KEY=VALUE",
     "environment": "--environment PREFIX",
@@ -34,6 +33,7 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "read_kerchunk": "zarr-manifest import kerchunk",
     "sole_writer": "--sole-writer",
     "url": lambda url: f"--url {shlex.quote(url)}",
+    "working_directory": "--working-directory URL",
 }
 
 

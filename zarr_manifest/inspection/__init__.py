@@ -1,7 +1,7 @@
 """What a hierarchy contains, and what is wrong with it."""
 
 from zarr_manifest.inspection.describing import contents
-from zarr_manifest.inspection.node_contents import Contents, NodeContents
+from zarr_manifest.inspection.node_contents import Contents, NodeContents, tree_lines
 from zarr_manifest.inspection.validation import Problem, validate
 
-__all__ = ["Contents", "NodeContents", "Problem", "contents", "validate"]
+__all__ = ["Contents", "NodeContents", "Problem", "contents", "tree_lines", "validate"]

@@ -12,7 +12,7 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.locations import ReferencedLocation
 from zarr_manifest.showing import counted, shortened, size
 
-__all__ = ["Contents", "NodeContents"]
+__all__ = ["Contents", "NodeContents", "tree_lines"]
 
 type Kind = Literal["group", "native array", "manifest array", "invalid"]
 
@@ -90,31 +90,34 @@ class Contents:
         return f"<Contents: {', '.join(counts)}>"
 
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join(tree_lines(self))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(chr(10).join(shortened([*self.lines()], 200)))}</pre>"
+        return f"<pre>{escape(chr(10).join(shortened([*tree_lines(self)], 200)))}</pre>"
 
-    def lines(self, *, told: Callable[[ManifestError], str] = str) -> Iterator[str]:
-        """Draw the tree, and list where the bytes are.
 
-        Parameters
-        ----------
-        told : callable
-            Words the problem of a node that cannot be read.
+def tree_lines(contents: Contents, *, told: Callable[[ManifestError], str] = str) -> Iterator[str]:
+    """Draw the tree, and list where the bytes are.
 
-        Examples
-        --------
-        >>> nodes = [
-        ...     NodeContents("", "group"),
-        ...     NodeContents("a", "native array", data_type="uint8", shape=(8,)),
-        ... ]
-        >>> list(Contents(nodes, []).lines())
-        ['└── a  uint8 (8)  native']
-        """
-        numbers = {place.prefix or "": n for n, place in enumerate(self.locations, start=1)}
-        yield from _tree(self.nodes, numbers, told)
-        yield from _places(self.locations)
+    Parameters
+    ----------
+    contents : Contents
+        What a hierarchy contains.
+    told : callable
+        Words the problem of a node that cannot be read.
+
+    Examples
+    --------
+    >>> nodes = [
+    ...     NodeContents("", "group"),
+    ...     NodeContents("a", "native array", data_type="uint8", shape=(8,)),
+    ... ]
+    >>> list(tree_lines(Contents(nodes, [])))
+    ['└── a  uint8 (8)  native']
+    """
+    numbers = {place.prefix or "": n for n, place in enumerate(contents.locations, start=1)}
+    yield from _tree(contents.nodes, numbers, told)
+    yield from _places(contents.locations)
 
 
 def _tree(

@@ -67,7 +67,7 @@ def test_unknown_members_of_entries_are_kept(name: str, writer: Path) -> None:
     for entry in entries.values():
         entry |= {"path": name, "x-checked": {"by": "me"}}
     document.write_text(json.dumps(entries))
-    upgrade(root, base=writer)
+    upgrade(root, working_directory=writer)
     store = zm.ManifestStore(root, allow=[writer.as_uri()])
     assert zarr.open_array(store, path="field", mode="r")[0, 1] == 1
     (document,) = (root / "field").glob("manifest*.json")

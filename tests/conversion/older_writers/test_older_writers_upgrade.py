@@ -179,20 +179,20 @@ def test_several_directories_have_all_files(writer: Path) -> None:
     assert {path for path, _ in report.notes} == set(report.repairs)
     for _, note in report.notes:
         assert "several have all files" in note
-        assert f"{writer}, {writer.parent}; say base=..." in note
+        assert f"{writer}, {writer.parent}; say working_directory=..." in note
     assert upgrade(root).repaired == []
     # What is said later is taken up.
-    again = upgrade(root, base=writer)
+    again = upgrade(root, working_directory=writer)
     assert set(again.repaired) == set(report.repairs)
     check(root, writer, "1.0.0", "classic.nc", again)
-    assert upgrade(root, base=writer).repaired == []
+    assert upgrade(root, working_directory=writer).repaired == []
 
 
 def test_no_directory_has_all_files(writer: Path) -> None:
     root = unpack("1.0.0", "classic.nc", writer)
     (writer / "classic.nc").rename(writer / "elsewhere.nc")
     report = upgrade(root)
-    assert all("is unknown; say base=..." in note for _, note in report.notes)
+    assert all("is unknown; say working_directory=..." in note for _, note in report.notes)
     assert report.notes
     assert report.repaired
 
@@ -214,7 +214,7 @@ def test_the_directory_of_the_writer_is_said(
     say: Callable[[Path], str | Path], base: str, writer: Path
 ) -> None:
     root = unpack("1.0.0", "classic.nc", writer)
-    report = upgrade(root, base=say(writer))
+    report = upgrade(root, working_directory=say(writer))
     assert base_in(root, "time") == base.format(writer=writer.as_uri())
     assert report.repairs["time"][-1].endswith(", as given")
     assert zm.validate(root) == []
@@ -341,11 +341,13 @@ def bytes_in(store: MemoryStore) -> dict[str, bytes]:
     return {key: value.to_bytes() for key, value in store._store_dict.items()}
 
 
-def states(root: Path, writer: Path, base: Path | None) -> tuple[dict[str, bytes], ...]:
+def states(
+    root: Path, writer: Path, working_directory: Path | None
+) -> tuple[dict[str, bytes], ...]:
     """The bytes of a hierarchy before and after."""
     before = memory_of(root)
     after = memory_of(root)
-    upgrade(after, base=base)
+    upgrade(after, working_directory=working_directory)
     return bytes_in(before), bytes_in(after)
 
 
@@ -366,7 +368,7 @@ def test_an_interruption_leaves_each_array_old_or_new(
         store = kind(at) if kind is InterruptedDirectory else memory_of(at, kind)
         store.left = left
         try:
-            upgrade(store, base=writer)
+            upgrade(store, working_directory=writer)
         except Interrupted:
             is_complete = False
         else:
@@ -379,7 +381,7 @@ def test_an_interruption_leaves_each_array_old_or_new(
             wanted = {k: body for k, body in state.items() if k.startswith(f"{path}/")}
             assert wanted.items() <= found.items()
         store.left = 100
-        upgrade(store, base=writer)
+        upgrade(store, working_directory=writer)
         found = files_in(at) if kind is InterruptedDirectory else bytes_in(store)
         assert after.items() <= found.items()
         if is_complete:
@@ -457,7 +459,7 @@ def test_a_store_that_cannot_tell_of_other_writers(writer: Path) -> None:
     with pytest.raises(zm.errors.WriteConflictError, match="sole_writer"):
         upgrade(store)
     target = writer / "copy.zarr"
-    report = upgrade(store, target=target, base=writer)
+    report = upgrade(store, target=target, working_directory=writer)
     check(target, writer, "1.0.0", "classic.nc", report)
 
 

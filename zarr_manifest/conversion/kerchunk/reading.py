@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from zarr_manifest.conversion.kerchunk.json import read_kerchunk_json
+from zarr_manifest.conversion.kerchunk.local_paths import local_path
 from zarr_manifest.conversion.kerchunk.parquet import read_kerchunk_parquet
-from zarr_manifest.conversion.kerchunk.places import local_path
 from zarr_manifest.conversion.nodes import Node
 from zarr_manifest.sources import Allow
 

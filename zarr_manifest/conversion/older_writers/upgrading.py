@@ -124,7 +124,7 @@ def upgrade(
     *,
     target: str | Path | ObjectStore | Store | None = None,
     allow: Allow = None,
-    base: str | Path | None = None,
+    working_directory: str | Path | None = None,
     limits: Limits | None = None,
     dry_run: bool = False,
     sole_writer: bool = False,
@@ -146,11 +146,11 @@ def upgrade(
     allow, limits
         As for :class:`ManifestStore`: `allow` sets the access to URLs that are read and
         written. Arrays with larger manifests are refused.
-    base : str or Path, optional
-        The working directory of the writer, which relative paths in manifests are
-        relative to: a URL, an absolute file path, or a path relative to the root of the
-        hierarchy. By default, if the hierarchy is on disk, it is searched for: the only
-        directory with all files, among the hierarchy's own and those above it.
+    working_directory : str or Path, optional
+        That of the writer, which relative paths in manifests are relative to: a URL, an
+        absolute file path, or a path relative to the root of the hierarchy. By default, if
+        the hierarchy is on disk, it is searched for: the only directory with all files,
+        among the hierarchy's own and those above it.
     dry_run : bool
         Write nothing, and report what would be done.
     sole_writer : bool
@@ -197,7 +197,7 @@ def upgrade(
     arrays = _arrays(store, nodes, hierarchy.limits)
     theirs = {path.rpartition("/")[0] for path, array in arrays.items() if array.is_theirs and path}
     groups = list(groups_to_repair(store, theirs - {n.path for n in nodes if n.problem}))
-    _set_bases(arrays, own, base)
+    _set_bases(arrays, own, working_directory)
     report = _report(arrays, nodes)
     report.notes += [(group.path, note) for group in groups for note in group.notes]
     report.dry_run = dry_run
@@ -268,20 +268,22 @@ def _report(arrays: Mapping[str, OlderArray], nodes: Iterable[Node]) -> UpgradeR
 # The writer's working directory ----------------------------------------------------
 
 
-def _set_bases(arrays: Mapping[str, OlderArray], own: Store, base: str | Path | None) -> None:
+def _set_bases(
+    arrays: Mapping[str, OlderArray], own: Store, working_directory: str | Path | None
+) -> None:
     """Set what relative paths are relative to, and check the result for each array."""
     root = _directory(own)
     stray = [array for array in arrays.values() if array.refusal is None and array.lacks_base]
-    if base is None and root is not None:
+    if working_directory is None and root is not None:
         # If the files are beside the array's metadata, no base is needed.
         stray = [a for a in stray if not has_files(root / a.path, a.relative_paths)]
     found: list[Path] = []
-    if base is None and stray and root is not None:
+    if working_directory is None and stray and root is not None:
         paths = {path for array in stray for path in array.relative_paths}
         found = list(directories_with(paths, root))
     for array in stray:
-        if base is not None:
-            array.set_base(base, "as given")
+        if working_directory is not None:
+            array.set_base(working_directory, "as given")
         elif len(found) == 1:
             directory: str | Path = "./" if found[0] == root else found[0]
             array.set_base(directory, "the only directory above it with all files")
@@ -292,7 +294,7 @@ def _set_bases(arrays: Mapping[str, OlderArray], own: Store, base: str | Path | 
                     "its paths are relative to the writer's working directory, ",
                     f"and several have all files: {several}" if several else "which is unknown",
                     "; say ",
-                    Setting("base"),
+                    Setting("working_directory"),
                 )
             )
     for array in arrays.values():

@@ -20,7 +20,7 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedGroup,
     exported_nodes,
 )
-from zarr_manifest.conversion.kerchunk.places import local_target, target_exists
+from zarr_manifest.conversion.kerchunk.local_paths import existing_target_error, local_target
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, refused
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Limits, grid_indices
@@ -96,7 +96,7 @@ def export_kerchunk_json(
         raise ValueError(f"kerchunk's versions are 0 and 1, not {version!r}")
     file = local_target(target)
     if file.exists():
-        raise target_exists(file)
+        raise existing_target_error(file)
     report = ConversionReport()
     tally = Tally(progress)
     references: dict[str, Any] = {}

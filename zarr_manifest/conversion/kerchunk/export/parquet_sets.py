@@ -17,8 +17,8 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
     exported_nodes,
 )
 from zarr_manifest.conversion.kerchunk.export.parquet_files import RefsWriter
+from zarr_manifest.conversion.kerchunk.local_paths import existing_target_error
 from zarr_manifest.conversion.kerchunk.parquet import local_directory, parquet
-from zarr_manifest.conversion.kerchunk.places import target_exists
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.hierarchy import InspectedHierarchy
@@ -89,7 +89,7 @@ def export_kerchunk_parquet(
         raise ValueError(f"record_size must be at least 1, not {record_size}")
     directory = local_directory(target)
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
-        raise target_exists(directory)
+        raise existing_target_error(directory)
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     export = _Export(directory, record_size, Tally(progress))
     return export.run(hierarchy, inline_empty=inline_empty)

@@ -17,7 +17,7 @@ import msgspec
 from zarr_manifest.conversion.kerchunk.json.members import Batch, PlainReference
 from zarr_manifest.conversion.kerchunk.json.references import reference_nodes
 from zarr_manifest.conversion.kerchunk.json.templates import MAX_GENERATED, Templates, generate
-from zarr_manifest.conversion.kerchunk.places import local_path
+from zarr_manifest.conversion.kerchunk.local_paths import local_path
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
 from zarr_manifest.conversion.nodes import Node, RefusedNode
 from zarr_manifest.conversion.values import as_object, brief

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from zarr_manifest.conversion.kerchunk.local_paths import local_path
 from zarr_manifest.conversion.kerchunk.parquet.files import RefsFiles, refs_number
 from zarr_manifest.conversion.kerchunk.parquet.library import parquet
 from zarr_manifest.conversion.kerchunk.parquet.manifests import (
@@ -21,7 +22,6 @@ from zarr_manifest.conversion.kerchunk.parquet.manifests import (
     contiguous_partition_shape,
     whole_manifest,
 )
-from zarr_manifest.conversion.kerchunk.places import local_path
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
 from zarr_manifest.conversion.nodes import (
     ArrayNode,

@@ -1,4 +1,4 @@
-"""Locations of reference sets: paths in the local file system, or other URLs."""
+"""Paths in the local file system, as users name reference sets: a path or a ``file:`` URL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from zarr_manifest.errors import InvalidPathError, NotConvertibleError
 from zarr_manifest.locations import redact
 
-__all__ = ["local_path", "local_target", "target_exists"]
+__all__ = ["existing_target_error", "local_path", "local_target"]
 
 _URL = re.compile(r"file:/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
@@ -56,8 +56,8 @@ def local_target(target: str | Path) -> Path:
     return path
 
 
-def target_exists(target: Path) -> NotConvertibleError:
-    """Return the error to raise."""
+def existing_target_error(target: Path) -> NotConvertibleError:
+    """Return the error for a target that exists."""
     return NotConvertibleError(
         "the target exists", location=str(target), remedy="Remove it, or name another one."
     )
