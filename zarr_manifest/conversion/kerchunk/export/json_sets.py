@@ -45,7 +45,7 @@ def export_kerchunk_json(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
-    """Return a hierarchy as a kerchunk reference set.
+    """Export a hierarchy to a kerchunk reference set, in one JSON file.
 
     Sources are not read. References to objects in the hierarchy's own store, the chunks
     of native arrays among them, become absolute URLs.
