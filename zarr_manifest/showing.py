@@ -28,15 +28,15 @@ def size(count: float) -> str:
     return f"{count / 1000:.1f} TB"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number and a noun.
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number and a noun, in the plural (by default with an s) unless it is 1.
 
     Examples
     --------
-    >>> counted(1, "array"), counted(12345, "reference")
-    ('1 array', '12,345 references')
+    >>> counted(1, "array"), counted(12345, "reference"), counted(2, "entry", "entries")
+    ('1 array', '12,345 references', '2 entries')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def shortened(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:

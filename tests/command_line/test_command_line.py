@@ -281,11 +281,11 @@ def test_overwriting(inputs: Path, call: list[str]) -> None:
 def test_upgrading(inputs: Path) -> None:
     before = (inputs / "theirs.zarr/sst/zarr.json").read_bytes()
     dry = run("upgrade", "theirs.zarr", "--dry-run")
-    assert dry.stdout.endswith("theirs.zarr: 1 of 1 manifest arrays would be repaired\n")
+    assert dry.stdout.endswith("theirs.zarr: 1 of 1 manifest array would be repaired\n")
     assert run("upgrade", "theirs.zarr", "--to", "valid.zarr").status == 0
     assert (inputs / "theirs.zarr/sst/zarr.json").read_bytes() == before
     assert run("validate", "valid.zarr").status == 0
-    assert run("upgrade", "valid.zarr").stdout == "valid.zarr: 0 of 1 manifest arrays repaired\n"
+    assert run("upgrade", "valid.zarr").stdout == "valid.zarr: 0 of 1 manifest array repaired\n"
     assert run("upgrade", "theirs.zarr", "--to", "theirs.zarr/inside").status == 2
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.manifest import Manifest
-from zarr_manifest.showing import counted, html_table
+from zarr_manifest.showing import counted, html_table, size
 
 __all__ = [
     "ArrayNode",
@@ -215,7 +215,7 @@ class ConversionReport:
     >>> report = ConversionReport(groups=1, arrays=2, references=30, stated_bytes=4096)
     >>> report.refused.append(RefusedNode("t", "not_convertible", "a filter mask"))
     >>> print(report)
-    1 group, 2 arrays, 30 references to 4,096 bytes
+    1 group, 2 arrays, 30 references to 4.1 kB
     refused 1 node:
       t: a filter mask (not_convertible)
     """
@@ -231,7 +231,7 @@ class ConversionReport:
         return [
             counted(self.groups, "group"),
             counted(self.arrays, "array"),
-            f"{counted(self.references, 'reference')} to {counted(self.stated_bytes, 'byte')}",
+            f"{counted(self.references, 'reference')} to {size(self.stated_bytes)}",
         ]
 
     def __repr__(self) -> str:

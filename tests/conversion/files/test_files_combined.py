@@ -230,7 +230,7 @@ def test_variables_to_load_are_named(months: list[Path], tmp_path: Path) -> None
     assert found.refused == {}
     assert same(found.arrays["steps"][...], [0, 1, 2] * 3)
     nodes = read_files(months, concat_dim="time", loadable_variables=["time", "setps"])
-    with pytest.raises(NotConvertibleError, match=r"'setps' that were to be loaded.*'steps'"):
+    with pytest.raises(NotConvertibleError, match=r"'setps', which was to be loaded.*'steps'"):
         list(nodes)
 
 

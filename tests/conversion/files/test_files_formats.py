@@ -363,7 +363,7 @@ def test_samples_of_some_bits_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "f.tif"
     tifffile.imwrite(path, np.ones((32, 32), "u2"), bitspersample=12, tile=(16, 16))
     found = convert(path, tmp_path / "h.zarr")
-    assert found.refused == {"0": "its samples have 12 bit(s), and Zarr has no such data type"}
+    assert found.refused == {"0": "its samples have 12 bits, and Zarr has no such data type"}
 
 
 @pytest.mark.parametrize("code", ["i2", "f4"])

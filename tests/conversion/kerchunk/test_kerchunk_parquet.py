@@ -324,8 +324,8 @@ def test_what_is_past_the_end_of_the_grid_is_noted(tmp_path: Path) -> None:
     write_set(tmp_path, {"x/.zarray": zarray([3], [1])}, {"x": references}, record_size=2)
     for stream_above in (0, 100):
         node = array_node(tmp_path, stream_above=stream_above)
-        assert "1 reference(s) past the end" in node.notes[0]
-        assert "2 file(s)" in node.notes[1]
+        assert "1 reference past the end" in node.notes[0]
+        assert "2 files" in node.notes[1]
     assert list(entries(whole(tmp_path))) == [(0,), (1,), (2,)]
 
 

@@ -125,8 +125,8 @@ def test_the_repairs_are_named(writer: Path) -> None:
     report = upgrade(root)
     assert report.repairs["float32"] == ()
     assert report.repairs["float32_big"] == (
-        "data_type '>f4', which is not of Zarr v3, became 'float32', with the codec 'bytes' "
-        "big-endian, which said 'little'",
+        "data_type '>f4', which is not a Zarr v3 data type, became 'float32', with the codec "
+        "'bytes' big-endian, which said 'little'",
     )
     (sentence,) = report.repairs["packed_big"]
     assert "'numcodecs.fixedscaleoffset' came after 'bytes', but works on elements" in sentence
