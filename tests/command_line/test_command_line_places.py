@@ -221,7 +221,8 @@ def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.M
     done = run("import", "kerchunk", "references.json", "new.zarr")
     assert done.status == 3
     assert "error: write_conflict: another writer has held the lock" in done.stderr
-    assert "remove the lock file: rm " in done.stderr
+    assert "If it was interrupted, run rm '" in done.stderr
+    assert "' to remove the lock file.\n" in done.stderr
     assert "--overwrite" not in done.stderr
 
 
