@@ -238,7 +238,7 @@ def test_fsspec_reads_what_is_exported(inputs: Path, options: list[str]) -> None
     np.testing.assert_array_equal(theirs["ice"][...], np.arange(3))
 
 
-def test_what_is_there_is_not_replaced(inputs: Path) -> None:
+def test_existing_files_are_not_replaced(inputs: Path) -> None:
     (inputs / "mine").mkdir()
     (inputs / "mine" / "f.txt").write_text("mine")
     shutil.copytree(inputs / "references.parq", inputs / "set")
@@ -361,7 +361,7 @@ def test_validating_reports_everything(inputs: Path) -> None:
     assert "there is no array 'missing'" in done.stderr
 
 
-def test_references_are_no_hierarchy(inputs: Path) -> None:
+def test_references_are_not_a_hierarchy(inputs: Path) -> None:
     for name in ("info", "validate", "locations"):
         done = run(name, "references.parq")
         assert (done.status, done.stdout) == (3, "")

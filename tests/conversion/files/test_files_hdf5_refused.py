@@ -234,7 +234,7 @@ def test_the_limit_of_what_is_held_inline_can_be_raised(tmp_path: Path) -> None:
     assert found.arrays["x"][...].tolist() == ["abc"] * 100
 
 
-def test_a_mask_without_a_filter_is_no_mask(tmp_path: Path) -> None:
+def test_a_mask_without_filters_has_no_effect(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         dataset = file.create_dataset("x", (2,), "i4", chunks=(2,))
         dataset.id.write_direct_chunk((0,), np.array([3, 4], "i4").tobytes(), filter_mask=1)

@@ -210,7 +210,7 @@ def test_no_directory_has_all_files(writer: Path) -> None:
         (lambda _: "s3://bucket/data", "s3://bucket/data/"),
     ],
 )
-def test_the_directory_of_the_writer_is_said(
+def test_the_directory_of_the_writer_is_given(
     say: Callable[[Path], str | Path], base: str, writer: Path
 ) -> None:
     root = unpack("1.0.0", "classic.nc", writer)
