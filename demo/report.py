@@ -58,7 +58,7 @@ def comparison(file: SourceFile, outcomes: dict[str, str], *, decoded: bool) -> 
     equal = list(outcomes.values()).count("equal")
     origin = f"{file.format_name}, {size(file.path.stat().st_size)}"
     result = f"{equal} of {len(outcomes)} variables equal"
-    result += ", and when decoded" if decoded else ", and DIFFERENT when decoded"
+    result += ", raw and decoded" if decoded else " raw, but DIFFERENT decoded"
     lines = [f"  {file.group:<34} {origin:<22} {result}"]
     lines += [f"    {name}: {text}" for name, text in outcomes.items() if text != "equal"]
     return lines + [wrapped(f"{n}: refused: {why}", "    ") for n, why in file.refused.items()]

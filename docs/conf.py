@@ -1,4 +1,4 @@
-"""How Sphinx makes the site; run it with ``make docs``.
+"""Configuration of Sphinx for the site, which ``make docs`` builds.
 
 The source directory is the root of the repository: a relative link then means the same on the
 site and on the forge. Sphinx rather than MkDocs, because its strict mode also checks anchors and

@@ -66,7 +66,7 @@ def test_all_that_takes_a_location_takes_allow() -> None:
     )
 
 
-def test_what_has_no_allow_takes_no_location() -> None:
+def test_functions_without_allow_take_no_location() -> None:
     listed = {name: each for name, each in public().items() if name in WITHOUT_LOCATION}
     assert listed
     for name, each in listed.items():
@@ -106,7 +106,7 @@ CALLS: dict[str, Callable[[Path, Any], Any]] = {
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 @pytest.mark.parametrize("allow", ["s3://b/", Path("/data"), ["data"], ["s3://"], [""]])
-def test_what_is_no_prefix_is_refused_before_anything_is_done(
+def test_invalid_prefixes_are_refused_before_anything_is_done(
     call: Callable[[Path, Any], Any], allow: Any, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match="prefix"):
@@ -115,7 +115,7 @@ def test_what_is_no_prefix_is_refused_before_anything_is_done(
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
-def test_what_is_no_access_is_refused_before_anything_is_done(
+def test_invalid_access_is_refused_before_anything_is_done(
     call: Callable[[Path, Any], Any], tmp_path: Path
 ) -> None:
     with pytest.raises(TypeError, match="'s3://b/' is of type int"):

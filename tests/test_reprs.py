@@ -119,7 +119,7 @@ def test_reports_are_short() -> None:
     refused = [RefusedNode(f"a{n}", "not_convertible", "why") for n in range(1000)]
     report = ConversionReport(groups=1, arrays=2, references=3, stated_bytes=4, refused=refused)
     assert repr(report) == (
-        "<ConversionReport: 1 group, 2 arrays, 3 references to 4 bytes, 1000 refused, 0 notes>"
+        "<ConversionReport: 1 group, 2 arrays, 3 references to 4 B, 1000 refused, 0 notes>"
     )
     upgraded = UpgradeReport(repairs={"a": ("x",), "b": ()}, refused=refused)
     assert repr(upgraded) == (

@@ -6,13 +6,13 @@ Implements the Zarr v3 storage transformer ``chunk-manifest-json`` for zarr.
   that opens paths and URLs. :func:`anonymous`, :func:`environment` and :class:`Limits`
   say what reading may do.
 - Write: :func:`create_array` and :func:`write_manifest`, with entries or a :class:`Manifest`.
-- Look: :func:`contents` and :func:`validate`.
+- Inspect: :func:`contents` and :func:`validate`.
 
 All errors are :class:`ManifestError`; each class is in :mod:`zarr_manifest.errors`. Other
-formats and references are converted by :mod:`zarr_manifest.conversion`. What functions
-return has its class beside them: ``zarr_manifest.inspection`` for `contents` and
-`validate`, ``zarr_manifest.manifest`` for the references of a manifest,
-``zarr_manifest.locations`` for :meth:`ManifestStore.locations`.
+formats and references are converted by :mod:`zarr_manifest.conversion`. The classes of
+results are in ``zarr_manifest.inspection`` (`contents` and `validate`),
+``zarr_manifest.manifest`` (the references of a manifest) and ``zarr_manifest.locations``
+(:meth:`ManifestStore.locations`).
 """
 
 from zarr_manifest import errors as errors

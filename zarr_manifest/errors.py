@@ -42,16 +42,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What an :class:`Advice` says to set: a parameter in Python, an option in a shell.
+    """A setting that an :class:`Advice` names: a parameter in Python, an option in a shell.
 
     Parameters
     ----------
     name : str
         Name of the parameter.
     value : object
-        What it should be; ``...`` where that is the reader's choice.
+        Its value; ``...`` if the reader chooses it.
     python : str, optional
-        How Python spells the setting, where ``name=value`` does not show it well.
+        Python code for the setting, where ``name=value`` would not do.
 
     Examples
     --------
@@ -70,9 +70,9 @@ class Setting:
 
 
 class Advice(str):
-    """Text that names settings: as text it spells them like Python does.
+    """Text that names settings, as parameters in Python.
 
-    The command line has options instead of parameters, and spells them in its own way.
+    The command line shows them as options instead.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Advice(str):
         return advice
 
     def spelled(self, spell: Callable[[Setting], str]) -> str:
-        """Return the text with the settings as `spell` spells them."""
+        """Return the text, with each setting as `spell` returns it."""
         return "".join(part if isinstance(part, str) else spell(part) for part in self.parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -137,7 +137,7 @@ class ManifestError(Exception):
     code : str
         Stable, machine-readable identifier (specification, "Error codes").
     message : str
-        All that is known of the error but its code, in one line.
+        Everything about the error except its code, in one line.
 
     Examples
     --------
@@ -192,7 +192,7 @@ class ManifestError(Exception):
 
     @property
     def message(self) -> str:
-        """What is wrong, where, and what the reader can do about it."""
+        """What is wrong, where, and what to do about it."""
         context = ", ".join(
             f"{name} {value!r}"
             for name, value in (

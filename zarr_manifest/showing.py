@@ -1,4 +1,4 @@
-"""How counts and tables are shown: in reprs, in notebooks, on the command line. Pure."""
+"""Counts and tables as text: in reprs, in notebooks, on the command line. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 __all__ = ["MOST_LINES", "counted", "html_table", "shortened", "size"]
 
-# Of a list in a notebook: nobody reads more, and thousands make it slow.
+# Of a list in a notebook: nobody reads more, and thousands of lines make it slow.
 MOST_LINES = 20
 
 
@@ -28,19 +28,19 @@ def size(count: float) -> str:
     return f"{count / 1000:.1f} TB"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number and a noun.
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number and a noun, in the plural (by default with an s) unless it is 1.
 
     Examples
     --------
-    >>> counted(1, "array"), counted(12345, "reference")
-    ('1 array', '12,345 references')
+    >>> counted(1, "array"), counted(12345, "reference"), counted(2, "entry", "entries")
+    ('1 array', '12,345 references', '2 entries')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def shortened(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:
-    """Return the first lines, and how many there are more.
+    """Return the first lines, and how many more there are.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def shortened(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:
 def html_table(title: str, rows: Iterable[tuple[str, str | Sequence[str]]]) -> str:
     """Return a table for notebooks; rows with an empty list are left out.
 
-    Everything is escaped: names come from documents of strangers.
+    Everything is escaped: names come from documents that strangers wrote.
 
     Examples
     --------

@@ -371,7 +371,7 @@ def native_arrays(draw: st.DrawFn) -> tuple[Any, np.ndarray[Any, Any]]:
 
 
 @given(native_arrays(), st.data())
-def test_what_is_read_is_what_was_written(
+def test_reads_return_what_was_written(
     native: tuple[Any, np.ndarray[Any, Any]], data: st.DataObject
 ) -> None:
     array, written = native
@@ -385,7 +385,7 @@ def test_what_is_read_is_what_was_written(
 
 
 @given(native_arrays())
-def test_what_is_listed_are_the_chunks_that_there_are(
+def test_listing_finds_exactly_the_existing_chunks(
     native: tuple[Any, np.ndarray[Any, Any]],
 ) -> None:
     array, written = native

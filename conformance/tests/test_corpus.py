@@ -194,7 +194,7 @@ def test_servers_have_a_directory_to_serve() -> None:
 # ---------------------------------------------------------------- the generator
 
 
-def test_what_differs_is_listed(tmp_path: Path) -> None:
+def test_differences_are_listed(tmp_path: Path) -> None:
     def made(content: bytes) -> Case:
         return Case("area/name", "entries", "x").array(manifest={}).put("a/d.bin", content).lists()
 

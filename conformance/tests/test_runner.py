@@ -360,7 +360,7 @@ def test_a_selection_knows_all_ids(corpus: CorpusWriter) -> None:
     assert run_suite(adapter_command(), selected, listed).unexpected == 0
 
 
-def test_a_run_that_tests_nothing_is_no_success(corpus: CorpusWriter) -> None:
+def test_a_run_without_cases_does_not_succeed(corpus: CorpusWriter) -> None:
     corpus.case("a/one", [READ], [read_answer()], files=FILES)
     with pytest.raises(UsageError, match="nothing was tested"):
         run_suite(adapter_command(features=[]), corpus.load())

@@ -238,7 +238,7 @@ def test_fsspec_reads_what_is_exported(inputs: Path, options: list[str]) -> None
     np.testing.assert_array_equal(theirs["ice"][...], np.arange(3))
 
 
-def test_what_is_there_is_not_replaced(inputs: Path) -> None:
+def test_existing_files_are_not_replaced(inputs: Path) -> None:
     (inputs / "mine").mkdir()
     (inputs / "mine" / "f.txt").write_text("mine")
     shutil.copytree(inputs / "references.parq", inputs / "set")
@@ -281,11 +281,11 @@ def test_overwriting(inputs: Path, call: list[str]) -> None:
 def test_upgrading(inputs: Path) -> None:
     before = (inputs / "theirs.zarr/sst/zarr.json").read_bytes()
     dry = run("upgrade", "theirs.zarr", "--dry-run")
-    assert dry.stdout.endswith("theirs.zarr: 1 of 1 manifest arrays would be repaired\n")
+    assert dry.stdout.endswith("theirs.zarr: 1 of 1 manifest array would be repaired\n")
     assert run("upgrade", "theirs.zarr", "--to", "valid.zarr").status == 0
     assert (inputs / "theirs.zarr/sst/zarr.json").read_bytes() == before
     assert run("validate", "valid.zarr").status == 0
-    assert run("upgrade", "valid.zarr").stdout == "valid.zarr: 0 of 1 manifest arrays repaired\n"
+    assert run("upgrade", "valid.zarr").stdout == "valid.zarr: 0 of 1 manifest array repaired\n"
     assert run("upgrade", "theirs.zarr", "--to", "theirs.zarr/inside").status == 2
 
 
@@ -357,10 +357,11 @@ def test_validating_reports_everything(inputs: Path) -> None:
     assert len(run("validate", "data.zarr", "--array", "time").stdout.splitlines()) == 2
     assert run("validate", "data.zarr", "--array", "ice").status == 0
     assert run("validate", "data.zarr", "--array", "/ice/").status == 0
-    assert "an array 'missing'" in run("validate", "data.zarr", "--array", "missing").stderr
+    done = run("validate", "data.zarr", "--array", "missing")
+    assert "there is no array 'missing'" in done.stderr
 
 
-def test_references_are_no_hierarchy(inputs: Path) -> None:
+def test_references_are_not_a_hierarchy(inputs: Path) -> None:
     for name in ("info", "validate", "locations"):
         done = run(name, "references.parq")
         assert (done.status, done.stdout) == (3, "")

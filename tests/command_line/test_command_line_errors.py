@@ -120,7 +120,7 @@ def test_a_bug_is_not_hidden(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.slow
-def test_a_bug_is_no_problem_found(inputs: Path) -> None:
+def test_a_bug_does_not_exit_like_a_problem_found(inputs: Path) -> None:
     """Scripts take the status 1, which is Python's own, for problems that were found."""
     program = (
         "import sys, zarr_manifest.inspection.describing as c; c.summarize = None;"

@@ -72,7 +72,7 @@ def test_names_that_a_shell_would_take_apart(inputs: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_what_fails_leaves_no_directory(inputs: Path, call: list[str]) -> None:
+def test_failed_commands_leave_no_directory(inputs: Path, call: list[str]) -> None:
     before = set(inputs.rglob("*"))
     run(*call)
     assert set(inputs.rglob("*")) == before
@@ -106,7 +106,7 @@ def test_places_that_are_none(inputs: Path, call: list[str], problem: str) -> No
 
 
 @pytest.mark.parametrize("name", ["2023.nc", "2023.nc/new.zarr"])
-def test_a_file_is_no_place_for_a_hierarchy(inputs: Path, name: str) -> None:
+def test_a_hierarchy_cannot_be_written_to_a_file(inputs: Path, name: str) -> None:
     before = (inputs / "2023.nc").read_bytes()
     error = run("import", "zarr2", "old.zarr", name, "--json").document["error"]
     assert error["code"] == "write_conflict"
@@ -124,7 +124,7 @@ def test_references_need_a_directory_on_this_machine(inputs: Path) -> None:
         assert ".export-" not in done.stderr
 
 
-def test_locations_of_what_is_no_hierarchy(inputs: Path) -> None:
+def test_locations_without_a_hierarchy(inputs: Path) -> None:
     (inputs / "empty").mkdir()
     for name in ("empty", "2023.nc"):
         done = run("locations", name)
@@ -146,7 +146,7 @@ def test_locations_of_what_is_no_hierarchy(inputs: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["2023.nc", "references.json"])
-def test_a_file_is_no_hierarchy(inputs: Path, call: str, name: str) -> None:
+def test_a_file_is_not_a_hierarchy(inputs: Path, call: str, name: str) -> None:
     before = set(inputs.rglob("*"))
     done = run(*call.format(name).split())
     assert (done.status, done.stdout) == (3, "")
@@ -155,7 +155,7 @@ def test_a_file_is_no_hierarchy(inputs: Path, call: str, name: str) -> None:
     assert set(inputs.rglob("*")) == before
 
 
-def test_what_is_meant_is_said(inputs: Path) -> None:
+def test_errors_name_the_command_to_use_instead(inputs: Path) -> None:
     """Of inputs that another command takes."""
     for call, remedy in {
         "create references.json new.zarr": "read with zarr-manifest import kerchunk",
@@ -221,7 +221,8 @@ def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.M
     done = run("import", "kerchunk", "references.json", "new.zarr")
     assert done.status == 3
     assert "error: write_conflict: another writer has held the lock" in done.stderr
-    assert "remove the lock file: rm " in done.stderr
+    assert "If it was interrupted, run rm '" in done.stderr
+    assert "' to remove the lock file.\n" in done.stderr
     assert "--overwrite" not in done.stderr
 
 

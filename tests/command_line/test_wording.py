@@ -77,6 +77,48 @@ def test_remedies_spell_no_parameter_themselves() -> None:
     assert not [text for text in remedies if re.search(r"\w=|\w\(\)|`|\w\(\w+=", text)]
 
 
+def remedies(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions that a part of the source uses as remedies."""
+    if isinstance(node, ast.Call):
+        yield from (keyword.value for keyword in node.keywords if keyword.arg == "remedy")
+        if isinstance(node.func, ast.Name) and node.func.id == "_invalid":
+            yield from node.args[2:]
+
+
+def endings(node: ast.expr) -> Iterator[str]:
+    """The text with which an expression ends; empty where a value or a setting ends it."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.JoinedStr(values=[*_, last]) | ast.BinOp(right=last):
+            yield from endings(last)
+        case ast.IfExp(body=first, orelse=second):
+            yield from endings(first)
+            yield from endings(second)
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from endings(value)
+        case ast.Call(func=ast.Name(id="Advice"), args=[*_, last]):
+            yield from endings(last)
+        case ast.FormattedValue() | ast.Call(func=ast.Name(id="Setting")):
+            yield ""
+        case _:
+            pass  # from elsewhere, where it is looked at
+
+
+def test_remedies_end_with_a_full_stop() -> None:
+    package = Path(zarr_manifest.__file__).parent
+    nodes = [n for file in package.rglob("*.py") for n in ast.walk(ast.parse(file.read_text()))]
+    found = [remedy for node in nodes for remedy in remedies(node)]
+    names = {remedy.id for remedy in found if isinstance(remedy, ast.Name)}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found += [node.value] if node.targets[0].id in names else []
+    texts = [text for remedy in found for text in endings(remedy)]
+    assert len(texts) > 100
+    assert not [text for text in texts if not text.endswith(".")]
+
+
 def known_options(command: click.Command) -> Iterator[str]:
     for parameter in command.params:
         yield from parameter.opts

@@ -259,7 +259,7 @@ def test_chunks_behind_links(export: EntryPoint, locate: Any, what: str, tmp_pat
 
 
 @pytest.mark.parametrize("what", ["native/c", "native/c/1"])
-def test_what_is_behind_links_is_not_copied(what: str, tmp_path: Path) -> None:
+def test_links_out_of_the_hierarchy_are_not_copied(what: str, tmp_path: Path) -> None:
     root = tmp_path / "h"
     write(root)
     zarr.create_array(root / "native", data=DATA + 1, chunks=4)
@@ -304,7 +304,7 @@ def test_limits(look: EntryPoint, tmp_path: Path) -> None:
     assert look(tmp_path, limits=zm.Limits(manifest_bytes=9)) == {"a": "limit_exceeded"}
 
 
-def test_what_a_manifest_store_was_told_counts(look: EntryPoint, tmp_path: Path) -> None:
+def test_settings_of_a_manifest_store_are_used(look: EntryPoint, tmp_path: Path) -> None:
     write(tmp_path)
     store = zm.ManifestStore(tmp_path, limits=zm.Limits(entries=1))
     assert look(store) == {"a": "limit_exceeded"}

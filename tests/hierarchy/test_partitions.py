@@ -209,7 +209,7 @@ def test_a_failure_is_not_a_missing_document_and_not_remembered(
         ("0.1", [], zm.errors.InvalidManifestError),
     ],
 )
-def test_what_is_wrong_with_a_document_is_an_error_where_it_is_touched(
+def test_an_invalid_document_is_an_error_only_where_it_is_read(
     tmp_path: Path, entries: dict[str, Any], block: str, content: Any, expected: Any
 ) -> None:
     write_partitioned(tmp_path, entries, [2, 2])

@@ -369,7 +369,7 @@ def test_allow_is_checked_at_once(root: Path, allow: Any) -> None:
 
 
 @pytest.mark.parametrize("access", ["s3://b/", 1, zarr.storage.MemoryStore()])
-def test_what_is_no_access_is_refused_at_once(root: Path, access: Any) -> None:
+def test_invalid_access_is_refused_at_once(root: Path, access: Any) -> None:
     with pytest.raises(TypeError, match=f"'memory://x/' is of type {type(access).__name__}"):
         zm.ManifestStore(root, allow={"memory://x/": access})
 

@@ -50,7 +50,7 @@ def test_counts_add_up_over_partitions(tmp_path: Path) -> None:
     assert (node.chunks, node.objects, node.prefixes) == (7, 2, ("", "s3://b/x/"))
 
 
-def test_what_cannot_be_read_is_listed(tmp_path: Path) -> None:
+def test_unreadable_nodes_are_listed(tmp_path: Path) -> None:
     zarr.create_group(tmp_path)
     entries = {"0": {"path": "s3://b/f.nc"}}
     for path in ("a", "b", "c", "d"):

@@ -115,7 +115,7 @@ def test_checksums_and_conditions() -> None:
         ({"paths": "f", "conditions": {"f": {"last_modified": "today"}}}, "invalid_entry"),
     ],
 )  # fmt: skip
-def test_what_readers_refuse_is_refused(columns: dict[str, Any], code: str) -> None:
+def test_columns_that_readers_would_refuse_are_refused(columns: dict[str, Any], code: str) -> None:
     with pytest.raises(ManifestError) as refused:
         Manifest.from_columns((2, 2), **columns)
     assert refused.value.code == code

@@ -148,7 +148,7 @@ def test_options_that_obstore_does_not_take(root: Path, url: str, options: dict[
 
 @pytest.mark.parametrize("endpoint", ["localhost:9000", "//localhost", "http://", "http://a b"])
 @pytest.mark.parametrize("url", ["s3://b", "gs://b", "az://b"])
-def test_an_endpoint_that_is_no_url(root: Path, url: str, endpoint: str) -> None:
+def test_an_endpoint_that_is_not_a_url(root: Path, url: str, endpoint: str) -> None:
     name = "base_url" if url.startswith("gs") else "endpoint"
     options = {name: endpoint, "client_options": {"allow_http": True}}
     if url.startswith("az"):

@@ -82,7 +82,7 @@ def test_redirect_loop(root: Path, http_server: FileServer) -> None:
 @pytest.mark.parametrize(
     "target", ["file:///etc/passwd", "ftp://host/f.bin", "//user:secret@host/f.bin", "/d/%2e%2e/e"]
 )
-def test_redirect_to_what_is_no_place_to_read(
+def test_redirect_to_an_unsupported_location(
     root: Path, http_server: FileServer, target: str
 ) -> None:
     http_server.script("d/f.bin", redirect(target), sticky=True)

@@ -452,7 +452,7 @@ def test_absent_is_missing(kind: str, root: Path) -> None:
 
 
 @needs_missing_chunks
-def test_a_source_that_is_gone_is_no_missing_chunk(root: Path) -> None:
+def test_a_missing_source_is_not_a_missing_chunk(root: Path) -> None:
     manifest = {"0.0": {"path": "../sources/gone.bin"}}
     write_manifest_array(root, "x", FIELD, CHUNKS, manifest, fill_value=FILL)
     for options in ({}, STRICT):

@@ -73,7 +73,7 @@ def test_entries_that_are_wrong(tmp_path: Path, entries: Any, code: str, problem
 
 
 @pytest.mark.parametrize("entries", ['{"0.0": {}}', b"{}", None, 7, ["0.0"], [("0.0", {}, 1)]])
-def test_what_is_no_entries(tmp_path: Path, entries: Any) -> None:
+def test_invalid_collections_of_entries(tmp_path: Path, entries: Any) -> None:
     with pytest.raises(TypeError, match="entries"):
         zm.create_array(tmp_path, "a", entries, **CREATION)
     assert files_below(tmp_path) == {}

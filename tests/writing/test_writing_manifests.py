@@ -113,7 +113,7 @@ KINDS = st.sampled_from(["whole", "range", "inline", "empty", "missing"])
 
 @given(OPTIONS, st.lists(KINDS, min_size=9, max_size=9), st.booleans())
 @examples(0.6)
-def test_what_is_written_reads_back(
+def test_written_manifests_read_back(
     tmp_path_factory: pytest.TempPathFactory,
     options: dict[str, Any],
     kinds: list[str],
@@ -308,7 +308,7 @@ def test_other_entries_get_other_names_and_what_is_not_declared_is_removed(
     np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
 
 
-def test_files_that_are_no_documents_stay(tmp_path: Path) -> None:
+def test_files_that_are_not_documents_stay(tmp_path: Path) -> None:
     new_array(tmp_path)
     zm.write_manifest(tmp_path, "a", all_entries(), partition_shape=[1, 1])
     (tmp_path / "a" / "manifest" / "notes.json").write_text("kept")

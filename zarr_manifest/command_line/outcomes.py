@@ -38,7 +38,8 @@ def hierarchy_outcome(hierarchy: str, report: ConversionReport, *, allow_refused
     document = {"hierarchy": hierarchy, **_document(report)}
     lines = [f"{hierarchy}: {_summary(report)}"]
     if report.references:
-        lines.append(f"What readers must allow: zarr-manifest locations {shlex.quote(hierarchy)}")
+        command = f"zarr-manifest locations {shlex.quote(hierarchy)}"
+        lines.append(f"To see what readers must allow: {command}")
     return _outcome(document, lines, report, allow_refused=allow_refused)
 
 

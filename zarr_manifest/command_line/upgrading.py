@@ -17,6 +17,7 @@ from zarr_manifest.command_line.options import (
 from zarr_manifest.command_line.outcomes import note_lines, noted, refusal_lines, refusals
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.conversion import UpgradeReport
+from zarr_manifest.showing import counted
 
 __all__ = ["upgrade"]
 
@@ -96,5 +97,5 @@ def _lines(place: str, report: UpgradeReport) -> Iterator[str]:
         for repair in report.repairs[path]:
             yield f"/{path}: {repair}"
     verb = "would be repaired" if report.dry_run else "repaired"
-    total = len(report.repairs) + len(report.refused)
-    yield f"{place}: {len(report.repaired)} of {total} manifest arrays {verb}"
+    arrays = counted(len(report.repairs) + len(report.refused), "manifest array")
+    yield f"{place}: {len(report.repaired):,} of {arrays} {verb}"

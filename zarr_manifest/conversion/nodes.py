@@ -1,7 +1,7 @@
-"""What importers yield and writers report: nodes, refusals, notes, the report.
+"""What importers yield and writers report: nodes, refusals and notes.
 
 Importers read one format and know nothing of writing; the writer knows nothing of
-formats. This module is all that they share.
+formats. They share only this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.manifest import Manifest
-from zarr_manifest.showing import counted, html_table
+from zarr_manifest.showing import counted, html_table, size
 
 __all__ = [
     "ArrayNode",
@@ -132,21 +132,21 @@ class RefusedNode:
 
 
 def refused(path: str, error: ManifestError) -> RefusedNode:
-    """Return the node of an error, with all that it says but the array, which is the node's."""
+    """Return the node that an error refuses; its reason is the message without the array."""
     bare = type(error)(
         error.problem, chunk=error.chunk, location=error.location, remedy=error.remedy
     )
     return RefusedNode(path, error.code, bare.message)
 
 
-# Called with what was just done (the path of an array, or the URL of a file), how much is done
-# (references, or files), and of how much; None where that is not known before the end.
+# Called with the path of the array, or the URL of the file, that was just done, the number of
+# references or files done, and their total; None if it is not known before the end.
 type Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts references towards a callable that wants to know the progress.
+    """Counts references, and reports them as progress.
 
     Examples
     --------
@@ -161,7 +161,7 @@ class Tally:
     done: int = 0
 
     def add(self, path: str, references: int) -> None:
-        """Count references of an array."""
+        """Add references of an array."""
         self.done += references
         if self.progress is not None:
             self.progress(path, self.done, None)
@@ -172,7 +172,7 @@ type Node = GroupNode | ArrayNode | RefusedNode
 
 @dataclass(frozen=True)
 class Decisions:
-    """Collects the notes about one array, and makes its refusals.
+    """Collects the notes about one array, and creates its refusals.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class ConversionReport:
     >>> report = ConversionReport(groups=1, arrays=2, references=30, stated_bytes=4096)
     >>> report.refused.append(RefusedNode("t", "not_convertible", "a filter mask"))
     >>> print(report)
-    1 group, 2 arrays, 30 references to 4,096 bytes
+    1 group, 2 arrays, 30 references to 4.1 kB
     refused 1 node:
       t: a filter mask (not_convertible)
     """
@@ -231,7 +231,7 @@ class ConversionReport:
         return [
             counted(self.groups, "group"),
             counted(self.arrays, "array"),
-            f"{counted(self.references, 'reference')} to {counted(self.stated_bytes, 'byte')}",
+            f"{counted(self.references, 'reference')} to {size(self.stated_bytes)}",
         ]
 
     def __repr__(self) -> str:

@@ -183,5 +183,5 @@ def _registered(algorithm: str) -> _Algorithm:
     except KeyError:
         raise UnsupportedChecksumError(
             f"unknown checksum algorithm {_quote(algorithm)}",
-            remedy=f"Known algorithms: {', '.join(_REGISTRY)}",
+            remedy=f"Known algorithms: {', '.join(_REGISTRY)}.",
         ) from None

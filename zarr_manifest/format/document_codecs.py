@@ -79,14 +79,14 @@ def _decode_frames(
         position += len(part) - len(frame.unused_data)
         size += len(decoded)
         if size > limit:
-            raise _too_large(f"more than {limit}", limit, what)
+            raise _too_large(f"more than {limit:,}", limit, what)
         parts.append(decoded)
     return b"".join(parts)
 
 
 def _too_large(size: str, limit: int, what: str) -> LimitExceededError:
     return LimitExceededError(
-        f"the {what} has {size} bytes, the limit is {limit}",
+        f"the {what} has {size} bytes, the limit is {limit:,}",
         remedy=Advice(
             "Raise ",
             Setting("limits", "manifest_bytes", "Limits(manifest_bytes=...)"),
@@ -202,7 +202,7 @@ def decode_body(
     b'{}'
     """
     if len(body) > limit:
-        raise _too_large(str(len(body)), limit, what)
+        raise _too_large(f"{len(body):,}", limit, what)
     for codec in reversed(list(codecs)):
         body = _REGISTRY[codec.name].decode(memoryview(body), limit, what)
     return body if isinstance(body, bytes) else bytes(body)

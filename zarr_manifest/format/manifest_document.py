@@ -27,6 +27,7 @@ from zarr_manifest.errors import (
     Setting,
 )
 from zarr_manifest.format.findings import Findings, strict
+from zarr_manifest.showing import counted
 
 __all__ = [
     "LARGEST_INTEGER",
@@ -159,7 +160,8 @@ def interpret_document(
     """
     if len(document) > limits.manifest_bytes:
         yield LimitExceededError(
-            f"the manifest has {len(document)} bytes, the limit is {limits.manifest_bytes}",
+            f"the manifest has {counted(len(document), 'byte')}, "
+            f"the limit is {limits.manifest_bytes:,}",
             remedy=Advice(
                 "Raise ",
                 Setting("limits", "manifest_bytes", "Limits(manifest_bytes=...)"),
@@ -244,7 +246,8 @@ def _is_plainly_empty(raw: msgspec.Raw) -> bool:
 def _exceeded(entries: Mapping[str, Entry], limits: Limits) -> Iterator[ManifestError]:
     if len(entries) > limits.entries:
         yield LimitExceededError(
-            f"the manifest has {len(entries)} entries, the limit is {limits.entries}",
+            f"the manifest has {counted(len(entries), 'entry', 'entries')}, "
+            f"the limit is {limits.entries:,}",
             remedy=Advice(
                 "Raise ",
                 Setting("limits", "entries", "Limits(entries=...)"),

@@ -25,6 +25,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
 from zarr_manifest.locations import Base, Location
 from zarr_manifest.manifest import Grid
+from zarr_manifest.showing import counted
 
 __all__ = ["DeclaredArray", "interpret_array"]
 
@@ -115,20 +116,8 @@ def interpret_array(
         encoding = ChunkKeyEncoding(metadata, ndim)
     except InvalidConfigurationError as error:
         yield error
-    partition_shape = configuration.partition_shape
-    usable, partitions = True, None
-    if partition_shape is not None and len(partition_shape) != ndim:
-        yield InvalidConfigurationError(
-            f"'partition_shape' has {len(partition_shape)} dimension(s), but the array has {ndim}"
-        )
-        usable = False
-    elif partition_shape is not None and chunk_grid is None:
-        yield UnsupportedTransformerError(
-            "the manifest is partitioned, but the array's chunk grid is of an unknown kind"
-        )
-        usable = False
-    elif partition_shape is not None and chunk_grid is not None:
-        partitions = Partitions(chunk_grid.counts, partition_shape)
+    partitions = yield from _interpret_partitions(configuration, chunk_grid, ndim)
+    usable = configuration.partition_shape is None or partitions is not None
     resolved: Base | None = None
     try:
         # The declared base is checked even if the reader overrides it.
@@ -147,6 +136,26 @@ def interpret_array(
         return None
     encoding.learn(chunk_grid)
     return DeclaredArray(path, metadata, configuration, encoding, chunk_grid, partitions, resolved)
+
+
+def _interpret_partitions(
+    configuration: Configuration, chunk_grid: ChunkGrid | None, ndim: int
+) -> Findings[Partitions | None]:
+    """Return the partitions of a manifest; None if it has none, or they are invalid."""
+    shape = configuration.partition_shape
+    if shape is None:
+        return None
+    if len(shape) != ndim:
+        yield InvalidConfigurationError(
+            f"'partition_shape' has {counted(len(shape), 'dimension')}, but the array has {ndim}"
+        )
+        return None
+    if chunk_grid is None:
+        yield UnsupportedTransformerError(
+            "the manifest is partitioned, but the array's chunk grid is of an unknown kind"
+        )
+        return None
+    return Partitions(chunk_grid.counts, shape)
 
 
 def _document(

@@ -37,6 +37,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
 from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import ReferenceTable, interpret_manifest
+from zarr_manifest.showing import counted
 from zarr_manifest.sources import Call, SourceRange, Sources, Steps, in_order, run_async, run_sync
 
 __all__ = [
@@ -217,8 +218,8 @@ def every_partition(array: DeclaredArray, limits: Limits) -> Iterable[Partition]
         return (None,)
     if partitions.total > limits.entries:
         raise LimitExceededError(
-            f"the manifest has {partitions.total} partitions, all of which are needed; "
-            f"the limit is {limits.entries}",
+            f"the manifest has {counted(partitions.total, 'partition')}, all of which are "
+            f"needed; the limit is {limits.entries:,}",
             array=array.path,
             remedy=Advice(
                 "Raise ",

@@ -82,7 +82,7 @@ def open_hierarchy(
     try:
         parts = urlsplit(location)
     except ValueError as error:
-        raise InvalidPathError(f"this is no URL: {error}", location=redact(location)) from error
+        raise InvalidPathError(f"this is not a URL: {error}", location=redact(location)) from error
     if parts.scheme == "file":
         return LocalStore(unquote(parts.path), read_only=read_only)
     if parts.scheme == "memory":

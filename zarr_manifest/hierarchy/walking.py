@@ -280,7 +280,7 @@ async def open_for_reading(store: Store, *, what: str = _ANY, remedy: str | None
 def no_hierarchy(
     store: Store, *, what: str = _ANY, remedy: str | None = None
 ) -> SourceNotFoundError:
-    """Return the error for a store that has no nodes, or none of some kind."""
+    """Return the error for a store that lacks a hierarchy, or `what`."""
     return SourceNotFoundError(
         f"there is no {what}",
         location=store_name(store),
@@ -307,7 +307,7 @@ async def list_nodes(
     Raises
     ------
     SourceNotFoundError
-        The hierarchy has none.
+        There is no Zarr hierarchy.
     SourceError
         The store failed, or cannot be listed and has no consolidated metadata.
     SourceAccessDeniedError

@@ -1,7 +1,7 @@
 """What a hierarchy contains: its nodes, and what the manifest of each array refers to.
 
 A summary for people and programs. Reads metadata and manifest documents, but no sources;
-invalid arrays are listed with what is wrong with them.
+invalid arrays are listed with their problem.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ async def _counts(hierarchy: InspectedHierarchy, node: Node) -> _Counts:
 
 
 def _members(array: ArrayMetadata) -> dict[str, Any]:
-    """Return what the metadata says about an array, without invalid members."""
+    """Return what the metadata states about an array, without invalid members."""
     grid = ChunkGrid.from_metadata(array.metadata)
     data_type: Any = array.metadata.get("data_type")
     name: Any = cast("Any", data_type).get("name") if isinstance(data_type, dict) else data_type

@@ -1,4 +1,4 @@
-"""What a hierarchy contains, as a result: nodes, locations, and how they are shown. Pure."""
+"""The contents of a hierarchy: nodes and locations, and how they are shown. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NodeContents:
     path : str
         Path in the hierarchy, without a leading slash; ``""`` for the root.
     kind : {"group", "native array", "manifest array", "invalid"}
-        Its kind; "invalid" if it cannot be read, see `problem`.
+        Its kind; "invalid" if it cannot be read (see `problem`).
     data_type : str or None
         Name of the data type, as in the metadata.
     shape, chunk_shape : tuple of int or None
@@ -104,7 +104,7 @@ def tree_lines(contents: Contents, *, told: Callable[[ManifestError], str] = str
     contents : Contents
         What a hierarchy contains.
     told : callable
-        Words the problem of a node that cannot be read.
+        Returns the text for the problem of a node that cannot be read.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def _tree(
         elif node.kind != "group":
             yield f"/  {_description(node, numbers, told)}"
     known = {node.path for node in nodes} | {""}
-    # Groups known only from their members, deepest first: their parents may be such, too.
+    # Groups known only from their members, deepest first: their parents may be, too.
     for path in sorted(set(by_parent) - known, key=lambda path: -path.count("/")):
         _add_group(path, by_parent, known)
     yield from _branches("", by_parent, "", numbers, told)

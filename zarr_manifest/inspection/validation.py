@@ -169,9 +169,10 @@ class _Validator:
         for path in (path.strip("/") for path in arrays):
             node = await read_node(self.hierarchy.store, path)
             if node is None or node.is_v2:
+                kind = "array" if node is None else "Zarr v3 array"
                 raise no_hierarchy(
                     self.hierarchy.store,
-                    what=f"'zarr.json' of an array {path!r}",
+                    what=f"{kind} {path!r}",
                     remedy="Name arrays by their paths in the hierarchy.",
                 )
             nodes.append(node)

@@ -50,12 +50,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _ENCODED_SEPARATOR = re.compile(r"%(?:2f|5c)", re.IGNORECASE)
 _FORBIDDEN = (
     (_CONTROL, "the path has a control character or a lone surrogate", None),
-    (re.compile(r"\\"), "the path has a backslash", "Separate segments with '/'"),
-    (re.compile("#"), "the path has a fragment", "Write %23 for a '#' in a name"),
+    (re.compile(r"\\"), "the path has a backslash", "Separate segments with '/'."),
+    (re.compile("#"), "the path has a fragment", "Write %23 for a '#' in a name."),
     (
         re.compile(r"%(?![0-9A-Fa-f]{2})"),
         "the path has a bare '%'",
-        "Write %25 for a '%' in a name",
+        "Write %25 for a '%' in a name.",
     ),
 )
 # ASCII only and no escapes, so that no client can map one host to another.
@@ -178,7 +178,7 @@ class Base:
         Base(scheme='s3', authority='b', path='data/')
         """
         if not reference:
-            raise _invalid("the base is empty", reference, "The array's own location is './'")
+            raise _invalid("the base is empty", reference, "The array's own location is './'.")
         inside = directory.strip("/")
         if inside and any(segment in {"", ".", ".."} for segment in inside.split("/")):
             raise ValueError(f"{directory!r} is not the path of an array")
@@ -236,7 +236,7 @@ def resolve_reference(reference: str, base: Base) -> UrlLocation:
         scheme, authority = _origin(reference, parts["scheme"], parts["authority"], path)
         path = path[1:]
     elif parts["authority"] is not None:
-        raise _invalid("the path begins with '//'", reference, "Write the URL with its scheme")
+        raise _invalid("the path begins with '//'", reference, "Write the URL with its scheme.")
     elif path.startswith("/"):
         scheme, authority, path = "file", "", path[1:]
     else:
@@ -250,7 +250,7 @@ def resolve_reference(reference: str, base: Base) -> UrlLocation:
     # A store's keys have no empty segments. Elsewhere they are part of the name, except
     # the first: clients strip a leading slash, and would read a different object.
     if "" in (start[:-1][:1] if scheme else start[:-1]):
-        raise _invalid("the path has an empty segment", reference, "Write one '/', not two")
+        raise _invalid("the path has an empty segment", reference, "Write one '/', not two.")
     return UrlLocation(scheme, authority, "/".join(start), query)
 
 
@@ -258,19 +258,21 @@ def _origin(reference: str, scheme: str, authority: str | None, path: str) -> tu
     """Check and normalise the scheme and the authority of an absolute URL."""
     scheme = scheme.lower()
     if scheme not in _SCHEMES:
-        remedy = f"Known schemes: {', '.join(_SCHEMES)}; write './' before a name with a colon"
+        remedy = f"Known schemes: {', '.join(_SCHEMES)}; write './' before a name with a colon."
         raise _invalid(f"unknown scheme {scheme!r}", reference, remedy)
     authority = authority or ""
     if scheme == "file":
         if authority.lower() not in {"", "localhost"}:
-            raise _invalid("the file URL names another host", reference, "Write file:///…")
+            raise _invalid(
+                "the file URL names another host", reference, "Write it as file:///path."
+            )
         if not path.startswith("/"):
             raise _invalid("the file URL has no absolute path", reference)
         return scheme, ""
     if not authority:
         raise _invalid("the URL has no bucket or host", reference)
     if "@" in authority and scheme not in _CONTAINER_AT_ACCOUNT:
-        raise _invalid("the URL has credentials", reference, "Pass them with the prefix instead")
+        raise _invalid("the URL has credentials", reference, "Pass them with the prefix instead.")
     if scheme in _DEFAULT_PORTS:
         return scheme, _host(reference, scheme, authority)
     names = authority.split("@", 1) if scheme in _CONTAINER_AT_ACCOUNT else [authority]
@@ -282,7 +284,7 @@ def _origin(reference: str, scheme: str, authority: str | None, path: str) -> tu
 def _host(reference: str, scheme: str, authority: str) -> str:
     match = _HOST.fullmatch(authority)
     if match is None or int(match["port"] or 0) > 65535:
-        raise _invalid("the URL has no valid host", reference, "Write it in ASCII (xn--…)")
+        raise _invalid("the URL has no valid host", reference, "Write it in ASCII (xn--…).")
     host: str = match["host"].lower()
     port = int(match["port"] or _DEFAULT_PORTS[scheme])
     return host if port == _DEFAULT_PORTS[scheme] else f"{host}:{port}"
@@ -292,7 +294,7 @@ def _query(reference: str, scheme: str, query: str | None) -> str:
     if query is None:
         return ""
     if scheme not in _DEFAULT_PORTS:
-        raise _invalid("the path has a query", reference, "Write %3F for a '?' in a name")
+        raise _invalid("the path has a query", reference, "Write %3F for a '?' in a name.")
     if _CONTROL.search(unquote(query, errors="ignore")):
         raise _invalid("the query has a control character", reference)
     # Escapes are kept as written: a signature may cover them.

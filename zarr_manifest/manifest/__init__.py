@@ -1,6 +1,6 @@
 """The references of one array, as columns. Pure.
 
-For users: :class:`Manifest`, and :class:`Reference`, what it says of one chunk.
+For users: :class:`Manifest`, and :class:`Reference`, its entry for one chunk.
 """
 
 from zarr_manifest.manifest.author_columns import TO_THE_END, Columns, NumberedPaths

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from zarr_manifest.errors import InvalidChunkKeyError, InvalidEntryError, LimitExceededError
 from zarr_manifest.format import format_canonical, grid_index, number_chunks
+from zarr_manifest.showing import counted
 
 __all__ = [
     "TO_THE_END",
@@ -190,7 +191,9 @@ def _path_column(
     if column.size and column.dtype.kind not in "UOT":
         raise InvalidEntryError(f"'paths' holds {column.dtype}, not strings")
     if len(column) != count:
-        raise InvalidEntryError(f"'paths' has {len(column)} values for {count} chunks")
+        raise InvalidEntryError(
+            f"'paths' has {counted(len(column), 'value')} for {counted(count, 'chunk')}"
+        )
     table: dict[str, int] = {"": -1}
     # One look-up per row: np.unique would have to sort all the strings.
     values = cast("Sequence[str]", column.tolist())
@@ -230,7 +233,9 @@ def _integers(
     if column.ndim == 0:
         return np.full(count, int(column), np.int64)
     if column.size != count:
-        raise InvalidEntryError(f"'{name}' has {column.size} values for {count} chunks")
+        raise InvalidEntryError(
+            f"'{name}' has {counted(column.size, 'value')} for {counted(count, 'chunk')}"
+        )
     if column.size and int(column.max()) > _LARGEST_INTEGER:
         raise InvalidEntryError(f"'{name}' holds a number larger than 2^53-1")
     return column.reshape(-1).astype(np.int64)

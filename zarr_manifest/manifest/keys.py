@@ -137,7 +137,7 @@ def _parse_keys(keys: list[str], grid: Grid) -> Findings[tuple[_Indices, _Mask]]
             yield InvalidChunkKeyError(
                 f"the manifest key {key!r} is not a chunk key of this array",
                 chunk=key,
-                remedy=f"Its chunk keys have {ndim} number(s) joined with '.', such as "
+                remedy="Its chunk keys have one number per dimension, joined with '.', such as "
                 f"{format_canonical((0,) * ndim)!r}.",
             )
         else:

@@ -1,4 +1,4 @@
-"""Manifest: what users make, read and write of the references of one array."""
+"""Manifest: the references of one array, as users create, read and write them."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         checksums: Mapping[tuple[int, ...], str] | None = None,
         conditions: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Manifest:
-        """Make a manifest from columns of numbers.
+        """Create a manifest from columns of numbers.
 
         Parameters
         ----------
         grid_shape : tuple of int
             Number of chunks along each dimension.
         paths : str or array of str
-            URL references, one per row or one for all; ``""`` for a chunk without one.
+            URL references, one per row or one for all; ``""`` for a chunk without a path.
         offsets : array of int, optional
             First byte of each chunk in its object; 0 by default.
         lengths : array of int, optional
@@ -206,7 +206,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         return found + [f"{number:,} {kind}" for kind, number in others.items() if number]
 
     def _directories(self) -> list[str]:
-        """Return the directories of objects, those of most references first."""
+        """Return the directories of objects, those with the most references first."""
         if len(self.paths) > _MOST_PATHS:
             return []
         found: Counter[str] = Counter()
@@ -245,7 +245,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         )
 
     def items(self) -> ItemsView[tuple[int, ...], Reference]:
-        """Return grid index and reference of every chunk that the manifest names."""
+        """Return the grid index and reference of every chunk that the manifest names."""
         return _Items(self, self._references)
 
     def with_paths(self, paths: Sequence[str]) -> Manifest:
@@ -295,7 +295,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
 
 
 class _Items(ItemsView[tuple[int, ...], Reference]):
-    """Row by row, without looking for each chunk."""
+    """Iterates over the rows, instead of looking up each chunk."""
 
     def __init__(self, manifest: Manifest, references: ReferenceTable) -> None:
         super().__init__(manifest)
@@ -307,5 +307,5 @@ class _Items(ItemsView[tuple[int, ...], Reference]):
 
 
 def references_of(manifest: Manifest) -> ReferenceTable:
-    """Return the columns behind a manifest, for this package."""
+    """Return the columns behind a manifest; for this package only."""
     return manifest._references  # pyright: ignore[reportPrivateUsage]

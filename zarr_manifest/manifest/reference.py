@@ -33,7 +33,7 @@ OBJECT_BYTES = 200
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a manifest says about one chunk.
+    """The entry of one chunk in a manifest.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Reference:
     offset : int
         First byte of the chunk in its object.
     length : int or None
-        Number of bytes; None when the chunk runs to the end of its object.
+        Number of bytes; None if the chunk runs to the end of its object.
     data : bytes or None
         The encoded chunk, inline.
     checksum : str or None
@@ -71,7 +71,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the columns say of one chunk: as :class:`Reference`, with the number of its path.
+    """The columns' values for one chunk: a :class:`Reference` with the number of its path.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Row:
 
 
 def entry_of(reference: Reference) -> Entry:
-    """Return a reference as a document states it."""
+    """Return a reference as an entry of a document."""
     unset = msgspec.UNSET
     data, conditions = reference.data, reference.conditions
     last_modified = format_last_modified(conditions)

@@ -1,9 +1,9 @@
-"""The table of references: what a manifest says of its chunks, immutable, held in columns.
+"""The table of references: the entries of a manifest, immutable, held in columns.
 
 Offsets, lengths and path numbers are arrays of numbers, not one object per
-chunk; what only few entries have (inline data, checksums, conditions) is kept
-aside, by row. Look-up is by grid index. :class:`zarr_manifest.Manifest` is its
-public face.
+chunk; what only a few entries have (inline data, checksums, conditions) is kept
+aside, by row. Look-up is by grid index. :class:`zarr_manifest.Manifest` is the
+public class.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["ReferenceTable", "interpret_manifest"]
 
 
 class ReferenceTable:
-    """The chunk references of one array, or of one document of it.
+    """The chunk references of one array, or of one of its documents.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class ReferenceTable:
             self._aside[row] = Aside(data.get(index), checksum, before.conditions)
 
     def with_paths(self, paths: Sequence[str]) -> ReferenceTable:
-        """Return the references with other paths: one for each of `paths`."""
+        """Return the references with other paths: one for each of the present ones."""
         numbers: dict[str, int] = {}
         table = [numbers.setdefault(path, len(numbers)) for path in paths]
         if len(table) != len(self.paths):
@@ -143,7 +143,7 @@ class ReferenceTable:
         Yields
         ------
         index, manifest
-            Grid index of the block, in C order, and its part, with the grid of the whole.
+            Grid index of the block, in C order, and its references, with the grid of the whole.
         """
         partitions = Partitions(self.grid_shape, tuple(shape))
         numbers = self._numbers()
@@ -175,7 +175,7 @@ class ReferenceTable:
 
     def dumps(self) -> bytes:
         """Return the references as a document; see :meth:`Manifest.dumps`."""
-        # Few rows are more than a path and a range.
+        # Few rows have more than a path and a range.
         special = set(self._aside) | set(np.flatnonzero(self._path_numbers < 0).tolist())
         return encode_rows(
             grid_indices(self.grid_shape, self._numbers()),
@@ -203,12 +203,12 @@ class ReferenceTable:
         return None
 
     def get(self, index: Sequence[int]) -> Row | None:
-        """Return what is said of a chunk, or None when it is not named."""
+        """Return the entry of a chunk, or None."""
         row = self._row(index)
         return None if row is None else self.row(row)
 
     def row(self, row: int) -> Row:
-        """Return what a row says."""
+        """Return a row."""
         length = int(self._lengths[row])
         extra = self._aside.get(row, NOTHING_ASIDE)
         return Row(
@@ -221,12 +221,12 @@ class ReferenceTable:
         )
 
     def find(self, index: Sequence[int]) -> Reference | None:
-        """Return what is said of a chunk, as users see it."""
+        """Return the reference to a chunk, or None."""
         row = self._row(index)
         return None if row is None else self.reference(row)
 
     def reference(self, row: int) -> Reference:
-        """Return what a row says, as users see it."""
+        """Return the reference in a row, for users."""
         found = self.row(row)
         return Reference(
             path=self.paths[found.path_number] if found.path_number >= 0 else None,
@@ -238,7 +238,7 @@ class ReferenceTable:
         )
 
     def columns(self) -> Columns:
-        """Return the references as columns of numbers, which are not to be changed."""
+        """Return the references as columns of numbers, which must not be modified."""
         return Columns(self._numbers(), self._offsets, self._lengths, self._path_numbers)
 
     def asides(self) -> Iterator[tuple[Aside, list[int]]]:
@@ -277,23 +277,23 @@ class ReferenceTable:
 
     @property
     def nbytes(self) -> int:
-        """Memory used by the columns, in bytes, without paths and what is kept aside."""
+        """Memory used by the columns, in bytes, without the paths and what is kept aside."""
         nbytes = self._offsets.nbytes + self._lengths.nbytes + self._path_numbers.nbytes
         return nbytes if self._chunk_numbers is None else nbytes + self._chunk_numbers.nbytes
 
     @property
     def memory(self) -> int:
-        """Memory that the whole manifest takes, in bytes, estimated."""
+        """Estimated memory of the whole manifest, in bytes."""
         aside = sum(OBJECT_BYTES + len(extra.data or b"") for extra in self._aside.values())
         return self.nbytes + aside + sum(OBJECT_BYTES + len(path) for path in self.paths)
 
     def items(self) -> Iterator[tuple[tuple[int, ...], Row]]:
-        """Yield grid index and row of every chunk that is named, in C order."""
+        """Yield the grid index and row of every chunk in the manifest, in C order."""
         for row, index in enumerate(self.indices()):
             yield index, self.row(row)
 
     def open_ended(self) -> Iterator[Row]:
-        """Yield the references whose number of bytes only their source can tell."""
+        """Yield the references without a length."""
         rows = np.flatnonzero((self._lengths == TO_THE_END) & (self._path_numbers >= 0))
         for row in rows.tolist():
             yield self.row(row)
@@ -303,7 +303,7 @@ class ReferenceTable:
         return self._indices(np.flatnonzero(self._path_numbers == path_number).tolist())
 
     def statistics(self) -> list[tuple[str, int, int]]:
-        """Return path, number of references and stated bytes, for every distinct path."""
+        """Return the path, number of references and stated bytes of every distinct path."""
         with_path = self._path_numbers >= 0
         numbers = self._path_numbers[with_path]
         counts = np.bincount(numbers, minlength=len(self.paths))
@@ -315,18 +315,18 @@ class ReferenceTable:
 def interpret_manifest(
     document: bytes, grid: Grid, limits: Limits, *, validating: bool = False
 ) -> Findings[ReferenceTable]:
-    """Yield what is wrong with a manifest document, and return what is right of it.
+    """Yield the problems of a manifest document, and return its valid references.
 
     Parameters
     ----------
     document : bytes
         UTF-8 JSON.
     grid : Grid
-        What the keys may name.
+        The chunks that keys may name.
     limits : Limits
-        Larger documents are refused.
+        Larger documents are rejected.
     validating : bool
-        Report duplicate members and keys outside the grid too, which readers ignore.
+        Also report duplicate members and keys outside the grid, which readers ignore.
     """
     columns, paths = yield from interpret_columns(document, grid, limits, validating=validating)
     return ReferenceTable(*columns[:5], paths, columns.aside)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from zarr_manifest.errors import RangeOutOfBoundsError
+from zarr_manifest.showing import counted
 
 __all__ = [
     "Bounded",
@@ -177,7 +178,8 @@ def source_range(
     if length is None and size is not None:
         if size <= offset:
             raise RangeOutOfBoundsError(
-                f"the entry begins at byte {offset}, but the object has only {size} bytes",
+                f"the entry begins at byte {offset}, "
+                f"but the object has only {counted(size, 'byte')}",
                 remedy="It is incomplete, or the manifest was written for another object.",
             )
         length = size - offset

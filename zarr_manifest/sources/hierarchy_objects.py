@@ -36,6 +36,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import redact, without_secrets
+from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import GIVE_CREDENTIALS, reader_of
 from zarr_manifest.sources.byte_ranges import (
     Bounded,
@@ -222,12 +223,12 @@ class _ZarrStoreReader:
             size = len((yield from self._get(key, None)))
             if size < span.stop:
                 raise RangeOutOfBoundsError(
-                    f"bytes {span.start} to {span.stop} are out of bounds: the object has {size} "
-                    "bytes",
+                    f"bytes {span.start} to {span.stop} are out of bounds: "
+                    f"the object has {counted(size, 'byte')}",
                     remedy="The object is incomplete, or the manifest was written for another one.",
                 )
             raise ShortReadError(
-                f"{span.stop - span.start} bytes were requested, but {len(view)} arrived"
+                f"requested {counted(span.stop - span.start, 'byte')}, but {len(view):,} arrived"
             )
         return view
 

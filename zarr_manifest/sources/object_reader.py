@@ -26,6 +26,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import without_secrets
+from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import GIVE_CREDENTIALS
 from zarr_manifest.sources.byte_ranges import SourceRange
 
@@ -166,14 +167,16 @@ def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) 
 def _checked_body(body: memoryview, answer: GetResult) -> memoryview:
     first, last = answer.range
     if len(body) != last - first:
-        raise ShortReadError(f"{last - first} bytes were announced, but {len(body)} arrived")
+        raise ShortReadError(
+            f"the source announced {counted(last - first, 'byte')}, but {len(body):,} arrived"
+        )
     return body
 
 
 def _out_of_bounds(span: SourceRange, size: int) -> RangeOutOfBoundsError:
     stop = "the end" if span.stop is None else span.stop
     return RangeOutOfBoundsError(
-        f"bytes {span.start} to {stop} are out of bounds: the object has {size} bytes",
+        f"bytes {span.start} to {stop} are out of bounds: the object has {counted(size, 'byte')}",
         remedy="The object is incomplete, or the manifest was written for another one.",
     )
 

@@ -32,6 +32,7 @@ from zarr_manifest.locations import (
     UrlLocation,
     suggest_prefixes,
 )
+from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import (
     DEFAULT_RETRIES,
     Access,
@@ -133,7 +134,7 @@ class Sources:
         if missing:
             prefixes = suggest_prefixes(missing)
             raise LocationNotAllowedError(
-                f"the manifest refers to {len(missing)} object(s) that are not authorised, below "
+                f"the manifest refers to {counted(len(missing), 'unauthorised object')} below "
                 + " and ".join(prefixes),
                 remedy=Advice("If you trust them, add: ", Setting("allow", prefixes), "."),
             )

@@ -207,7 +207,7 @@ def _locked_by_another(lock: Path) -> WriteConflictError:
     return WriteConflictError(
         f"another writer has held the lock for more than {_PATIENCE:g} seconds: {owner}",
         location=str(lock),
-        remedy=f"If it was interrupted, remove the lock file: rm {str(lock)!r}",
+        remedy=f"If it was interrupted, run rm {str(lock)!r} to remove the lock file.",
     )
 
 

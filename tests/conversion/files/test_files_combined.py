@@ -208,7 +208,9 @@ def test_a_variable_that_differs_is_refused_and_the_rest_combined(
     assert others <= found.arrays.keys()
 
 
-def test_what_is_refused_in_one_file_is_refused_in_all(months: list[Path], tmp_path: Path) -> None:
+def test_variables_refused_in_one_file_are_refused_in_all(
+    months: list[Path], tmp_path: Path
+) -> None:
     with h5py.File(months[1], "a") as file:
         raw = np.zeros(4, "i2").tobytes()
         file["sst"].id.write_direct_chunk((0, 0), raw, filter_mask=3)
@@ -230,7 +232,7 @@ def test_variables_to_load_are_named(months: list[Path], tmp_path: Path) -> None
     assert found.refused == {}
     assert same(found.arrays["steps"][...], [0, 1, 2] * 3)
     nodes = read_files(months, concat_dim="time", loadable_variables=["time", "setps"])
-    with pytest.raises(NotConvertibleError, match=r"'setps' that were to be loaded.*'steps'"):
+    with pytest.raises(NotConvertibleError, match=r"'setps', which was to be loaded.*'steps'"):
         list(nodes)
 
 

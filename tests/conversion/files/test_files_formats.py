@@ -72,7 +72,7 @@ def test_other_formats_are_refused_by_name(tmp_path: Path, head: bytes, expected
         list(read_files(tmp_path / "file"))
 
 
-def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
+def test_missing_files_are_not_found(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match="no such file"):
         list(read_files(tmp_path / "nothing.nc"))
     with pytest.raises(SourceNotFoundError, match="directory"):
@@ -363,7 +363,7 @@ def test_samples_of_some_bits_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "f.tif"
     tifffile.imwrite(path, np.ones((32, 32), "u2"), bitspersample=12, tile=(16, 16))
     found = convert(path, tmp_path / "h.zarr")
-    assert found.refused == {"0": "its samples have 12 bit(s), and Zarr has no such data type"}
+    assert found.refused == {"0": "its samples have 12 bits, and Zarr has no such data type"}
 
 
 @pytest.mark.parametrize("code", ["i2", "f4"])
@@ -382,7 +382,7 @@ def test_lerc_that_may_have_masks_is_refused(tmp_path: Path, code: str) -> None:
 # ------------------------------------------------------------ DMR++
 
 
-def test_documents_that_are_no_dmrpp(tmp_path: Path) -> None:
+def test_documents_that_are_not_dmrpp(tmp_path: Path) -> None:
     for name, text, reason in (
         ("f.xml", "<Dataset/>", "must end with"),
         ("f.nc.dmrpp", "<Dataset", "not XML"),

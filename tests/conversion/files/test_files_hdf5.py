@@ -437,7 +437,7 @@ def test_datasets_of_hdf5_have_their_own_lengths(tmp_path: Path) -> None:
     assert found.arrays["v"][...].tolist() == [0, 1, 2]
 
 
-def test_a_fill_value_that_is_no_integer_masks_none(tmp_path: Path) -> None:
+def test_a_fill_value_that_is_not_an_integer_masks_nothing(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file["x"] = np.arange(3)
         file["x"].attrs["_FillValue"] = 1.5

@@ -129,7 +129,7 @@ def test_contiguous_files_have_their_greatest_common_divisor(lengths: list[int])
     assert common_length(lengths, lengths, is_last) == math.gcd(*lengths)
 
 
-def test_what_is_beyond_the_values_of_a_single_chunk_does_not_count() -> None:
+def test_padding_of_a_single_chunk_does_not_count() -> None:
     assert common_length([24, 48, 36], [512] * 3, [False, False, True]) == 12
 
 
@@ -375,7 +375,7 @@ def test_values_that_are_held_inline(tmp_path: Path) -> None:
     assert found.arrays["v"].chunks == (2,)
 
 
-def test_what_is_not_one_run_of_bytes_is_refused(tmp_path: Path) -> None:
+def test_pieces_that_are_not_contiguous_are_refused(tmp_path: Path) -> None:
     """Contiguous (x, t): the values of one time lie in many places."""
     parts: list[Any] = [(rows(3, count), ("x", "t"), {}) for count in (31, 28)]
     paths = write_arrays(tmp_path, v=parts)

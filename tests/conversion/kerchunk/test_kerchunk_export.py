@@ -384,7 +384,7 @@ def test_a_hierarchy_in_memory(tmp_path: Path) -> None:
     assert [(node.path, "no URL" in node.reason) for node in report.refused] == [("native", True)]
 
 
-def test_targets_that_are_no_new_file(tmp_path: Path) -> None:
+def test_targets_that_are_not_new_files(tmp_path: Path) -> None:
     zarr.create_group(tmp_path / "h")
     (tmp_path / "there.json").write_text("theirs")
     with pytest.raises(NotConvertibleError, match="the target exists"):

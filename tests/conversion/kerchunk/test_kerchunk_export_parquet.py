@@ -80,7 +80,7 @@ def test_fsspec_reads_the_same_values(tmp_path: Path, record_size: int) -> None:
     np.testing.assert_array_equal(ours["deep/rows"][4:], np.full((3, 5), -7))
 
 
-def test_what_kerchunk_has_no_place_for_is_noted(tmp_path: Path) -> None:
+def test_members_that_kerchunk_cannot_hold_are_noted(tmp_path: Path) -> None:
     root = hierarchy(tmp_path / "h")
     checked = {
         "0": {"path": "s3://b/f", "etag": "x", "last_modified": "2024-01-01T00:00:00Z"},

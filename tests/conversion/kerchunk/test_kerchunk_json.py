@@ -234,7 +234,7 @@ class _QuietHandler(http.server.SimpleHTTPRequestHandler):
         ({"version": 1, "gen": {}}, "'gen' is not a list"),
     ],
 )
-def test_documents_that_are_no_reference_set(document: Any, problem: str) -> None:
+def test_documents_that_are_not_reference_sets(document: Any, problem: str) -> None:
     with pytest.raises(NotConvertibleError, match=problem):
         read_kerchunk_json(json.dumps(document).encode())
 
@@ -248,7 +248,7 @@ def test_documents_that_are_no_reference_set(document: Any, problem: str) -> Non
         pytest.param(b'{"version": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", id="deep version"),
     ],
 )
-def test_documents_that_are_no_json(content: bytes) -> None:
+def test_documents_that_are_not_json(content: bytes) -> None:
     with pytest.raises(InvalidJSONError, match="the reference set is not JSON"):
         read_kerchunk_json(content)
 

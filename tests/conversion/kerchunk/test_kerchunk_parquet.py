@@ -280,9 +280,7 @@ def test_paths_are_rewritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stream_above", [0, 100])
-def test_what_is_to_be_rewritten_and_is_not_there_is_refused(
-    tmp_path: Path, stream_above: int
-) -> None:
+def test_a_rewrite_that_matches_no_url_is_refused(tmp_path: Path, stream_above: int) -> None:
     one_array(tmp_path, [["/home/them/f.nc"]])
     rewrite = {"/home/thme/": "s3://b/"}
     found: list[Node] = []
@@ -311,7 +309,7 @@ def test_relative_paths_are_noted(
 # Files ------------------------------------------------------------------------------
 
 
-def test_the_chunks_of_a_file_that_is_not_there_are_missing(tmp_path: Path) -> None:
+def test_the_chunks_of_a_missing_file_are_missing(tmp_path: Path) -> None:
     references = {number: [URL, number, 1] for number in (0, 1, 4, 5)}
     write_set(tmp_path, {"x/.zarray": zarray([9], [1])}, {"x": references}, record_size=2)
     assert [index for (index,) in entries(whole(tmp_path))] == [0, 1, 4, 5]
@@ -319,13 +317,13 @@ def test_the_chunks_of_a_file_that_is_not_there_are_missing(tmp_path: Path) -> N
     assert entries(whole(tmp_path / "none")) == {}
 
 
-def test_what_is_past_the_end_of_the_grid_is_noted(tmp_path: Path) -> None:
+def test_references_past_the_end_of_the_grid_are_noted(tmp_path: Path) -> None:
     references = {number: [URL, number, 1] for number in range(8)}
     write_set(tmp_path, {"x/.zarray": zarray([3], [1])}, {"x": references}, record_size=2)
     for stream_above in (0, 100):
         node = array_node(tmp_path, stream_above=stream_above)
-        assert "1 reference(s) past the end" in node.notes[0]
-        assert "2 file(s)" in node.notes[1]
+        assert "1 reference past the end" in node.notes[0]
+        assert "2 files" in node.notes[1]
     assert list(entries(whole(tmp_path))) == [(0,), (1,), (2,)]
 
 
@@ -361,7 +359,7 @@ def test_a_column_that_pyarrow_cannot_look_into_refuses_its_array(tmp_path: Path
     assert isinstance(node, ArrayNode) or "refs.0.parq" in node.reason  # type: ignore[union-attr]
 
 
-def test_a_file_that_is_no_parquet_refuses_its_array_only(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_refuses_only_its_array(tmp_path: Path) -> None:
     documents = {f"{name}/.zarray": zarray([2], [1]) for name in "xy"}
     write_set(tmp_path, documents, {"y": {0: [URL]}}, record_size=2)
     (tmp_path / "x").mkdir()
@@ -457,7 +455,7 @@ def not_sets(root: Path) -> Iterator[tuple[Any, str, str]]:
         yield root / name, code, words
 
 
-def test_what_is_no_reference_set_is_a_clear_error(tmp_path: Path) -> None:
+def test_inputs_that_are_not_reference_sets_are_clear_errors(tmp_path: Path) -> None:
     for location, code, words in not_sets(tmp_path):
         with pytest.raises(ManifestError) as caught:
             read_kerchunk_parquet(location)

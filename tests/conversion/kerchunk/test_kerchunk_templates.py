@@ -153,7 +153,7 @@ def test_a_gen_that_is_wrong(members: dict[str, Any], problem: str) -> None:
         list(generate([GEN | members], Templates()))
 
 
-def test_what_is_no_gen_or_no_templates() -> None:
+def test_invalid_gen_and_templates() -> None:
     with pytest.raises(NotConvertibleError, match="'gen' is not a list"):
         list(generate({}, Templates()))
     with pytest.raises(NotConvertibleError, match="item 1 of 'gen' is not a JSON object"):

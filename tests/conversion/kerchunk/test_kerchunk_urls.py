@@ -80,7 +80,7 @@ def test_rewriting() -> None:
     }
 
 
-def test_what_is_to_be_rewritten_and_is_not_there_is_refused() -> None:
+def test_a_rewrite_that_matches_no_url_is_refused() -> None:
     references = {**one(["/home/them/f.nc", 0, 5]), "a/0.1": ["/home/them/g.nc"], "a/1.1": "text"}
     rewrite = {"/home/them": "s3://b", "/home/": "s3://c/", "/home/thme/": "s3://d/"}
     assert refusal(references, "", rewrite=rewrite).reason == (

@@ -127,7 +127,12 @@ def open_with_zarr(metadata: dict[str, Any]) -> Any:
             {"data_type": "float32", "codecs": [BIG]},
             "big-endian, which said 'little'",
         ),
-        ({"data_type": "<f4"}, None, {"data_type": "float32"}, "'<f4', which is not of Zarr v3"),
+        (
+            {"data_type": "<f4"},
+            None,
+            {"data_type": "float32"},
+            "'<f4', which is not a Zarr v3 data type",
+        ),
         ({"fill_value": None}, None, {"fill_value": "NaN"}, "which stood for NaN"),
         ({"fill_value": math.nan}, None, {"fill_value": "NaN"}, "NaN, which JSON lacks"),
         ({"fill_value": -math.inf}, None, {"fill_value": "-Infinity"}, "which JSON lacks"),
@@ -152,7 +157,7 @@ def open_with_zarr(metadata: dict[str, Any]) -> Any:
                 },
                 "fill_value": 0,
             },
-            "'datetime64[ns]', which is not of Zarr v3",
+            "'datetime64[ns]', which is not a Zarr v3 data type",
         ),
         (
             {

@@ -125,8 +125,8 @@ def test_the_repairs_are_named(writer: Path) -> None:
     report = upgrade(root)
     assert report.repairs["float32"] == ()
     assert report.repairs["float32_big"] == (
-        "data_type '>f4', which is not of Zarr v3, became 'float32', with the codec 'bytes' "
-        "big-endian, which said 'little'",
+        "data_type '>f4', which is not a Zarr v3 data type, became 'float32', with the codec "
+        "'bytes' big-endian, which said 'little'",
     )
     (sentence,) = report.repairs["packed_big"]
     assert "'numcodecs.fixedscaleoffset' came after 'bytes', but works on elements" in sentence
@@ -210,7 +210,7 @@ def test_no_directory_has_all_files(writer: Path) -> None:
         (lambda _: "s3://bucket/data", "s3://bucket/data/"),
     ],
 )
-def test_the_directory_of_the_writer_is_said(
+def test_the_directory_of_the_writer_is_given(
     say: Callable[[Path], str | Path], base: str, writer: Path
 ) -> None:
     root = unpack("1.0.0", "classic.nc", writer)

@@ -167,7 +167,7 @@ def test_an_interruption_while_nothing_but_one_array_changes() -> None:
         zarr.open_group(zm.ManifestStore(store), mode="r")
 
 
-def test_what_is_no_part_of_a_hierarchy_is_left_alone(tmp_path: Path) -> None:
+def test_files_outside_a_hierarchy_are_left_alone(tmp_path: Path) -> None:
     zarr.create_array(tmp_path / "others.zarr", name="native", data=np.arange(3))
     before = files_below(tmp_path)
     report = write_hierarchy(tmp_path, [vector("a", [1]), vector("b", [2])], overwrite=True)

@@ -130,7 +130,7 @@ def test_a_tree_and_a_store(tmp_path: Path) -> None:
         assert found.group["a"].attrs["title"] == "inner"
 
 
-def test_what_is_no_virtual_object() -> None:
+def test_objects_that_are_not_virtual() -> None:
     with pytest.raises(TypeError, match="not a dict"):
         list(read_virtual({}))
 

@@ -257,7 +257,7 @@ def test_missing_chunks_have_no_entry(tmp_path: Path) -> None:
     assert paths_of(found["b"]) == {(1, 0): "https://example.com/old%20one/b/1/0"}
 
 
-def test_objects_that_are_no_chunks_are_named(tmp_path: Path) -> None:
+def test_objects_that_are_not_chunks_are_named(tmp_path: Path) -> None:
     put(
         tmp_path,
         {
@@ -397,7 +397,7 @@ def test_a_web_server_cannot_list() -> None:
         read_zarr2("http://localhost:1/old.zarr")
 
 
-def test_what_is_no_zarr_v2_hierarchy(tmp_path: Path) -> None:
+def test_inputs_that_are_not_zarr_v2_hierarchies(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match="there is no Zarr v2 hierarchy"):
         read_zarr2(tmp_path)
     with pytest.raises(SourceNotFoundError, match="there is no Zarr v2 hierarchy"):

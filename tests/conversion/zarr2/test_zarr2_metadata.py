@@ -118,7 +118,7 @@ def test_members_of_the_wrong_kind(member: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], "{}", 2])
-def test_documents_that_are_no_objects(document: Any) -> None:
+def test_documents_that_are_not_objects(document: Any) -> None:
     with pytest.raises(NotConvertibleError, match=r"the \.zarray document is not a JSON object"):
         convert_array(document, None)
     if document is not None:
@@ -229,7 +229,7 @@ def test_groups() -> None:
     assert convert_group(zattrs)["attributes"] == {"_ARRAY_DIMENSIONS": 1, "a": "NaN"}
 
 
-def test_the_error_is_one_of_ours() -> None:
+def test_the_error_is_a_manifest_error() -> None:
     error = NotConvertibleError("no", array="a")
     assert isinstance(error, ManifestError)
     assert str(error) == "not_convertible: no (array 'a')"

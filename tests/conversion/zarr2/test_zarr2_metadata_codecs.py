@@ -129,9 +129,7 @@ def test_an_equal_codec_of_zarr_is_taken_where_there_is_one(config: Config, code
         ("|O", [{"id": "vlen-utf8"}], 1),
     ],
 )
-def test_blosc_is_told_the_size_of_what_it_is_given(
-    dtype: str, filters: Any, typesize: int
-) -> None:
+def test_blosc_gets_the_size_of_its_input_elements(dtype: str, filters: Any, typesize: int) -> None:
     members = {"dtype": dtype, "filters": filters, "fill_value": None}
     auto = convert(**members, compressor=BLOSC | {"shuffle": -1}).metadata["codecs"][-1]
     assert auto["configuration"]["typesize"] == typesize

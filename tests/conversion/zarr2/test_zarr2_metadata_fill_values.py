@@ -131,7 +131,7 @@ REFUSED: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("dtype", "fill"), REFUSED)
-def test_what_is_no_value_of_the_data_type_is_refused(dtype: Any, fill: Any) -> None:
+def test_fill_values_outside_the_data_type_are_refused(dtype: Any, fill: Any) -> None:
     with pytest.raises(NotConvertibleError) as caught:
         convert(dtype, fill)
     assert "fill value" in caught.value.problem
@@ -139,7 +139,7 @@ def test_what_is_no_value_of_the_data_type_is_refused(dtype: Any, fill: Any) -> 
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_a_fill_value_that_is_no_text_is_refused(order: str) -> None:
+def test_a_fill_value_that_is_not_text_is_refused(order: str) -> None:
     with pytest.raises(NotConvertibleError, match="is not text"):
         convert([["a", f"{order}U1"]], base64.b64encode(b"\x7f\xff\xff\xff").decode())
 

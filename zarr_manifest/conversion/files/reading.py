@@ -123,7 +123,7 @@ def read_files(
     >>> with h5py.File(directory / "f.h5", "w") as file:
     ...     file["sst"] = [1.5, 2.5]
     >>> print(write_hierarchy(directory / "h.zarr", read_files(directory / "f.h5")))
-    1 group, 1 array, 1 reference to 16 bytes
+    1 group, 1 array, 1 reference to 16 B
     """
     names = [urls] if isinstance(urls, str | Path) else list(urls)
     if not names:
@@ -289,7 +289,7 @@ def _require_variables(names: Iterable[str], opened: Sequence[OpenedFile]) -> No
     unknown = [name for name in names if name not in there]
     if unknown:
         raise NotConvertibleError(
-            f"no file has the variable(s) {', '.join(map(repr, unknown))} that were to be loaded",
+            f"no file has a variable {' or '.join(map(repr, unknown))}, which was to be loaded",
             remedy=f"Existing variables: {', '.join(map(repr, sorted(there)))}.",
         )
 

@@ -39,7 +39,7 @@ def local_path(location: str | Path) -> Path | None:
         raise InvalidPathError(
             "the file URL names another host",
             location=redact(location),
-            remedy="Write file:///…",
+            remedy="Write it as file:///path.",
         )
     return Path(unquote(parts.path))
 

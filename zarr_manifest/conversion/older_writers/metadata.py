@@ -35,6 +35,7 @@ from zarr_manifest.conversion.zarr2 import (
     read_pipeline,
 )
 from zarr_manifest.format import TRANSFORMER_NAME
+from zarr_manifest.showing import counted
 
 __all__ = ["Repaired", "is_theirs", "repair_array"]
 
@@ -109,7 +110,7 @@ def repair_array(
     >>> repaired.metadata["data_type"], repaired.metadata["codecs"]
     ('float32', [{'name': 'bytes', 'configuration': {'endian': 'big'}}])
     >>> print(*repaired.repairs, sep="\n")  # doctest: +ELLIPSIS
-    data_type '>f4', which is not of Zarr v3, became 'float32', with the codec 'bytes' big-endian
+    data_type '>f4', which is not a Zarr v3 data type, became 'float32', with the codec 'bytes' ...
     'codecs' was null; the codecs are now 'bytes' (big-endian): all chunks have the size that ...
     the fill value null, which stood for NaN, became "NaN"
     """
@@ -229,7 +230,8 @@ class _Array:
     def _rename_data_type(self, data_type: DataType, codecs: OlderCodecs) -> None:
         stated = self.metadata["data_type"]
         self.metadata["data_type"] = data_type.json
-        sentence = f"data_type {stated!r}, which is not of Zarr v3, became {_named(data_type.json)}"
+        became = _named(data_type.json)
+        sentence = f"data_type {stated!r}, which is not a Zarr v3 data type, became {became}"
         if data_type.endian is not None:
             sentence += f", with the codec 'bytes' {data_type.endian}-endian"
         if data_type.endian is not None and codecs.endian not in (None, data_type.endian):
@@ -276,7 +278,8 @@ class _Array:
         if other is not None:
             reason = "the compressor was not recorded" if codecs.lost else "a codec is missing"
             raise self.decisions.refusal(
-                f"a chunk has {other} bytes, but the stated codecs yield {size}: {reason}",
+                f"a chunk has {counted(other, 'byte')}, "
+                f"but the stated codecs yield {size:,}: {reason}",
                 remedy=RECREATE,
             )
         if codecs.lost is None:

@@ -3,8 +3,8 @@
 Its nodes are those that can be reached from the root through groups. Metadata and manifest
 documents are removed, but never chunks: the new hierarchy may refer to them.
 
-While metadata is being written, the root has none, and a marker beside it says why. Without
-root metadata or marker, whatever lies below does not belong to an earlier hierarchy, and is
+While metadata is being written, the root has no metadata but a marker, which explains why.
+Without either of them, whatever lies below does not belong to an earlier hierarchy, and is
 left alone.
 """
 

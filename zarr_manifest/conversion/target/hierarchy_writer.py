@@ -131,7 +131,7 @@ def write_hierarchy(
     >>> source = f"file://{root}/raw.bin"
     >>> manifest = Manifest.from_columns((2,), paths=source, offsets=[0, 4], lengths=4)
     >>> print(write_hierarchy(root, [ArrayNode("group/a", metadata, manifest)]))
-    2 groups, 1 array, 2 references to 8 bytes
+    2 groups, 1 array, 2 references to 8 B
     >>> zarr.open_group(ManifestStore(root), mode="r")["group/a"][:]
     array([0, 1, 2, 3, 4, 5, 6, 7], dtype=uint8)
     """

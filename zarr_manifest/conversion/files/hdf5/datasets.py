@@ -18,6 +18,7 @@ import numpy as np
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
+from zarr_manifest.showing import counted
 
 __all__ = ["Treatment", "treatment_of"]
 
@@ -252,7 +253,7 @@ def _check_pipeline(numbers: Sequence[int], itemsize: int) -> None:
     for number in numbers:
         if number in _NO_CODEC:
             raise NotConvertibleError(
-                f"nothing outside HDF5 can decode its filter {_NO_CODEC[number]!r}"
+                f"no codec outside HDF5 decodes its filter {_NO_CODEC[number]!r}"
             )
         if number not in _KNOWN and importlib.util.find_spec("hdf5plugin") is None:
             raise NotConvertibleError(
@@ -288,8 +289,9 @@ def _check_chunks(dataset: Any, numbers: Sequence[int]) -> None:
     dataset.id.chunk_iter(look)
     if masked:
         raise NotConvertibleError(
-            f"{len(masked)} of its {count} chunks have a filter mask: they were stored without "
-            f"some of the filters (the first at {masked[0]}), but Zarr decodes all chunks alike"
+            f"filter masks say that some filters were skipped for {len(masked)} of "
+            f"{counted(count, 'chunk')} (the first at {masked[0]}), "
+            "but Zarr decodes all chunks alike"
         )
     if numbers != [_SHUFFLE] or dataset.dtype.itemsize > 1:
         _check_partial_chunks(dataset, partial)

@@ -11,6 +11,7 @@ from zarr_manifest.conversion.files.tiff.codecs import interleaved_array, with_a
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, with_metadata
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.showing import counted
 
 __all__ = ["read_tiff"]
 
@@ -65,7 +66,9 @@ def _array(tiff: Any, number: int, url: str, registry: Any) -> Any:
         array = with_announced_codecs(store._group.arrays[str(number)])
     bits = int(image.bits_per_sample[0])
     if bits != 8 * array.dtype.itemsize:
-        raise NotConvertibleError(f"its samples have {bits} bit(s), and Zarr has no such data type")
+        raise NotConvertibleError(
+            f"its samples have {counted(bits, 'bit')}, and Zarr has no such data type"
+        )
     if image.compression == _LERC and (array.dtype.kind == "f" or _has_mask(image, is_by_pixel)):
         raise NotConvertibleError(
             "LERC marks pixels that are NaN or transparent in a way that its codec for Zarr "

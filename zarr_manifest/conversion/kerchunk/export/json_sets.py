@@ -45,7 +45,7 @@ def export_kerchunk_json(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
-    """Return a hierarchy as a kerchunk reference set.
+    """Export a hierarchy to a kerchunk reference set, in one JSON file.
 
     Sources are not read. References to objects in the hierarchy's own store, the chunks
     of native arrays among them, become absolute URLs.
@@ -88,7 +88,7 @@ def export_kerchunk_json(
     >>> write_manifest(root, "a", {(0,): {"path": "s3://b/f%20g", "offset": 8, "length": 2}})
     >>> target = root.with_suffix(".json")
     >>> print(export_kerchunk_json(root, target))
-    1 group, 1 array, 1 reference to 2 bytes
+    1 group, 1 array, 1 reference to 2 B
     >>> json.loads(target.read_text())["refs"]["a/0"]
     ['s3://b/f g', 8, 2]
     """

@@ -20,6 +20,7 @@ from zarr_manifest.conversion.kerchunk.parquet.library import arrow, parquet
 from zarr_manifest.conversion.kerchunk.urls import SourceReference
 from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
 from zarr_manifest.locations import redact
+from zarr_manifest.showing import counted
 
 __all__ = ["ReferenceRows", "RefsFiles", "refs_number", "two_versions"]
 
@@ -333,6 +334,6 @@ def _require_ranges(
         found = np.flatnonzero(has_path & wrong)
         if len(found):
             raise NotConvertibleError(
-                f"{len(found)} reference(s) have {problem}; the first is for chunk "
+                f"{counted(len(found), 'reference')} with {problem}; the first is for chunk "
                 f"{first + int(found[0])} in C order"
             )

@@ -42,6 +42,7 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.locations import redact
+from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, access_by_prefix
 
 __all__ = ["local_directory", "read_kerchunk_parquet"]
@@ -259,13 +260,13 @@ def _notes(path: str, files: RefsFiles) -> Iterator[str]:
     references, beyond = files.outside()
     if references:
         yield (
-            f"array {path!r}: {references} reference(s) past the end of the chunk grid were "
-            "dropped; kerchunk's readers ignore them, too"
+            f"array {path!r}: dropped {counted(references, 'reference')} past the end of the chunk "
+            "grid, as kerchunk's readers do"
         )
     if beyond:
         yield (
-            f"array {path!r}: {len(beyond)} file(s) of references past the end of the chunk grid "
-            f"were not read, from refs.{beyond[0]}.parq on"
+            f"array {path!r}: did not read {counted(len(beyond), 'file')} of references past the "
+            f"end of the chunk grid, from refs.{beyond[0]}.parq on"
         )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zarr_manifest.conversion.values import as_array, brief
+from zarr_manifest.showing import counted
 
 if TYPE_CHECKING:
     from zarr_manifest.conversion.nodes import Decisions
@@ -110,7 +111,8 @@ def _bytes(value: object, data_type: DataType, decisions: Decisions) -> bytes:
         content = content.rstrip(b"\0")
     if len(content) > length or (is_raw and len(content) != length):
         raise decisions.refusal(
-            f"the fill value has {len(content)} bytes, but an element of the array has {length}"
+            f"the fill value has {counted(len(content), 'byte')}, "
+            f"but an element of the array has {length}"
         )
     return content
 

@@ -20,6 +20,7 @@ from zarr_manifest.conversion.zarr2.to_v3.codecs import (
     read_pipeline,
 )
 from zarr_manifest.conversion.zarr2.to_v3.fill_values import convert_fill_value
+from zarr_manifest.showing import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -188,7 +189,8 @@ def _chunk_shape(
     chunks = _lengths(document, "chunks", decisions)
     if len(chunks) != len(shape):
         raise decisions.refusal(
-            f"member 'chunks' has {len(chunks)} dimensions, but the array has {len(shape)}"
+            f"member 'chunks' has {counted(len(chunks), 'dimension')}, "
+            f"but the array has {len(shape)}"
         )
     for axis, (chunk, length) in enumerate(zip(chunks, shape, strict=True)):
         if chunk > 0:
