@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from zarr_manifest.errors import InvalidChunkKeyError, InvalidEntryError, LimitExceededError
 from zarr_manifest.format import format_canonical, grid_index, number_chunks
+from zarr_manifest.showing import counted
 
 __all__ = [
     "TO_THE_END",
@@ -62,6 +63,9 @@ class Columns(NamedTuple):
     offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
     path_numbers: npt.NDArray[np.int32]
+
+    def __repr__(self) -> str:
+        return f"<Columns: {counted(len(self.numbers), 'row')}>"
 
 
 class PathRows(NamedTuple):
