@@ -105,6 +105,38 @@ def test_secrets_stay_out_of_sight() -> None:
     assert "https://d.example.com/  without credentials, options: client_options" in shown
 
 
+def test_references() -> None:
+    manifest = zm.Manifest.from_columns(
+        (3,),
+        paths=["s3://b/f.nc", "", ""],
+        offsets=[8, 0, 0],
+        lengths=[4, -1, -1],
+        data={(1,): bytes(1000)},
+        empty=[(2,)],
+        conditions={"s3://b/f.nc": {"etag": '"x"'}},
+    )
+    assert [repr(manifest[index]) for index in [(0,), (1,), (2,)]] == [
+        "Reference(path='s3://b/f.nc', offset=8, length=4, conditions=Conditions(etag='\"x\"'))",
+        "Reference(path=None, length=1000, data=<1,000 bytes>)",
+        "Reference(path=None)",
+    ]
+    assert repr(manifest.columns()) == "<Columns: 3 rows>"
+
+
+def test_activations() -> None:
+    allow: dict[str, Any] = {
+        "s3://a/": {"secret_access_key": "SECRET"},
+        "https://user:SECRET@example.com/d/": None,
+    }
+    with zm.enable(allow=allow) as activation:
+        assert repr(activation) == (
+            "<Activation: enabled, allow=['s3://a/', 'https://example.com/d/']>"
+        )
+    assert repr(activation).startswith("<Activation: disabled, ")
+    with zm.enable(allow=iter(["s3://a/"])) as activation:
+        assert repr(activation) == "<Activation: enabled, allow=...>"
+
+
 def test_a_store_is_shown_without_reading_it(tmp_path: Path) -> None:
     counting = Counting(zarr.storage.LocalStore(tmp_path / "there is none"))
     store = zm.ManifestStore(counting, base="https://example.com/d/?key=SECRET")

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from html import escape
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["MOST_LINES", "counted", "html_table", "shortened", "size"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["MOST_LINES", "counted", "html_table", "shortened", "size", "without_defaults"]
+
+# Longer bytes in a repr are only counted.
+_MOST_BYTES = 40
 
 # Of a list in a notebook: nobody reads more, and thousands of lines make it slow.
 MOST_LINES = 20
@@ -50,6 +58,30 @@ def shortened(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:
     if len(lines) <= most:
         return list(lines)
     return [*lines[:most], f"… and {len(lines) - most:,} more"]
+
+
+def without_defaults(instance: DataclassInstance) -> str:
+    """Return the repr of a dataclass, with those fields only that differ from their default.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Chunk:
+    ...     path: str | None
+    ...     offset: int = 0
+    ...     data: bytes | None = None
+    >>> without_defaults(Chunk(None)), without_defaults(Chunk("f.nc", data=bytes(5000)))
+    ('Chunk(path=None)', "Chunk(path='f.nc', data=<5,000 bytes>)")
+    """
+    values = {each: getattr(instance, each.name) for each in fields(instance)}
+    shown = [f"{each.name}={_brief(v)}" for each, v in values.items() if v != each.default]
+    return f"{type(instance).__name__}({', '.join(shown)})"
+
+
+def _brief(value: Any) -> str:
+    is_long = isinstance(value, bytes) and len(value) > _MOST_BYTES
+    return f"<{counted(len(value), 'byte')}>" if is_long else repr(value)
 
 
 def html_table(title: str, rows: Iterable[tuple[str, str | Sequence[str]]]) -> str:

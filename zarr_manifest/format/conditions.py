@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from zarr_manifest.errors import InvalidEntryError
+from zarr_manifest.showing import without_defaults
 
 __all__ = ["NO_CONDITIONS", "Conditions", "format_last_modified", "parse_conditions"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Conditions:
     """The state that a source object must still have (specification, "Source conditions").
 
@@ -40,6 +41,9 @@ class Conditions:
     etag: str | None = None
     last_modified: datetime | None = None
     version: str | None = None
+
+    def __repr__(self) -> str:
+        return without_defaults(self)
 
     def __bool__(self) -> bool:
         return self != NO_CONDITIONS

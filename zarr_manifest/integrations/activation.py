@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import ManifestStore, Verify, opening_module
+from zarr_manifest.locations import redact
 from zarr_manifest.sources import Allow
 
 __all__ = ["Activation", "enable"]
@@ -29,6 +31,17 @@ class Activation:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
+
+    def __repr__(self) -> str:
+        allow: Any = self.settings["allow"]
+        # An iterator can be read only once; ManifestStore refuses a single prefix.
+        if isinstance(allow, str | Path | Iterator):
+            shown = "..."
+        else:
+            shown = repr([redact(str(prefix)) for prefix in allow or ()])
+        with _lock:
+            state = "enabled" if self in _active else "disabled"
+        return f"<Activation: {state}, allow={shown}>"
 
     def disable(self) -> None:
         """Undo this activation; the previous one, if any, takes effect again."""

@@ -64,6 +64,9 @@ class Columns(NamedTuple):
     lengths: npt.NDArray[np.int64]
     path_numbers: npt.NDArray[np.int32]
 
+    def __repr__(self) -> str:
+        return f"<Columns: {counted(len(self.numbers), 'row')}>"
+
 
 class PathRows(NamedTuple):
     """Rows with a path, in C order of the chunks.

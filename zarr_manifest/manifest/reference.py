@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from zarr_manifest.format import NO_CONDITIONS, Conditions, Entry, format_last_modified
+from zarr_manifest.showing import without_defaults
 
 __all__ = [
     "EMPTY",
@@ -31,7 +32,7 @@ EMPTY = -2
 OBJECT_BYTES = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Reference:
     """The entry of one chunk in a manifest.
 
@@ -52,8 +53,8 @@ class Reference:
 
     Examples
     --------
-    >>> Reference("s3://bucket/f.nc", offset=100, length=8).length
-    8
+    >>> Reference("s3://bucket/f.nc", offset=100, length=8)
+    Reference(path='s3://bucket/f.nc', offset=100, length=8)
     """
 
     path: str | None
@@ -62,6 +63,9 @@ class Reference:
     data: bytes | None = None
     checksum: str | None = None
     conditions: Conditions = NO_CONDITIONS
+
+    def __repr__(self) -> str:
+        return without_defaults(self)
 
     @property
     def is_empty(self) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from tests.format.test_document import TEXT, entries
+from tests.format.test_manifest_document import TEXT, entries
 from tests.properties import examples
 from zarr_manifest.format.declaration import (
     TRANSFORMER_NAME,

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from tests.format.test_document import WRONG_ENTRIES
+from tests.format.test_manifest_document import WRONG_ENTRIES
 from tests.manifest.test_manifest import ENTRIES
 from tests.properties import examples
 from zarr_manifest.format.findings import strict
