@@ -31,6 +31,7 @@ from zarr_manifest.hierarchy import (
     ManifestDocuments,
     Node,
     encode_fill_chunk,
+    every_partition,
     store_urls,
     sync,
 )
@@ -156,6 +157,7 @@ class _Exporting:
         array = strict(self.hierarchy.declaration(node))
         if array is None:
             return whole, lambda _: self._native(node, grid), Counter[str]()
+        every_partition(array, self.hierarchy.limits)  # raises if there are too many
         fill_value = functools.partial(_encoded_fill_value, array.metadata, grid)
         exporter = Exporter(
             store_urls(self.hierarchy.store),
