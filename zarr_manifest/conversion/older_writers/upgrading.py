@@ -230,7 +230,7 @@ def _keys(hierarchy: InspectedHierarchy, report: UpgradeReport) -> list[str]:
     listing = sync(list_inside(hierarchy.store))
     nodes = {node.path for node in report.refused}
     for key in listing.links:
-        if key not in nodes and key.removesuffix("/zarr.json") not in nodes:
+        if key not in nodes and node_of_metadata(key) not in nodes:
             report.refused.append(refused(key, link_outside(key)))
     return listing.keys
 
