@@ -75,6 +75,16 @@ class LoadedManifest:
     refusal: ManifestError | None = None
 
 
+@dataclass(eq=False, slots=True)
+class _Missing:
+    """Stands for the document of a partition that has none.
+
+    Until `is_checked`, it may be missing because the manifest was replaced.
+    """
+
+    is_checked: bool = False
+
+
 class ManifestDocuments:
     """The manifest of one array, document by document.
 
@@ -92,8 +102,9 @@ class ManifestDocuments:
         self._array = array
         self._sources = sources
         self._limits = limits
-        self._cache = DocumentCache[Partition, LoadedManifest | None](_MOST_MEMORY, _memory)
+        self._cache = DocumentCache[Partition, LoadedManifest | _Missing](_MOST_MEMORY, _memory)
         self._nothing: LoadedManifest | None = None
+        self._missing = _Missing(is_checked=True)
 
     async def owner(self, index: tuple[int, ...]) -> LoadedManifest:
         """Return the document that is responsible for a chunk.
@@ -103,40 +114,79 @@ class ManifestDocuments:
         ManifestError
             If it cannot be read, or is invalid.
         """
-        return await self._load(self._partition_of(index))
+        found = await self._load(self._partition_of(index))
+        return await run_async(self._checked(found))
 
     def owner_sync(self, index: tuple[int, ...]) -> LoadedManifest:
         """Return the document that is responsible for a chunk, without an event loop."""
         partition = self._partition_of(index)
         found = self._cache.get_sync(partition, lambda: run_sync(self._read(partition)))
-        return self._no_entries() if found is None else found
+        return run_sync(self._checked(found))
 
     def _partition_of(self, index: tuple[int, ...]) -> Partition:
         partitions = self._array.partitions
         return None if partitions is None else partitions.owner(index)
 
     async def every(self) -> AsyncIterator[LoadedManifest]:
-        """Yield all documents in C order of the blocks, holding only a few at a time."""
-        calls = (
-            functools.partial(self._load, p) for p in every_partition(self._array, self._limits)
-        )
-        async for loaded in in_order(calls, CONCURRENCY):
-            yield loaded
+        """Yield all documents in C order of the blocks, holding only a few at a time.
+
+        If some are missing because the manifest was replaced, the end raises.
+        """
+        missing = _Missing()
+        met: set[_Missing] = set()  # those of other readers too
+        partitions = every_partition(self._array, self._limits)
+        calls = (functools.partial(self._load, partition, missing) for partition in partitions)
+        async for found in in_order(calls, CONCURRENCY):
+            if isinstance(found, _Missing):
+                met.add(found)
+                yield self._no_entries()
+            else:
+                yield found
+        for found in met:
+            await run_async(self._checked(found))
 
     async def partition(self, partition: Partition) -> LoadedManifest:
         """Return the document of a partition, which is not kept.
+
+        One that is missing has no entries; after the last, call :meth:`check_missing`.
 
         Raises
         ------
         ManifestError
             It cannot be read, or is not valid.
         """
-        found = await run_async(self._read(partition))
-        return self._no_entries() if found is None else found
+        missing = _Missing()
+        found = await run_async(self._read(partition, missing))
+        if found is missing:
+            self._missing = missing
+        return self._no_entries() if isinstance(found, _Missing) else found
 
-    async def _load(self, partition: Partition) -> LoadedManifest:
-        found = await self._cache.get(partition, lambda: run_async(self._read(partition)))
-        return self._no_entries() if found is None else found
+    async def check_missing(self) -> None:
+        """Check that no partition had no document because the manifest was replaced.
+
+        Raises
+        ------
+        ManifestError
+            ``manifest_not_found`` if it was; or the array's metadata cannot be read.
+        """
+        await run_async(self._checked(self._missing))
+
+    async def _load(
+        self, partition: Partition, missing: _Missing | None = None
+    ) -> LoadedManifest | _Missing:
+        return await self._cache.get(partition, lambda: run_async(self._read(partition, missing)))
+
+    def _checked(self, found: LoadedManifest | _Missing) -> Steps[LoadedManifest]:
+        """Return a document, or a manifest without entries if it is certain that there is none."""
+        if not isinstance(found, _Missing):
+            return found
+        if not found.is_checked:
+            try:
+                yield from self._require_still_declared()
+            except ManifestError as error:
+                raise error.in_context(array=self._array.path) from error.__cause__
+            found.is_checked = True
+        return self._no_entries()
 
     def _no_entries(self) -> LoadedManifest:
         """Return a manifest without entries, for partitions that have no document."""
@@ -146,24 +196,30 @@ class ManifestDocuments:
             self._nothing = LoadedManifest(manifest, ())
         return self._nothing
 
-    def _read(self, partition: Partition) -> Steps[LoadedManifest | None]:
-        """Load a document; None for a partition that has none."""
+    def _read(
+        self, partition: Partition, missing: _Missing | None = None
+    ) -> Steps[LoadedManifest | _Missing]:
+        """Load a document; if there is none, return `missing`, or check that without it."""
         where: str | None = None
         try:
             if partition is not None and not self._array.has_partition(partition):
-                return None
+                return _Missing(is_checked=True)
             document = self._array.document(partition)
             where = None if isinstance(document, bytes) else str(document)
             body = yield from fetch_document(self._array, partition, self._sources)
             if body is None:
-                yield from self._require_still_declared()
-                return None
+                if missing is None:
+                    yield from self._require_still_declared()
+                return missing or _Missing(is_checked=True)
 
-            def check() -> LoadedManifest | None:
-                return strict(interpret_document_of(self._array, partition, body, self._limits))
+            def check() -> LoadedManifest:
+                steps = interpret_document_of(self._array, partition, body, self._limits)
+                loaded = strict(steps)
+                assert loaded is not None  # otherwise there was a problem
+                return loaded
 
             # Decoding a large document takes seconds; other readers should not have to wait.
-            loaded: LoadedManifest | None = yield Call(lambda: asyncio.to_thread(check), check)
+            loaded: LoadedManifest = yield Call(lambda: asyncio.to_thread(check), check)
         except ManifestError as error:
             raise error.in_context(array=self._array.path, location=where) from error.__cause__
         return loaded
@@ -200,9 +256,9 @@ class ManifestDocuments:
         return loaded
 
 
-def _memory(loaded: LoadedManifest | None) -> int:
+def _memory(found: LoadedManifest | _Missing) -> int:
     # Paths are held twice: as written, and as locations.
-    return _OVERHEAD if loaded is None else _OVERHEAD + 2 * loaded.manifest.memory
+    return _OVERHEAD + (0 if isinstance(found, _Missing) else 2 * found.manifest.memory)
 
 
 def every_partition(array: DeclaredArray, limits: Limits) -> Iterable[Partition]:

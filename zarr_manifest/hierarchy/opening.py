@@ -139,7 +139,8 @@ def directory_of(store: Store) -> str | None:
 def store_urls(store: Store) -> list[UrlLocation]:
     """Return the URLs of the directory that a store's keys are relative to.
 
-    Buckets of the same name are assumed to be the same, whatever their server.
+    Buckets of the same name are assumed to be the same, whatever their server. The URL of a
+    web server comes without user information and query, which may be secret.
 
     Examples
     --------
@@ -150,10 +151,12 @@ def store_urls(store: Store) -> list[UrlLocation]:
         return _directories(str(store.root))
     if not isinstance(store, ObjectStore):
         return []
-    from obstore.store import AzureStore, GCSStore, S3Store
+    from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
     from obstore.store import LocalStore as ObstoreLocalStore
 
     inner: Any = cast(Any, store).store
+    if isinstance(inner, HTTPStore):
+        return _web_directory(inner.url)
     if isinstance(inner, ObstoreLocalStore):
         return _directories(str(inner.prefix)) if inner.prefix is not None else []
     prefix = str(inner.prefix or "").strip("/") if hasattr(inner, "prefix") else ""
@@ -166,6 +169,18 @@ def store_urls(store: Store) -> list[UrlLocation]:
         if isinstance(inner, kind):
             return [UrlLocation(scheme, str(inner.config[member]), prefix) for scheme in schemes]
     return []
+
+
+def _web_directory(url: str) -> list[UrlLocation]:
+    """Return a directory on a web server; nothing if references cannot name it."""
+    parts = urlsplit(url)
+    path = f"{parts.path.rstrip('/')}/"
+    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path, query="", fragment="")
+    try:
+        base = Base.parse(plain.geturl())
+    except InvalidPathError:
+        return []
+    return [UrlLocation(base.scheme, base.authority, base.path.strip("/"))]
 
 
 def _directories(path: str) -> list[UrlLocation]:

@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from zarr.storage import MemoryStore
 from tests.conversion.kerchunk.kerchunk_parquet_sets import open_with_fsspec
 from tests.hierarchies import declare_manifest, write_manifest_array
 from tests.properties import examples
-from zarr_manifest import Manifest, ManifestError, ManifestStore
+from zarr_manifest import Manifest, ManifestError, ManifestStore, create_array
+from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json
 from zarr_manifest.conversion.kerchunk.export.parquet_sets import export_kerchunk_parquet
 from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
-from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
+from zarr_manifest.conversion.nodes import ArrayNode, ConversionReport, StreamedManifest
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.manifest.reference import entry_of
 from zarr_manifest.writing.writing import write_manifest
@@ -253,6 +255,53 @@ def test_what_cannot_be_expressed_is_refused_by_name(tmp_path: Path) -> None:
     assert not (tmp_path / "r" / "open_ended").exists()
     assert report.arrays == 4
     assert "open_ended/.zarray" not in (tmp_path / "r" / ".zmetadata").read_text()
+
+
+@pytest.mark.parametrize("export", [export_kerchunk_json, export_kerchunk_parquet])
+def test_more_partitions_than_the_limit_are_refused(
+    tmp_path: Path, export: Callable[..., ConversionReport]
+) -> None:
+    root = tmp_path / "h"
+    zarr.create_group(root)
+    entries = {"7": {"path": "s3://b/f", "offset": 0, "length": 1}}
+    options: dict[str, Any] = {"shape": 10**12, "chunks": 1, "dtype": "u1"}
+    create_array(root, "wide", entries, partition_shape=[1], **options)
+    report = export(root, tmp_path / "refs")
+    (node,) = report.refused
+    assert (node.path, node.code) == ("wide", "limit_exceeded")
+
+
+@pytest.mark.parametrize("partition_shape", [None, [2, 10**9], [3, 10**8]])
+def test_gaps_between_references_cost_no_time(
+    tmp_path: Path, partition_shape: list[int] | None
+) -> None:
+    root = tmp_path / "h"
+    zarr.create_group(root)
+    n = 10**9 + 3
+    rows = [(0, 0), (2, n - 1), (3, 0), (4, 5), (10, n - 1)]
+    entries = {f"{i}.{j}": {"path": "s3://b/f", "offset": i, "length": j + 1} for i, j in rows}
+    partitions = {} if partition_shape is None else {"partition_shape": partition_shape}
+    options: dict[str, Any] = {"shape": (11, n), "chunks": (1, 1), "dtype": "u1"}
+    create_array(root, "wide", entries, **partitions, **options)
+    report = export_kerchunk_parquet(root, tmp_path / "refs.parq", record_size=3)
+    assert (report.references, report.refused) == (len(rows), [])
+    stored = {
+        (int(file.name.split(".")[1]) * 3 + row): (reference["offset"], reference["size"])
+        for file in (tmp_path / "refs.parq" / "wide").iterdir()
+        for row, reference in enumerate(pq.read_table(file).to_pylist())
+        if reference["path"] is not None
+    }
+    assert stored == {i * n + j: (i, j + 1) for i, j in rows}
+
+
+def test_native_arrays_with_a_vast_grid(tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    zarr.create_group(root)
+    array = zarr.create_array(root / "a", shape=10**15, chunks=1, dtype="u1")
+    array[10**14] = 5
+    report = export_kerchunk_parquet(root, tmp_path / "refs.parq")
+    assert (report.references, report.refused) == (1, [])
+    assert (tmp_path / "refs.parq" / "a" / f"refs.{10**10}.parq").is_file()
 
 
 def test_an_array_at_the_root_is_refused(tmp_path: Path) -> None:

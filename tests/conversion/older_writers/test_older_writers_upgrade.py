@@ -425,6 +425,17 @@ def test_a_copy_within_the_hierarchy(below: str, writer: Path) -> None:
         upgrade(root, target=root / below)
 
 
+@pytest.mark.parametrize("path", ["", "a"])
+def test_metadata_behind_a_link_is_refused_once(path: str, tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    zarr.create_group(root).create_array("a", shape=3, dtype="u1")
+    document = (root / path / "zarr.json").rename(tmp_path / "elsewhere.json")
+    (root / path / "zarr.json").symlink_to(document)
+    report = upgrade(root, target=tmp_path / "copy")
+    assert [(node.path, node.code) for node in report.refused] == [(path, "location_not_allowed")]
+    assert report.written == ["zarr.json" if path else "a/zarr.json"]
+
+
 @pytest.mark.filterwarnings("ignore:Consolidated metadata is currently")
 def test_consolidated_metadata_stays_equal(writer: Path) -> None:
     """Of arrays that zarr could consolidate: 1.1.0's are valid but for their paths."""

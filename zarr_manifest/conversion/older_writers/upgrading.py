@@ -230,7 +230,7 @@ def _keys(hierarchy: InspectedHierarchy, report: UpgradeReport) -> list[str]:
     listing = sync(list_inside(hierarchy.store))
     nodes = {node.path for node in report.refused}
     for key in listing.links:
-        if key not in nodes and key.removesuffix("/zarr.json") not in nodes:
+        if key not in nodes and node_of_metadata(key) not in nodes:
             report.refused.append(refused(key, link_outside(key)))
     return listing.keys
 
@@ -239,8 +239,8 @@ def _arrays(store: GuardedStore, nodes: list[Node], limits: Limits) -> dict[str,
     """Return the arrays that declare a manifest, by path, repaired as far as possible."""
     arrays: dict[str, OlderArray] = {}
     for found in nodes:
-        if found.array is None:
-            continue
+        if found.array is None or (found.body is not None and found.array.declared == []):
+            continue  # without a declaration in its own document, which was just read
         path = found.path
         before = store.read(join(path, "zarr.json"))
         node = found.metadata if before.body is None else parse_node(before.body)

@@ -136,10 +136,10 @@ def _array(node: ExportedArray, report: ConversionReport, tally: Tally) -> dict[
         stated_bytes += block.stated_bytes
         chunks += len(block.numbers)
         tally.add(node.path, len(block.numbers))
+    converted = node.zarr2_metadata(chunks)
     report.arrays += 1
     report.references += chunks
     report.stated_bytes += stated_bytes
-    converted = node.zarr2_metadata(chunks)
     report.notes += [(node.path, note) for note in converted.notes]
     return _documents(below, ".zarray", converted.node, converted.attributes) | references
 

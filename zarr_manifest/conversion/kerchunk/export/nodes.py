@@ -10,7 +10,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from zarr_manifest.hierarchy import (
     ManifestDocuments,
     Node,
     encode_fill_chunk,
+    every_partition,
     store_urls,
     sync,
 )
@@ -72,13 +73,17 @@ class ExportedArray:
         Returns the references of the block with an index; may raise ManifestError.
     dropped : Counter
         What kerchunk cannot express, counted as blocks are loaded.
+    check : callable
+        Called after the last block; raises ManifestError if the manifest was replaced
+        while it was read.
     """
 
     path: str
     metadata: dict[str, Any]
     partitions: Partitions
     load: Callable[[tuple[int, ...]], Block]
-    dropped: Counter[str] = field(default_factory=Counter[str])
+    dropped: Counter[str]
+    check: Callable[[], None]
 
     def blocks(self) -> Iterator[Block]:
         """Yield the references of all blocks, loading each on demand."""
@@ -92,7 +97,13 @@ class ExportedArray:
         ----------
         references : int
             Number of its chunks that have one.
+
+        Raises
+        ------
+        ManifestError
+            The manifest was replaced while it was read.
         """
+        self.check()
         is_complete = references == math.prod(self.partitions.grid_shape)
         converted = convert_array_to_zarr2(self.metadata, path=self.path, is_complete=is_complete)
         counted = (
@@ -149,20 +160,23 @@ class _Exporting:
 
     def _references(
         self, node: Node
-    ) -> tuple[Partitions, Callable[[tuple[int, ...]], Block], Counter[str]]:
+    ) -> tuple[Partitions, Callable[[tuple[int, ...]], Block], Counter[str], Callable[[], None]]:
         grid = ChunkGrid.from_metadata(node.metadata)
         assert grid is not None  # Zarr v2 can express it
         whole = Partitions(grid.counts, tuple(max(1, n) for n in grid.counts))
         array = strict(self.hierarchy.declaration(node))
         if array is None:
-            return whole, lambda _: self._native(node, grid), Counter[str]()
+            return whole, lambda _: self._native(node, grid), Counter[str](), lambda: None
+        every_partition(array, self.hierarchy.limits)  # raises if there are too many
         fill_value = functools.partial(_encoded_fill_value, array.metadata, grid)
         exporter = Exporter(
             store_urls(self.hierarchy.store),
             functools.cache(fill_value) if self.inline_empty else None,
         )
-        load = functools.partial(_block, self.hierarchy.documents(array), array, exporter)
-        return array.partitions or whole, load, exporter.dropped
+        documents = self.hierarchy.documents(array)
+        load = functools.partial(_block, documents, array, exporter)
+        check = functools.partial(_check_missing, documents)
+        return array.partitions or whole, load, exporter.dropped, check
 
     def _native(self, node: Node, grid: ChunkGrid) -> Block:
         keys = sync(self.hierarchy.native_chunks(node, grid))
@@ -184,6 +198,10 @@ def _block(
         return exporter.block(loaded.manifest, loaded.locations)
     except ManifestError as error:
         raise error.in_context(array=array.path) from error.__cause__
+
+
+def _check_missing(documents: ManifestDocuments) -> None:
+    sync(documents.check_missing())
 
 
 def _encoded_fill_value(metadata: dict[str, Any], grid: ChunkGrid) -> bytes:

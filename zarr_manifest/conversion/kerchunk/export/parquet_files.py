@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from zarr_manifest.conversion.kerchunk.export.blocks import Block
 from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
-from zarr_manifest.format import Partitions, number_chunks
+from zarr_manifest.format import Partitions
 
 __all__ = ["RefsWriter"]
 
@@ -32,7 +32,8 @@ class RefsWriter:
 
     A file is a run of chunks in C order, while a manifest comes in blocks of the grid: a
     block is loaded for the first file that needs it, and dropped after the last one. So at
-    most one row of blocks is in memory.
+    most one row of blocks is in memory. Runs without references take no time, because a grid
+    may have far more chunks than references.
 
     Parameters
     ----------
@@ -63,43 +64,49 @@ class RefsWriter:
             A block cannot be loaded.
         """
         total = math.prod(self.partitions.grid_shape)
+        size = self.record_size
         written = stated = 0
-        for record in range(-(-total // self.record_size)):
-            start = record * self.record_size
-            stop = min(start + self.record_size, total)
-            blocks = [self._block(owner) for owner in self._owners(start, stop)]
-            parts = [part for part in (_within(block, start, stop) for block in blocks) if part]
+        # In C order, blocks come in the order of their first chunks.
+        ahead = iter(self.partitions)
+        coming = next(ahead, None)
+        start: int | None = 0
+        while start is not None:
+            record = start // size
+            start, stop = record * size, min((record + 1) * size, total)
+            while coming is not None and self._corner(coming, 0) < stop:
+                self._held[coming] = self.load(coming)
+                coming = next(ahead, None)
+            found = (_within(block, start, stop) for block in self._held.values())
+            parts = [part for part in found if part]
             if parts:
                 self._write_file(record, parts)
                 references = sum(len(part.numbers) for part in parts)
                 tell(references)
                 written += references
                 stated += sum(part.stated_bytes for part in parts)
-            for owner in [owner for owner in self._held if self._last_chunk(owner) < stop]:
+            for owner in [owner for owner in self._held if self._corner(owner, -1) < stop]:
                 del self._held[owner]
+            start = self._next_chunk(stop, coming)
         return written, stated
 
-    def _owners(self, start: int, stop: int) -> list[tuple[int, ...]]:
-        """Return the blocks that a run of chunks touches."""
-        if not self.partitions.grid_shape:
-            return [()]
-        indices = np.unravel_index(np.arange(start, stop), self.partitions.grid_shape)
-        owners = np.stack(indices, axis=1) // np.array(self.partitions.shape)
-        _, rows = np.unique(number_chunks(owners, self.partitions.counts), return_index=True)
-        return [tuple(owner) for owner in owners[rows].tolist()]
-
-    def _block(self, owner: tuple[int, ...]) -> Block:
-        found = self._held.get(owner)
-        if found is None:
-            found = self._held[owner] = self.load(owner)
-        return found
-
-    def _last_chunk(self, owner: tuple[int, ...]) -> int:
-        """Return the C-order number of the last chunk of a block."""
+    def _corner(self, owner: tuple[int, ...], corner: Literal[0, -1]) -> int:
+        """Return the C-order number of the first or the last chunk of a block."""
         number = 0
         for n, along in zip(self.partitions.grid_shape, self.partitions.region(owner), strict=True):
-            number = number * n + along[-1]
+            number = number * n + along[corner]
         return number
+
+    def _next_chunk(self, stop: int, coming: tuple[int, ...] | None) -> int | None:
+        """Return the number of a chunk from which to go on, so that gaps cost no time.
+
+        It is the first one with a reference, or that of the next block; None after the last.
+        """
+        ahead = [] if coming is None else [self._corner(coming, 0)]
+        for block in self._held.values():
+            row = int(np.searchsorted(block.numbers, stop))
+            if row < len(block.numbers):
+                ahead.append(int(block.numbers[row]))
+        return min(ahead, default=None)
 
     def _write_file(self, record: int, parts: Sequence[Block]) -> None:
         pa = arrow()

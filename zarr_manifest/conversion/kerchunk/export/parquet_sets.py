@@ -143,12 +143,12 @@ class _Export:
             references, stated = writer.write(
                 lambda references: self.tally.add(array.path, references)
             )
+            converted = array.zarr2_metadata(references)
         except ManifestError as error:
             self.report.refused.append(refused(array.path, error))
             if array.path and directory.exists():
                 shutil.rmtree(directory)
             return
-        converted = array.zarr2_metadata(references)
         self._document(array.path, ".zarray", converted.node)
         self._document(array.path, ".zattrs", converted.attributes)
         self.report.arrays += 1
