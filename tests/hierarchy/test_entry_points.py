@@ -239,6 +239,38 @@ def test_links_that_lead_out(look: EntryPoint, locate: Any, what: str, tmp_path:
     assert look(locate(root)) == {"b": "location_not_allowed"}
 
 
+def test_groups_without_metadata_behind_links(look: EntryPoint, tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    write(root)
+    write(tmp_path / "elsewhere", "b")
+    (tmp_path / "elsewhere/zarr.json").unlink()
+    (root / "sub").symlink_to(tmp_path / "elsewhere")
+    (root / "raw.bin").symlink_to(tmp_path / "elsewhere/b/zarr.json")  # not a directory
+    assert look(root) == {"sub": "location_not_allowed"}
+
+
+@pytest.mark.parametrize("group", ["sub", "sub/g"])
+def test_datasets_behind_links(group: str, tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    write(root)
+    write(tmp_path / "elsewhere/g", "b")
+    (root / "sub").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(zm.errors.NotConvertibleError, match="location_not_allowed"):
+        conversion.to_virtual_dataset(root, group)
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
+def test_chunks_of_consolidated_metadata_behind_links(export: EntryPoint, tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    write(root)
+    zarr.create_array(root / "native", data=DATA + 1, chunks=4, dimension_names=["x"])
+    consolidate(root)
+    (root / "native/zarr.json").unlink()
+    (root / "native").rename(tmp_path / "elsewhere")
+    (root / "native").symlink_to(tmp_path / "elsewhere")
+    assert export(root) == {"native": "location_not_allowed"}
+
+
 @pytest.mark.parametrize("what", ["a", "a/zarr.json"])
 def test_links_that_stay_inside(look: EntryPoint, what: str, tmp_path: Path) -> None:
     write(tmp_path)

@@ -65,6 +65,20 @@ def test_links(tmp_path: Path) -> None:
     assert sync(list_inside(LocalStore(root))) == (inside, ["leaving"], ["leaving"])
 
 
+def test_listing_below_a_link(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "deep" / "f").write_bytes(b"")
+    root.mkdir()
+    (root / "leaving").symlink_to(outside)
+    store = LocalStore(root)
+    for path in ("leaving", "leaving/deep"):
+        assert sync(list_inside(store, f"{path}/")) == ([], [path], [])
+        assert sync(list_keys(store, f"{path}/")) == ["leaving/deep/f"]
+    (outside / "deep" / "zarr.json").write_text("{}")
+    assert sync(list_inside(store, "leaving/deep/")) == ([], ["leaving/deep"], ["leaving/deep"])
+
+
 # Zarr v2: what is not listed would be read as fill values --------------------------
 
 

@@ -33,7 +33,7 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.format import NODE_METADATA, ArrayMetadata, members_in, parse_node
+from zarr_manifest.format import NODE_METADATA, ArrayMetadata, ancestors, members_in, parse_node
 from zarr_manifest.hierarchy.known_arrays import join
 from zarr_manifest.hierarchy.opening import directory_of
 from zarr_manifest.hierarchy.zarr_internals import ensure_open
@@ -145,6 +145,9 @@ def _directory(root: str, prefix: str, follow: bool) -> Listing:
     directory = str(Path(root, prefix))
     if not Path(directory).is_dir():
         return found
+    if not follow and real_path_within(root, directory) is None:
+        path = prefix.rstrip("/")
+        return Listing([], [path], [path] if _has_node(directory) else [])
     try:
         for key, is_outside, node in _files(directory, prefix, None if follow else root, ()):
             (found.links if is_outside else found.keys).append(key)
@@ -188,8 +191,11 @@ def _link(entry: os.DirEntry[str], prefix: str) -> _Found:
     key = f"{prefix}{entry.name}"
     if entry.name in NODE_METADATA:
         return _Found(key, True, prefix.rstrip("/"))
-    has_node = any(Path(entry.path, name).exists() for name in NODE_METADATA)
-    return _Found(key, True, key if has_node else None)
+    return _Found(key, True, key if _has_node(entry.path) else None)
+
+
+def _has_node(directory: str) -> bool:
+    return any(Path(directory, name).exists() for name in NODE_METADATA)
 
 
 # Nodes ----------------------------------------------------------------------------------
@@ -314,15 +320,20 @@ async def list_nodes(
         There is no permission to list a directory.
     """
     if can_list(store):
-        nodes = await _listed(store, below, deep)
+        nodes, links = await _listed(store, below, deep)
     else:
-        nodes = await _root(store, instead)
+        nodes, links = await _root(store, instead), []
     found = {node.path: node for node in nodes}
     for node in nodes:
         for member in _consolidated(node):
             found.setdefault(member.path, member)
     if not found and not below:
         raise no_hierarchy(store)
+    arrays = {path for path, node in found.items() if node.kind == "array"}
+    for path in links:
+        if arrays.isdisjoint([path, *ancestors(path)]):
+            # There may be nodes behind it, of a group that has no metadata.
+            found[path] = Node(path, problem=link_outside(path))
     kept = (node for path, node in found.items() if _is_within(path, below, deep))
     return sorted(kept, key=lambda node: node.path.split("/") if node.path else [])
 
@@ -358,7 +369,8 @@ def _is_within(path: str, below: str, deep: bool) -> bool:
 # Finding nodes --------------------------------------------------------------------------
 
 
-async def _listed(store: Store, below: str, deep: bool) -> list[Node]:
+async def _listed(store: Store, below: str, deep: bool) -> tuple[list[Node], list[str]]:
+    """Return the nodes, and the links to directories outside the hierarchy."""
     listing = await list_inside(store, f"{below}/" if below else "")
     found: dict[str, str] = {}
     for key in listing.keys:
@@ -373,7 +385,13 @@ async def _listed(store: Store, below: str, deep: bool) -> list[Node]:
     )
     nodes = [node async for node in in_order(calls, _AT_ONCE)]
     elsewhere = (Node(path, problem=link_outside(path)) for path in links)
-    return [*(node for node in nodes if node is not None), *elsewhere]
+    directories = await asyncio.to_thread(_directories, store, listing.links)
+    return [*(node for node in nodes if node is not None), *elsewhere], directories
+
+
+def _directories(store: Store, links: list[str]) -> list[str]:
+    root = directory_of(store)
+    return [] if root is None else [key for key in links if Path(root, key).is_dir()]
 
 
 async def _root(store: Store, instead: str) -> list[Node]:
