@@ -302,6 +302,27 @@ def test_what_is_behind_links_is_not_copied(what: str, tmp_path: Path) -> None:
     assert what not in files_below(tmp_path / "copy")
 
 
+@pytest.mark.parametrize("locate", [as_path, as_obstore])
+def test_metadata_that_is_a_link_to_nothing(look: EntryPoint, locate: Any, tmp_path: Path) -> None:
+    write(tmp_path)
+    write(tmp_path, "b")
+    (tmp_path / "b/zarr.json").unlink()
+    (tmp_path / "b/zarr.json").symlink_to("missing.json")
+    assert look(locate(tmp_path)) == {"b": "source_not_found"}
+    # zarr reads this one.
+    zarr.create_array(tmp_path / "old", data=DATA, zarr_format=2)
+    (tmp_path / "b/.zarray").write_bytes((tmp_path / "old/.zarray").read_bytes())
+    assert look(locate(tmp_path)).get("b") == look(locate(tmp_path)).get("old")
+
+
+@pytest.mark.parametrize("name", ["b", "b/zarr.json"])
+def test_links_to_themselves(look: EntryPoint, name: str, tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).symlink_to(tmp_path / name)
+    assert look(tmp_path) == ({} if name == "b" else {"b": "source_not_found"})
+
+
 # What the caller says --------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ listed would be taken for a missing chunk, and read as fill values.
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import os
 from collections.abc import Iterator
@@ -181,10 +182,19 @@ def _files(
             key = f"{prefix}{entry.name}"
             if entry.is_symlink() and within and real_path_within(within, entry.path) is None:
                 yield _link(entry, prefix)
-            elif entry.is_dir():
+            elif _is_directory(entry):
                 yield from _files(entry.path, f"{key}/", within, (*above, real))
-            elif entry.is_file() or entry.is_symlink():  # a link to nothing fails when it is read
+            elif entry.is_symlink() or entry.is_file():  # a link to nothing fails when it is read
                 yield _Found(key)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False  # a link to itself
+        raise
 
 
 def _link(entry: os.DirEntry[str], prefix: str) -> _Found:
@@ -379,14 +389,27 @@ async def _listed(store: Store, below: str, deep: bool) -> tuple[list[Node], lis
             found[path] = min(name, found.get(path, name), key=_NAMES.index)
     links = dict.fromkeys(listing.nodes)
     calls = (
-        functools.partial(_read, store, path, name)
+        functools.partial(_read_listed, store, path, name)
         for path, name in found.items()
         if path not in links
     )
     nodes = [node async for node in in_order(calls, _AT_ONCE)]
     elsewhere = (Node(path, problem=link_outside(path)) for path in links)
     directories = await asyncio.to_thread(_directories, store, listing.links)
-    return [*(node for node in nodes if node is not None), *elsewhere], directories
+    return [*nodes, *elsewhere], directories
+
+
+async def _read_listed(store: Store, path: str, name: str) -> Node:
+    node = await _read(store, path, name) or await read_node(store, path)
+    if node is not None:
+        return node
+    error = SourceNotFoundError(
+        f"{name!r} is listed, but cannot be read",
+        array=path,
+        location=f"{store_name(store)}/{join(path, name)}",
+        remedy="If it is a symbolic link, make it lead to a file; otherwise, remove the node.",
+    )
+    return Node(path, name, problem=error)
 
 
 def _directories(store: Store, links: list[str]) -> list[str]:
@@ -417,6 +440,10 @@ async def _read(store: Store, path: str, name: str) -> Node | None:
         found = await store.get(join(path, name), default_buffer_prototype())
     except store_errors() as error:
         raise store_failure(error) from error
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return None  # a link to itself
     if found is None:
         return None
     body = found.to_bytes()
