@@ -431,3 +431,16 @@ def test_arrays_that_only_consolidated_metadata_has(look: EntryPoint, tmp_path: 
     (tmp_path / "a/zarr.json").unlink()
     code = "invalid_configuration" if look is by_upgrade else "invalid_entry"
     assert look(tmp_path) == {"a": code}
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
+def test_consolidated_metadata_beside_zarr_v2(look: EntryPoint, tmp_path: Path) -> None:
+    write(tmp_path, entries={"0": {"path": 1}})
+    consolidate(tmp_path)
+    (tmp_path / "a/zarr.json").unlink()
+    zarr.create_array(tmp_path / "a", data=DATA, zarr_format=2)
+    array = zarr.open_group(zm.ManifestStore(tmp_path), mode="r")["a"]
+    assert isinstance(array, zarr.Array)
+    assert array.metadata.zarr_format == 3
+    code = "invalid_configuration" if look is by_upgrade else "invalid_entry"
+    assert look(tmp_path) == {"a": code}

@@ -336,7 +336,9 @@ async def list_nodes(
     found = {node.path: node for node in nodes}
     for node in nodes:
         for member in _consolidated(node):
-            found.setdefault(member.path, member)
+            own = found.get(member.path)
+            if own is None or own.is_v2:  # zarr prefers v3
+                found[member.path] = member
     if not found and not below:
         raise no_hierarchy(store)
     arrays = {path for path, node in found.items() if node.kind == "array"}
