@@ -444,3 +444,17 @@ def test_consolidated_metadata_beside_zarr_v2(look: EntryPoint, tmp_path: Path) 
     assert array.metadata.zarr_format == 3
     code = "invalid_configuration" if look is by_upgrade else "invalid_entry"
     assert look(tmp_path) == {"a": code}
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
+def test_groups_below_consolidated_metadata(tmp_path: Path) -> None:
+    write(tmp_path)
+    for group in ("g", "g/sub"):
+        zarr.create_group(tmp_path / group)
+    write(tmp_path, "g/sub/b", base="../../../")
+    consolidate(tmp_path)
+    (tmp_path / "g/sub/b/zarr.json").unlink()
+    dataset = conversion.to_virtual_dataset(tmp_path, "g/sub")
+    assert [*dataset.variables] == ["b"]
+    url = (tmp_path / "raw.bin").as_uri()
+    assert dataset["b"].data.manifest.dict()["0"] == {"path": url, "offset": 0, "length": 4}

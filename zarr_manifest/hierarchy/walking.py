@@ -331,6 +331,7 @@ async def list_nodes(
     """
     if can_list(store):
         nodes, links = await _listed(store, below, deep)
+        nodes = [*await _above(store, below), *nodes]
     else:
         nodes, links = await _root(store, instead), []
     found = {node.path: node for node in nodes}
@@ -417,6 +418,12 @@ async def _read_listed(store: Store, path: str, name: str) -> Node:
 def _directories(store: Store, links: list[str]) -> list[str]:
     root = directory_of(store)
     return [] if root is None else [key for key in links if Path(root, key).is_dir()]
+
+
+async def _above(store: Store, below: str) -> list[Node]:
+    """Return the groups above a node, whose consolidated metadata may have nodes below it."""
+    nodes = [await read_node(store, path) for path in reversed([*ancestors(below)])]
+    return [node for node in nodes if node is not None]
 
 
 async def _root(store: Store, instead: str) -> list[Node]:
