@@ -25,7 +25,15 @@ from zarr_manifest.format import NODE_METADATA
 from zarr_manifest.hierarchy.opening import directory_of
 from zarr_manifest.sources import real_path_within, store_errors, store_failure, store_name
 
-__all__ = ["Listing", "link_outside", "list_inside", "list_keys", "not_listable"]
+__all__ = [
+    "Listing",
+    "link_outside",
+    "list_inside",
+    "list_keys",
+    "list_members",
+    "list_names",
+    "not_listable",
+]
 
 
 class Listing(NamedTuple):
@@ -70,6 +78,32 @@ async def list_inside(store: Store, prefix: str = "") -> Listing:
     return await _list(store, prefix, follow=False)
 
 
+async def list_members(root: str, path: str) -> Listing:
+    """List the metadata documents of a group in a directory, and of its members, and links.
+
+    Raises
+    ------
+    SourceAccessDeniedError
+        There is no permission to list the group's directory.
+    """
+    prefix = f"{path}/" if path else ""
+    return await asyncio.to_thread(_directory, root, prefix, follow=False, deep=False)
+
+
+async def list_names(store: Store, path: str) -> list[str]:
+    """Return the names of what may be members of a group.
+
+    Raises
+    ------
+    SourceAccessDeniedError, SourceError
+        The store failed.
+    """
+    try:
+        return [name async for name in store.list_dir(path)]
+    except store_errors() as error:
+        raise store_failure(error) from error
+
+
 def link_outside(path: str) -> LocationNotAllowedError:
     """Return the error for a node behind a link that leads out of its hierarchy."""
     return LocationNotAllowedError(
@@ -93,10 +127,10 @@ async def _list(store: Store, prefix: str, *, follow: bool) -> Listing:
             return Listing([key async for key in store.list_prefix(prefix)], [], [])
         except store_errors() as error:
             raise store_failure(error) from error
-    return await asyncio.to_thread(_directory, root, prefix, follow)
+    return await asyncio.to_thread(_directory, root, prefix, follow=follow, deep=True)
 
 
-def _directory(root: str, prefix: str, follow: bool) -> Listing:
+def _directory(root: str, prefix: str, *, follow: bool, deep: bool) -> Listing:
     found = Listing([], [], [])
     directory = str(Path(root, prefix))
     if not Path(directory).is_dir():
@@ -104,8 +138,9 @@ def _directory(root: str, prefix: str, follow: bool) -> Listing:
     if not follow and real_path_within(root, directory) is None:
         path = prefix.rstrip("/")
         return Listing([], [path], [path] if _has_node(directory) else [])
+    files = _files(directory, prefix, None if follow else root, ())
     try:
-        for key, is_outside, node in _files(directory, prefix, None if follow else root, ()):
+        for key, is_outside, node in files if deep else _documents(directory, prefix, root):
             (found.links if is_outside else found.keys).append(key)
             if node is not None:
                 found.nodes.append(node)
@@ -140,6 +175,23 @@ def _files(
             elif _is_directory(entry):
                 yield from _files(entry.path, f"{key}/", within, (*above, real))
             elif entry.is_symlink() or entry.is_file():  # a link to nothing fails when it is read
+                yield _Found(key)
+
+
+def _documents(directory: str, prefix: str, within: str) -> Iterator[_Found]:
+    """Find metadata documents in a directory and those in it, and links."""
+    with os.scandir(directory) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            key = f"{prefix}{entry.name}"
+            if entry.is_symlink() and real_path_within(within, entry.path) is None:
+                yield _link(entry, prefix)
+            elif _is_directory(entry):
+                for name in sorted(NODE_METADATA):
+                    path = str(Path(entry.path, name))
+                    if os.path.lexists(path):
+                        is_outside = real_path_within(within, path) is None
+                        yield _Found(f"{key}/{name}", is_outside, key if is_outside else None)
+            elif entry.name in NODE_METADATA:
                 yield _Found(key)
 
 

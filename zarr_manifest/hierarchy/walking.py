@@ -29,7 +29,13 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import ArrayMetadata, ancestors, members_in, parse_node
 from zarr_manifest.hierarchy.known_arrays import join
 from zarr_manifest.hierarchy.opening import directory_of
-from zarr_manifest.hierarchy.store_listing import link_outside, list_inside, not_listable
+from zarr_manifest.hierarchy.store_listing import (
+    link_outside,
+    list_inside,
+    list_members,
+    list_names,
+    not_listable,
+)
 from zarr_manifest.hierarchy.zarr_internals import ensure_open
 from zarr_manifest.sources import (
     can_list,
@@ -231,7 +237,13 @@ def _is_within(path: str, below: str, deep: bool) -> bool:
 
 async def _listed(store: Store, below: str, deep: bool) -> tuple[list[Node], list[str]]:
     """Return the nodes, and the links to directories outside the hierarchy."""
-    listing = await list_inside(store, f"{below}/" if below else "")
+    root = directory_of(store)
+    if deep:
+        listing = await list_inside(store, f"{below}/" if below else "")
+    elif root is not None:
+        listing = await list_members(root, below)
+    else:
+        return await _members(store, below), []
     found: dict[str, str] = {}
     for key in listing.keys:
         path, _, name = key.rpartition("/")
@@ -247,6 +259,17 @@ async def _listed(store: Store, below: str, deep: bool) -> tuple[list[Node], lis
     elsewhere = (Node(path, problem=link_outside(path)) for path in links)
     directories = await asyncio.to_thread(_directories, store, listing.links)
     return [*nodes, *elsewhere], directories
+
+
+async def _members(store: Store, below: str) -> list[Node]:
+    """Return a node of a store that is not a directory, and its members."""
+    node = await read_node(store, below)
+    if node is not None and node.kind == "array":
+        return [node]
+    names = [name for name in await list_names(store, below) if name not in _NAMES]
+    calls = (functools.partial(read_node, store, join(below, name)) for name in names)
+    nodes = [node, *[member async for member in in_order(calls, _AT_ONCE)]]
+    return [node for node in nodes if node is not None]
 
 
 async def _read_listed(store: Store, path: str, name: str) -> Node:
