@@ -239,6 +239,38 @@ def test_links_that_lead_out(look: EntryPoint, locate: Any, what: str, tmp_path:
     assert look(locate(root)) == {"b": "location_not_allowed"}
 
 
+def test_groups_without_metadata_behind_links(look: EntryPoint, tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    write(root)
+    write(tmp_path / "elsewhere", "b")
+    (tmp_path / "elsewhere/zarr.json").unlink()
+    (root / "sub").symlink_to(tmp_path / "elsewhere")
+    (root / "raw.bin").symlink_to(tmp_path / "elsewhere/b/zarr.json")  # not a directory
+    assert look(root) == {"sub": "location_not_allowed"}
+
+
+@pytest.mark.parametrize("group", ["sub", "sub/g"])
+def test_datasets_behind_links(group: str, tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    write(root)
+    write(tmp_path / "elsewhere/g", "b")
+    (root / "sub").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(zm.errors.NotConvertibleError, match="location_not_allowed"):
+        conversion.to_virtual_dataset(root, group)
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
+def test_chunks_of_consolidated_metadata_behind_links(export: EntryPoint, tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    write(root)
+    zarr.create_array(root / "native", data=DATA + 1, chunks=4, dimension_names=["x"])
+    consolidate(root)
+    (root / "native/zarr.json").unlink()
+    (root / "native").rename(tmp_path / "elsewhere")
+    (root / "native").symlink_to(tmp_path / "elsewhere")
+    assert export(root) == {"native": "location_not_allowed"}
+
+
 @pytest.mark.parametrize("what", ["a", "a/zarr.json"])
 def test_links_that_stay_inside(look: EntryPoint, what: str, tmp_path: Path) -> None:
     write(tmp_path)
@@ -268,6 +300,27 @@ def test_links_out_of_the_hierarchy_are_not_copied(what: str, tmp_path: Path) ->
     report = conversion.upgrade(root, target=tmp_path / "copy")
     assert [(node.path, node.code) for node in report.refused] == [(what, "location_not_allowed")]
     assert what not in files_below(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("locate", [as_path, as_obstore])
+def test_metadata_that_is_a_link_to_nothing(look: EntryPoint, locate: Any, tmp_path: Path) -> None:
+    write(tmp_path)
+    write(tmp_path, "b")
+    (tmp_path / "b/zarr.json").unlink()
+    (tmp_path / "b/zarr.json").symlink_to("missing.json")
+    assert look(locate(tmp_path)) == {"b": "source_not_found"}
+    # zarr reads this one.
+    zarr.create_array(tmp_path / "old", data=DATA, zarr_format=2)
+    (tmp_path / "b/.zarray").write_bytes((tmp_path / "old/.zarray").read_bytes())
+    assert look(locate(tmp_path)).get("b") == look(locate(tmp_path)).get("old")
+
+
+@pytest.mark.parametrize("name", ["b", "b/zarr.json"])
+def test_links_to_themselves(look: EntryPoint, name: str, tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).symlink_to(tmp_path / name)
+    assert look(tmp_path) == ({} if name == "b" else {"b": "source_not_found"})
 
 
 # What the caller says --------------------------------------------------------------------
@@ -378,3 +431,30 @@ def test_arrays_that_only_consolidated_metadata_has(look: EntryPoint, tmp_path: 
     (tmp_path / "a/zarr.json").unlink()
     code = "invalid_configuration" if look is by_upgrade else "invalid_entry"
     assert look(tmp_path) == {"a": code}
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
+def test_consolidated_metadata_beside_zarr_v2(look: EntryPoint, tmp_path: Path) -> None:
+    write(tmp_path, entries={"0": {"path": 1}})
+    consolidate(tmp_path)
+    (tmp_path / "a/zarr.json").unlink()
+    zarr.create_array(tmp_path / "a", data=DATA, zarr_format=2)
+    array = zarr.open_group(zm.ManifestStore(tmp_path), mode="r")["a"]
+    assert isinstance(array, zarr.Array)
+    assert array.metadata.zarr_format == 3
+    code = "invalid_configuration" if look is by_upgrade else "invalid_entry"
+    assert look(tmp_path) == {"a": code}
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
+def test_groups_below_consolidated_metadata(tmp_path: Path) -> None:
+    write(tmp_path)
+    for group in ("g", "g/sub"):
+        zarr.create_group(tmp_path / group)
+    write(tmp_path, "g/sub/b", base="../../../")
+    consolidate(tmp_path)
+    (tmp_path / "g/sub/b/zarr.json").unlink()
+    dataset = conversion.to_virtual_dataset(tmp_path, "g/sub")
+    assert [*dataset.variables] == ["b"]
+    url = (tmp_path / "raw.bin").as_uri()
+    assert dataset["b"].data.manifest.dict()["0"] == {"path": url, "offset": 0, "length": 4}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ import zarr_manifest as zm
 from tests.conversion.older_writers.older_writer_stores import unpack
 from tests.hierarchies import copy_into, files_below, write_hierarchy
 from zarr_manifest import conversion
-from zarr_manifest.hierarchy.walking import list_inside, list_keys
+from zarr_manifest.hierarchy.store_listing import list_inside, list_keys
+from zarr_manifest.hierarchy.walking import list_nodes
 from zarr_manifest.hierarchy.zarr_internals import sync
 from zarr_manifest.inspection.describing import contents
 
@@ -65,6 +66,20 @@ def test_links(tmp_path: Path) -> None:
     assert sync(list_inside(LocalStore(root))) == (inside, ["leaving"], ["leaving"])
 
 
+def test_listing_below_a_link(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "deep" / "f").write_bytes(b"")
+    root.mkdir()
+    (root / "leaving").symlink_to(outside)
+    store = LocalStore(root)
+    for path in ("leaving", "leaving/deep"):
+        assert sync(list_inside(store, f"{path}/")) == ([], [path], [])
+        assert sync(list_keys(store, f"{path}/")) == ["leaving/deep/f"]
+    (outside / "deep" / "zarr.json").write_text("{}")
+    assert sync(list_inside(store, "leaving/deep/")) == ([], ["leaving/deep"], ["leaving/deep"])
+
+
 # Zarr v2: what is not listed would be read as fill values --------------------------
 
 
@@ -83,6 +98,41 @@ def test_arrays_and_chunks_behind_links_are_imported(tmp_path: Path) -> None:
         array = group[name]
         assert isinstance(array, zarr.Array)
         np.testing.assert_array_equal(array[...], VALUES)
+
+
+# Members only ------------------------------------------------------------------------
+
+
+class CountingStore(MemoryStore):
+    """A store that has to be asked for no more keys than needed."""
+
+    listed = 0
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        async for key in super().list_prefix(prefix):
+            self.listed += 1
+            yield key
+
+
+def test_what_is_further_down_is_not_listed(tmp_path: Path) -> None:
+    root = tmp_path / "h.zarr"
+    write_hierarchy(root)
+    memory = CountingStore()
+    copy_into(memory, root)
+    for below in ("", "a", "inline"):
+        deep = {n.path: n for n in sync(list_nodes(memory, below))}
+        memory.listed = 0
+        for store in (memory, LocalStore(root)):
+            shallow = sync(list_nodes(store, below, deep=False))
+            depth = below.count("/") + 1 if below else 0
+            assert shallow == [n for n in deep.values() if n.path.count("/") <= depth]
+        assert memory.listed == 0
+
+
+def test_members_below_what_may_not_be_listed(locked: Path) -> None:
+    """Only chunks are there."""
+    nodes = sync(list_nodes(LocalStore(locked), deep=False))
+    assert [(node.path, node.kind) for node in nodes] == [("a", "array")]
 
 
 @pytest.fixture

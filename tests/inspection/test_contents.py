@@ -81,6 +81,42 @@ def test_a_transformer_that_need_not_be_understood(tmp_path: Path) -> None:
     assert (node.references, node.problem) == (0, None)
 
 
+def test_places_are_numbered(tmp_path: Path) -> None:
+    """Those of all arrays together may be further down than those of one array."""
+    zarr.create_group(tmp_path)
+    paths = {"a": ["/data/a/1.nc", "/data/b/2.nc"], "b": ["/home/me/4.nc", "/home/me/5.nc"]}
+    for name, (first, second) in paths.items():
+        entries = {
+            "0": {"path": f"file://{first}", "length": 2},
+            "1": {"path": f"file://{second}", "length": 2},
+        }
+        zm.create_array(tmp_path, name, entries, shape=2, chunks=1, dtype="i2")
+    found = contents(tmp_path)
+    assert [place.prefix for place in found.locations] == [
+        "file:///data/a/",
+        "file:///data/b/",
+        "file:///home/me/",
+    ]
+    a, b, *_ = str(found).splitlines()
+    assert a.endswith("2 references to 4 B [1] [2]")
+    assert b.endswith("2 references to 4 B [3]")
+    assert "2 references" in found._repr_html_()
+
+
+def test_a_deep_hierarchy(tmp_path: Path) -> None:
+    zarr.create_group(tmp_path)
+    document = json.loads((tmp_path / "zarr.json").read_text())
+    members = {"/".join("g" * 1500): {"zarr_format": 3, "node_type": "group"}}
+    document["consolidated_metadata"] = {
+        "kind": "inline",
+        "must_understand": False,
+        "metadata": members,
+    }
+    (tmp_path / "zarr.json").write_text(json.dumps(document))
+    lines = str(contents(tmp_path)).splitlines()
+    assert (len(lines), lines[-1].strip()) == (1500, "└── g/")
+
+
 def test_there_is_nothing(tmp_path: Path) -> None:
     with pytest.raises(zm.errors.SourceNotFoundError):
         contents(tmp_path)

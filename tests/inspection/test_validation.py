@@ -263,6 +263,20 @@ def test_consolidated_metadata_has_to_agree(tmp_path: Path) -> None:
     assert [p.array for p in zm.validate(tmp_path)] == ["a"]
 
 
+@pytest.mark.parametrize("text", ["{", None])
+def test_an_array_that_cannot_be_read_is_not_compared(tmp_path: Path, text: str | None) -> None:
+    """What it declares is unknown, so that no other manifest is declared."""
+    array = write(tmp_path, {})
+    consolidated(tmp_path, {"a": json.loads((array / "zarr.json").read_text())})
+    if text is None:
+        (array / "zarr.json").unlink()
+        (array / "zarr.json").symlink_to("missing.json")
+    else:
+        (array / "zarr.json").write_text(text)
+    code = "source_not_found" if text is None else "invalid_configuration"
+    assert found(zm.validate(tmp_path)) == [(code, None)]
+
+
 def test_arrays_that_only_consolidated_metadata_knows(tmp_path: Path) -> None:
     array = write(tmp_path, {"9.9": {}})
     consolidated(tmp_path, {"a": json.loads((array / "zarr.json").read_text())})

@@ -15,15 +15,17 @@ from zarr_manifest.hierarchy.manifest_documents import (
 )
 from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy, store_urls
 from zarr_manifest.hierarchy.store import ManifestStore
-from zarr_manifest.hierarchy.transformer import Verify, encode_fill_chunk
-from zarr_manifest.hierarchy.walking import (
-    Node,
+from zarr_manifest.hierarchy.store_listing import (
     link_outside,
     list_inside,
     list_keys,
+    not_listable,
+)
+from zarr_manifest.hierarchy.transformer import Verify, encode_fill_chunk
+from zarr_manifest.hierarchy.walking import (
+    Node,
     list_nodes,
     no_hierarchy,
-    not_listable,
     open_for_reading,
     read_node,
 )

@@ -19,14 +19,8 @@ from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
 from zarr_manifest.hierarchy.manifest_documents import ManifestDocuments
 from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy
 from zarr_manifest.hierarchy.store import ManifestStore
-from zarr_manifest.hierarchy.walking import (
-    Node,
-    link_outside,
-    list_inside,
-    list_nodes,
-    not_listable,
-    open_for_reading,
-)
+from zarr_manifest.hierarchy.store_listing import link_outside, list_inside, not_listable
+from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
 from zarr_manifest.hierarchy.zarr_internals import sync
 from zarr_manifest.sources import (
     Access,

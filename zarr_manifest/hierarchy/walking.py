@@ -1,23 +1,19 @@
-"""The one walk over a hierarchy: its keys, and its nodes in order.
+"""The one walk over a hierarchy: its nodes, in order.
 
 A node has its own metadata document, or is in the consolidated metadata of a group; if a store
 cannot be listed, only the latter can be found. Symbolic links that lead out of a hierarchy are
 not followed: the hierarchy may be untrusted.
-
-When zarr lists a directory, it omits what is behind symbolic links, and what the user has no
-permission to list, although it reads the former and fails on the latter. A chunk that is not
-listed would be taken for a missing chunk, and read as fill values.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
@@ -26,16 +22,20 @@ from zarr.storage import LocalStore
 from zarr_manifest.errors import (
     Advice,
     InvalidConfigurationError,
-    LocationNotAllowedError,
     ManifestError,
     NotConvertibleError,
-    SourceAccessDeniedError,
-    SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.format import NODE_METADATA, ArrayMetadata, members_in, parse_node
+from zarr_manifest.format import ArrayMetadata, ancestors, members_in, parse_node
 from zarr_manifest.hierarchy.known_arrays import join
 from zarr_manifest.hierarchy.opening import directory_of
+from zarr_manifest.hierarchy.store_listing import (
+    link_outside,
+    list_inside,
+    list_members,
+    list_names,
+    not_listable,
+)
 from zarr_manifest.hierarchy.zarr_internals import ensure_open
 from zarr_manifest.sources import (
     can_list,
@@ -47,14 +47,9 @@ from zarr_manifest.sources import (
 )
 
 __all__ = [
-    "Listing",
     "Node",
-    "link_outside",
-    "list_inside",
-    "list_keys",
     "list_nodes",
     "no_hierarchy",
-    "not_listable",
     "open_for_reading",
     "read_node",
 ]
@@ -67,132 +62,6 @@ _ANY = "Zarr hierarchy"
 
 # If a node has several, zarr reads the first of these.
 _NAMES = (_V3, ".zarray", ".zgroup")
-
-
-# Keys -----------------------------------------------------------------------------------
-
-
-class Listing(NamedTuple):
-    """The keys of a store, and the symbolic links that lead out of it.
-
-    Attributes
-    ----------
-    keys : list of str
-        Keys of the objects that are not behind such links.
-    links : list of str
-        Keys of such links, to files and to directories.
-    nodes : list of str
-        Paths of the nodes whose metadata is behind such a link.
-    """
-
-    keys: list[str]
-    links: list[str]
-    nodes: list[str]
-
-
-async def list_keys(store: Store, prefix: str = "") -> list[str]:
-    """Return the keys that begin with a prefix, which is empty or ends with a slash.
-
-    Raises
-    ------
-    SourceAccessDeniedError
-        There is no permission to list a directory.
-    SourceError
-        The store failed.
-    """
-    return (await _list(store, prefix, follow=True)).keys
-
-
-async def list_inside(store: Store, prefix: str = "") -> Listing:
-    """List the keys that begin with a prefix; do not follow links that lead out of the store.
-
-    Raises
-    ------
-    SourceAccessDeniedError, SourceError
-        As of :func:`list_keys`.
-    """
-    return await _list(store, prefix, follow=False)
-
-
-def link_outside(path: str) -> LocationNotAllowedError:
-    """Return the error for a node behind a link that leads out of its hierarchy."""
-    return LocationNotAllowedError(
-        "a symbolic link leads out of the hierarchy's directory",
-        array=path,
-        remedy="Name the hierarchy that it leads to, or replace the link with it.",
-    )
-
-
-def not_listable(store: Store, problem: str, *, remedy: str | None = None) -> SourceError:
-    """Return the error for a store whose keys are needed but cannot be listed."""
-    return SourceError(
-        f"the store cannot be listed, {problem}", location=store_name(store), remedy=remedy
-    )
-
-
-async def _list(store: Store, prefix: str, *, follow: bool) -> Listing:
-    root = directory_of(store)
-    if root is None:
-        try:
-            return Listing([key async for key in store.list_prefix(prefix)], [], [])
-        except store_errors() as error:
-            raise store_failure(error) from error
-    return await asyncio.to_thread(_directory, root, prefix, follow)
-
-
-def _directory(root: str, prefix: str, follow: bool) -> Listing:
-    found = Listing([], [], [])
-    directory = str(Path(root, prefix))
-    if not Path(directory).is_dir():
-        return found
-    try:
-        for key, is_outside, node in _files(directory, prefix, None if follow else root, ()):
-            (found.links if is_outside else found.keys).append(key)
-            if node is not None:
-                found.nodes.append(node)
-    except PermissionError as error:
-        raise SourceAccessDeniedError(
-            "there is no permission to list the directory, so its content is unknown",
-            location=Path(error.filename).as_uri(),
-            remedy="Ask its owner for permission.",
-        ) from error
-    return found
-
-
-class _Found(NamedTuple):
-    """A key; whether it is a link that leads out of a directory, and if so, of which node."""
-
-    key: str
-    is_outside: bool = False
-    node: str | None = None
-
-
-def _files(
-    directory: str, prefix: str, within: str | None, above: tuple[str, ...]
-) -> Iterator[_Found]:
-    real = os.path.realpath(directory)
-    if real in above:
-        return  # a link to a directory that contains it
-    with os.scandir(directory) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            key = f"{prefix}{entry.name}"
-            if entry.is_symlink() and within and real_path_within(within, entry.path) is None:
-                yield _link(entry, prefix)
-            elif entry.is_dir():
-                yield from _files(entry.path, f"{key}/", within, (*above, real))
-            elif entry.is_file() or entry.is_symlink():  # a link to nothing fails when it is read
-                yield _Found(key)
-
-
-def _link(entry: os.DirEntry[str], prefix: str) -> _Found:
-    key = f"{prefix}{entry.name}"
-    if entry.name in NODE_METADATA:
-        return _Found(key, True, prefix.rstrip("/"))
-    has_node = any(Path(entry.path, name).exists() for name in NODE_METADATA)
-    return _Found(key, True, key if has_node else None)
-
-
-# Nodes ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,15 +183,23 @@ async def list_nodes(
         There is no permission to list a directory.
     """
     if can_list(store):
-        nodes = await _listed(store, below, deep)
+        nodes, links = await _listed(store, below, deep)
+        nodes = [*await _above(store, below), *nodes]
     else:
-        nodes = await _root(store, instead)
+        nodes, links = await _root(store, instead), []
     found = {node.path: node for node in nodes}
     for node in nodes:
         for member in _consolidated(node):
-            found.setdefault(member.path, member)
+            own = found.get(member.path)
+            if own is None or own.is_v2:  # zarr prefers v3
+                found[member.path] = member
     if not found and not below:
         raise no_hierarchy(store)
+    arrays = {path for path, node in found.items() if node.kind == "array"}
+    for path in links:
+        if arrays.isdisjoint([path, *ancestors(path)]):
+            # There may be nodes behind it, of a group that has no metadata.
+            found[path] = Node(path, problem=link_outside(path))
     kept = (node for path, node in found.items() if _is_within(path, below, deep))
     return sorted(kept, key=lambda node: node.path.split("/") if node.path else [])
 
@@ -358,8 +235,15 @@ def _is_within(path: str, below: str, deep: bool) -> bool:
 # Finding nodes --------------------------------------------------------------------------
 
 
-async def _listed(store: Store, below: str, deep: bool) -> list[Node]:
-    listing = await list_inside(store, f"{below}/" if below else "")
+async def _listed(store: Store, below: str, deep: bool) -> tuple[list[Node], list[str]]:
+    """Return the nodes, and the links to directories outside the hierarchy."""
+    root = directory_of(store)
+    if deep:
+        listing = await list_inside(store, f"{below}/" if below else "")
+    elif root is not None:
+        listing = await list_members(root, below)
+    else:
+        return await _members(store, below), []
     found: dict[str, str] = {}
     for key in listing.keys:
         path, _, name = key.rpartition("/")
@@ -367,13 +251,49 @@ async def _listed(store: Store, below: str, deep: bool) -> list[Node]:
             found[path] = min(name, found.get(path, name), key=_NAMES.index)
     links = dict.fromkeys(listing.nodes)
     calls = (
-        functools.partial(_read, store, path, name)
+        functools.partial(_read_listed, store, path, name)
         for path, name in found.items()
         if path not in links
     )
     nodes = [node async for node in in_order(calls, _AT_ONCE)]
     elsewhere = (Node(path, problem=link_outside(path)) for path in links)
-    return [*(node for node in nodes if node is not None), *elsewhere]
+    directories = await asyncio.to_thread(_directories, store, listing.links)
+    return [*nodes, *elsewhere], directories
+
+
+async def _members(store: Store, below: str) -> list[Node]:
+    """Return a node of a store that is not a directory, and its members."""
+    node = await read_node(store, below)
+    if node is not None and node.kind == "array":
+        return [node]
+    names = [name for name in await list_names(store, below) if name not in _NAMES]
+    calls = (functools.partial(read_node, store, join(below, name)) for name in names)
+    nodes = [node, *[member async for member in in_order(calls, _AT_ONCE)]]
+    return [node for node in nodes if node is not None]
+
+
+async def _read_listed(store: Store, path: str, name: str) -> Node:
+    node = await _read(store, path, name) or await read_node(store, path)
+    if node is not None:
+        return node
+    error = SourceNotFoundError(
+        f"{name!r} is listed, but cannot be read",
+        array=path,
+        location=f"{store_name(store)}/{join(path, name)}",
+        remedy="If it is a symbolic link, make it lead to a file; otherwise, remove the node.",
+    )
+    return Node(path, name, problem=error)
+
+
+def _directories(store: Store, links: list[str]) -> list[str]:
+    root = directory_of(store)
+    return [] if root is None else [key for key in links if Path(root, key).is_dir()]
+
+
+async def _above(store: Store, below: str) -> list[Node]:
+    """Return the groups above a node, whose consolidated metadata may have nodes below it."""
+    nodes = [await read_node(store, path) for path in reversed([*ancestors(below)])]
+    return [node for node in nodes if node is not None]
 
 
 async def _root(store: Store, instead: str) -> list[Node]:
@@ -399,6 +319,10 @@ async def _read(store: Store, path: str, name: str) -> Node | None:
         found = await store.get(join(path, name), default_buffer_prototype())
     except store_errors() as error:
         raise store_failure(error) from error
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return None  # a link to itself
     if found is None:
         return None
     body = found.to_bytes()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.locations import ReferencedLocation
@@ -134,7 +134,7 @@ def _tree(
     # Groups known only from their members, deepest first: their parents may be, too.
     for path in sorted(set(by_parent) - known, key=lambda path: -path.count("/")):
         _add_group(path, by_parent, known)
-    yield from _branches("", by_parent, "", numbers, told)
+    yield from _branches(by_parent, numbers, told)
 
 
 def _add_group(path: str, by_parent: dict[str, list[NodeContents]], known: set[str]) -> None:
@@ -145,26 +145,37 @@ def _add_group(path: str, by_parent: dict[str, list[NodeContents]], known: set[s
         path = parent
 
 
+class _Branch(NamedTuple):
+    node: NodeContents
+    indent: str
+    width: int
+    is_last: bool
+
+
 def _branches(
-    path: str,
     by_parent: Mapping[str, list[NodeContents]],
-    indent: str,
     numbers: Mapping[str, int],
     told: Callable[[ManifestError], str],
 ) -> Iterator[str]:
-    members = by_parent.get(path, [])
-    names = [node.path.rpartition("/")[2] for node in members]
-    arrays = [name for name, node in zip(names, members, strict=True) if node.kind != "group"]
-    width = min(30, max(map(len, arrays), default=0))
-    for number, (name, node) in enumerate(zip(names, members, strict=True), start=1):
-        last = number == len(members)
-        branch = f"{indent}{'└' if last else '├'}── "
+    # Not recursive: hierarchies may be deep.
+    pending = _members("", "", by_parent)
+    while pending:
+        node, indent, width, is_last = pending.pop()
+        branch = f"{indent}{'└' if is_last else '├'}── "
+        name = node.path.rpartition("/")[2]
         if node.kind == "group":
             yield f"{branch}{name}/"
         else:
             yield f"{branch}{name:<{width}}  {_description(node, numbers, told)}"
-        below = indent + ("    " if last else "│   ")
-        yield from _branches(node.path, by_parent, below, numbers, told)
+        pending += _members(node.path, indent + ("    " if is_last else "│   "), by_parent)
+
+
+def _members(path: str, indent: str, by_parent: Mapping[str, list[NodeContents]]) -> list[_Branch]:
+    """Return the branches of a group, the last one first."""
+    members = by_parent.get(path, [])
+    arrays = [node.path.rpartition("/")[2] for node in members if node.kind != "group"]
+    width = min(30, max(map(len, arrays), default=0))
+    return [_Branch(node, indent, width, node is members[-1]) for node in reversed(members)]
 
 
 def _description(
@@ -192,7 +203,7 @@ def _references(node: NodeContents, numbers: Mapping[str, int]) -> str:
         if missing:
             parts.append(f"{counted(missing, 'chunk')} missing")
     if len(numbers) > 1:
-        found = {_number(prefix, numbers) for prefix in node.prefixes}
+        found = {number for prefix in node.prefixes for number in _numbers(prefix, numbers)}
         parts += [f"[{number}]" for number in sorted(found)]
     return ", ".join(parts).replace(", [", " [")
 
@@ -205,12 +216,15 @@ def _amount(references: int, nbytes: int, *, open_ended: bool = False) -> str:
     return f"{amount} to {'at least ' if open_ended else ''}{size(nbytes)}"
 
 
-def _number(prefix: str, numbers: Mapping[str, int]) -> int:
-    """Return the number of the location that contains a prefix."""
+def _numbers(prefix: str, numbers: Mapping[str, int]) -> list[int]:
+    """Return the number of the location that contains a prefix, or of those below it."""
     if prefix in numbers:
-        return numbers[prefix]
+        return [numbers[prefix]]
     within = [place for place in numbers if place and prefix.startswith(place)]
-    return numbers[max(within, key=len)]
+    if within:
+        return [numbers[max(within, key=len)]]
+    # With more objects to look at, the suggested prefixes may be longer.
+    return [number for place, number in numbers.items() if place.startswith(prefix)]
 
 
 def _places(places: Sequence[ReferencedLocation]) -> Iterator[str]:

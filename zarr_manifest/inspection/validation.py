@@ -197,6 +197,8 @@ class _Validator:
             if own is None:
                 async for problem in self._array(Node(path, metadata=array.metadata)):
                     yield problem
+            elif own.problem is not None:
+                continue  # reported, and what it declares is unknown
             elif ArrayMetadata("", own.metadata).declared != array.declared:
                 error = InvalidConfigurationError(
                     f"the consolidated metadata of {group.path or '/'!r} declares another manifest "

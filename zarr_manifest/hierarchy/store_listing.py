@@ -1,0 +1,215 @@
+"""The keys of a store, also behind symbolic links, or without following those that lead out.
+
+When zarr lists a directory, it omits what is behind symbolic links, and what the user has no
+permission to list, although it reads the former and fails on the latter. A chunk that is not
+listed would be taken for a missing chunk, and read as fill values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from zarr.abc.store import Store
+
+from zarr_manifest.errors import (
+    LocationNotAllowedError,
+    SourceAccessDeniedError,
+    SourceError,
+)
+from zarr_manifest.format import NODE_METADATA
+from zarr_manifest.hierarchy.opening import directory_of
+from zarr_manifest.sources import real_path_within, store_errors, store_failure, store_name
+
+__all__ = [
+    "Listing",
+    "link_outside",
+    "list_inside",
+    "list_keys",
+    "list_members",
+    "list_names",
+    "not_listable",
+]
+
+
+class Listing(NamedTuple):
+    """The keys of a store, and the symbolic links that lead out of it.
+
+    Attributes
+    ----------
+    keys : list of str
+        Keys of the objects that are not behind such links.
+    links : list of str
+        Keys of such links, to files and to directories.
+    nodes : list of str
+        Paths of the nodes whose metadata is behind such a link.
+    """
+
+    keys: list[str]
+    links: list[str]
+    nodes: list[str]
+
+
+async def list_keys(store: Store, prefix: str = "") -> list[str]:
+    """Return the keys that begin with a prefix, which is empty or ends with a slash.
+
+    Raises
+    ------
+    SourceAccessDeniedError
+        There is no permission to list a directory.
+    SourceError
+        The store failed.
+    """
+    return (await _list(store, prefix, follow=True)).keys
+
+
+async def list_inside(store: Store, prefix: str = "") -> Listing:
+    """List the keys that begin with a prefix; do not follow links that lead out of the store.
+
+    Raises
+    ------
+    SourceAccessDeniedError, SourceError
+        As of :func:`list_keys`.
+    """
+    return await _list(store, prefix, follow=False)
+
+
+async def list_members(root: str, path: str) -> Listing:
+    """List the metadata documents of a group in a directory, and of its members, and links.
+
+    Raises
+    ------
+    SourceAccessDeniedError
+        There is no permission to list the group's directory.
+    """
+    prefix = f"{path}/" if path else ""
+    return await asyncio.to_thread(_directory, root, prefix, follow=False, deep=False)
+
+
+async def list_names(store: Store, path: str) -> list[str]:
+    """Return the names of what may be members of a group.
+
+    Raises
+    ------
+    SourceAccessDeniedError, SourceError
+        The store failed.
+    """
+    try:
+        return [name async for name in store.list_dir(path)]
+    except store_errors() as error:
+        raise store_failure(error) from error
+
+
+def link_outside(path: str) -> LocationNotAllowedError:
+    """Return the error for a node behind a link that leads out of its hierarchy."""
+    return LocationNotAllowedError(
+        "a symbolic link leads out of the hierarchy's directory",
+        array=path,
+        remedy="Name the hierarchy that it leads to, or replace the link with it.",
+    )
+
+
+def not_listable(store: Store, problem: str, *, remedy: str | None = None) -> SourceError:
+    """Return the error for a store whose keys are needed but cannot be listed."""
+    return SourceError(
+        f"the store cannot be listed, {problem}", location=store_name(store), remedy=remedy
+    )
+
+
+async def _list(store: Store, prefix: str, *, follow: bool) -> Listing:
+    root = directory_of(store)
+    if root is None:
+        try:
+            return Listing([key async for key in store.list_prefix(prefix)], [], [])
+        except store_errors() as error:
+            raise store_failure(error) from error
+    return await asyncio.to_thread(_directory, root, prefix, follow=follow, deep=True)
+
+
+def _directory(root: str, prefix: str, *, follow: bool, deep: bool) -> Listing:
+    found = Listing([], [], [])
+    directory = str(Path(root, prefix))
+    if not Path(directory).is_dir():
+        return found
+    if not follow and real_path_within(root, directory) is None:
+        path = prefix.rstrip("/")
+        return Listing([], [path], [path] if _has_node(directory) else [])
+    files = _files(directory, prefix, None if follow else root, ())
+    try:
+        for key, is_outside, node in files if deep else _documents(directory, prefix, root):
+            (found.links if is_outside else found.keys).append(key)
+            if node is not None:
+                found.nodes.append(node)
+    except PermissionError as error:
+        raise SourceAccessDeniedError(
+            "there is no permission to list the directory, so its content is unknown",
+            location=Path(error.filename).as_uri(),
+            remedy="Ask its owner for permission.",
+        ) from error
+    return found
+
+
+class _Found(NamedTuple):
+    """A key; whether it is a link that leads out of a directory, and if so, of which node."""
+
+    key: str
+    is_outside: bool = False
+    node: str | None = None
+
+
+def _files(
+    directory: str, prefix: str, within: str | None, above: tuple[str, ...]
+) -> Iterator[_Found]:
+    real = os.path.realpath(directory)
+    if real in above:
+        return  # a link to a directory that contains it
+    with os.scandir(directory) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            key = f"{prefix}{entry.name}"
+            if entry.is_symlink() and within and real_path_within(within, entry.path) is None:
+                yield _link(entry, prefix)
+            elif _is_directory(entry):
+                yield from _files(entry.path, f"{key}/", within, (*above, real))
+            elif entry.is_symlink() or entry.is_file():  # a link to nothing fails when it is read
+                yield _Found(key)
+
+
+def _documents(directory: str, prefix: str, within: str) -> Iterator[_Found]:
+    """Find metadata documents in a directory and those in it, and links."""
+    with os.scandir(directory) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            key = f"{prefix}{entry.name}"
+            if entry.is_symlink() and real_path_within(within, entry.path) is None:
+                yield _link(entry, prefix)
+            elif _is_directory(entry):
+                for name in sorted(NODE_METADATA):
+                    path = str(Path(entry.path, name))
+                    if os.path.lexists(path):
+                        is_outside = real_path_within(within, path) is None
+                        yield _Found(f"{key}/{name}", is_outside, key if is_outside else None)
+            elif entry.name in NODE_METADATA:
+                yield _Found(key)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False  # a link to itself
+        raise
+
+
+def _link(entry: os.DirEntry[str], prefix: str) -> _Found:
+    key = f"{prefix}{entry.name}"
+    if entry.name in NODE_METADATA:
+        return _Found(key, True, prefix.rstrip("/"))
+    return _Found(key, True, key if _has_node(entry.path) else None)
+
+
+def _has_node(directory: str) -> bool:
+    return any(Path(directory, name).exists() for name in NODE_METADATA)
