@@ -458,3 +458,24 @@ def test_groups_below_consolidated_metadata(tmp_path: Path) -> None:
     assert [*dataset.variables] == ["b"]
     url = (tmp_path / "raw.bin").as_uri()
     assert dataset["b"].data.manifest.dict()["0"] == {"path": url, "offset": 0, "length": 4}
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
+def test_partitions_that_only_consolidated_metadata_has(tmp_path: Path) -> None:
+    """Whether one was removed, or never written, cannot be known."""
+    entries = {"0": {"path": "s3://b/raw.bin", "length": 1}}
+    zarr.create_group(tmp_path)
+    options: Any = {"shape": 8, "chunks": 1, "dtype": "u1", "partition_shape": (4,)}
+    zm.create_array(tmp_path, "a", entries, **options)
+    consolidate(tmp_path)
+    assert by_contents(tmp_path) == {}
+    (tmp_path / "a/zarr.json").unlink()
+    (node,) = (node for node in contents(tmp_path).nodes if node.problem is not None)
+    array = zarr.open_group(zm.ManifestStore(tmp_path), mode="r")["a"]
+    assert isinstance(array, zarr.Array)
+    with pytest.raises(zm.errors.ManifestNotFoundError) as caught:
+        array[4:]
+    for problem in (node.problem, caught.value):
+        assert isinstance(problem, zm.errors.ManifestNotFoundError)
+        assert "a/zarr.json" in problem.problem
+        assert "restore its 'zarr.json'" in str(problem.remedy)

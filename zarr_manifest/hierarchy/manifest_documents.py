@@ -231,10 +231,18 @@ class ManifestDocuments:
         check, a reader that opened the array before would see missing chunks.
         """
         key = f"{self._array.path}/zarr.json".lstrip("/")
-        body: memoryview = yield Call(
-            lambda: self._sources.fetch(StoreLocation(key), _WHOLE_OBJECT),
-            lambda: self._sources.fetch_sync(StoreLocation(key), _WHOLE_OBJECT),
-        )
+        try:
+            body: memoryview = yield Call(
+                lambda: self._sources.fetch(StoreLocation(key), _WHOLE_OBJECT),
+                lambda: self._sources.fetch_sync(StoreLocation(key), _WHOLE_OBJECT),
+            )
+        except SourceNotFoundError as error:
+            raise ManifestNotFoundError(
+                f"a partition has no document, and the array no {key!r} that still declares "
+                "the manifest",
+                remedy="If the array was removed, open the hierarchy again; if only consolidated "
+                f"metadata describes it, restore its {'zarr.json'!r}.",
+            ) from error
         node = parse_node(bytes(body)) or {}
         if parse_declaration(ArrayMetadata("", node).declared) != self._array.configuration:
             raise ManifestNotFoundError(
