@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from zarr_manifest.errors import InvalidPathError, NotConvertibleError
+from zarr_manifest.errors import InvalidPathError, NotConvertibleError, WriteConflictError
 from zarr_manifest.locations import redact
 
 __all__ = ["existing_target_error", "local_path", "local_target"]
@@ -56,8 +56,10 @@ def local_target(target: str | Path) -> Path:
     return path
 
 
-def existing_target_error(target: Path) -> NotConvertibleError:
+def existing_target_error(target: Path) -> WriteConflictError:
     """Return the error for a target that exists."""
-    return NotConvertibleError(
-        "the target exists", location=str(target), remedy="Remove it, or name another one."
+    return WriteConflictError(
+        "the target exists",
+        location=target.absolute().as_uri(),
+        remedy="Remove it, or name another one.",
     )
