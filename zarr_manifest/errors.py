@@ -349,6 +349,9 @@ class NotConvertibleError(ManifestError):
 
 
 class WriteConflictError(ManifestError):
-    """Another writer changed the same node at the same time; its data was not overwritten."""
+    """Another writer changed the same node at the same time, or something already exists there.
+
+    Nothing was replaced.
+    """
 
     code = "write_conflict"

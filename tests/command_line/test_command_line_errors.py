@@ -40,19 +40,23 @@ from zarr_manifest.conversion.nodes import Node
         ("import zarr2 data.zarr new.zarr", "source_not_found"),
         ("import zarr2 missing.zarr new.zarr", "source_not_found"),
         ("export kerchunk missing.zarr new.json", "source_not_found"),
+        ("export kerchunk references.json new.json", "source_not_found"),
+        ("export kerchunk data.zarr missing/new.json", "source_not_found"),
+        ("export kerchunk data.zarr references.json", "write_conflict"),
+        ("export kerchunk data.zarr data.zarr --overwrite", "write_conflict"),
         ("upgrade missing.zarr", "source_not_found"),
         ("info missing.zarr", "source_not_found"),
         ("validate missing.zarr", "source_not_found"),
         ("locations theirs.zarr", "invalid_configuration"),
     ],
 )
-def test_failures(inputs: Path, call: str, code: str | None) -> None:
+def test_failures(inputs: Path, call: str, code: str) -> None:
     before = {path for path in inputs.rglob("*") if path.is_file()}
     done = run(*call.split())
     assert done.status == 3
     assert done.stdout == ""
     first, *_ = done.stderr.splitlines()
-    assert first.startswith("error: " if code is None else f"error: {code}: ")
+    assert first.startswith(f"error: {code}: ")
     as_json = run(*call.split(), "--json")
     assert as_json.document["error"]["code"] == code
     assert as_json.stderr == done.stderr

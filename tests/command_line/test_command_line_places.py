@@ -120,7 +120,7 @@ def test_references_need_a_directory_on_this_machine(inputs: Path) -> None:
     for target in ("missing/new.json", "s3://bucket/new.json"):
         done = run("export", "kerchunk", "data.zarr", target)
         assert done.status == 3
-        assert "there is no directory " in done.stderr
+        assert "error: source_not_found: there is no directory " in done.stderr
         assert ".export-" not in done.stderr
 
 
@@ -150,7 +150,8 @@ def test_a_file_is_not_a_hierarchy(inputs: Path, call: str, name: str) -> None:
     before = set(inputs.rglob("*"))
     done = run(*call.format(name).split())
     assert (done.status, done.stdout) == (3, "")
-    assert f"no Zarr hierarchy in {inputs.as_uri()}/{name}, which is a file: " in done.stderr
+    assert "error: source_not_found: there is no Zarr hierarchy: this is a file\n" in done.stderr
+    assert f"  location: {inputs.as_uri()}/{name}\n" in done.stderr
     assert "zarr-manifest import kerchunk" in done.stderr
     assert set(inputs.rglob("*")) == before
 

@@ -65,6 +65,14 @@ def test_chunks_partition_the_array(metadata: dict[str, Any]) -> None:
     np.testing.assert_array_equal(times, 1)
 
 
+@given(grids())
+def test_indices_of_chunks(metadata: dict[str, Any]) -> None:
+    grid = ChunkGrid.from_metadata(metadata)
+    assert grid is not None
+    beyond = np.ndindex(*(n + 1 for n in grid.counts))
+    assert [index for index in beyond if grid.contains(index)] == list(np.ndindex(*grid.counts))
+
+
 def test_zero_dimensions() -> None:
     grid = ChunkGrid.from_metadata(regular([], []))
     assert grid is not None

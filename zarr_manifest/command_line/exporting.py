@@ -14,6 +14,7 @@ from zarr_manifest.command_line.options import reading, reading_options, require
 from zarr_manifest.command_line.outcomes import export_outcome
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup
+from zarr_manifest.errors import SourceNotFoundError, WriteConflictError
 
 __all__ = ["export"]
 
@@ -88,17 +89,27 @@ def kerchunk(
 def _require_replaceable(target: Path, *, parquet: bool, overwrite: bool) -> None:
     """Refuse an existing target, unless it is a reference set that may be replaced."""
     if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"there is no directory {target.parent} on this machine: name an existing one"
+        raise SourceNotFoundError(
+            "there is no directory on this machine for the references",
+            location=target.parent.absolute().as_uri(),
+            remedy="Name a target in an existing directory.",
         )
     if not target.exists():
         return
     if not overwrite:
-        raise FileExistsError(f"{target} exists; --overwrite replaces it")
+        raise WriteConflictError(
+            "the target exists",
+            location=target.absolute().as_uri(),
+            remedy="Pass --overwrite to replace it, or name another one.",
+        )
     if parquet != target.is_dir() or not (
         (target / ".zmetadata").exists() if parquet else _is_json_set(target)
     ):
-        raise FileExistsError(f"{target} exists, and is not a reference set of this kind")
+        raise WriteConflictError(
+            "the target exists, and is not a reference set of this kind",
+            location=target.absolute().as_uri(),
+            remedy="Remove it, or name another one.",
+        )
 
 
 def _is_json_set(file: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import click
 
 from zarr_manifest.command_line.tasks import stating_usage
+from zarr_manifest.errors import SourceNotFoundError
 from zarr_manifest.format import Limits
 from zarr_manifest.sources import Access, access_by_prefix, anonymous, environment
 
@@ -151,13 +152,14 @@ def require_no_file(hierarchy: str) -> None:
 
     Raises
     ------
-    NotADirectoryError
+    SourceNotFoundError
     """
     if "://" not in hierarchy and Path(hierarchy).is_file():
-        raise NotADirectoryError(
-            f"there is no Zarr hierarchy in {Path(hierarchy).absolute().as_uri()}, which is a "
-            "file: zarr-manifest create makes one from data files, zarr-manifest import "
-            "kerchunk from references; unpack archives first"
+        raise SourceNotFoundError(
+            "there is no Zarr hierarchy: this is a file",
+            location=Path(hierarchy).absolute().as_uri(),
+            remedy="Make one with zarr-manifest create from data files, or with zarr-manifest "
+            "import kerchunk from references. Unpack archives first.",
         )
 
 

@@ -96,6 +96,10 @@ class ChunkGrid:
         assert self.edges is not None
         return tuple(len(edges) for edges in self.edges)
 
+    def contains(self, index: Sequence[int]) -> bool:
+        """Whether a grid index, of numbers that are not negative, is that of a chunk."""
+        return all(i < n for i, n in zip(index, self.counts, strict=True))
+
     def region(self, index: Sequence[int]) -> tuple[slice, ...]:
         """Return the array elements in the chunk at a grid index."""
         if self.regular is not None:

@@ -13,7 +13,7 @@ from zarr_manifest.hierarchy.manifest_documents import (
     fetch_document,
     interpret_document_of,
 )
-from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy, store_urls
+from zarr_manifest.hierarchy.opening import base_directory, object_url, open_hierarchy, store_urls
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.store_listing import (
     link_outside,
@@ -58,6 +58,7 @@ __all__ = [
     "no_hierarchy",
     "node_of_metadata",
     "not_listable",
+    "object_url",
     "open_for_reading",
     "open_hierarchy",
     "opening_module",

@@ -141,7 +141,7 @@ class InspectedHierarchy:
         found: dict[tuple[int, ...], str] = {}
         for key in listing.keys:
             index = encoding.decode(key[len(below) :])
-            if index is not None and all(i < n for i, n in zip(index, grid.counts, strict=True)):
+            if index is not None and grid.contains(index):
                 found[index] = key
         return found
 

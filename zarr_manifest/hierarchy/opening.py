@@ -7,7 +7,7 @@ says for the longest prefix that covers it, and without credentials if there is 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, ObjectStore
 
-from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.errors import InvalidPathError, NotConvertibleError
 from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
 from zarr_manifest.sources import (
     Access,
@@ -29,7 +29,7 @@ from zarr_manifest.sources import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
 
-__all__ = ["base_directory", "directory_of", "open_hierarchy", "store_urls"]
+__all__ = ["base_directory", "directory_of", "object_url", "open_hierarchy", "store_urls"]
 
 
 def open_hierarchy(
@@ -134,6 +134,31 @@ def directory_of(store: Store) -> str | None:
 
     inner: Any = cast(Any, store).store
     return str(inner.prefix or "/") if isinstance(inner, ObstoreLocalStore) else None
+
+
+def object_url(roots: Sequence[UrlLocation], key: str) -> UrlLocation:
+    """Return the URL of an object in a hierarchy's own store.
+
+    Parameters
+    ----------
+    roots : sequence of UrlLocation
+        From :func:`store_urls`.
+    key : str
+        Its key.
+
+    Raises
+    ------
+    NotConvertibleError
+        The store has no URL.
+    """
+    if not roots:
+        raise NotConvertibleError(
+            "it refers to objects in the hierarchy's own store, which has no URL",
+            remedy="Open the hierarchy from files or from an object store.",
+        )
+    root = roots[0]
+    path = f"{root.path}/{key}" if root.path else key
+    return UrlLocation(root.scheme, root.authority, path, root.query)
 
 
 def store_urls(store: Store) -> list[UrlLocation]:

@@ -408,7 +408,8 @@ def _within_real_prefix(prefix: UrlLocation, location: UrlLocation) -> UrlLocati
     if real is None:
         raise LocationNotAllowedError(
             "a symbolic link leads out of the authorised directory",
-            remedy="If you trust the directory that it leads to, authorise that as well.",
+            remedy="If you trust what it leads to, authorise the link itself, by its own path, or "
+            "a directory that contains both.",
         )
     return UrlLocation("file", "", real[1:], "")
 

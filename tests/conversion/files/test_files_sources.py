@@ -24,6 +24,7 @@ from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.errors import (
     ChecksumMismatchError,
+    LocationNotAllowedError,
     SourceAccessDeniedError,
     SourceChangedError,
     SourceError,
@@ -220,6 +221,22 @@ def test_a_zarr_hierarchy_that_is_not_there(
     with pytest.raises(SourceNotFoundError, match="there is no Zarr v3 hierarchy"):
         list(read_files(names, format="zarr3"))
     assert files_below(tmp_path) == {}
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_links_in_a_zarr_hierarchy_are_followed(tmp_path: Path, zarr_format: Any) -> None:
+    root = zarr.create_group(tmp_path / "h.zarr", zarr_format=zarr_format)
+    root.create_array("x", data=VALUES, chunks=10, compressors=None)
+    (tmp_path / "h.zarr/x").rename(tmp_path / "elsewhere")
+    (tmp_path / "h.zarr/x").symlink_to(tmp_path / "elsewhere")
+    found = tmp_path / "new.zarr"
+    assert write_hierarchy(found, read_files(tmp_path / "h.zarr")).refused == []
+    store = ManifestStore(found, allow=[tmp_path / "h.zarr"])
+    with pytest.raises(LocationNotAllowedError, match="authorise the link itself"):
+        zarr.open_array(store, path="x", mode="r")[...]
+    for allow in ([tmp_path / "h.zarr", tmp_path / "h.zarr/x"], [tmp_path]):
+        store = ManifestStore(found, allow=allow)
+        assert same(zarr.open_array(store, path="x", mode="r")[...], VALUES)
 
 
 @pytest.mark.parametrize("count", [1, 2])

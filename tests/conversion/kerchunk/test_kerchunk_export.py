@@ -38,7 +38,7 @@ from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
 from zarr_manifest.conversion.nodes import ConversionReport
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.zarr2.to_v2.trial import require_same_values
-from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.errors import NotConvertibleError, WriteConflictError
 
 # Round trips -----------------------------------------------------------------------
 
@@ -387,7 +387,7 @@ def test_a_hierarchy_in_memory(tmp_path: Path) -> None:
 def test_targets_that_are_not_new_files(tmp_path: Path) -> None:
     zarr.create_group(tmp_path / "h")
     (tmp_path / "there.json").write_text("theirs")
-    with pytest.raises(NotConvertibleError, match="the target exists"):
+    with pytest.raises(WriteConflictError, match="the target exists"):
         export_kerchunk_json(tmp_path / "h", tmp_path / "there.json")
     assert (tmp_path / "there.json").read_text() == "theirs"
     with pytest.raises(NotConvertibleError, match="only written in the local file system"):

@@ -324,12 +324,13 @@ def test_a_store_without_a_url_is_refused_where_it_matters(tmp_path: Path) -> No
 def test_errors_of_the_whole(tmp_path: Path) -> None:
     root = hierarchy(tmp_path / "h")
     (tmp_path / "nothing").mkdir()
-    for location, target, words in (
-        (root, tmp_path / "h", "the target exists"),
-        (root, "s3://bucket/refs.parq", "local file system"),
-        (tmp_path / "nothing", tmp_path / "r", "no Zarr hierarchy"),
+    for location, target, words, code in (
+        (root, tmp_path / "h", "the target exists", "write_conflict"),
+        (root, "s3://bucket/refs.parq", "local file system", "not_convertible"),
+        (tmp_path / "nothing", tmp_path / "r", "no Zarr hierarchy", "source_not_found"),
     ):
-        with pytest.raises(ManifestError, match=words):
+        with pytest.raises(ManifestError, match=words) as caught:
             export_kerchunk_parquet(location, target)
+        assert caught.value.code == code
     with pytest.raises(ValueError, match="record_size"):
         export_kerchunk_parquet(root, tmp_path / "r", record_size=0)

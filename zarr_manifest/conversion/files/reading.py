@@ -57,6 +57,8 @@ def read_files(
 ) -> Iterator[Node]:
     """Yield the nodes of files; what references can express is not copied.
 
+    Symbolic links in a directory that is a Zarr hierarchy are followed, wherever they lead.
+
     Parameters
     ----------
     urls : str, Path or a sequence of them

@@ -130,8 +130,7 @@ def _node(
     found: list[Listed] = []
     for name, listed in objects.items():
         index = encoding.decode(name)
-        inside = index is not None and all(i < n for i, n in zip(index, grid.counts, strict=True))
-        if index is not None and inside and name != _METADATA:
+        if index is not None and grid.contains(index) and name != _METADATA:
             chunks.append(index)
             found.append(listed)
     return ArrayNode(path, metadata, _manifest(grid, chunks, found, record_conditions))

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from zarr_manifest.errors import InvalidPathError, NotConvertibleError
+from zarr_manifest.errors import InvalidPathError, NotConvertibleError, WriteConflictError
 from zarr_manifest.locations import redact
 
-__all__ = ["existing_target_error", "local_path", "local_target"]
+__all__ = ["existing_target_error", "local_path", "require_local_path"]
 
 _URL = re.compile(r"file:/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
@@ -44,20 +44,37 @@ def local_path(location: str | Path) -> Path | None:
     return Path(unquote(parts.path))
 
 
-def local_target(target: str | Path) -> Path:
-    """Return the path that a path or a ``file:`` URL names, for writing."""
-    path = local_path(target)
+def require_local_path(location: str | Path, what: str) -> Path:
+    """Return the path that a path or a ``file:`` URL names, where no other URL will do.
+
+    Parameters
+    ----------
+    location : str or Path
+        A path or a URL.
+    what : str
+        What is only possible in the local file system, for the message of the error.
+
+    Raises
+    ------
+    NotConvertibleError
+        It is another URL.
+    InvalidPathError
+        The URL is malformed, or that of a file on another host.
+    """
+    path = local_path(location)
     if path is None:
         raise NotConvertibleError(
-            "reference sets are only written in the local file system",
-            location=redact(str(target)),
-            remedy="Write it to a local file or directory, and copy that.",
+            f"{what} in the local file system",
+            location=redact(str(location)),
+            remedy="Use a local path, and copy the reference set.",
         )
     return path
 
 
-def existing_target_error(target: Path) -> NotConvertibleError:
+def existing_target_error(target: Path) -> WriteConflictError:
     """Return the error for a target that exists."""
-    return NotConvertibleError(
-        "the target exists", location=str(target), remedy="Remove it, or name another one."
+    return WriteConflictError(
+        "the target exists",
+        location=target.absolute().as_uri(),
+        remedy="Remove it, or name another one.",
     )

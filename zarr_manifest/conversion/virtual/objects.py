@@ -31,6 +31,7 @@ from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     Node,
     join,
+    object_url,
     store_urls,
     sync,
 )
@@ -244,15 +245,7 @@ class _Tree:
     def _url(self, location: Location) -> str:
         """Return a location in VirtualiZarr's form: names in object stores are not encoded."""
         if isinstance(location, StoreLocation):
-            if not self._roots:
-                raise NotConvertibleError(
-                    "it refers to the hierarchy's own store, which has no URL",
-                    remedy="Open the hierarchy from files or from a bucket.",
-                )
-            root = self._roots[0]
-            location = UrlLocation(
-                root.scheme, root.authority, join(root.path, location.key), root.query
-            )
+            location = object_url(self._roots, location.key)
         is_plain = not any(mark in location.path for mark in "%?#")
         if location.scheme in ("file", "http", "https") or not is_plain:
             return location.url

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import format_canonical, format_last_modified, grid_index
+from zarr_manifest.hierarchy import object_url
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
 from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, Columns, ReferenceTable
 
-__all__ = ["Block", "Exporter", "url_in_store"]
+__all__ = ["Block", "Exporter"]
 
 type _Integers = npt.NDArray[np.int64]
 
@@ -50,24 +51,6 @@ class Block(NamedTuple):
         """Sum of the sizes, and of the inline chunks."""
         inline: list[int] = self.numbers[self.url_numbers < 0].tolist()
         return int(self.sizes.sum()) + sum(len(self.data[number]) for number in inline)
-
-
-def url_in_store(roots: Sequence[UrlLocation], key: str) -> str:
-    """Return the URL of an object of the hierarchy's own store.
-
-    Raises
-    ------
-    NotConvertibleError
-        The store has no URL.
-    """
-    if not roots:
-        raise NotConvertibleError(
-            "the array refers to objects in the hierarchy's own store, which has no URL",
-            remedy="Open the hierarchy from files or from an object store.",
-        )
-    root = roots[0]
-    path = f"{root.path}/{key}" if root.path else key
-    return kerchunk_url(UrlLocation(root.scheme, root.authority, path, root.query))
 
 
 @dataclass(slots=True)
@@ -151,7 +134,7 @@ class Exporter:
         if isinstance(location, StoreLocation):
             if version is not None:
                 self.dropped["the object versions of {} were left out"] += 1
-            return url_in_store(self.roots, location.key)
+            return kerchunk_url(object_url(self.roots, location.key))
         return kerchunk_url(location, version)
 
 

@@ -20,7 +20,7 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedGroup,
     exported_nodes,
 )
-from zarr_manifest.conversion.kerchunk.local_paths import existing_target_error, local_target
+from zarr_manifest.conversion.kerchunk.local_paths import existing_target_error, require_local_path
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, refused
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Limits, grid_indices
@@ -94,7 +94,7 @@ def export_kerchunk_json(
     """
     if version not in (0, 1):
         raise ValueError(f"kerchunk's versions are 0 and 1, not {version!r}")
-    file = local_target(target)
+    file = require_local_path(target, "reference sets are only written")
     if file.exists():
         raise existing_target_error(file)
     report = ConversionReport()

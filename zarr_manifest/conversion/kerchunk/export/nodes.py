@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.kerchunk.export.blocks import Block, Exporter, url_in_store
+from zarr_manifest.conversion.kerchunk.export.blocks import Block, Exporter
+from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
 from zarr_manifest.conversion.nodes import RefusedNode, refused
 from zarr_manifest.conversion.zarr2 import (
     Zarr2Metadata,
@@ -32,6 +33,7 @@ from zarr_manifest.hierarchy import (
     Node,
     encode_fill_chunk,
     every_partition,
+    object_url,
     store_urls,
     sync,
 )
@@ -185,7 +187,7 @@ class _Exporting:
         shape = (len(indices), len(grid.counts))
         numbers = number_chunks(np.array(indices, np.int64).reshape(shape), grid.counts)
         zeros = np.zeros(len(indices), np.int64)
-        names = [url_in_store(roots, keys[index]) for index in indices]
+        names = [kerchunk_url(object_url(roots, keys[index])) for index in indices]
         return Block(numbers, np.arange(len(indices), dtype=np.int64), zeros, zeros, names, {})
 
 

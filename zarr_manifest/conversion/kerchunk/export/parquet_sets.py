@@ -17,8 +17,8 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
     exported_nodes,
 )
 from zarr_manifest.conversion.kerchunk.export.parquet_files import RefsWriter
-from zarr_manifest.conversion.kerchunk.local_paths import existing_target_error
-from zarr_manifest.conversion.kerchunk.parquet import local_directory, parquet
+from zarr_manifest.conversion.kerchunk.local_paths import existing_target_error, require_local_path
+from zarr_manifest.conversion.kerchunk.parquet import parquet
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.hierarchy import InspectedHierarchy
@@ -87,7 +87,7 @@ def export_kerchunk_parquet(
     parquet()
     if record_size < 1:
         raise ValueError(f"record_size must be at least 1, not {record_size}")
-    directory = local_directory(target)
+    directory = require_local_path(target, "reference sets are only written")
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
         raise existing_target_error(directory)
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zarr_manifest.conversion.kerchunk.local_paths import local_path
+from zarr_manifest.conversion.kerchunk.local_paths import require_local_path
 from zarr_manifest.conversion.kerchunk.parquet.files import RefsFiles, refs_number
 from zarr_manifest.conversion.kerchunk.parquet.library import parquet
 from zarr_manifest.conversion.kerchunk.parquet.manifests import (
@@ -41,11 +41,10 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.locations import redact
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, access_by_prefix
 
-__all__ = ["local_directory", "read_kerchunk_parquet"]
+__all__ = ["read_kerchunk_parquet"]
 
 _METADATA = ".zmetadata"
 
@@ -109,7 +108,7 @@ def read_kerchunk_parquet(
     """
     access_by_prefix(allow)  # raises as everywhere
     parquet()
-    found = _open(local_directory(references))
+    found = _open(require_local_path(references, "reference sets in Parquet are only read"))
     return _Importer(found, SourceUrls(rewrite), stream_above).nodes()
 
 
@@ -120,18 +119,6 @@ class _ReferenceSet(NamedTuple):
     root: Path
     documents: dict[str, Any]
     record_size: int
-
-
-def local_directory(location: str | Path) -> Path:
-    """Return the directory that a path or a ``file:`` URL names."""
-    path = local_path(location)
-    if path is None:
-        raise NotConvertibleError(
-            "reference sets in Parquet are only read and written in the local file system",
-            location=redact(str(location)),
-            remedy="Copy the directory.",
-        )
-    return path
 
 
 def _open(root: Path) -> _ReferenceSet:
