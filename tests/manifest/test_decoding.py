@@ -120,11 +120,14 @@ def test_memory_while_a_document_is_read(indent: int | None) -> None:
         },
         indent=indent,
     ).encode()
-    tracemalloc.start()
-    try:
-        manifest = Manifest.loads(document, grid_shape=(count // 500, 500))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(manifest) == count
-    assert peak / count <= 150
+    peaks: list[int] = []
+    # The least of three: what threads of other tests allocate meanwhile counts, too.
+    for _ in range(3):
+        tracemalloc.start()
+        try:
+            manifest = Manifest.loads(document, grid_shape=(count // 500, 500))
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert len(manifest) == count
+    assert min(peaks) / count <= 150
