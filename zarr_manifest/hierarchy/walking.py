@@ -198,12 +198,7 @@ async def list_nodes(
         nodes = [*await _above(store, below), *nodes]
     else:
         nodes, links = await _root(store, instead), []
-    found = {node.path: node for node in nodes}
-    for node in nodes:
-        for member in _consolidated(node):
-            own = found.get(member.path)
-            if own is None or own.is_v2:  # zarr prefers v3
-                found[member.path] = member
+    found = _with_members(nodes)
     if not found and not below:
         raise no_hierarchy(store)
     arrays = {path for path, node in found.items() if node.kind == "array"}
@@ -340,6 +335,17 @@ async def _read(store: Store, path: str, name: str) -> Node | None:
         return None
     body = found.to_bytes()
     return _interpreted(path, name, parse_node(body), body)
+
+
+def _with_members(nodes: list[Node]) -> dict[str, Node]:
+    """Return nodes, and those in their consolidated metadata, by path."""
+    found = {node.path: node for node in nodes}
+    for node in nodes:
+        for member in _consolidated(node):
+            own = found.get(member.path)
+            if own is None or own.is_v2:  # zarr prefers v3
+                found[member.path] = member
+    return found
 
 
 def _consolidated(node: Node) -> Iterator[Node]:
