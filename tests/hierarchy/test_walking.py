@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,10 +124,21 @@ def test_what_is_further_down_is_not_listed(tmp_path: Path) -> None:
         deep = {n.path: n for n in sync(list_nodes(memory, below))}
         memory.listed = 0
         for store in (memory, LocalStore(root)):
-            shallow = sync(list_nodes(store, below, deep=False))
+            found = sync(list_nodes(store, below, deep=False))
+            shallow = [replace(node, body=None) for node in found]
             depth = below.count("/") + 1 if below else 0
             assert shallow == [n for n in deep.values() if n.path.count("/") <= depth]
         assert memory.listed == 0
+
+
+def test_bodies_are_kept_on_request(tmp_path: Path) -> None:
+    """With inline manifests, they may be large."""
+    root = tmp_path / "h.zarr"
+    write_hierarchy(root)
+    nodes = sync(list_nodes(LocalStore(root)))
+    assert all(node.is_own and node.body is None for node in nodes)
+    for node in sync(list_nodes(LocalStore(root), keep_bodies=True)):
+        assert node.body == (root / node.path / node.name).read_bytes()
 
 
 def test_members_below_what_may_not_be_listed(locked: Path) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -76,8 +76,10 @@ class Node:
         Name of its metadata document, which depends on the version of the format.
     metadata : dict
         Content of the document; empty if there is a problem.
+    is_own : bool
+        Whether the document was read; otherwise, it is a member of consolidated metadata.
     body : bytes or None
-        The document as stored; None if only consolidated metadata was read.
+        The document as stored, if it was read and is to be kept.
     problem : ManifestError or None
         Why it cannot be read.
     """
@@ -85,6 +87,7 @@ class Node:
     path: str
     name: str = _V3
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    is_own: bool = False
     body: bytes | None = None
     problem: ManifestError | None = None
 
@@ -158,7 +161,12 @@ def no_hierarchy(
 
 
 async def list_nodes(
-    store: Store, below: str = "", *, deep: bool = True, instead: str = ""
+    store: Store,
+    below: str = "",
+    *,
+    deep: bool = True,
+    keep_bodies: bool = False,
+    instead: str = "",
 ) -> list[Node]:
     """Return the nodes of a hierarchy, sorted by path, so that parents come first.
 
@@ -170,6 +178,9 @@ async def list_nodes(
         Path of the node to start from.
     deep : bool
         Whether to return more than that node and its members.
+    keep_bodies : bool
+        Whether the nodes' documents are needed as stored, too; with inline manifests, they
+        may be large.
     instead : str
         Another remedy if the store cannot be listed, besides consolidating.
 
@@ -183,16 +194,11 @@ async def list_nodes(
         There is no permission to list a directory.
     """
     if can_list(store):
-        nodes, links = await _listed(store, below, deep)
+        nodes, links = await _listed(store, below, deep, keep_bodies)
         nodes = [*await _above(store, below), *nodes]
     else:
         nodes, links = await _root(store, instead), []
-    found = {node.path: node for node in nodes}
-    for node in nodes:
-        for member in _consolidated(node):
-            own = found.get(member.path)
-            if own is None or own.is_v2:  # zarr prefers v3
-                found[member.path] = member
+    found = _with_members(nodes)
     if not found and not below:
         raise no_hierarchy(store)
     arrays = {path for path, node in found.items() if node.kind == "array"}
@@ -235,7 +241,9 @@ def _is_within(path: str, below: str, deep: bool) -> bool:
 # Finding nodes --------------------------------------------------------------------------
 
 
-async def _listed(store: Store, below: str, deep: bool) -> tuple[list[Node], list[str]]:
+async def _listed(
+    store: Store, below: str, deep: bool, keep_bodies: bool
+) -> tuple[list[Node], list[str]]:
     """Return the nodes, and the links to directories outside the hierarchy."""
     root = directory_of(store)
     if deep:
@@ -251,7 +259,7 @@ async def _listed(store: Store, below: str, deep: bool) -> tuple[list[Node], lis
             found[path] = min(name, found.get(path, name), key=_NAMES.index)
     links = dict.fromkeys(listing.nodes)
     calls = (
-        functools.partial(_read_listed, store, path, name)
+        functools.partial(_read_listed, store, path, name, keep_bodies)
         for path, name in found.items()
         if path not in links
     )
@@ -272,10 +280,10 @@ async def _members(store: Store, below: str) -> list[Node]:
     return [node for node in nodes if node is not None]
 
 
-async def _read_listed(store: Store, path: str, name: str) -> Node:
+async def _read_listed(store: Store, path: str, name: str, keep_body: bool) -> Node:
     node = await _read(store, path, name) or await read_node(store, path)
     if node is not None:
-        return node
+        return node if keep_body else replace(node, body=None)
     error = SourceNotFoundError(
         f"{name!r} is listed, but cannot be read",
         array=path,
@@ -329,6 +337,17 @@ async def _read(store: Store, path: str, name: str) -> Node | None:
     return _interpreted(path, name, parse_node(body), body)
 
 
+def _with_members(nodes: list[Node]) -> dict[str, Node]:
+    """Return nodes, and those in their consolidated metadata, by path."""
+    found = {node.path: node for node in nodes}
+    for node in nodes:
+        for member in _consolidated(node):
+            own = found.get(member.path)
+            if own is None or own.is_v2:  # zarr prefers v3
+                found[member.path] = member
+    return found
+
+
 def _consolidated(node: Node) -> Iterator[Node]:
     for name, metadata in members_in(node.metadata):
         path = join(node.path, name)
@@ -348,8 +367,8 @@ def _interpreted(path: str, name: str, metadata: object, body: bytes | None) -> 
     if isinstance(metadata, dict):
         members = cast("dict[str, Any]", metadata)
         if name != _V3 or members.get("node_type") in ("group", "array"):
-            return Node(path, name, members, body)
+            return Node(path, name, members, is_own=body is not None, body=body)
     error = InvalidConfigurationError(
         f"{name!r} describes neither a group nor an array", array=path
     )
-    return Node(path, name, body=body, problem=error)
+    return Node(path, name, is_own=body is not None, body=body, problem=error)

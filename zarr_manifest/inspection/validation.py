@@ -152,7 +152,7 @@ class _Validator:
 
     async def _every_node(self) -> list[Node]:
         store = self.hierarchy.store
-        nodes = await list_nodes(store, instead=_NAME_THE_ARRAYS)
+        nodes = await list_nodes(store, keep_bodies=True, instead=_NAME_THE_ARRAYS)
         if can_list(store):
             return nodes
         # These come from consolidated metadata; the nodes' own documents may differ.
@@ -160,7 +160,7 @@ class _Validator:
         return [node async for node in in_order(calls, CONCURRENCY)]
 
     async def _with_document(self, node: Node) -> Node:
-        if node.body is not None or node.problem is not None:
+        if node.is_own or node.problem is not None:
             return node
         return await read_node(self.hierarchy.store, node.path) or node
 

@@ -239,7 +239,7 @@ def _arrays(store: GuardedStore, nodes: list[Node], limits: Limits) -> dict[str,
     """Return the arrays that declare a manifest, by path, repaired as far as possible."""
     arrays: dict[str, OlderArray] = {}
     for found in nodes:
-        if found.array is None or (found.body is not None and found.array.declared == []):
+        if found.array is None or (found.is_own and found.array.declared == []):
             continue  # without a declaration in its own document, which was just read
         path = found.path
         before = store.read(join(path, "zarr.json"))
