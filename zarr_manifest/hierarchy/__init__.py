@@ -6,7 +6,6 @@ from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
 from zarr_manifest.hierarchy.known_arrays import METADATA_NAMES, join, node_of_metadata
 from zarr_manifest.hierarchy.manifest_documents import (
     CONCURRENCY,
-    LoadedManifest,
     ManifestDocuments,
     Partition,
     every_partition,
@@ -37,7 +36,6 @@ __all__ = [
     "ChunkKeyEncoding",
     "DeclaredArray",
     "InspectedHierarchy",
-    "LoadedManifest",
     "ManifestDocuments",
     "ManifestStore",
     "Node",
