@@ -85,6 +85,23 @@ def kind_of(location: Any) -> type[Store]:
     return type(zarr.open_group(location, mode="a").store)
 
 
+def test_every_store_has_all_the_prefixes(tmp_path: Path) -> None:
+    """Also if they come from an iterator, which only the first could read."""
+    for name in ("a", "b"):
+        zarr.create_group(tmp_path / name)
+    with zm.enable(allow=iter(["s3://a/", "s3://b/"])):
+        for name in ("a", "b"):
+            store: Any = zarr.open_group(tmp_path / name, mode="r").store
+            assert list(store._allow) == ["s3://a/", "s3://b/"]
+
+
+def test_an_unusable_prefix_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="cannot be a prefix"):
+        zm.enable(allow=["data"])
+    with zm.enable() as activation:
+        assert repr(activation) == "<Activation: enabled, allow=[]>"
+
+
 def test_undone_by_hand(tmp_path: Path) -> None:
     activation = zm.enable()
     assert kind_of(tmp_path) is zm.ManifestStore

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +16,7 @@ from typing import Any, Self
 from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import ManifestStore, Verify, opening_module
 from zarr_manifest.locations import redact
-from zarr_manifest.sources import Allow
+from zarr_manifest.sources import Allow, access_by_prefix
 
 __all__ = ["Activation", "enable"]
 
@@ -33,15 +32,10 @@ class Activation:
         self.settings = settings
 
     def __repr__(self) -> str:
-        allow: Any = self.settings["allow"]
-        # An iterator can be read only once; ManifestStore refuses a single prefix.
-        if isinstance(allow, str | Path | Iterator):
-            shown = "..."
-        else:
-            shown = repr([redact(str(prefix)) for prefix in allow or ()])
+        allow = [redact(prefix) for prefix in self.settings["allow"]]
         with _lock:
             state = "enabled" if self in _active else "disabled"
-        return f"<Activation: {state}, allow={shown}>"
+        return f"<Activation: {state}, {allow=}>"
 
     def disable(self) -> None:
         """Undo this activation; the previous one, if any, takes effect again."""
@@ -91,6 +85,8 @@ def enable(
 
     Raises
     ------
+    ValueError, TypeError
+        If `allow` contains something that is not a URL prefix, or not an access.
     RuntimeError
         If this release of zarr opens stores in an unsupported way.
 
@@ -105,7 +101,9 @@ def enable(
     'LocalStore'
     """
     global _original
-    settings = {"allow": allow, "base": base, "verify": verify, "limits": limits}
+    # Every store that is opened needs it, and an iterator can be read only once.
+    access = access_by_prefix(allow)
+    settings = {"allow": access, "base": base, "verify": verify, "limits": limits}
     activation = Activation(settings)
     with _lock:
         module = opening_module()
