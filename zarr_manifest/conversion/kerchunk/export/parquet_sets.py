@@ -21,6 +21,7 @@ from zarr_manifest.conversion.kerchunk.local_paths import existing_target_error,
 from zarr_manifest.conversion.kerchunk.parquet import parquet
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
 from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.format import ancestors
 from zarr_manifest.hierarchy import InspectedHierarchy
 
 if TYPE_CHECKING:
@@ -123,10 +124,9 @@ class _Export:
         """Add parent groups without metadata: Zarr v2 could not open them."""
         refused_paths = {node.path for node in self.report.refused}
         for path in [key.rpartition("/")[0] for key in self.documents]:
-            while path:
-                path = path.rpartition("/")[0]
-                below = f"{path}/" if path else ""
-                is_array = f"{below}.zarray" in self.documents or path in refused_paths
+            for above in ancestors(path):
+                below = f"{above}/" if above else ""
+                is_array = f"{below}.zarray" in self.documents or above in refused_paths
                 if not is_array and f"{below}.zgroup" not in self.documents:
                     self.documents[f"{below}.zgroup"] = {"zarr_format": 2}
                     self.report.groups += 1
