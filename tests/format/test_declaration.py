@@ -21,7 +21,8 @@ from zarr_manifest.format.declaration import (
 )
 from zarr_manifest.format.document_codecs import DocumentCodec
 from zarr_manifest.format.findings import collect
-from zarr_manifest.format.manifest_document import Limits, decode_document
+from zarr_manifest.format.limits import Limits
+from zarr_manifest.format.manifest_document import decode_document
 
 
 def declared(configuration: Any = ..., **members: Any) -> list[dict[str, Any]]:

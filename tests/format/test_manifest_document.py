@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.properties import examples
-from zarr_manifest.format.manifest_document import LARGEST_INTEGER, Limits, decode_document
+from zarr_manifest.format.limits import Limits
+from zarr_manifest.format.manifest_document import LARGEST_INTEGER, decode_document
 from zarr_manifest.manifest.manifest import Manifest
 
 # No surrogates: they cannot be written as UTF-8.
@@ -269,15 +270,30 @@ def test_deep_nesting_is_refused(document: bytes) -> None:
 
 
 def test_limits_are_inclusive() -> None:
-    document = b'{"0": {"data": "YWJj"}, "1": {"data": "ZGU="}}'
-    exact = Limits(manifest_bytes=len(document), entries=2, inline_bytes=5)
-    assert len(decode_document(document, exact)) == 2
+    document = b'{"0": {"data": "YWJj"}, "1": {"data": "ZGU="}, "2": {"path": "f.n"}}'
+    exact = Limits(manifest_bytes=len(document), entries=3, inline_bytes=5, path_length=3)
+    assert len(decode_document(document, exact)) == 3
     for limits, says in (
         (Limits(manifest_bytes=len(document) - 1), f"{len(document)} bytes"),
-        (Limits(entries=1), "2 entries"),
+        (Limits(entries=2), "3 entries"),
         (Limits(inline_bytes=4), "5 inline bytes"),
+        (Limits(path_length=2), "'path' has 3 characters"),
     ):
         with pytest.raises(zm.errors.LimitExceededError, match=says) as raised:
             decode_document(document, limits)
         assert raised.value.code == "limit_exceeded"
         assert "Raise Limits(" in str(raised.value)
+
+
+@pytest.mark.parametrize("member", ["path", "etag", "version"])
+def test_what_is_sent_to_a_server_is_not_long(member: str) -> None:
+    """A document of 65 kB may decode to one path of 2 GiB."""
+    entry = {"path": "f.nc", member: "é" * 8192}
+    assert decode_document(json.dumps({"0": entry}).encode(), Limits())
+    entry[member] += "é"
+    with pytest.raises(zm.errors.LimitExceededError) as raised:
+        decode_document(json.dumps({"0": entry}).encode(), Limits())
+    assert raised.value.chunk == "0"
+    assert f"{member!r} has 8,193 characters, the limit is 8,192" in str(raised.value)
+    assert "Limits(path_length=...)" in str(raised.value)
+    assert len(str(raised.value)) < 300

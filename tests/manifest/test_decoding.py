@@ -16,7 +16,7 @@ from tests.format.test_manifest_document import WRONG_ENTRIES
 from tests.manifest.test_manifest import ENTRIES
 from tests.properties import examples
 from zarr_manifest.format.findings import strict
-from zarr_manifest.format.manifest_document import Limits
+from zarr_manifest.format.limits import Limits
 from zarr_manifest.manifest.decoding import interpret_columns, split_document
 from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.manifest import Manifest

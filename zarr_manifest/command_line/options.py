@@ -68,8 +68,8 @@ limit_option = click.option(
     "stated_limits",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="Refuse manifest documents above this limit: manifest_bytes, entries or inline_bytes. "
-    "Repeatable.",
+    help="Refuse manifests above this limit: "
+    f"{', '.join(field.name for field in dataclasses.fields(Limits))}. Repeatable.",
 )
 
 reading_options = _together(

@@ -40,9 +40,9 @@ from zarr_manifest.format.document_codecs import (
     encode_body,
 )
 from zarr_manifest.format.findings import Findings, collect, strict
+from zarr_manifest.format.limits import Limits, limit_exceeded
 from zarr_manifest.format.manifest_document import (
     Entry,
-    Limits,
     Members,
     count_inline_bytes,
     interpret_document,
@@ -97,6 +97,7 @@ __all__ = [
     "interpret_document",
     "interpret_members",
     "is_declaration",
+    "limit_exceeded",
     "members_in",
     "number_chunks",
     "owner_candidates",

@@ -15,12 +15,11 @@ import google_crc32c
 import zstandard
 
 from zarr_manifest.errors import (
-    Advice,
     InvalidConfigurationError,
     InvalidManifestError,
     LimitExceededError,
-    Setting,
 )
+from zarr_manifest.format.limits import limit_exceeded
 
 __all__ = ["KNOWN_CODECS", "DocumentCodec", "complete_codec", "decode_body", "encode_body"]
 
@@ -85,14 +84,7 @@ def _decode_frames(
 
 
 def _too_large(size: str, limit: int, what: str) -> LimitExceededError:
-    return LimitExceededError(
-        f"the {what} has {size} bytes, the limit is {limit:,}",
-        remedy=Advice(
-            "Raise ",
-            Setting("limits", "manifest_bytes", "Limits(manifest_bytes=...)"),
-            " if you trust it.",
-        ),
-    )
+    return limit_exceeded(f"the {what} has {size} bytes", limit, "manifest_bytes")
 
 
 def _decode_gzip(body: memoryview, limit: int, what: str) -> bytes:

@@ -11,28 +11,25 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import msgspec
 import numpy as np
 
 from zarr_manifest.errors import (
-    Advice,
     InvalidEntryError,
     InvalidJSONError,
     InvalidManifestError,
     LimitExceededError,
     ManifestError,
-    Setting,
 )
 from zarr_manifest.format.findings import Findings, strict
+from zarr_manifest.format.limits import Limits, limit_exceeded
 from zarr_manifest.showing import counted
 
 __all__ = [
     "LARGEST_INTEGER",
     "Entry",
-    "Limits",
     "Members",
     "count_inline_bytes",
     "decode_document",
@@ -45,35 +42,6 @@ LARGEST_INTEGER = 2**53 - 1
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)]
 _Unset = msgspec.UnsetType
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How large a manifest may be before it is rejected.
-
-    A manifest is untrusted input: a small document must not be able to fill the
-    memory of whoever opens it. The limits apply to each document: one per array,
-    or one per partition of its manifest.
-
-    Parameters
-    ----------
-    manifest_bytes : int
-        Size of the manifest document in bytes, both stored and decoded.
-    entries : int
-        Number of entries in the manifest document; also the number of partitions
-        where all of them are needed (for listing).
-    inline_bytes : int
-        Total decoded size of inline ``data``, in bytes.
-
-    Examples
-    --------
-    >>> Limits(entries=1000).entries
-    1000
-    """
-
-    manifest_bytes: int = 2**31
-    entries: int = 20_000_000
-    inline_bytes: int = 2**28
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -159,14 +127,10 @@ def interpret_document(
     Of duplicate members, the last one counts; only validators report them.
     """
     if len(document) > limits.manifest_bytes:
-        yield LimitExceededError(
-            f"the manifest has {counted(len(document), 'byte')}, "
-            f"the limit is {limits.manifest_bytes:,}",
-            remedy=Advice(
-                "Raise ",
-                Setting("limits", "manifest_bytes", "Limits(manifest_bytes=...)"),
-                " if you trust it.",
-            ),
+        yield limit_exceeded(
+            f"the manifest has {counted(len(document), 'byte')}",
+            limits.manifest_bytes,
+            "manifest_bytes",
         )
         return {}
     members = Members(document)
@@ -192,6 +156,9 @@ def interpret_document(
     for problem in problems:
         if problem.chunk is not None:
             entries.pop(problem.chunk, None)
+        yield members.locate(problem)
+    for problem in list(_too_long(entries, limits)):
+        entries.pop(problem.chunk or "", None)
         yield members.locate(problem)
     yield from _exceeded(entries, limits)
     return entries
@@ -245,25 +212,36 @@ def _is_plainly_empty(raw: msgspec.Raw) -> bool:
 
 def _exceeded(entries: Mapping[str, Entry], limits: Limits) -> Iterator[ManifestError]:
     if len(entries) > limits.entries:
-        yield LimitExceededError(
-            f"the manifest has {counted(len(entries), 'entry', 'entries')}, "
-            f"the limit is {limits.entries:,}",
-            remedy=Advice(
-                "Raise ",
-                Setting("limits", "entries", "Limits(entries=...)"),
-                " if you trust it.",
-            ),
+        yield limit_exceeded(
+            f"the manifest has {counted(len(entries), 'entry', 'entries')}",
+            limits.entries,
+            "entries",
         )
     inline_bytes = count_inline_bytes(entries)
     if inline_bytes > limits.inline_bytes:
-        yield LimitExceededError(
-            f"the manifest has {inline_bytes} inline bytes, the limit is {limits.inline_bytes}",
-            remedy=Advice(
-                "Raise ",
-                Setting("limits", "inline_bytes", "Limits(inline_bytes=...)"),
-                " if you trust it.",
-            ),
+        yield limit_exceeded(
+            f"the manifest has {counted(inline_bytes, 'inline byte')}",
+            limits.inline_bytes,
+            "inline_bytes",
         )
+
+
+def _too_long(entries: Mapping[str, Entry], limits: Limits) -> Iterator[ManifestError]:
+    """Yield the paths and conditions that are longer than the limit."""
+    most, unset = limits.path_length, msgspec.UNSET
+    for key, entry in entries.items():
+        # Most entries have a path, and nothing else that may be long.
+        if entry.path is not unset and len(entry.path) > most:
+            yield _too_long_a("path", entry.path, most, key)
+        if entry.etag is not unset and len(entry.etag) > most:
+            yield _too_long_a("etag", entry.etag, most, key)
+        if entry.version is not unset and len(entry.version) > most:
+            yield _too_long_a("version", entry.version, most, key)
+
+
+def _too_long_a(name: str, text: str, most: int, key: str) -> LimitExceededError:
+    length = counted(len(text), "character")
+    return limit_exceeded(f"{name!r} has {length}", most, "path_length", chunk=key)
 
 
 def count_inline_bytes(entries: Mapping[str, Entry]) -> int:

@@ -6,6 +6,7 @@ Pure: writes nothing.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import operator
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +35,7 @@ type Entries = (
     | Iterable[tuple[Chunk, Mapping[str, Any]]]
 )
 
-_UNLIMITED = Limits(manifest_bytes=2**62, entries=2**62, inline_bytes=2**62)
+_UNLIMITED = Limits(*[2**62] * len(dataclasses.fields(Limits)))
 
 _MEMBERS = frozenset(Entry.__struct_fields__)
 

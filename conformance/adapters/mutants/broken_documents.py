@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidEntryError
-from zarr_manifest.format import manifest_document
+from zarr_manifest.format import Limits, manifest_document
 from zarr_manifest.format.node_metadata import arrays_in
 from zarr_manifest.hierarchy import known_arrays, manifest_documents, store, transformer
 from zarr_manifest.manifest import ReferenceTable, Row, decoding
@@ -309,4 +309,4 @@ def base_from_the_root() -> None:
 @broken_in("security")
 def limits_ignored() -> None:
     """Load manifests of any size."""
-    _change_transformers(lambda _stated, options: {**options, "limits": manifest_document.Limits()})
+    _change_transformers(lambda _stated, options: {**options, "limits": Limits()})

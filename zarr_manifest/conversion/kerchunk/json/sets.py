@@ -34,7 +34,7 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.format import NO_CONDITIONS, DocumentCodec, Limits, decode_body
+from zarr_manifest.format import NO_CONDITIONS, DocumentCodec, decode_body
 from zarr_manifest.hierarchy import open_hierarchy, sync
 from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
 from zarr_manifest.sources import (
@@ -54,8 +54,8 @@ __all__ = ["read_kerchunk_json"]
 _MEMBERS = frozenset({"version", "templates", "gen", "refs"})
 _METADATA_ENDS = frozenset("ypsan")  # .zarray, .zgroup, .zattrs, .zmetadata, zarr.json
 
-# Default limit for a decompressed set: the same as for a manifest.
-_MAX_BYTES = Limits().manifest_bytes
+# Default limit for a decompressed set, which holds the references of many arrays.
+_MAX_BYTES = 2**31
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 # A million values take less memory as JSON than as Python objects.

@@ -1,0 +1,61 @@
+"""How large a manifest may be: the reader's limits, and the error for one that exceeds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zarr_manifest.errors import Advice, LimitExceededError, Setting
+
+__all__ = ["Limits", "limit_exceeded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a manifest may be before it is rejected.
+
+    A manifest is untrusted input: a small document must not be able to fill the
+    memory of whoever opens it, nor keep it busy for hours. The limits apply to each
+    document: one per array, or one per partition of its manifest.
+
+    The worst document within the defaults takes about 2 GB of memory while it is
+    read; an ordinary one takes as much as its text.
+
+    Parameters
+    ----------
+    manifest_bytes : int
+        Size of the manifest document in bytes, both stored and decoded.
+    entries : int
+        Number of entries in the manifest document.
+    inline_bytes : int
+        Total decoded size of inline ``data``, in bytes.
+    path_length : int
+        Length of a ``path``, an ``etag`` or a ``version``, in characters.
+    partitions : int
+        Number of partitions whose documents are asked for one by one where all are
+        needed (for listing and validation). Where the store can be listed, only
+        documents that exist are read, and their number is not limited.
+
+    Examples
+    --------
+    >>> Limits(entries=1000).entries
+    1000
+    """
+
+    manifest_bytes: int = 2**28
+    entries: int = 10_000_000
+    inline_bytes: int = 2**27
+    path_length: int = 2**13
+    partitions: int = 10_000
+
+
+def limit_exceeded(
+    problem: str, limit: int, member: str, *, chunk: str | None = None
+) -> LimitExceededError:
+    """Return the error for a manifest that exceeds a member of :class:`Limits`."""
+    return LimitExceededError(
+        f"{problem}, the limit is {limit:,}",
+        chunk=chunk,
+        remedy=Advice(
+            "Raise ", Setting("limits", member, f"Limits({member}=...)"), " if you trust it."
+        ),
+    )
