@@ -18,6 +18,18 @@ from zarr_manifest.errors import SourceError
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 
 
+def quad() -> Any:
+    """The type of 128 bits of C's ``long double`` on some machines."""
+    kind = h5py.h5t.IEEE_F64LE.copy()
+    kind.set_size(16)
+    kind.set_precision(128)
+    kind.set_fields(127, 112, 15, 0, 112)
+    return kind
+
+
+QUAD = quad()
+
+
 def of_type(file: h5py.File, name: str, kind: Any, count: int = 3) -> None:
     space = h5py.h5s.create_simple((count,))
     h5py.h5d.create(file.id, name.encode(), kind, space)
@@ -138,8 +150,19 @@ def many_strings(file: h5py.File) -> None:
     file.create_dataset("x", (1_000_000,), h5py.string_dtype())
 
 
-def not_utf8(file: h5py.File) -> None:
-    file.create_dataset("x", data=np.array([b"\xb0C"], object), dtype=h5py.string_dtype("ascii"))
+def quad_precision(file: h5py.File) -> None:
+    of_type(file, "x", QUAD)
+
+
+def unix_time(file: h5py.File) -> None:
+    of_type(file, "x", h5py.h5t.UNIX_D32LE)
+
+
+def field_of_unix_time(file: h5py.File) -> None:
+    kind = h5py.h5t.create(h5py.h5t.COMPOUND, 8)
+    kind.insert(b"a", 0, h5py.h5t.STD_I32LE)
+    kind.insert(b"b", 4, h5py.h5t.UNIX_D32LE)
+    of_type(file, "x", kind)
 
 
 REFUSALS = {
@@ -166,7 +189,9 @@ REFUSALS = {
     shuffled_last: "its filter 'shuffle' follows one that leaves partial elements",
     null_dataspace: "it has a null dataspace",
     many_strings: "too large to be stored inline",
-    not_utf8: "cannot express it",
+    quad_precision: "h5py cannot express its data type: Insufficient precision",
+    unix_time: "h5py cannot express its data type: No NumPy equivalent for TypeTimeID",
+    field_of_unix_time: "h5py cannot express its data type: No NumPy equivalent for TypeTimeID",
 }
 
 
@@ -219,6 +244,25 @@ def test_filters_that_spare_the_chunks_over_the_edge(
         assert same(found.arrays["x"][...], values)
     else:
         assert "not applied to chunks across its edge" in found.refused["x"]
+
+
+def test_attributes_of_types_that_h5py_cannot_express_are_left_out(tmp_path: Path) -> None:
+    # Among them those of groups, which cost the whole group.
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["g/x"] = np.arange(3)
+        for item in (file, file["g"], file["g/x"]):
+            h5py.h5a.create(item.id, b"time", h5py.h5t.UNIX_D32LE, h5py.h5s.create_simple((1,)))
+            h5py.h5a.create(item.id, b"quad", QUAD, h5py.h5s.create_simple((1,)))
+            item.attrs["title"] = "kept"
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    for path, what in {"": "group '/'", "g": "group 'g'", "g/x": "array 'g/x'"}.items():
+        item = found.group[path] if path else found.group
+        assert dict(item.attrs) == {"title": "kept"}
+        notes = [note for at, note in found.report.notes if at == path]
+        assert len(notes) == 2
+        assert any(f"{what}: the attribute 'time' was left out: No NumPy" in n for n in notes)
+        assert any(f"{what}: the attribute 'quad' was left out: Insuff" in n for n in notes)
 
 
 def test_the_limit_of_what_is_held_inline_can_be_raised(tmp_path: Path) -> None:

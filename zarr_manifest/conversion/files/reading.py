@@ -266,7 +266,7 @@ def _one_file(
         progress(url, 1, 1)
     tree = parsed.tree
     for group in tree.groups:
-        yield GroupNode(group.path, group.attributes)
+        yield GroupNode(group.path, group.attributes, tuple(tree.notes.get(group.path, ())))
         for name, array in group.arrays.items():
             path = join_path(group.path, name)
             make = partial(

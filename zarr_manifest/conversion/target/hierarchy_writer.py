@@ -251,6 +251,7 @@ class _HierarchyWriter:
         self._add_parents(path)
         self._stage_group(path, metadata)
         self._kinds[path] = "group"
+        self.report.notes += [(path, note) for note in node.notes]
 
     def _add_array(self, path: str, node: ArrayNode) -> None:
         grid = require_valid_array(node.metadata)

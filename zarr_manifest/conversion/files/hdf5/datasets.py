@@ -63,11 +63,15 @@ def treatment_of(dataset: Any, *, inline_limit: int) -> Treatment:
     h5 = library("h5py")
     layout = dataset.id.get_create_plist().get_layout()
     stored = dataset.id.get_type()
-    by_value = _check_type(stored, dataset.dtype)
+    try:
+        dtype = dataset.dtype
+    except (TypeError, ValueError) as error:
+        raise NotConvertibleError(f"h5py cannot express its data type: {error}") from error
+    by_value = _check_type(stored, dtype)
     if by_value is None and _is_terminated(stored) and _has_more_than_values(dataset, stored):
         by_value = "there are bytes after the end of its strings"
     if by_value is not None:
-        size = dataset.size * dataset.dtype.itemsize
+        size = dataset.size * dtype.itemsize
         if size > inline_limit:
             raise NotConvertibleError(
                 f"{by_value}; with {size} bytes it is too large to be stored inline "
