@@ -14,11 +14,13 @@ from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.locations import redact
 
 __all__ = [
     "FOREIGN_ERRORS",
     "FileGroup",
     "FileTree",
+    "beyond_the_end",
     "parse_one_by_one",
     "with_metadata",
 ]
@@ -100,6 +102,11 @@ class FileTree:
         self.add_group(path, dict(group.metadata.attributes)).arrays.update(group.arrays)
         for name, below in group.groups.items():
             self.add_manifest_group(below, f"{path}/{name}" if path else name)
+
+
+def beyond_the_end(end: int, url: str, size: int) -> str:
+    """Return why an array is refused whose bytes a file does not have: it is truncated."""
+    return f"its bytes end at {end}, but {redact(url)} ends at {size}"
 
 
 def with_metadata(array: Any, **members: Any) -> Any:
