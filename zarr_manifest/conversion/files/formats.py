@@ -12,7 +12,7 @@ from zarr_manifest.conversion.files.hdf5 import read_hdf5
 from zarr_manifest.conversion.files.netcdf3 import read_netcdf3
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources
 from zarr_manifest.conversion.files.tiff import read_tiff
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, explained
 from zarr_manifest.errors import (
     Advice,
     ManifestError,
@@ -175,5 +175,6 @@ def read_tree(url: str, sources: Any, file_format: str, *, inline_limit: int) ->
     except ImportError:
         raise
     except (*READ_ERRORS, *FOREIGN_ERRORS, MemoryError) as error:
-        problem = str(error).partition("\n")[0] or type(error).__name__
-        raise SourceError(f"the file cannot be read: {problem}", location=redact(url)) from error
+        raise SourceError(
+            f"the file cannot be read: {explained(error)}", location=redact(url)
+        ) from error

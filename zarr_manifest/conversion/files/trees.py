@@ -21,6 +21,7 @@ __all__ = [
     "FileGroup",
     "FileTree",
     "beyond_the_end",
+    "explained",
     "parse_one_by_one",
     "with_metadata",
 ]
@@ -102,6 +103,13 @@ class FileTree:
         self.add_group(path, dict(group.metadata.attributes)).arrays.update(group.arrays)
         for name, below in group.groups.items():
             self.add_manifest_group(below, f"{path}/{name}" if path else name)
+
+
+def explained(error: Exception) -> str:
+    """Return what an error says, in one line."""
+    # A KeyError shows its message in quotation marks.
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return text.partition("\n")[0].strip() or type(error).__name__
 
 
 def beyond_the_end(end: int, url: str, size: int) -> str:

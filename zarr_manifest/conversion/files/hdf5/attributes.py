@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.files.hdf5.reader import HDF5_ERRORS, explained
+from zarr_manifest.conversion.files.hdf5.reader import HDF5_ERRORS
+from zarr_manifest.conversion.files.trees import explained
 from zarr_manifest.conversion.values import brief, text_of
 from zarr_manifest.conversion.virtual import library
 

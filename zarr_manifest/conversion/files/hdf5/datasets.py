@@ -10,7 +10,7 @@ import enum
 import importlib.util
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -223,16 +223,11 @@ def _has_more_than_values(dataset: Any, stored: Any) -> bool:
     h5 = library("h5py")
     if not dataset.size or not dataset.id.get_storage_size():
         return False
-    row = math.prod(dataset.shape[1:]) * stored.get_size()
-    step = max(1, _READ_AT_ONCE // row)
-    for start in range(0, dataset.shape[0] if dataset.shape else 1, step):
+    for region in _stored_regions(dataset, stored.get_size()):
         space = dataset.id.get_space()
-        region: Any = ()
-        if dataset.shape:
-            count = min(step, dataset.shape[0] - start)
-            region = slice(start, start + count)
-            zeros = (0,) * (len(dataset.shape) - 1)
-            space.select_hyperslab((start, *zeros), (count, *dataset.shape[1:]))
+        if region:
+            starts = tuple(part.start for part in region)
+            space.select_hyperslab(starts, tuple(part.stop - part.start for part in region))
         values: Any = np.asarray(dataset[region])
         raw = np.empty(values.shape, dataset.dtype)
         memory = h5.h5s.create_simple(values.shape) if values.shape else space
@@ -240,6 +235,27 @@ def _has_more_than_values(dataset: Any, stored: Any) -> bool:
         if raw.tobytes() != values.tobytes():
             return True
     return False
+
+
+def _stored_regions(dataset: Any, itemsize: int) -> Iterator[tuple[slice, ...]]:
+    """Yield regions that cover everything that was written."""
+    shape = dataset.shape
+    if dataset.chunks is not None:
+        chunks: list[Any] = []
+        dataset.id.chunk_iter(chunks.append)
+        for chunk in chunks:
+            yield tuple(
+                slice(start, min(start + size, end))
+                for start, size, end in zip(chunk.chunk_offset, dataset.chunks, shape, strict=True)
+            )
+        return
+    if not shape:
+        yield ()
+        return
+    step = max(1, _READ_AT_ONCE // (math.prod(shape[1:]) * itemsize))
+    for start in range(0, shape[0], step):
+        rest = (slice(0, length) for length in shape[1:])
+        yield (slice(start, min(start + step, shape[0])), *rest)
 
 
 # ------------------------------------------------------------ filters

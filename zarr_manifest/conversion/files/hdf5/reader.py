@@ -7,7 +7,7 @@ from typing import Any
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS
 from zarr_manifest.conversion.virtual import library
 
-__all__ = ["HDF5_ERRORS", "WatchedReader", "explained"]
+__all__ = ["HDF5_ERRORS", "WatchedReader"]
 
 # What h5py raises for objects that it cannot express, and HDF5 for damaged ones.
 HDF5_ERRORS = (*FOREIGN_ERRORS, OSError, MemoryError)
@@ -54,10 +54,3 @@ class WatchedReader:
         """Raise the failure to read, if there was one: then nothing in the file is to blame."""
         if self._failure is not None:
             raise self._failure
-
-
-def explained(error: Exception) -> str:
-    """Return what an error says, in one line."""
-    # A KeyError shows its message in quotation marks.
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    return text.partition("\n")[0].strip() or type(error).__name__

@@ -20,9 +20,9 @@ from zarr_manifest.conversion.files.hdf5.dimensions import (
     is_only_a_dimension,
     is_scale,
 )
-from zarr_manifest.conversion.files.hdf5.reader import HDF5_ERRORS, WatchedReader, explained
+from zarr_manifest.conversion.files.hdf5.reader import HDF5_ERRORS, WatchedReader
 from zarr_manifest.conversion.files.hdf5.unlimited import UnlimitedDimensions
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, explained
 from zarr_manifest.conversion.values import brief, json_attributes, text_of
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
