@@ -94,7 +94,7 @@ def long_double(file: h5py.File) -> None:
 
 
 def gaps(file: h5py.File) -> None:
-    file["x"] = np.zeros(3, np.dtype([("a", "i1"), ("b", "f8")], align=True))
+    file["x"] = np.zeros(100_000, np.dtype([("a", "i1"), ("b", "f8")], align=True))
 
 
 def mixed_byte_orders(file: h5py.File) -> None:
@@ -178,7 +178,7 @@ REFUSALS = {
     twelve_bits: "its integers use 12 of 16 bits",
     bit_field: "its values are bit fields",
     long_double: "are not IEEE 754 numbers",
-    gaps: "the fields of its compound type have gaps",
+    gaps: "have gaps between them, or another order; with 1600000 bytes it is too large",
     mixed_byte_orders: "mix byte orders",
     array_elements: "its elements are arrays",
     array_field: "field 'a': its elements are arrays",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import zarr
+from numpy.lib.recfunctions import repack_fields
 from zarr.core.buffer import cpu
 from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.storage import MemoryStore
@@ -121,12 +122,18 @@ class _BareDataset:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dataset, name)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return _without_gaps(self._dataset.dtype)
+
     def __getitem__(self, region: Any) -> Any:
         return self._dataset[region]
 
     @property
     def _filters(self) -> dict[str, Any]:
         """The options of filters by number; VirtualiZarr counts those of Blosc from the end."""
+        if self.dtype.itemsize != self._dataset.dtype.itemsize:
+            return {}  # its values are stored inline, not as the filters expect them
         found = dict(self._dataset._filters)
         if _BLOSC in found:
             stated = found[_BLOSC] or ()
@@ -135,6 +142,11 @@ class _BareDataset:
 
     def asstr(self) -> _Texts:
         return _Texts(self)
+
+
+def _without_gaps(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a compound type without gaps between its fields, as Zarr has only those."""
+    return np.dtype(repack_fields(dtype, recurse=True)) if dtype.names else dtype
 
 
 class _Texts:
@@ -159,7 +171,9 @@ class _Texts:
 def _without_chunks(dataset: Any) -> Any:
     h5: Any = library("h5py")
     manifests: Any = library("virtualizarr.manifests")
-    dtype: Any = np.dtype(dataset.dtype.str) if dataset.dtype.kind in "iuf" else dataset.dtype
+    dtype: Any = _without_gaps(dataset.dtype)
+    if dtype.kind in "iuf":
+        dtype = np.dtype(dtype.str)  # without the names of an enumeration
     fill_value = dataset.fillvalue
     if h5.check_string_dtype(dataset.dtype) and dtype.kind == "O":
         dtype = np.dtypes.StringDType()

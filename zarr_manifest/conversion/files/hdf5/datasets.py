@@ -197,13 +197,11 @@ def _check_compound(stored: Any, dtype: np.dtype[Any]) -> str | None:
             by_value = _check_type(member, dtype[name]) or by_value
         except NotConvertibleError as error:
             raise NotConvertibleError(f"field {brief(name)}: {error.problem}") from error
-        if stored.get_member_offset(number) != position and by_value is None:
-            raise NotConvertibleError(
-                "the fields of its compound type have gaps between them, or another order"
-            )
+        if stored.get_member_offset(number) != position:
+            by_value = "the fields of its compound type have gaps between them, or another order"
         position += member.get_size()
-    if position != stored.get_size() and by_value is None:
-        raise NotConvertibleError("its compound type has padding after its fields")
+    if position != stored.get_size():
+        by_value = by_value or "its compound type has padding after its fields"
     return by_value
 
 
