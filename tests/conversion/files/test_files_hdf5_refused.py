@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+from numcodecs import Blosc
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
 from zarr_manifest.conversion.files.reading import read_files
@@ -76,6 +78,14 @@ def szip(file: h5py.File) -> None:
 
 def lzf(file: h5py.File) -> None:
     file.create_dataset("x", data=np.arange(100), compression="lzf", chunks=(10,))
+
+
+def lzo(file: h5py.File) -> None:
+    # As PyTables writes it.
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((10,))
+    plist.set_filter(305, h5py.h5z.FLAG_OPTIONAL, (1,))
+    h5py.h5d.create(file.id, b"x", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((100,)), plist)
 
 
 def twelve_bits(file: h5py.File) -> None:
@@ -175,6 +185,7 @@ REFUSALS = {
     scaleoffset: "no codec outside HDF5 decodes its filter 'scaleoffset'",
     szip: "no codec outside HDF5 decodes its filter 'szip'",
     lzf: "lzf",
+    lzo: "no codec is known for its filter 305",
     twelve_bits: "its integers use 12 of 16 bits",
     bit_field: "its values are bit fields",
     long_double: "are not IEEE 754 numbers",
@@ -244,6 +255,35 @@ def test_filters_that_spare_the_chunks_over_the_edge(
         assert same(found.arrays["x"][...], values)
     else:
         assert "not applied to chunks across its edge" in found.refused["x"]
+
+
+@pytest.mark.parametrize("count", range(4, 8))
+def test_options_of_blosc_that_a_file_omits(tmp_path: Path, count: int) -> None:
+    # VirtualiZarr took the size of the chunk, which is one of six, for the level.
+    pytest.importorskip("hdf5plugin")
+    options = (2, 2, 4, 40, 7, 2, 5)[:count]
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((10,))
+    # h5py would complete them: the filter gets its number afterwards.
+    plist.set_filter(305, h5py.h5z.FLAG_OPTIONAL, options)
+    values = np.arange(10, dtype="<i4")
+    raw = Blosc("zstd", clevel=7, shuffle=2).encode(values)
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        space = h5py.h5s.create_simple((10,))
+        dataset = h5py.h5d.create(file.id, b"x", h5py.h5t.STD_I32LE, space, plist)
+        dataset.write_direct_chunk((0,), raw)
+    body = (tmp_path / "f.h5").read_bytes()
+    message = [struct.pack("<HHHH", number, 0, 1, count) for number in (305, 32001)]
+    assert body.count(message[0]) == 1
+    (tmp_path / "f.h5").write_bytes(body.replace(*message))
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    assert same(found.arrays["x"][...], values)
+    (compressor,) = found.arrays["x"].metadata.to_dict()["codecs"][1:]
+    configuration = dict(compressor["configuration"])
+    assert configuration["clevel"] == (7 if count > 4 else 5)
+    assert configuration["shuffle"] == (2 if count > 5 else 1)
+    assert configuration["cname"] == ("zstd" if count > 6 else "blosclz")
 
 
 def test_attributes_of_types_that_h5py_cannot_express_are_left_out(tmp_path: Path) -> None:

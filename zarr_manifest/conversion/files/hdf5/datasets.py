@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief
+from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief, text_of
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.showing import counted
@@ -27,6 +27,8 @@ _SHUFFLE = 2
 _FLETCHER32 = 3  # adds four bytes
 _KNOWN = frozenset({1, 2, 3, 32000})  # gzip, shuffle, fletcher32, lzf
 _NO_CODEC = {4: "szip", 5: "nbit", 6: "scaleoffset"}
+# Those for which VirtualiZarr finds a codec through hdf5plugin: bzip2, Blosc, LZ4 and Zstandard.
+_PLUGINS = frozenset({307, 32001, 32004, 32015})
 
 # Bytes of strings that are checked at a time.
 _READ_AT_ONCE = 2**22
@@ -261,23 +263,29 @@ def _stored_regions(dataset: Any, itemsize: int) -> Iterator[tuple[slice, ...]]:
 
 def _check_filters(dataset: Any) -> None:
     plist = dataset.id.get_create_plist()
-    numbers = [int(plist.get_filter(i)[0]) for i in range(plist.get_nfilters())]
+    filters = [plist.get_filter(i) for i in range(plist.get_nfilters())]
+    numbers = [int(number) for number, *_ in filters]
+    for number, *_, name in filters:
+        _check_filter(int(number), text_of(name))
     if numbers:
         _check_pipeline(numbers, dataset.dtype.itemsize)
         _check_chunks(dataset, numbers)
 
 
+def _check_filter(number: int, name: str) -> None:
+    if number in _NO_CODEC:
+        raise NotConvertibleError(f"no codec outside HDF5 decodes its filter {_NO_CODEC[number]!r}")
+    if number not in _KNOWN | _PLUGINS:
+        shown = f"{number} ({brief(name)})" if name else f"{number}"
+        raise NotConvertibleError(f"no codec is known for its filter {shown}")
+    if number in _PLUGINS and importlib.util.find_spec("hdf5plugin") is None:
+        raise NotConvertibleError(
+            f"VirtualiZarr needs the package hdf5plugin for its filter {number}",
+            remedy="Install hdf5plugin.",
+        )
+
+
 def _check_pipeline(numbers: Sequence[int], itemsize: int) -> None:
-    for number in numbers:
-        if number in _NO_CODEC:
-            raise NotConvertibleError(
-                f"no codec outside HDF5 decodes its filter {_NO_CODEC[number]!r}"
-            )
-        if number not in _KNOWN and importlib.util.find_spec("hdf5plugin") is None:
-            raise NotConvertibleError(
-                f"VirtualiZarr needs the package hdf5plugin for its filter {number}",
-                remedy="Install hdf5plugin.",
-            )
     first = numbers.index(_SHUFFLE) if _SHUFFLE in numbers else 0
     if itemsize > 1 and any(n != _FLETCHER32 or 4 % itemsize for n in numbers[:first]):
         raise NotConvertibleError(
