@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ __all__ = [
     "declare",
     "dump_node",
     "impossible_name",
+    "interpret_codecs",
     "interpret_members",
     "members_in",
     "parse_node",
@@ -40,6 +41,26 @@ _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
     "chunk_key_encoding": ((str, dict), "a name or an object"),
     "codecs": (list, "a list"),
     "fill_value": (object, "a value"),
+}
+
+
+_ABSENT = object()
+
+_BLOSC_NUMBERS: dict[str, tuple[Container[object], str]] = {
+    "clevel": (range(10), "an integer from 0 to 9"),
+    "typesize": (range(1, 2**31), "an integer of at least 1"),
+    "blocksize": (range(2**31), "an integer of at least 0"),
+}
+# What the members of Blosc's configuration may be: in Zarr v3, and in numcodecs.
+_BLOSC: dict[str, dict[str, tuple[Container[object], str]]] = {
+    "blosc": {
+        **_BLOSC_NUMBERS,
+        "shuffle": (
+            ("noshuffle", "shuffle", "bitshuffle"),
+            "'noshuffle', 'shuffle' or 'bitshuffle'",
+        ),
+    },
+    "numcodecs.blosc": {**_BLOSC_NUMBERS, "shuffle": (range(-1, 3), "an integer from -1 to 2")},
 }
 
 
@@ -141,6 +162,33 @@ def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:
             )
             usable = False
     return usable
+
+
+def interpret_codecs(codecs: Sequence[Any]) -> Findings[None]:
+    """Yield what is invalid in the configuration of an array's codecs, where zarr does not look.
+
+    Not for readers: decoding needs none of it.
+
+    Examples
+    --------
+    >>> print(next(interpret_codecs([{"name": "blosc", "configuration": {"clevel": 32768}}])).problem)
+    the codec 'blosc' is not configured validly: 'clevel' is 32768, not an integer from 0 to 9
+    """
+    for codec in codecs:
+        members = _object(codec) or {}
+        configuration = _object(members.get("configuration")) or {}
+        if members.get("name") == "sharding_indexed":
+            for name in ("codecs", "index_codecs"):
+                inner: Any = configuration.get(name)
+                yield from interpret_codecs(inner if isinstance(inner, list) else [])
+        for name, (allowed, description) in _BLOSC.get(str(members.get("name")), {}).items():
+            value = configuration.get(name, _ABSENT)
+            is_one = isinstance(value, int | str) and not isinstance(value, bool)
+            if value is not _ABSENT and not (is_one and value in allowed):
+                yield InvalidConfigurationError(
+                    f"the codec {members['name']!r} is not configured validly: {name!r} is "
+                    f"{json.dumps(value)[:40]}, not {description}"
+                )
 
 
 def without_declarations(node: dict[str, Any]) -> bytes:

@@ -16,7 +16,14 @@ import msgspec
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import Advice, InvalidConfigurationError, ManifestError, Setting
-from zarr_manifest.format import ArrayMetadata, Limits, arrays_in, collect, is_declaration
+from zarr_manifest.format import (
+    ArrayMetadata,
+    Limits,
+    arrays_in,
+    collect,
+    interpret_codecs,
+    is_declaration,
+)
 from zarr_manifest.hierarchy import (
     CONCURRENCY,
     DeclaredArray,
@@ -213,6 +220,9 @@ class _Validator:
             yield _problem(node.path, "declaration", error)
         if array is None:
             return
+        _, errors = collect(interpret_codecs(array.metadata["codecs"]))
+        for error in errors:
+            yield _problem(node.path, "declaration", error)
         inline = None if node.body is None else _inline_text(node.body)
         try:
             partitions = every_partition(array, self.hierarchy.limits)
