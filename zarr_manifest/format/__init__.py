@@ -49,6 +49,7 @@ from zarr_manifest.format.manifest_document import (
 )
 from zarr_manifest.format.node_metadata import (
     NODE_METADATA,
+    NODE_NAMES,
     ArrayMetadata,
     ancestors,
     arrays_in,
@@ -64,6 +65,7 @@ from zarr_manifest.format.node_metadata import (
 
 __all__ = [
     "NODE_METADATA",
+    "NODE_NAMES",
     "NO_CONDITIONS",
     "PLACEHOLDER",
     "TRANSFORMER_NAME",

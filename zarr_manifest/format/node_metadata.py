@@ -18,6 +18,7 @@ from zarr_manifest.format.findings import Findings
 
 __all__ = [
     "NODE_METADATA",
+    "NODE_NAMES",
     "ArrayMetadata",
     "ancestors",
     "arrays_in",
@@ -214,6 +215,12 @@ NODE_METADATA = frozenset({"zarr.json", ".zarray", ".zgroup"})
 # Reserved by Zarr v3 (core specification, "Node names"), or interpreted differently by
 # different stores and readers.
 _IMPOSSIBLE = re.compile(r"\.*|__.*|zarr\.json|.*[\x00-\x1f\x7f-\x9f\ud800-\udfff\\].*", re.DOTALL)
+
+
+NODE_NAMES = (
+    "A name must not be empty, only dots, or 'zarr.json'; it must not begin with '__', or contain "
+    "a backslash or a control character."
+)
 
 
 def impossible_name(path: str) -> str | None:
