@@ -195,8 +195,9 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
         )
     name = path.rpartition("/")[2]
     kept = {key: value for key, value in variable.encoding.items() if key in _CF_ENCODING}
-    if isinstance(kept.get("dtype"), np.dtype):
-        kept["dtype"] = kept["dtype"].newbyteorder("=")
+    stored = kept.get("dtype")
+    if isinstance(stored, np.dtype) and stored.kind != "T":  # strings have no byte order
+        kept["dtype"] = stored.newbyteorder("=")
     # xarray would add NaN for floats that never had a fill value.
     kept.setdefault("_FillValue", variable.attrs.get("_FillValue"))
     contents = _encoded(name, variable, kept)
