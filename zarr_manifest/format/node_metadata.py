@@ -172,7 +172,8 @@ def interpret_codecs(codecs: Sequence[Any]) -> Findings[None]:
 
     Examples
     --------
-    >>> print(next(interpret_codecs([{"name": "blosc", "configuration": {"clevel": 32768}}])).problem)
+    >>> nonsense = {"name": "blosc", "configuration": {"clevel": 32768}}
+    >>> print(next(interpret_codecs([nonsense])).problem)
     the codec 'blosc' is not configured validly: 'clevel' is 32768, not an integer from 0 to 9
     """
     for codec in codecs:
@@ -180,8 +181,9 @@ def interpret_codecs(codecs: Sequence[Any]) -> Findings[None]:
         configuration = _object(members.get("configuration")) or {}
         if members.get("name") == "sharding_indexed":
             for name in ("codecs", "index_codecs"):
-                inner: Any = configuration.get(name)
-                yield from interpret_codecs(inner if isinstance(inner, list) else [])
+                inner = configuration.get(name)
+                if isinstance(inner, list):
+                    yield from interpret_codecs(cast("Sequence[Any]", inner))
         for name, (allowed, description) in _BLOSC.get(str(members.get("name")), {}).items():
             value = configuration.get(name, _ABSENT)
             is_one = isinstance(value, int | str) and not isinstance(value, bool)

@@ -102,7 +102,13 @@ def test_random_damage_is_read_or_refused() -> None:
     start, stop = 0, 100
     found = Counter[str]()
     while start < stop:
-        command = [sys.executable, "-m", "tests.conversion.files.damaged_hdf5", f"{start}", f"{stop}"]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.conversion.files.damaged_hdf5",
+            f"{start}",
+            f"{stop}",
+        ]
         try:
             process = subprocess.run(command, capture_output=True, text=True, timeout=60)
             output, errors, ended = process.stdout, process.stderr, process.returncode

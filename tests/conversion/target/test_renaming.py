@@ -89,9 +89,7 @@ def test_dimensions_and_references_to_other_variables_follow() -> None:
 
 
 def test_a_new_name_that_is_taken() -> None:
-    report = write_hierarchy(
-        MemoryStore(), [vector("a", [1]), vector("b", [2])], rename={"b": "a"}
-    )
+    report = write_hierarchy(MemoryStore(), [vector("a", [1]), vector("b", [2])], rename={"b": "a"})
     assert [(refused.path, refused.reason) for refused in report.refused] == [
         ("a", "there is already a node at this path")
     ]

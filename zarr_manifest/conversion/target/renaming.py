@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
+from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode
+from zarr_manifest.conversion.values import as_array, as_object
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import NODE_NAMES, impossible_name
 
@@ -102,14 +103,16 @@ class Renaming:
 def _with_names(metadata: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return metadata of an array with other names of dimensions and variables."""
     changed = dict(metadata)
-    if isinstance(dimensions := metadata.get("dimension_names"), list | tuple):
-        changed["dimension_names"] = [names.get(dim, dim) for dim in dimensions]
-    if isinstance(attributes := metadata.get("attributes"), dict):
+    dimensions = as_array(metadata.get("dimension_names"))
+    if dimensions is not None:
+        changed["dimension_names"] = [names.get(str(dim), dim) for dim in dimensions]
+    attributes = as_object(metadata.get("attributes"))
+    if attributes is not None:
         changed["attributes"] = _referring(attributes, names)
     return changed
 
 
-def _referring(attributes: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def _referring(attributes: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {
         key: " ".join(names.get(word, word) for word in value.split(" "))
         if key in _REFERRING and isinstance(value, str)

@@ -24,7 +24,7 @@ _LATIN_1 = "and was read as Latin-1"
 def json_attributes(
     attributes: Mapping[Any, Any], dtype: np.dtype[Any] | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return attributes as JSON values, and notes about those that changed.
+    r"""Return attributes as JSON values, and notes about those that changed.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def json_attributes(
     ({'_FillValue': 'AAAAAAAA+H8='}, [])
     >>> json_attributes({"range": [0.0, float("nan")]})
     ({'range': [0.0, 'NaN']}, ["in the attribute 'range', NaN became a string, as JSON has none"])
-    >>> json_attributes({"units": b"\\xb0C"})
+    >>> json_attributes({"units": b"\xb0C"})
     ({'units': '°C'}, ["the attribute 'units' is not UTF-8, and was read as Latin-1"])
     """
     found: dict[str, Any] = {}
@@ -134,7 +134,7 @@ def _has_non_finite(value: Any) -> bool:
 def _is_latin_1(value: Any) -> bool:
     """Whether a value contains bytes that are not UTF-8."""
     if isinstance(value, np.ndarray | np.generic):
-        return value.dtype.kind in "SO" and _is_latin_1(value.tolist())
+        value = _python_value(value)
     if (members := as_object(value)) is not None:
         return any(map(_is_latin_1, members.values()))
     if isinstance(value, list | tuple | set | frozenset):

@@ -9,11 +9,11 @@ __all__ = ["is_utf8", "text_of"]
 
 
 def is_utf8(raw: bytes) -> bool:
-    """Whether bytes are UTF-8.
+    r"""Whether bytes are UTF-8.
 
     Examples
     --------
-    >>> is_utf8("°C".encode()), is_utf8(b"\\xb0C")
+    >>> is_utf8("°C".encode()), is_utf8(b"\xb0C")
     (True, False)
     """
     try:
@@ -24,11 +24,11 @@ def is_utf8(raw: bytes) -> bool:
 
 
 def text_of(raw: str | bytes) -> str:
-    """Return text as it is, bytes that are UTF-8 decoded, and all others read as Latin-1.
+    r"""Return text as it is, bytes that are UTF-8 decoded, and all others read as Latin-1.
 
     Examples
     --------
-    >>> text_of("°C".encode()), text_of(b"\\xb0C"), text_of("K")
+    >>> text_of("°C".encode()), text_of(b"\xb0C"), text_of("K")
     ('°C', '°C', 'K')
     """
     if isinstance(raw, str):

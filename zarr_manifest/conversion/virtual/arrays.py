@@ -161,7 +161,7 @@ def _manifest(
     if not grid.counts and paths.shape == (1,):
         # Some parsers give a scalar one dimension of chunks.
         paths, offsets, lengths = (column.reshape(()) for column in (paths, offsets, lengths))
-        inlined = {(): data for data in inlined.values()}
+        inlined = {(): inlined[0,]} if inlined else {}
     given = (paths != _MISSING) & (paths != _INLINED)
     if tuple(paths.shape) != grid.counts:
         # Its parsers give arrays without chunks an arbitrary grid.

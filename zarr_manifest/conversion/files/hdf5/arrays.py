@@ -91,13 +91,15 @@ def require_possible_grid(shape: Sequence[int], chunks: Sequence[int]) -> None:
 
 def _parsed(url: str, dataset: Any, note: Callable[[str], None]) -> Any:
     parser: Any = library("virtualizarr.parsers.hdf.hdf")
-    is_empty = dataset.chunks is not None and not dataset.id.get_num_chunks()
-    if dataset.chunks is not None:
-        require_possible_grid(dataset.shape, dataset.chunks)
     bare = _BareDataset(dataset)
-    if is_empty:
+    chunks: tuple[int, ...] | None = dataset.chunks
+    is_empty = False
+    if chunks is not None:
+        require_possible_grid(dataset.shape, chunks)
+        is_empty = not dataset.id.get_num_chunks()
+    if chunks is not None and is_empty:
         # VirtualiZarr would take memory for every element.
-        bare.shape = tuple(map(min, dataset.shape, dataset.chunks))
+        bare.shape = tuple(map(min, dataset.shape, chunks))
     array = parser._construct_manifest_array(url, bare, "")
     if bare.has_latin_1:
         note("some of its strings are not UTF-8, and were read as Latin-1")

@@ -64,6 +64,7 @@ def _with_bytes(value: Any) -> Any:
             value.encode()
         except UnicodeEncodeError:
             return value.encode(errors="surrogateescape")
-    elif isinstance(value, np.ndarray) and value.dtype.kind == "O":
-        return np.vectorize(_with_bytes, otypes=[object])(value) if value.size else value
-    return value
+    values: Any = value
+    if isinstance(value, np.ndarray) and values.dtype.kind == "O" and values.size:
+        return np.vectorize(_with_bytes, otypes=[object])(values)
+    return values

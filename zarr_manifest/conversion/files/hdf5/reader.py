@@ -28,9 +28,11 @@ class WatchedReader:
         self._failure: Exception | None = None
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Set the position, and return it."""
         return int(self._reader.seek(offset, whence))
 
     def tell(self) -> int:
+        """Return the position."""
         return int(self._reader.tell())
 
     def read(self, size: int = -1, /) -> bytes:

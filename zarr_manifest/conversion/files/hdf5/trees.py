@@ -23,7 +23,7 @@ from zarr_manifest.conversion.files.hdf5.dimensions import (
 from zarr_manifest.conversion.files.hdf5.reader import HDF5_ERRORS, WatchedReader
 from zarr_manifest.conversion.files.hdf5.unlimited import UnlimitedDimensions
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, explained
-from zarr_manifest.conversion.values import brief, json_attributes, text_of
+from zarr_manifest.conversion.values import brief, text_of
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
 
@@ -109,11 +109,12 @@ class _Walk:
 
     def _group(self, group: Any, path: str) -> FileGroup:
         """Add a group, with those of its attributes that can be read."""
+        stated: Mapping[Any, Any] = {}
         try:
             stated, notes = read_attributes(group)
         except HDF5_ERRORS as error:
             self.reader.require_no_failure()
-            stated, notes = {}, [f"its attributes were left out: {explained(error)}"]
+            notes = [f"its attributes were left out: {explained(error)}"]
         found = self.tree.add_group(path, stated)
         for sentence in notes:
             self.tree.note_group(path, sentence)
@@ -171,7 +172,9 @@ class _Walk:
             )
         except FOREIGN_ERRORS as error:
             self.reader.require_no_failure()
-            raise NotConvertibleError(f"VirtualiZarr cannot express it: {explained(error)}") from error
+            raise NotConvertibleError(
+                f"VirtualiZarr cannot express it: {explained(error)}"
+            ) from error
         found.arrays[name] = array
         self.unlimited.add(found.arrays, path, name, dataset, paths)
         for sentence in notes:

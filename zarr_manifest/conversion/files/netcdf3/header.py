@@ -110,7 +110,7 @@ class Header:
 
 
 def read_header(file: _File) -> Header:
-    """Read the header at the beginning of a file.
+    r"""Read the header at the beginning of a file.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def read_header(file: _File) -> Header:
     Examples
     --------
     >>> import io
-    >>> header = read_header(io.BytesIO(b"CDF\\x01" + bytes(28)))
+    >>> header = read_header(io.BytesIO(b"CDF\x01" + bytes(28)))
     >>> header.records, header.variables
     (0, [])
     """

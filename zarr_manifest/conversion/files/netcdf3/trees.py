@@ -45,9 +45,7 @@ def read_netcdf3(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     return tree
 
 
-def _array(
-    url: str, file_size: int, header: Header, variable: Variable
-) -> tuple[Any, list[str]]:
+def _array(url: str, file_size: int, header: Header, variable: Variable) -> tuple[Any, list[str]]:
     """Return the ``ManifestArray`` for a variable, and notes about what changed."""
     manifests: Any = library("virtualizarr.manifests")
     shape = chunks = header.shape(variable)
