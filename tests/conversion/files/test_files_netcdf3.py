@@ -125,7 +125,7 @@ def test_dimensions_of_no_length(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda body: body[:20], "the header is damaged: it does not end"),
+        (lambda body: body[:20], "the header is damaged: the file ends before it does"),
         (lambda body: body[:4] + b"\0" * 4 + b"\0\0\0\x0b" + body[12:], "has the tag 11 instead"),
         (lambda body: b"CDF\x01" + b"\0" * 4 + b"\0\0\0\x0a" + b"\xff" * 400, "does not end"),
         (lambda body: body.replace(b"author\0\0\0\0\0\x02", b"author\0\0\0\0\0\x63"), "type 99"),

@@ -203,7 +203,9 @@ class _Reader:
 
     def _bytes(self, size: int) -> bytes:
         self._left -= size
-        found = self._file.read(size) if self._left >= 0 else b""
-        if len(found) < size:
+        if self._left < 0:
             raise NotConvertibleError("the header is damaged: it does not end")
+        found = self._file.read(size)
+        if len(found) < size:
+            raise NotConvertibleError("the header is damaged: the file ends before it does")
         return found
