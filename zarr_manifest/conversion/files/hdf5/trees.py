@@ -52,6 +52,8 @@ def read_hdf5(url: str, registry: Any, *, inline_limit: int) -> FileTree:
         With every dataset of the file, converted or refused.
     """
     h5: Any = library("h5py")
+    # A missing library is no reason to refuse each dataset.
+    library("virtualizarr.parsers.hdf.hdf")
     reader = WatchedReader(*registry.resolve(url))
     with h5.File(reader, mode="r") as file:
         walk = _Walk(url, reader, inline_limit, FileTree(), ScalePaths(file))
