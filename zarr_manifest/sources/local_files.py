@@ -15,6 +15,7 @@ import asyncio
 import errno
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -176,19 +177,32 @@ class Directory:
         LocationNotAllowedError
             A symbolic link leads out of the directory.
         SourceError
-            It is neither a file nor a directory, or cannot be found for all its links.
+            It is neither a file nor a directory.
         """
+        return self._reach(key, _open_file)
+
+    def status(self, key: str) -> os.stat_result:
+        """Return the status of what a key names, which need not be a regular file.
+
+        Raises
+        ------
+        OSError, LocationNotAllowedError, SourceError
+            As of :meth:`open`.
+        """
+        return self._reach(key, _status_of)
+
+    def _reach[T](self, key: str, act: _Act[T]) -> T:
         if len(key) > _LONGEST_PATH:
             raise FileNotFoundError(errno.ENAMETOOLONG, "its path is too long for a file")
         if not _OPENS_IN_DIRECTORIES:
-            return _opened(os.open(Path(*self._require_located(key)), _FILE))
+            return act(str(Path(*self._require_located(key))), None)
         place = self.path, key
         for _ in range(_MOST_CHANGES):
             try:
-                return _opened(_open_in(*place))
+                return _reach_in(*place, act)
             except _LinkMetError:
                 place = self._require_located(key)
-        raise SourceError("its symbolic links lead round in a circle, or keep changing")
+        raise OSError(errno.ELOOP, "its symbolic links lead round in a circle, or keep changing")
 
     def _require_located(self, key: str) -> tuple[str, str]:
         found = self._locate(key)
@@ -217,8 +231,12 @@ class Directory:
         return None
 
 
-def _open_in(directory: str, key: str) -> int:
-    """Open a file in a directory, without following links below that.
+# Acts on a name in an open directory, or on a path, without following a link.
+type _Act[T] = Callable[[str, int | None], T]
+
+
+def _reach_in[T](directory: str, key: str, act: _Act[T]) -> T:
+    """Act on a file in a directory, without following links below that.
 
     Raises
     ------
@@ -236,12 +254,12 @@ def _open_in(directory: str, key: str) -> int:
             inner = _open_segment(segment, _DIRECTORY, descriptor)
             os.close(descriptor)
             descriptor = inner
-        return _open_segment(segments[-1], _FILE, descriptor)
+        return act(segments[-1], descriptor)
     finally:
         os.close(descriptor)
 
 
-def _open_segment(name: str, flags: int, directory: int) -> int:
+def _open_segment(name: str, flags: int, directory: int | None) -> int:
     try:
         return os.open(name, flags | _NO_LINK, dir_fd=directory)
     except NotADirectoryError:
@@ -259,15 +277,32 @@ def _open_segment(name: str, flags: int, directory: int) -> int:
         raise
 
 
+def _open_file(name: str, directory: int | None) -> OpenFile:
+    return _opened(_open_segment(name, _FILE, directory))
+
+
+def _status_of(name: str, directory: int | None) -> os.stat_result:
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if stat.S_ISLNK(status.st_mode):
+        raise _LinkMetError
+    return status
+
+
 def _opened(descriptor: int) -> OpenFile:
     """Return a descriptor as an open file; close it if it is not one."""
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode):
-        return OpenFile(descriptor, status)
-    os.close(descriptor)
+    try:
+        return OpenFile(descriptor, _require_regular(os.fstat(descriptor)))
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _require_regular(status: os.stat_result) -> os.stat_result:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a directory")
-    raise _not_regular()
+    if not stat.S_ISREG(status.st_mode):
+        raise _not_regular()
+    return status
 
 
 def _not_regular() -> SourceError:
@@ -307,11 +342,9 @@ class FileReader:
     def size_sync(self, key: str) -> int:
         """Return the size of a file in bytes, without an event loop."""
         try:
-            file = self.directory.open(key)
+            return _require_regular(self.directory.status(key)).st_size
         except OSError as error:
             _raise_translated(error)
-        file.close()
-        return file.status.st_size
 
 
 def _bounds(span: SourceRange, size: int) -> tuple[int, int]:
