@@ -137,8 +137,7 @@ class ManifestStore(StoreOnStore):
         directories = local_directories(self._allow)
         reader = hierarchy_reader(self._store, directories)
         self._sources = Sources(self._allow, reader, max_gap=self._max_gap)
-        # May have methods that ``Store`` does not declare.
-        self._readable: Any = inside_store(self._store, directories)
+        self._readable = inside_store(self._store, directories)
         self._arrays = KnownArrays(self._readable, self._transformer)
 
     def _transformer(
@@ -241,9 +240,8 @@ class ManifestStore(StoreOnStore):
     def _get_underneath(
         self, key: str, *, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        found: Buffer | None = self._readable.get_sync(
-            key, prototype=prototype, byte_range=byte_range
-        )
+        readable: Any = self._readable  # get_sync is not declared by ``Store``
+        found: Buffer | None = readable.get_sync(key, prototype=prototype, byte_range=byte_range)
         return found
 
     def _reveal(
@@ -288,7 +286,8 @@ class ManifestStore(StoreOnStore):
         own limits. Errors are raised directly, not in a group.
         """
         if await run_async(self._arrays.owner(key)) is None:
-            async for group in self._readable.get_ranges(
+            readable: Any = self._readable  # not declared by older releases of zarr
+            async for group in readable.get_ranges(
                 key, byte_ranges, prototype=prototype, **options
             ):
                 yield group
@@ -309,9 +308,8 @@ class ManifestStore(StoreOnStore):
     ) -> Sequence[tuple[int, Buffer | None]]:
         """Return many ranges of one value, without an event loop."""
         if run_sync(self._arrays.owner(key)) is None:
-            native: Any = self._readable.get_ranges_sync(
-                key, byte_ranges, prototype=prototype, **options
-            )
+            readable: Any = self._readable
+            native: Any = readable.get_ranges_sync(key, byte_ranges, prototype=prototype, **options)
             return cast("Sequence[tuple[int, Buffer | None]]", native)
         # Merges ranges, and reads them with get_sync.
         return super().get_ranges_sync(key, byte_ranges, prototype=prototype, **options)

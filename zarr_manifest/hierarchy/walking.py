@@ -262,8 +262,8 @@ async def _listed(
     )
     nodes = [node async for node in in_order(calls, _AT_ONCE)]
     elsewhere = (Node(path, problem=link_outside(path)) for path in links)
-    directories = await asyncio.to_thread(_directories, store, listing.links)
-    return [*nodes, *elsewhere], directories
+    outside = await asyncio.to_thread(_directories, store, listing.links)
+    return [*nodes, *elsewhere], outside
 
 
 async def _members(store: Store, below: str, directories: tuple[str, ...]) -> list[Node]:

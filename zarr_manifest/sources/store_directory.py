@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from zarr.storage import FsspecStore, LocalStore, ObjectStore, WrapperStore
@@ -41,7 +42,7 @@ def directory_of(store: Store) -> StoreDirectory | None:
     """
     if isinstance(store, LocalStore):
         return StoreDirectory(str(store.root.absolute()), type(store) is LocalStore)
-    any_store = cast(Any, store)
+    any_store = cast("Any", store)
     if isinstance(store, WrapperStore):
         found = directory_of(any_store._store)
         return None if found is None else found._replace(is_plain=False)
@@ -50,7 +51,7 @@ def directory_of(store: Store) -> StoreDirectory | None:
 
         if not isinstance(any_store.store, ObstoreLocalStore):
             return None
-        return StoreDirectory(str(any_store.store.prefix or "/"), type(store) is ObjectStore)
+        return StoreDirectory(str(any_store.store.prefix or "/"), type(any_store) is ObjectStore)
     if isinstance(store, FsspecStore):
         found = _directory_in(store.fs, store.path)
         is_plain = type(store) is FsspecStore
@@ -60,41 +61,40 @@ def directory_of(store: Store) -> StoreDirectory | None:
 
 def _directory_in(file_system: Any, path: str) -> StoreDirectory | None:
     """Return the directory for a path in a file system of fsspec."""
-    from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
-    from fsspec.implementations.chained import ChainedFileSystem
-    from fsspec.implementations.dirfs import DirFileSystem
-    from fsspec.implementations.local import LocalFileSystem, make_path_posix
-
-    if isinstance(file_system, LocalFileSystem) or _is_obstore_on_disk(file_system):
-        is_plain = type(file_system) is LocalFileSystem
-        return StoreDirectory(make_path_posix(path.removeprefix("file://")), is_plain)
-    if isinstance(file_system, AsyncFileSystemWrapper):
-        inner, is_plain = file_system.sync_fs, type(file_system) is AsyncFileSystemWrapper
-    elif isinstance(file_system, DirFileSystem):
-        inner, is_plain = file_system.fs, type(file_system) is DirFileSystem
-        path = f"{file_system.path}/{path.lstrip('/')}"
-    elif isinstance(file_system, ChainedFileSystem):
-        inner, is_plain = getattr(file_system, "fs", None), False
-    else:
-        return None
-    found = _directory_in(inner, path)
+    local = _kind("fsspec.implementations.local", "LocalFileSystem")
+    wrapper = _kind("fsspec.implementations.asyn_wrapper", "AsyncFileSystemWrapper")
+    below = _kind("fsspec.implementations.dirfs", "DirFileSystem")
+    inner: Any = None
+    if isinstance(file_system, local) or _is_obstore_on_disk(file_system):
+        directory = Path(path.removeprefix("file://")).expanduser().absolute()
+        return StoreDirectory(str(directory), type(file_system) is local)
+    if isinstance(file_system, below):
+        inner, path = file_system.fs, f"{file_system.path}/{path.lstrip('/')}"
+    elif isinstance(file_system, wrapper):
+        inner = file_system.sync_fs
+    elif isinstance(file_system, _kind("fsspec.implementations.cached", "CachingFileSystem")):
+        inner = file_system.fs
+    found = None if inner is None else _directory_in(inner, path)
+    is_plain = type(file_system) in (below, wrapper)
     return None if found is None else found._replace(is_plain=found.is_plain and is_plain)
 
 
+def _kind(module: str, name: str) -> Any:
+    """Return a class of an optional library; nothing is of it if its module is not loaded."""
+    return getattr(sys.modules.get(module), name, ())
+
+
 def _is_obstore_on_disk(file_system: Any) -> bool:
-    module = sys.modules.get("obstore.fsspec")
-    is_obstore = module is not None and isinstance(file_system, module.FsspecStore)
+    is_obstore = isinstance(file_system, _kind("obstore.fsspec", "FsspecStore"))
     return is_obstore and file_system.protocol == "file"
 
 
 def is_fsspec_on_web(store: Store) -> bool:
     """Whether a store's keys become parts of URLs, whose escapes fsspec's HTTP client decodes."""
     if isinstance(store, WrapperStore):
-        return is_fsspec_on_web(cast(Any, store)._store)
-    module = sys.modules.get("fsspec.implementations.http")
-    file_system: Any = store.fs if isinstance(store, FsspecStore) and module is not None else None
-    while file_system is not None and module is not None:
-        if isinstance(file_system, module.HTTPFileSystem):
-            return True
+        return is_fsspec_on_web(cast("Any", store)._store)
+    web = _kind("fsspec.implementations.http", "HTTPFileSystem")
+    file_system: Any = store.fs if isinstance(store, FsspecStore) else None
+    while file_system is not None and not isinstance(file_system, web):
         file_system = getattr(file_system, "sync_fs", None) or getattr(file_system, "fs", None)
-    return False
+    return file_system is not None
