@@ -194,12 +194,12 @@ class Directory:
     def _reach[T](self, key: str, act: _Act[T]) -> T:
         if len(key) > _LONGEST_PATH:
             raise FileNotFoundError(errno.ENAMETOOLONG, "its path is too long for a file")
-        if not _OPENS_IN_DIRECTORIES:
-            return act(str(Path(*self._require_located(key))), None)
         place = self.path, key
         for _ in range(_MOST_CHANGES):
             try:
-                return _reach_in(*place, act)
+                if _OPENS_IN_DIRECTORIES:
+                    return _reach_in(*place, act)
+                return act(str(Path(*self._require_located(key))), None)
             except _LinkMetError:
                 place = self._require_located(key)
         raise OSError(errno.ELOOP, "its symbolic links lead round in a circle, or keep changing")
@@ -370,7 +370,8 @@ def _require_unchanged(status: os.stat_result, conditions: Conditions) -> None:
 
 def _raise_translated(error: OSError, conditions: Conditions = NO_CONDITIONS) -> NoReturn:
     """Raise the :class:`ManifestError` for an error of the operating system."""
-    if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+    is_missing = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
+    if is_missing or error.errno == errno.ENAMETOOLONG:
         if conditions.version is not None:
             raise SourceChangedError(
                 f"the object has no version {conditions.version}", remedy="Regenerate the manifest."
