@@ -147,11 +147,11 @@ def top(tmp_path: Path) -> Path:
 
 
 LEAVING = ["file", "directory/f", "absolute", "chain", "dangling", "directory/nothing"]
-LEAVING += ["dangling directory/f", "../private/f", "d/../../private/f", "directory/../root/d/f"]
+LEAVING += ["dangling directory/f", "../private/f", "d/../../private/f"]
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("key", LEAVING[:-1])
+@pytest.mark.parametrize("key", LEAVING)
 def test_links_that_lead_out(top: Path, key: str) -> None:
     directory = Directory(str(top / "root"))
     for call in (directory.open, directory.status, directory.require):
@@ -182,7 +182,8 @@ def test_links_that_stay_inside(top: Path, target: str) -> None:
     (top / "named").symlink_to("root")
     for name in ("root", "named", "again/named"):
         assert contents(Directory(str(top / name)), "inside") == BODY
-        assert contents(Directory(str(top / name)), "d/../d//./f") == BODY
+        for key in ("d/../d//./f", "directory/../root/d/f"):
+            assert contents(Directory(str(top / name)), key) == BODY
 
 
 @pytest.mark.usefixtures("way")
@@ -203,13 +204,13 @@ def test_links_in_a_circle(top: Path) -> None:
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device"])
-def test_special_files_do_not_hang(top: Path, kind: str) -> None:
+def test_special_files_do_not_hang(top: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     directory, key = Directory(str(top / "root")), "special"
     with socket.socket(socket.AF_UNIX) as server:
         if kind == "fifo":
             os.mkfifo(top / "root/special")
         elif kind == "socket":
-            os.chdir(top)  # the path of a socket must be short
+            monkeypatch.chdir(top)  # the path of a socket must be short
             server.bind("root/special")
         else:
             directory, key = Directory("/dev"), "tty" if Path("/dev/tty").exists() else "null"

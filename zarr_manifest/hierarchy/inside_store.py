@@ -20,7 +20,7 @@ from zarr.storage import WrapperStore
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.hierarchy.zarr_internals import ensure_open, ensure_open_sync
-from zarr_manifest.sources import Directory, directory_of, is_fsspec_on_web, slice_of, store_name
+from zarr_manifest.sources import Directory, directory_of, is_fsspec_on_web, slice_of
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
@@ -78,11 +78,8 @@ class CheckedStore(WrapperStore[Store]):
         try:
             self._directory.require(key)
         except ManifestError as error:
-            raise self._located(error, key) from None
+            raise _located(error, self._directory, key) from None
         return key
-
-    def _located(self, error: ManifestError, key: str) -> ManifestError:
-        return error.in_context(location=f"{store_name(self._store)}/{quote(key)}")
 
     async def get(
         self,
@@ -237,7 +234,7 @@ class DirectoryStore(CheckedStore):
         except _MISSING:
             return None
         except ManifestError as error:
-            raise self._located(error, key) from error.__cause__
+            raise _located(error, self._directory, key) from error.__cause__
 
     async def get_ranges(
         self,
@@ -259,7 +256,7 @@ class DirectoryStore(CheckedStore):
         except _MISSING:
             return False
         except ManifestError as error:
-            raise self._located(error, key) from error.__cause__
+            raise _located(error, self._directory, key) from error.__cause__
         return stat.S_ISREG(status.st_mode)
 
     async def getsize(self, key: str) -> int:
@@ -267,4 +264,8 @@ class DirectoryStore(CheckedStore):
         try:
             return (await asyncio.to_thread(self._directory.status, key)).st_size
         except ManifestError as error:
-            raise self._located(error, key) from error.__cause__
+            raise _located(error, self._directory, key) from error.__cause__
+
+
+def _located(error: ManifestError, directory: Directory, key: str) -> ManifestError:
+    return error.in_context(location=Path(directory.path, key).as_uri())
