@@ -126,7 +126,22 @@ def real_path_within(directory: str, path: str) -> str | None:
     >>> real_path_within("/", "/nowhere/../data"), real_path_within("/data", "/data/../etc")
     ('/data', None)
     """
-    return _within(os.path.realpath(directory), os.path.realpath(path))
+    return _within(_real_path(directory), _real_path(path))
+
+
+def _real_path(path: str) -> str:
+    for _ in range(_MOST_CHANGES):
+        try:
+            return os.path.realpath(path)
+        except OSError as error:
+            # What was a link is none any more, or has gone.
+            if error.errno not in (errno.EINVAL, errno.ENOENT):
+                raise
+    raise _ever_changing()
+
+
+def _ever_changing() -> OSError:
+    return OSError(errno.ELOOP, "its symbolic links lead round in a circle, or keep changing")
 
 
 def _within(root: str, real: str) -> str | None:
@@ -202,7 +217,7 @@ class Directory:
                 return act(str(Path(*self._require_located(key))), None)
             except _LinkMetError:
                 place = self._require_located(key)
-        raise OSError(errno.ELOOP, "its symbolic links lead round in a circle, or keep changing")
+        raise _ever_changing()
 
     def _require_located(self, key: str) -> tuple[str, str]:
         found = self._locate(key)
@@ -221,9 +236,9 @@ class Directory:
     def _locate(self, key: str) -> tuple[str, str] | None:
         """Return the real path of what a key names, below a directory that may be read."""
         # Each directory of an endless path would be looked at, in quadratic time.
-        real = os.path.realpath(Path(self.path, key[: _LONGEST_PATH + 1]))
+        real = _real_path(str(Path(self.path, key[: _LONGEST_PATH + 1])))
         for directory in (self.path, *self.others):
-            root = os.path.realpath(directory)
+            root = _real_path(directory)
             if real == root:
                 return os.path.split(real)
             if _within(root, real) is not None:
