@@ -18,12 +18,20 @@ from zarr.abc.store import Store
 from zarr.storage import LocalStore
 
 from zarr_manifest.errors import (
-    LocationNotAllowedError,
+    ManifestError,
     SourceAccessDeniedError,
     SourceError,
 )
 from zarr_manifest.format import NODE_METADATA
-from zarr_manifest.sources import Directory, directory_of, store_errors, store_failure, store_name
+from zarr_manifest.sources import (
+    HIERARCHY,
+    Directory,
+    directory_of,
+    store_errors,
+    store_failure,
+    store_name,
+)
+from zarr_manifest.sources import link_outside as outside
 
 __all__ = [
     "Listing",
@@ -133,13 +141,9 @@ async def list_names(store: Store, path: str) -> list[str]:
         raise store_failure(error) from error
 
 
-def link_outside(path: str) -> LocationNotAllowedError:
+def link_outside(path: str) -> ManifestError:
     """Return the error for a node behind a link that leads out of its hierarchy."""
-    return LocationNotAllowedError(
-        "a symbolic link leads out of the hierarchy's directory",
-        array=path,
-        remedy="Name the hierarchy that it leads to, or replace the link with it.",
-    )
+    return outside(HIERARCHY).in_context(array=path)
 
 
 def not_listable(store: Store, problem: str, *, remedy: str | None = None) -> SourceError:

@@ -32,13 +32,14 @@ from zarr_manifest.sources.hierarchy_objects import (
     store_failure,
     store_name,
 )
-from zarr_manifest.sources.local_files import Directory, OpenFile, real_path_within
+from zarr_manifest.sources.local_files import HIERARCHY, Directory, link_outside
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
-from zarr_manifest.sources.store_directory import StoreDirectory, directory_of, is_fsspec_on_web
+from zarr_manifest.sources.store_directory import directory_of, is_fsspec_on_web
 
 __all__ = [
     "DEFAULT_MAX_GAP",
+    "HIERARCHY",
     "Access",
     "Allow",
     "Anonymous",
@@ -46,11 +47,9 @@ __all__ = [
     "Call",
     "Directory",
     "Environment",
-    "OpenFile",
     "SourceRange",
     "Sources",
     "Steps",
-    "StoreDirectory",
     "Whole",
     "access_by_prefix",
     "access_to",
@@ -63,12 +62,12 @@ __all__ = [
     "in_order",
     "is_fsspec_on_web",
     "key_within",
+    "link_outside",
     "local_directories",
     "needs_size",
     "open_object_store",
     "pure_request",
     "reader_of",
-    "real_path_within",
     "run_async",
     "run_sync",
     "slice_bounds",

@@ -34,7 +34,10 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 
-__all__ = ["Directory", "FileReader", "OpenFile", "real_path_within"]
+__all__ = ["HIERARCHY", "Directory", "FileReader", "OpenFile", "link_outside"]
+
+# What messages call the directory of a hierarchy.
+HIERARCHY = "hierarchy's directory"
 
 # On Linux; elsewhere the limit is lower.
 _LONGEST_PATH = 4096
@@ -111,24 +114,6 @@ class OpenFile(NamedTuple):
         os.close(self.descriptor)
 
 
-def real_path_within(directory: str, path: str) -> str | None:
-    """Return a path with symbolic links resolved; None if it lies outside a directory then.
-
-    Parameters
-    ----------
-    directory : str
-        Any name of the directory: its symbolic links are resolved as well.
-    path : str
-        Of what may lie in it, or be the directory itself. Nothing has to be there.
-
-    Examples
-    --------
-    >>> real_path_within("/", "/nowhere/../data"), real_path_within("/data", "/data/../etc")
-    ('/data', None)
-    """
-    return _within(_real_path(directory), _real_path(path))
-
-
 def _real_path(path: str) -> str:
     for _ in range(_MOST_CHANGES):
         try:
@@ -149,6 +134,19 @@ def _within(root: str, real: str) -> str | None:
     return real if f"{real}{os.sep}".startswith(f"{root.rstrip(os.sep)}{os.sep}") else None
 
 
+def link_outside(name: str) -> LocationNotAllowedError:
+    """Return the error for a link that leads out of a directory, given what messages call that."""
+    # Where it leads is not the business of whoever sees the error.
+    return LocationNotAllowedError(
+        f"a symbolic link leads out of the {name}",
+        remedy=Advice(
+            "If you trust what it leads to, authorise that, by its own path: ",
+            Setting("allow", ["/where/the/link/leads/"]),
+            ".",
+        ),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Directory:
     """A directory whose files may be read, but not what links lead to outside it.
@@ -165,7 +163,7 @@ class Directory:
 
     path: str
     others: tuple[str, ...] = ()
-    name: str = "hierarchy's directory"
+    name: str = HIERARCHY
 
     def real_path(self, key: str) -> str | None:
         """Return the real path of what a key names; None if that may not be read."""
@@ -222,15 +220,7 @@ class Directory:
     def _require_located(self, key: str) -> tuple[str, str]:
         found = self._locate(key)
         if found is None:
-            # Where it leads is not the business of whoever sees the error.
-            raise LocationNotAllowedError(
-                f"a symbolic link leads out of the {self.name}",
-                remedy=Advice(
-                    "If you trust what it leads to, authorise that, by its own path: ",
-                    Setting("allow", ["/where/the/link/leads/"]),
-                    ".",
-                ),
-            )
+            raise link_outside(self.name)
         return found
 
     def _locate(self, key: str) -> tuple[str, str] | None:
