@@ -16,6 +16,7 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.format import Configuration, Limits
+from zarr_manifest.hierarchy.inside_store import inside_store
 from zarr_manifest.hierarchy.known_arrays import (
     METADATA_NAMES,
     KnownArrays,
@@ -49,6 +50,7 @@ from zarr_manifest.sources import (
     access_by_prefix,
     describe_access,
     hierarchy_reader,
+    local_directories,
     pure_request,
     run_async,
     run_sync,
@@ -132,8 +134,11 @@ class ManifestStore(StoreOnStore):
 
     def _connect(self) -> None:
         """Create what is not pickled: clients, and the record of arrays seen."""
-        self._sources = Sources(self._allow, hierarchy_reader(self._store), max_gap=self._max_gap)
-        self._arrays = KnownArrays(self._store, self._transformer)
+        directories = local_directories(self._allow)
+        reader = hierarchy_reader(self._store, directories)
+        self._sources = Sources(self._allow, reader, max_gap=self._max_gap)
+        self._readable = inside_store(self._store, directories)
+        self._arrays = KnownArrays(self._readable, self._transformer)
 
     def _transformer(
         self, path: str, metadata: dict[str, Any], declared: list[Any], configuration: Configuration
@@ -198,14 +203,14 @@ class ManifestStore(StoreOnStore):
     ) -> Buffer | None:
         """Return the value of a key, or the bytes that its manifest refers to."""
         if self._arrays.known_native(key):
-            return await self._store.get(key, prototype, byte_range)
+            return await self._readable.get(key, prototype, byte_range)
         path = node_of_metadata(key)
         if path is not None:
-            metadata = await self._store.get(key, prototype)
+            metadata = await self._readable.get(key, prototype)
             return self._reveal(path, metadata, prototype, byte_range)
         owner = await run_async(self._arrays.owner(key))
         if owner is None:
-            return await self._store.get(key, prototype, byte_range)
+            return await self._readable.get(key, prototype, byte_range)
         array, index = owner
         body = await array.get(index, pure_request(byte_range))
         return None if body is None else prototype.buffer.from_bytes(body)
@@ -232,17 +237,11 @@ class ManifestStore(StoreOnStore):
         body = array.get_sync(index, pure_request(byte_range))
         return None if body is None else prototype.buffer.from_bytes(body)
 
-    @property
-    def _underneath(self) -> Any:
-        """The underlying store, which may have methods that ``Store`` does not declare."""
-        return self._store
-
     def _get_underneath(
         self, key: str, *, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        found: Buffer | None = self._underneath.get_sync(
-            key, prototype=prototype, byte_range=byte_range
-        )
+        readable: Any = self._readable  # get_sync is not declared by ``Store``
+        found: Buffer | None = readable.get_sync(key, prototype=prototype, byte_range=byte_range)
         return found
 
     def _reveal(
@@ -287,7 +286,8 @@ class ManifestStore(StoreOnStore):
         own limits. Errors are raised directly, not in a group.
         """
         if await run_async(self._arrays.owner(key)) is None:
-            async for group in self._underneath.get_ranges(
+            readable: Any = self._readable  # not declared by older releases of zarr
+            async for group in readable.get_ranges(
                 key, byte_ranges, prototype=prototype, **options
             ):
                 yield group
@@ -308,9 +308,8 @@ class ManifestStore(StoreOnStore):
     ) -> Sequence[tuple[int, Buffer | None]]:
         """Return many ranges of one value, without an event loop."""
         if run_sync(self._arrays.owner(key)) is None:
-            native: Any = self._underneath.get_ranges_sync(
-                key, byte_ranges, prototype=prototype, **options
-            )
+            readable: Any = self._readable
+            native: Any = readable.get_ranges_sync(key, byte_ranges, prototype=prototype, **options)
             return cast("Sequence[tuple[int, Buffer | None]]", native)
         # Merges ranges, and reads them with get_sync.
         return super().get_ranges_sync(key, byte_ranges, prototype=prototype, **options)
@@ -328,7 +327,7 @@ class ManifestStore(StoreOnStore):
         """Whether a key has a value, or the manifest names the chunk. Reads no source."""
         owner = await run_async(self._arrays.owner(key))
         if owner is None:
-            return await self._store.exists(key)
+            return await self._readable.exists(key)
         array, index = owner
         return await array.names(index) is not None
 
@@ -336,7 +335,7 @@ class ManifestStore(StoreOnStore):
         """Return the stored size of a value, in bytes."""
         owner = await run_async(self._arrays.owner(key))
         if owner is None:
-            return await self._store.getsize(key)
+            return await self._readable.getsize(key)
         array, index = owner
         size = await array.size(index)
         if size is None:
@@ -345,7 +344,7 @@ class ManifestStore(StoreOnStore):
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Return the number of bytes below a prefix, including those that manifests refer to."""
-        total = await self._store.getsize_prefix(prefix)
+        total = await self._readable.getsize_prefix(prefix)
         directory = prefix.rstrip("/")
         inside = await run_async(self._arrays.array_at(directory))
         if inside is not None and inside.array_path != directory:
@@ -358,7 +357,7 @@ class ManifestStore(StoreOnStore):
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether there are no keys below a prefix."""
-        return await self._store.is_empty(prefix)
+        return await self._readable.is_empty(prefix)
 
     def list(self) -> AsyncIterator[str]:
         """Yield all keys, including chunks of manifest arrays."""
@@ -366,16 +365,16 @@ class ManifestStore(StoreOnStore):
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield all keys below a prefix, including chunks of manifest arrays."""
-        async for key in list_prefix(self._store, self._arrays, prefix):
+        async for key in list_prefix(self._readable, self._arrays, prefix):
             yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield the names of keys and directories directly below a prefix."""
-        async for name in list_dir(self._store, self._arrays, prefix):
+        async for name in list_dir(self._readable, self._arrays, prefix):
             yield name
 
     def _manifest_arrays(self, directory: str) -> AsyncIterator[ChunkManifestTransformer]:
-        return list_manifest_arrays(self._store, self._arrays, directory)
+        return list_manifest_arrays(self._readable, self._arrays, directory)
 
     def locations(self) -> Sequence[ReferencedLocation]:
         """Return the locations that the hierarchy refers to, without reading them.
@@ -396,7 +395,8 @@ class ManifestStore(StoreOnStore):
 
     async def _locations(self) -> Sequence[ReferencedLocation]:
         found: list[tuple[StoreLocation | UrlLocation, int, int]] = []
-        for node in await list_nodes(await open_for_reading(self._store)):
+        store = await open_for_reading(self._store)
+        for node in await list_nodes(store, directories=local_directories(self._allow)):
             if node.problem is not None:
                 raise node.problem
             array = (
@@ -426,6 +426,11 @@ class ManifestStore(StoreOnStore):
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
         await asyncio.gather(*(self.set(key, value) for key, value in values))
+
+    @property
+    def _underneath(self) -> Any:
+        """The underlying store, which may have methods that ``Store`` does not declare."""
+        return self._store
 
     def _writable(self, key: str, value: Buffer) -> Steps[Buffer]:
         self._check_writable()

@@ -159,7 +159,12 @@ class _Validator:
 
     async def _every_node(self) -> list[Node]:
         store = self.hierarchy.store
-        nodes = await list_nodes(store, keep_bodies=True, instead=_NAME_THE_ARRAYS)
+        nodes = await list_nodes(
+            store,
+            keep_bodies=True,
+            instead=_NAME_THE_ARRAYS,
+            directories=self.hierarchy.directories,
+        )
         if can_list(store):
             return nodes
         # These come from consolidated metadata; the nodes' own documents may differ.
@@ -169,12 +174,15 @@ class _Validator:
     async def _with_document(self, node: Node) -> Node:
         if node.is_own or node.problem is not None:
             return node
-        return await read_node(self.hierarchy.store, node.path) or node
+        return await self._read(node.path) or node
+
+    async def _read(self, path: str) -> Node | None:
+        return await read_node(self.hierarchy.store, path, self.hierarchy.directories)
 
     async def _named(self, arrays: Iterable[str]) -> list[Node]:
         nodes: list[Node] = []
         for path in (path.strip("/") for path in arrays):
-            node = await read_node(self.hierarchy.store, path)
+            node = await self._read(path)
             if node is None or node.is_v2:
                 kind = "array" if node is None else "Zarr v3 array"
                 raise no_hierarchy(
