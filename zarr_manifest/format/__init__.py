@@ -40,11 +40,13 @@ from zarr_manifest.format.document_codecs import (
     encode_body,
 )
 from zarr_manifest.format.findings import Findings, collect, strict
-from zarr_manifest.format.limits import Limits, limit_exceeded
+from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
 from zarr_manifest.format.manifest_document import (
     Entry,
+    Lines,
     Members,
     count_inline_bytes,
+    explain_object,
     interpret_document,
 )
 from zarr_manifest.format.node_metadata import (
@@ -74,6 +76,7 @@ __all__ = [
     "Entry",
     "Findings",
     "Limits",
+    "Lines",
     "Members",
     "Partitions",
     "ancestors",
@@ -88,6 +91,7 @@ __all__ = [
     "dump_node",
     "encode_body",
     "encode_relative",
+    "explain_object",
     "format_canonical",
     "format_last_modified",
     "grid_index",
@@ -108,6 +112,7 @@ __all__ = [
     "parse_node",
     "parse_relative",
     "strict",
+    "too_much",
     "verify_checksum",
     "without_declarations",
 ]
