@@ -144,6 +144,7 @@ class ManifestStore(StoreOnStore):
             declared,
             configuration,
             self._sources,
+            self._store,
             base=self._base,
             verify=self._verify,
             limits=self._limits,

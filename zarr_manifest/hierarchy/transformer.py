@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import zarr
 import zarr.api.asynchronous
+from zarr.abc.store import Store
 from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
@@ -73,6 +74,8 @@ class ChunkManifestTransformer:
         The array's declaration.
     sources : Sources
         Where the bytes come from.
+    store : Store
+        The hierarchy's own store, which may tell which documents exist.
     base : str or None
         The reader's own base for relative paths, resolved against the root of
         the hierarchy; None uses the declared base.
@@ -95,6 +98,7 @@ class ChunkManifestTransformer:
         declared: list[Any],
         configuration: Configuration,
         sources: Sources,
+        store: Store,
         *,
         base: str | None,
         verify: Verify,
@@ -111,7 +115,7 @@ class ChunkManifestTransformer:
             raise error.in_context(array=array_path) from error.__cause__
         assert array is not None  # it has no problems
         self._encoding = array.encoding
-        self._documents = ManifestDocuments(array, sources, limits)
+        self._documents = ManifestDocuments(array, sources, store, limits)
         self._missing_is_an_error = False
 
     def index_of(self, key: str) -> tuple[int, ...] | None:
