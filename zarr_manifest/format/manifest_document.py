@@ -25,7 +25,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format.findings import Findings, strict
 from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
-from zarr_manifest.showing import counted
+from zarr_manifest.showing import brief, counted
 
 __all__ = [
     "LARGEST_INTEGER",
@@ -295,7 +295,7 @@ class Members:
         """Add the position of its member to an error."""
         if error.chunk is not None and error.chunk in self.raw:
             where = self.position(_value_position(self._document, self.raw[error.chunk]))
-            error.problem += f", in member {error.chunk!r} at {where}"
+            error.problem += f", in member {brief(error.chunk)} at {where}"
         return error
 
     def position(self, byte: int) -> str:

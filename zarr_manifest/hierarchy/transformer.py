@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 from collections.abc import AsyncIterator
 from typing import Any, Literal
@@ -38,6 +39,7 @@ from zarr_manifest.hierarchy.declared_array import interpret_array
 from zarr_manifest.hierarchy.manifest_documents import LoadedManifest, ManifestDocuments
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import Row
+from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     ByteRequest,
     Call,
@@ -53,6 +55,9 @@ from zarr_manifest.sources import (
 )
 
 __all__ = ["ChunkManifestTransformer", "Verify", "encode_fill_chunk"]
+
+# Metadata may state any size, of which nothing has to exist.
+_LARGEST_FILL_CHUNK = 2**31
 
 type Verify = Literal["auto", "always", "never"]
 
@@ -321,6 +326,12 @@ def encode_fill_chunk(metadata: dict[str, Any], index: tuple[int, ...], key: str
         # zarr 3.1 ignores a configuration passed when opening an array.
         opened = await asynchronous.open_array(store=store)
         array = opened.with_config({"write_empty_chunks": True})
+        size = math.prod(part.stop - part.start for part in region) * array.dtype.itemsize
+        if size > _LARGEST_FILL_CHUNK:
+            raise SourceError(
+                "the chunk is explicitly empty, and too large to encode fill values for it: "
+                f"{counted(size, 'byte')}"
+            )
         fill = array.metadata.fill_value
         await array.setitem(region, fill)
         decoded = np.asarray(await array.getitem(region))
