@@ -160,7 +160,7 @@ class ManifestError(Exception):
         remedy: str | None = None,
     ) -> None:
         super().__init__(problem)
-        self.problem = problem
+        self.problem = _shortened(problem)
         self.array = array
         self.chunk = chunk
         self.location = location
@@ -194,7 +194,7 @@ class ManifestError(Exception):
     def message(self) -> str:
         """What is wrong, where, and what to do about it."""
         context = ", ".join(
-            f"{name} {value!r}"
+            f"{name} {_shortened(repr(value), _MOST_OF_A_NAME)}"
             for name, value in (
                 ("array", self.array),
                 ("chunk", self.chunk),
@@ -226,6 +226,20 @@ def _rebuild(
     cls: type[ManifestError], problem: str, members: dict[str, str | None]
 ) -> ManifestError:
     return cls(problem, **members)
+
+
+# Names and paths come from documents that strangers wrote.
+_MOST_CHARACTERS = 2000
+_MOST_OF_A_NAME = 1000
+
+
+def _shortened(text: str, most: int = _MOST_CHARACTERS) -> str:
+    """Cut the middle out of a very long text."""
+    left_out = len(text) - most
+    if left_out <= 0:
+        return text
+    half = most // 2
+    return f"{text[:half]} … ({left_out:,} characters) … {text[-half:]}"
 
 
 class ManifestNotFoundError(ManifestError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["MOST_LINES", "counted", "html_table", "shortened", "size", "without_defaults"]
+__all__ = ["MOST_LINES", "brief", "counted", "html_table", "shortened", "size", "without_defaults"]
 
 # Longer bytes in a repr are only counted.
 _MOST_BYTES = 40
@@ -45,6 +45,18 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     ('1 array', '12,345 references', '2 entries')
     """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def brief(name: str) -> str:
+    """Return the repr of a name that a stranger chose, without the middle of a long one.
+
+    Examples
+    --------
+    >>> brief("0.0"), len(brief("9" * 10_000))
+    ("'0.0'", 201)
+    """
+    shown = repr(name)
+    return shown if len(shown) <= 201 else f"{shown[:100]}…{shown[-100:]}"
 
 
 def shortened(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:

@@ -263,11 +263,13 @@ def _redirects() -> Iterator[Case]:
 def _limits() -> Iterator[Case]:
     padded = {**ENTRIES, "9": {"path": "data.bin", "_padding": "x" * 4000}}
     inline = {canonical(index): {"data": "AAECAwQFBgcICQoL" * 8} for index in ARRAY.indices()}
+    long = {**ENTRIES, "8": {"path": "./" + "x" * 98}}
     for name, manifest, limits, enough, what in (
         ("manifest-bytes", padded, {"manifest_bytes": 1000}, {"manifest_bytes": 10000}, "bytes"),
         ("entries", {**ENTRIES, "7": {}}, {"entries": 2}, {"entries": 3}, "entries"),
         ("inline-bytes", {**ENTRIES, "8": inline["0"]}, {"inline_bytes": 95}, {"inline_bytes": 96},
          "bytes of inline data"),
+        ("path-length", long, {"path_length": 99}, {"path_length": 100}, "characters in a path"),
     ):  # fmt: skip
         yield standard(
             f"{AREA}/limit-of-{name}",

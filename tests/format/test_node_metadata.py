@@ -102,10 +102,17 @@ def test_null_declares_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b'"node_type"']
+    "document", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 90, b'"node_type"']
 )
 def test_not_a_node(document: bytes) -> None:
     assert parse_node(document) is None
+
+
+@pytest.mark.parametrize("levels", [100, 900, 100_000])
+def test_nested_too_deeply(levels: int) -> None:
+    with pytest.raises(zm.errors.LimitExceededError, match="100 levels"):
+        parse_node(b'{"a":' + b"[" * levels + b"]" * levels + b"}")
+    assert parse_node(b'{"a":' + b"[" * 99 + b"]" * 99 + b', "b": "[[{{\\"["}') is not None
 
 
 def test_what_zarr_writes_but_json_does_not_know() -> None:

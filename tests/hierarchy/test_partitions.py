@@ -261,14 +261,6 @@ def test_listing_sizes_and_locations_see_all_partitions(
     assert found[None].references == len(entries) - 2
 
 
-def test_listing_a_partitioned_array_is_limited(tmp_path: Path, entries: dict[str, Any]) -> None:
-    write_partitioned(tmp_path, entries, [1, 1])
-    store = zm.ManifestStore(tmp_path, limits=zm.Limits(entries=19))
-    with pytest.raises(zm.errors.LimitExceededError, match="20 partitions"):
-        store.locations()
-    assert zarr.open_array(store, path="a", mode="r")[0, 0] == DATA[0, 0]
-
-
 def test_zero_dimensional(tmp_path: Path) -> None:
     array = write_manifest_array(tmp_path, "a", np.array(7, "u1"), (), "./{partition}.json")
     metadata = json.loads((array / "zarr.json").read_text())

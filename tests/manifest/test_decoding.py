@@ -17,9 +17,10 @@ from tests.manifest.test_manifest import ENTRIES
 from tests.properties import examples
 from zarr_manifest.format.findings import strict
 from zarr_manifest.format.limits import Limits
-from zarr_manifest.manifest.decoding import interpret_columns, split_document
+from zarr_manifest.manifest.decoding import interpret_columns
 from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.manifest import Manifest
+from zarr_manifest.manifest.parts import split_document, split_members
 
 # Of a grid of 3 by 4 chunks; some are outside, in the array's own spelling, or no keys at all.
 KEYS = st.one_of(
@@ -60,10 +61,16 @@ def parse_key(key: str) -> tuple[int, ...] | None:
     return (0, 1) if key == "c/0/1" else None
 
 
-def outcome(document: bytes, part_bytes: int, grid: Grid, limits: Limits) -> Any:
+def outcome(
+    document: bytes, part_bytes: int, grid: Grid, limits: Limits, whole_bytes: int = 2**24
+) -> Any:
     """The columns, as values that compare; or the error and what it says."""
     try:
-        columns, paths = strict(interpret_columns(document, grid, limits, part_bytes=part_bytes))
+        columns, paths = strict(
+            interpret_columns(
+                document, grid, limits, part_bytes=part_bytes, whole_bytes=whole_bytes
+            )
+        )
     except zm.ManifestError as error:
         return type(error), error.chunk, str(error)
     arrays = [(column.dtype, column.tolist()) for column in columns[1:5]]
@@ -94,6 +101,70 @@ def test_in_parts_as_at_once(
         grid = Grid(2, shape, region, parse_key)
         at_once = outcome(document, len(document), grid, limits)
         assert outcome(document, part_bytes, grid, limits) == at_once
+
+
+@given(documents(), st.integers(1, 60), st.sampled_from([Limits(), Limits(entries=3)]))
+@examples(4)
+@example(b'{"0.0":{"_":"},"},"0.1" : {"a":{},"x":[{},{}]} , "1.0":{}}', 1, Limits())
+@example(b'{"0.0":{},"0.0":{}}', 1, Limits())
+@example(b" [1] ", 1, Limits())
+def test_in_bounded_memory_as_at_once(document: bytes, part_bytes: int, limits: Limits) -> None:
+    for shape in ((3, 4), None):
+        grid = Grid(2, shape, None, parse_key)
+        at_once = outcome(document, len(document), grid, limits)
+        bounded = outcome(document, part_bytes, grid, limits, whole_bytes=0)
+        if isinstance(bounded[0], type):
+            # Of duplicate members, the last may count.
+            assert isinstance(at_once[0], type) or "several members" in bounded[2]
+        else:
+            assert bounded == at_once
+
+
+@given(st.dictionaries(KEYS, ENTRIES, min_size=1), st.integers(1, 60), SEPARATORS)
+def test_members_are_never_cut(
+    members: dict[str, dict[str, Any]], size: int, separator: str
+) -> None:
+    document = json.dumps(members, separators=(separator, ":")).encode()
+    parts = list(split_members(document, size))
+    decoded = [msgspec.json.decode(part.document) for part in parts]
+    assert [item for part in decoded for item in part.items()] == list(members.items())
+    for part in parts:
+        start = part.start + 1
+        assert document[start : start + len(part.document) - 2] == part.document[1:-1]
+    assert all(len(part.document) > size for part in parts[:-1])
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        b'"%d":1',
+        b'"%d":{} ',
+        b'"%d":{"_":"},"}',
+        b'"%d":{"path":"%%d"}',
+        b'"x%d":{}',
+        b'"%d":{"_":{"a":{},"b":{}}}',
+    ],
+)
+@pytest.mark.parametrize("validating", [False, True])
+def test_memory_for_a_hostile_document(member: bytes, validating: bool) -> None:
+    """Decoded as a whole, some take thirty times their size."""
+    document = b"{" + b",".join(member % n for n in range(15_000)) + b"}"
+    tracemalloc.start()
+    try:
+        findings = interpret_columns(
+            document,
+            Grid(1, (2**40,)),
+            Limits(),
+            validating=validating,
+            part_bytes=2**12,
+            whole_bytes=2**13,
+        )
+        for _ in findings:
+            break
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 12 * len(document)
 
 
 @given(st.dictionaries(KEYS, ENTRIES, min_size=1), st.integers(1, 60), SEPARATORS)

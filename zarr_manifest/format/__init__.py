@@ -11,6 +11,7 @@ from zarr_manifest.format.chunk_grid import (
     document_reference,
     grid_index,
     grid_indices,
+    interpret_chunk_grid,
     number_chunks,
 )
 from zarr_manifest.format.chunk_keys import (
@@ -40,11 +41,13 @@ from zarr_manifest.format.document_codecs import (
     encode_body,
 )
 from zarr_manifest.format.findings import Findings, collect, strict
-from zarr_manifest.format.limits import Limits, limit_exceeded
+from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
 from zarr_manifest.format.manifest_document import (
     Entry,
+    Lines,
     Members,
     count_inline_bytes,
+    explain_object,
     interpret_document,
 )
 from zarr_manifest.format.node_metadata import (
@@ -55,9 +58,11 @@ from zarr_manifest.format.node_metadata import (
     arrays_in,
     declare,
     dump_node,
+    impossible_member,
     impossible_name,
     interpret_codecs,
     interpret_members,
+    is_possible_path,
     members_in,
     parse_node,
     without_declarations,
@@ -77,6 +82,7 @@ __all__ = [
     "Entry",
     "Findings",
     "Limits",
+    "Lines",
     "Members",
     "Partitions",
     "ancestors",
@@ -91,16 +97,20 @@ __all__ = [
     "dump_node",
     "encode_body",
     "encode_relative",
+    "explain_object",
     "format_canonical",
     "format_last_modified",
     "grid_index",
     "grid_indices",
+    "impossible_member",
     "impossible_name",
+    "interpret_chunk_grid",
     "interpret_codecs",
     "interpret_declaration",
     "interpret_document",
     "interpret_members",
     "is_declaration",
+    "is_possible_path",
     "limit_exceeded",
     "members_in",
     "number_chunks",
@@ -112,6 +122,7 @@ __all__ = [
     "parse_node",
     "parse_relative",
     "strict",
+    "too_much",
     "verify_checksum",
     "without_declarations",
 ]

@@ -7,15 +7,19 @@ its own. Pure.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from zarr_manifest.errors import InvalidConfigurationError, LimitExceededError
 from zarr_manifest.format.chunk_keys import format_canonical
+from zarr_manifest.format.findings import Findings, collect
+from zarr_manifest.showing import counted
 
 __all__ = [
     "PLACEHOLDER",
@@ -24,8 +28,17 @@ __all__ = [
     "document_reference",
     "grid_index",
     "grid_indices",
+    "interpret_chunk_grid",
     "number_chunks",
 ]
+
+# Of numpy's arrays.
+_MOST_DIMENSIONS = 64
+
+# Chunks of different lengths along one dimension.
+_MOST_EDGES = 2**22
+
+_LARGEST_INTEGER = 2**53 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +51,7 @@ class ChunkGrid:
         Shape of the array, in elements.
     regular : tuple of int, optional
         Chunk shape of a regular grid.
-    edges : tuple of tuple of int, optional
+    edges : tuple of sequence of int, optional
         Where the chunks of a rectilinear grid end along each dimension, in elements.
 
     Examples
@@ -57,7 +70,7 @@ class ChunkGrid:
 
     shape: tuple[int, ...]
     regular: tuple[int, ...] | None = None
-    edges: tuple[tuple[int, ...], ...] | None = None
+    edges: tuple[Sequence[int], ...] | None = None
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Self | None:
@@ -66,27 +79,10 @@ class ChunkGrid:
         Returns
         -------
         ChunkGrid or None
-            None if the chunk grid is of an unknown kind, or invalid.
+            None if the chunk grid is of an unknown kind, invalid, or too large for any reader.
         """
-        try:
-            shape = tuple(int(n) for n in metadata["shape"])
-            grid = metadata["chunk_grid"]
-            configuration = grid["configuration"]
-            if grid["name"] == "regular":
-                chunk_shape = tuple(int(n) for n in configuration["chunk_shape"])
-                if len(chunk_shape) != len(shape) or min(chunk_shape, default=1) < 1:
-                    return None
-                return cls(shape, regular=chunk_shape)
-            if grid["name"] == "rectilinear":
-                lengths = configuration["chunk_shapes"]
-                edges = tuple(
-                    _edges(given, size) for given, size in zip(lengths, shape, strict=True)
-                )
-                return cls(shape, edges=edges)
-        except (KeyError, TypeError, ValueError):
-            # zarr reports invalid metadata when it opens the array.
-            return None
-        return None
+        grid, problems = collect(interpret_chunk_grid(metadata))
+        return None if problems or grid is None else cls(grid.shape, grid.regular, grid.edges)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -161,18 +157,86 @@ def grid_indices(
     return indices
 
 
-def _edges(given: int | Sequence[Any], size: int) -> tuple[int, ...]:
+def interpret_chunk_grid(metadata: Mapping[str, Any]) -> Findings[ChunkGrid | None]:
+    """Yield what is wrong with the shape and the chunk grid of an array, and return the grid.
+
+    Metadata of a few bytes may describe more chunks than there are atoms: what no reader can
+    hold is refused before anything is made of it. None if the grid is of an unknown kind.
+    """
+    shape: Any = metadata.get("shape")
+    if not isinstance(shape, list | tuple):
+        yield _invalid("'shape' is not a list")
+        return None
+    shape = cast("Sequence[Any]", shape)
+    wrong = [n for n in shape if not _is_natural(n)]
+    if wrong:
+        yield _invalid(f"'shape' has {wrong[0]!r:.40}, which is not an integer from 0 to 2^53-1")
+        return None
+    if len(shape) > _MOST_DIMENSIONS:
+        yield LimitExceededError(
+            f"the array has {counted(len(shape), 'dimension')}, the limit is {_MOST_DIMENSIONS}"
+        )
+        return None
+    given: Any = metadata.get("chunk_grid")
+    name: Any = cast("Any", given).get("name") if isinstance(given, dict) else given
+    if name not in ("regular", "rectilinear"):
+        return None
+    try:
+        grid = _parse_grid(name, tuple(map(int, shape)), cast("Any", given)["configuration"])
+    except LimitExceededError as error:
+        yield error
+        return None
+    except (KeyError, TypeError, ValueError):
+        yield _invalid(f"'chunk_grid' is not a {name} chunk grid of the array's shape")
+        return None
+    if math.prod(grid.counts) >= 2**62:
+        yield LimitExceededError(
+            f"the chunk grid is too large: its shape is {list(grid.counts)}",
+        )
+        return None
+    return grid
+
+
+def _invalid(problem: str) -> InvalidConfigurationError:
+    return InvalidConfigurationError(f"the array's metadata is not valid Zarr v3: {problem}")
+
+
+def _parse_grid(name: str, shape: tuple[int, ...], configuration: Mapping[str, Any]) -> ChunkGrid:
+    """Return a chunk grid; raise ValueError, or another built-in error, if it is not valid."""
+    if name == "regular":
+        chunk_shape: Sequence[Any] = configuration["chunk_shape"]
+        regular = tuple(_length(n) for n in chunk_shape)
+        if len(regular) != len(shape):
+            raise ValueError("another number of dimensions")
+        return ChunkGrid(shape, regular=regular)
+    lengths: Sequence[Any] = configuration["chunk_shapes"]
+    edges = tuple(_edges(given, size) for given, size in zip(lengths, shape, strict=True))
+    return ChunkGrid(shape, edges=edges)
+
+
+def _is_natural(value: object) -> bool:
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return is_integer and 0 <= cast("int", value) <= _LARGEST_INTEGER
+
+
+def _length(value: Any) -> int:
+    if not _is_natural(value) or value == 0:
+        raise ValueError("not the length of a chunk")
+    return int(value)
+
+
+def _edges(given: Any, size: int) -> Sequence[int]:
     """Return where chunks end along a dimension, from one length or (run-length) lengths."""
-    if isinstance(given, int):
-        return tuple(range(given, size + given, given))
-    lengths: list[int] = []
-    for item in given:
-        if isinstance(item, int):
-            lengths.append(item)
-        else:
-            length, repeat = item
-            lengths.extend([length] * repeat)
-    return tuple(int(end) for end in np.cumsum(lengths))
+    if _is_natural(given):
+        length = _length(given)
+        return range(length, size + length, length)
+    runs = [(item, 1) if _is_natural(item) else item for item in given]
+    if sum(_length(count) for _, count in runs) > _MOST_EDGES:
+        raise LimitExceededError(
+            f"the chunk grid lists too many chunks along a dimension: the limit is {_MOST_EDGES:,}"
+        )
+    lengths = (_length(length) for length, count in runs for _ in range(count))
+    return tuple(itertools.accumulate(lengths))
 
 
 PLACEHOLDER = "{partition}"

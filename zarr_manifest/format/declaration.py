@@ -19,6 +19,7 @@ from zarr_manifest.errors import (
 from zarr_manifest.format.chunk_grid import PLACEHOLDER
 from zarr_manifest.format.document_codecs import KNOWN_CODECS, DocumentCodec
 from zarr_manifest.format.findings import Findings, strict
+from zarr_manifest.showing import counted
 
 __all__ = [
     "TRANSFORMER_NAME",
@@ -32,6 +33,9 @@ TRANSFORMER_NAME = "chunk-manifest-json"
 
 # Integers that every JSON implementation represents exactly (specification, "Manifest document").
 _LARGEST_INTEGER = 2**53 - 1
+
+# Of a URL reference, as in Limits.path_length.
+_MOST_CHARACTERS = 2**13
 
 _MEMBERS = frozenset({"manifest", "base", "codecs", "partition_shape"})
 
@@ -150,6 +154,8 @@ def _interpret_one(
     if not isinstance(base, str):
         yield InvalidConfigurationError("'base' is not a string")
         base = None
+    else:
+        base = yield from _short("base", base)
     codecs = yield from _interpret_codecs(configuration.get("codecs", []))
     partition_shape: tuple[int, ...] | None = None
     usable = manifest is not None and base is not None and codecs is not None
@@ -181,8 +187,18 @@ def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
             yield LimitExceededError("the inline manifest is nested too deeply")
             return None
     if isinstance(manifest, str) and manifest:
-        return manifest
+        return (yield from _short("manifest", manifest))
     yield InvalidConfigurationError("'manifest' is neither a URL reference nor an object")
+    return None
+
+
+def _short(name: str, reference: str) -> Findings[str | None]:
+    """Return a URL reference that is not longer than any that is used."""
+    if len(reference) <= _MOST_CHARACTERS:
+        return reference
+    yield LimitExceededError(
+        f"{name!r} has {counted(len(reference), 'character')}, the limit is {_MOST_CHARACTERS:,}"
+    )
     return None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from zarr_manifest.errors import Advice, LimitExceededError, Setting
+from zarr_manifest.showing import counted
 
-__all__ = ["Limits", "limit_exceeded"]
+__all__ = ["Limits", "limit_exceeded", "too_much"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Limits:
     """
 
     manifest_bytes: int = 2**28
-    entries: int = 10_000_000
+    entries: int = 5_000_000
     inline_bytes: int = 2**27
     path_length: int = 2**13
     partitions: int = 10_000
@@ -59,3 +61,13 @@ def limit_exceeded(
             "Raise ", Setting("limits", member, f"Limits({member}=...)"), " if you trust it."
         ),
     )
+
+
+def too_much(entries: int, inline_bytes: int, limits: Limits) -> Iterator[LimitExceededError]:
+    """Yield the errors for a document with so many entries and bytes of inline data."""
+    if entries > limits.entries:
+        problem = f"the manifest has {counted(entries, 'entry', 'entries')}"
+        yield limit_exceeded(problem, limits.entries, "entries")
+    if inline_bytes > limits.inline_bytes:
+        problem = f"the manifest has {counted(inline_bytes, 'inline byte')}"
+        yield limit_exceeded(problem, limits.inline_bytes, "inline_bytes")

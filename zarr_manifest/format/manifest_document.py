@@ -24,16 +24,18 @@ from zarr_manifest.errors import (
     ManifestError,
 )
 from zarr_manifest.format.findings import Findings, strict
-from zarr_manifest.format.limits import Limits, limit_exceeded
-from zarr_manifest.showing import counted
+from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
+from zarr_manifest.showing import brief, counted
 
 __all__ = [
     "LARGEST_INTEGER",
     "Entry",
+    "Lines",
     "Members",
     "count_inline_bytes",
     "decode_document",
     "encode_document",
+    "explain_object",
     "interpret_document",
 ]
 
@@ -120,11 +122,16 @@ def decode_document(document: bytes, limits: Limits) -> dict[str, Entry]:
 
 
 def interpret_document(
-    document: bytes, limits: Limits, *, report_duplicates: bool = False
+    document: bytes,
+    limits: Limits,
+    members: Members | None = None,
+    *,
+    report_duplicates: bool = False,
 ) -> Findings[dict[str, Entry]]:
     """Yield the problems of a manifest document, and return its valid entries.
 
-    Of duplicate members, the last one counts; only validators report them.
+    Of duplicate members, the last one counts; only validators report them. `members` are
+    those of the document, if the caller needs them too.
     """
     if len(document) > limits.manifest_bytes:
         yield limit_exceeded(
@@ -133,7 +140,7 @@ def interpret_document(
             "manifest_bytes",
         )
         return {}
-    members = Members(document)
+    members = Members(document) if members is None else members
     wrong: Exception | None = None
     entries: dict[str, Entry] = {}
     try:
@@ -141,7 +148,7 @@ def interpret_document(
         if not document.isascii():
             document.decode()  # the decoder skips the members that it ignores
     except _UNDECODABLE as error:
-        problem = _explain_document(document, error)
+        problem = _explain_document(document, members, error)
         if problem is not None:
             yield problem
             return {}
@@ -160,7 +167,7 @@ def interpret_document(
     for problem in list(_too_long(entries, limits)):
         entries.pop(problem.chunk or "", None)
         yield members.locate(problem)
-    yield from _exceeded(entries, limits)
+    yield from too_much(len(entries), count_inline_bytes(entries), limits)
     return entries
 
 
@@ -210,22 +217,6 @@ def _is_plainly_empty(raw: msgspec.Raw) -> bool:
     return bool(msgspec.json.decode(raw) == {})
 
 
-def _exceeded(entries: Mapping[str, Entry], limits: Limits) -> Iterator[ManifestError]:
-    if len(entries) > limits.entries:
-        yield limit_exceeded(
-            f"the manifest has {counted(len(entries), 'entry', 'entries')}",
-            limits.entries,
-            "entries",
-        )
-    inline_bytes = count_inline_bytes(entries)
-    if inline_bytes > limits.inline_bytes:
-        yield limit_exceeded(
-            f"the manifest has {counted(inline_bytes, 'inline byte')}",
-            limits.inline_bytes,
-            "inline_bytes",
-        )
-
-
 def _too_long(entries: Mapping[str, Entry], limits: Limits) -> Iterator[ManifestError]:
     """Yield the paths and conditions that are longer than the limit."""
     most, unset = limits.path_length, msgspec.UNSET
@@ -257,6 +248,26 @@ def _value_position(document: bytes, value: msgspec.Raw) -> int:
     return address(value) - address(document)
 
 
+class Lines:
+    """The lines of a document, to tell people and editors where something is."""
+
+    def __init__(self, document: bytes) -> None:
+        self._document = document
+        # Byte, line and column of the last position asked for: the next is often further on.
+        self._reached = (0, 1, 1)
+
+    def position(self, byte: int) -> str:
+        """Return the position of a byte of the document."""
+        last, line, column = self._reached if self._reached[0] <= byte else (0, 1, 1)
+        passed = self._document[last:byte]
+        if newlines := passed.count(b"\n"):
+            line, column = line + newlines, 1
+        # In characters, as editors count; the start of a truncated character counts too.
+        column += len(passed[passed.rfind(b"\n") + 1 :].decode(errors="replace"))
+        self._reached = (byte, line, column)
+        return f"line {line}, column {column} (byte {byte})"
+
+
 class Members:
     """Where the members of a manifest document are. Decodes nothing until asked.
 
@@ -264,12 +275,16 @@ class Members:
     ----------
     document : bytes
         A JSON object.
+    whole : Lines, optional
+        The document of which it is a part.
+    start : int
+        Where its byte 0 would be in the whole.
     """
 
-    def __init__(self, document: bytes) -> None:
+    def __init__(self, document: bytes, whole: Lines | None = None, start: int = 0) -> None:
         self._document = document
-        # Byte, line and column of the last position asked for: the next is often further on.
-        self._reached = (0, 1, 1)
+        self._lines = Lines(document) if whole is None else whole
+        self._start = start
 
     @functools.cached_property
     def raw(self) -> dict[str, msgspec.Raw]:
@@ -280,19 +295,12 @@ class Members:
         """Add the position of its member to an error."""
         if error.chunk is not None and error.chunk in self.raw:
             where = self.position(_value_position(self._document, self.raw[error.chunk]))
-            error.problem += f", in member {error.chunk!r} at {where}"
+            error.problem += f", in member {brief(error.chunk)} at {where}"
         return error
 
     def position(self, byte: int) -> str:
-        """Return the position of a byte of the document, for people and for editors."""
-        last, line, column = self._reached if self._reached[0] <= byte else (0, 1, 1)
-        passed = self._document[last:byte]
-        if newlines := passed.count(b"\n"):
-            line, column = line + newlines, 1
-        # In characters, as editors count; the start of a truncated character counts too.
-        column += len(passed[passed.rfind(b"\n") + 1 :].decode(errors="replace"))
-        self._reached = (byte, line, column)
-        return f"line {line}, column {column} (byte {byte})"
+        """Return the position of a byte of the document."""
+        return self._lines.position(self._start + byte)
 
     def duplicates(self) -> Iterator[ManifestError]:
         """Yield every member name that an object repeats, at any depth."""
@@ -333,7 +341,7 @@ def _repeated_within(value: object) -> Iterator[str]:
             inside += cast("list[object]", value)
 
 
-def _explain_document(document: bytes, error: Exception) -> ManifestError | None:
+def _explain_document(document: bytes, members: Members, error: Exception) -> ManifestError | None:
     """Return the problem of a document as a whole; None if a member is to blame."""
     if isinstance(error, RecursionError):
         return LimitExceededError("the manifest is nested too deeply")
@@ -341,22 +349,35 @@ def _explain_document(document: bytes, error: Exception) -> ManifestError | None
         try:
             document.decode()
         except UnicodeDecodeError as in_document:
-            where = Members(document).position(in_document.start)
+            where = members.position(in_document.start)
             return InvalidJSONError(f"the manifest is not UTF-8, at {where}")
         return InvalidJSONError("the manifest is not UTF-8")
     try:
         _RAW.decode(document)  # all of it: a document may begin like JSON and not be JSON
-        _RAW_ENTRIES.decode(document)
+        _ = members.raw
     except msgspec.ValidationError:
         return InvalidManifestError("the manifest is not a JSON object")
     except msgspec.DecodeError as e:
         match = re.search(r"\(byte (\d+)\)", str(e))
         byte = int(match[1]) if match else len(document)
         text = re.sub(r" \(byte \d+\)", "", str(e))
-        where = Members(document).position(byte)
+        where = members.position(byte)
         return InvalidJSONError(f"the manifest is not JSON: {text}, at {where}")
     except RecursionError:
         return LimitExceededError("the manifest is nested too deeply")
+    return None
+
+
+def explain_object(document: bytes) -> ManifestError | None:
+    """Return why a document is not a JSON object; its members are not looked at."""
+    try:
+        _RAW.decode(document)
+        if not document.isascii():
+            document.decode()
+    except _UNDECODABLE as error:
+        return _explain_document(document, Members(document), error)
+    if re.match(rb"\s*\{", document) is None:
+        return InvalidManifestError("the manifest is not a JSON object")
     return None
 
 

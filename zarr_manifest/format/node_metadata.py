@@ -13,7 +13,9 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from zarr_manifest.errors import InvalidConfigurationError
+import numpy as np
+
+from zarr_manifest.errors import InvalidConfigurationError, LimitExceededError
 from zarr_manifest.format.findings import Findings
 
 __all__ = [
@@ -24,15 +26,22 @@ __all__ = [
     "arrays_in",
     "declare",
     "dump_node",
+    "impossible_member",
     "impossible_name",
     "interpret_codecs",
     "interpret_members",
+    "is_possible_path",
     "members_in",
     "parse_node",
     "without_declarations",
 ]
 
 _MEMBER = "storage_transformers"
+
+# Python's own functions go through some hundreds, depending on where they are called.
+_MOST_LEVELS = 100
+
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 
 # The members needed to read chunks, and their types (Zarr core specification, v3).
 _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
@@ -91,13 +100,46 @@ def parse_node(document: bytes) -> dict[str, Any] | None:
     """Return the metadata of a node, or None if it is not a JSON object.
 
     Validating the metadata is left to zarr.
+
+    Raises
+    ------
+    LimitExceededError
+        It is nested so deeply that some functions could not go through it.
     """
     try:
         # Not msgspec: zarr reads and writes NaN and Infinity in attributes.
         node: Any = json.loads(document)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
+    except RecursionError as error:
+        raise _too_deep() from error
+    if document.count(b"[") + document.count(b"{") > _MOST_LEVELS and _levels(document) > (
+        _MOST_LEVELS
+    ):
+        raise _too_deep()
     return _object(node)
+
+
+def _too_deep() -> LimitExceededError:
+    return LimitExceededError(
+        f"the metadata is nested too deeply: the limit is {_MOST_LEVELS} levels"
+    )
+
+
+def _levels(document: bytes) -> int:
+    """Return how deeply JSON is nested.
+
+    Examples
+    --------
+    >>> _levels(b'{"[{": [1, {}]}')
+    3
+    """
+    bare = np.frombuffer(_TEXT.sub(b"", document), np.uint8)
+    # "[" and "{" are 0x5B and 0x7B; the brackets that close them are two more.
+    kind = bare & 0xDF
+    brackets = kind[(kind == 0x5B) | (kind == 0x5D)]
+    steps = np.where(brackets == 0x5B, np.int8(1), np.int8(-1))
+    return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
 
 
 def _object(value: Any) -> dict[str, Any] | None:
@@ -133,13 +175,37 @@ def members_in(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     >>> [path for path, _ in members_in({"consolidated_metadata": {"metadata": {"a": inner}}})]
     ['a', 'a/b']
     """
+    pending = _own_members("", node)
+    while pending:  # not recursive: they may be nested deeply
+        path, member = pending.pop()
+        yield path, member
+        pending += _own_members(f"{path}/", _object(member) or {})
+
+
+def _own_members(prefix: str, node: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return what a group's consolidated metadata has, the last member first."""
     if node.get("node_type") == "array":
-        return
+        return []
     consolidated = _object(node.get("consolidated_metadata")) or {}
-    for path, member in (_object(consolidated.get("metadata")) or {}).items():
-        yield path.rstrip("/"), member
-        for inner, metadata in members_in(_object(member) or {}):
-            yield f"{path}/{inner}".rstrip("/"), metadata
+    members = _object(consolidated.get("metadata")) or {}
+    return [(f"{prefix}{name}".rstrip("/"), members[name]) for name in reversed(members)]
+
+
+def is_possible_path(name: str) -> bool:
+    """Whether stores and zarr agree that a name is that of a node below a group."""
+    return "\\" not in name and {"", ".", "..", "zarr.json"}.isdisjoint(name.split("/"))
+
+
+def impossible_member(node: dict[str, Any]) -> str | None:
+    """Return the first name in a group's consolidated metadata that is not a node's path, or None.
+
+    Examples
+    --------
+    >>> impossible_member({"consolidated_metadata": {"metadata": {"a": {}, "b//c": {}}}})
+    'b//c'
+    """
+    names = (name for name, _ in members_in(node))
+    return next((n for n in names if not is_possible_path(n)), None)
 
 
 def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:

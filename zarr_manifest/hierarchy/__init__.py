@@ -7,12 +7,16 @@ from zarr_manifest.hierarchy.known_arrays import METADATA_NAMES, join, node_of_m
 from zarr_manifest.hierarchy.manifest_documents import (
     CONCURRENCY,
     ManifestDocuments,
-    Partition,
-    every_partition,
     fetch_document,
     interpret_document_of,
 )
 from zarr_manifest.hierarchy.opening import base_directory, object_url, open_hierarchy, store_urls
+from zarr_manifest.hierarchy.partition_documents import (
+    Partition,
+    around_partition,
+    partitions_to_read,
+    require_few_partitions,
+)
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.store_listing import (
     link_outside,
@@ -41,10 +45,10 @@ __all__ = [
     "Node",
     "Partition",
     "Verify",
+    "around_partition",
     "base_directory",
     "encode_fill_chunk",
     "ensure_open",
-    "every_partition",
     "fetch_document",
     "interpret_array",
     "interpret_document_of",
@@ -60,7 +64,9 @@ __all__ = [
     "open_for_reading",
     "open_hierarchy",
     "opening_module",
+    "partitions_to_read",
     "read_node",
+    "require_few_partitions",
     "store_underneath",
     "store_urls",
     "sync",

@@ -19,7 +19,9 @@ from zarr_manifest.format import (
     Configuration,
     Findings,
     Partitions,
+    collect,
     document_reference,
+    interpret_chunk_grid,
     interpret_members,
 )
 from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
@@ -110,7 +112,10 @@ def interpret_array(
     if not (yield from interpret_members(metadata)):
         return None
     ndim = len(metadata["shape"])
-    chunk_grid = ChunkGrid.from_metadata(metadata)
+    chunk_grid, wrong = collect(interpret_chunk_grid(metadata))
+    yield from wrong
+    if wrong:
+        return None
     encoding: ChunkKeyEncoding | None = None
     try:
         encoding = ChunkKeyEncoding(metadata, ndim)

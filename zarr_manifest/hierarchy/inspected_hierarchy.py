@@ -124,7 +124,7 @@ class InspectedHierarchy:
 
     def documents(self, array: DeclaredArray) -> ManifestDocuments:
         """Return the manifest of an array, whose documents are read on demand."""
-        return ManifestDocuments(array, self.sources, self.limits)
+        return ManifestDocuments(array, self.sources, self.store, self.limits)
 
     async def native_chunks(self, node: Node, grid: ChunkGrid) -> dict[tuple[int, ...], str]:
         """Return the keys of the chunks of a native array, by grid index.

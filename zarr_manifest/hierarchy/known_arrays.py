@@ -18,7 +18,13 @@ from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import Advice, ManifestError, ReadOnlyError, Setting
+from zarr_manifest.errors import (
+    Advice,
+    InvalidConfigurationError,
+    ManifestError,
+    ReadOnlyError,
+    Setting,
+)
 from zarr_manifest.format import (
     NODE_METADATA,
     ArrayMetadata,
@@ -26,6 +32,7 @@ from zarr_manifest.format import (
     arrays_in,
     declare,
     dump_node,
+    impossible_member,
     owner_candidates,
     parse_declaration,
     parse_node,
@@ -45,10 +52,21 @@ __all__ = [
     "list_manifest_arrays",
     "list_prefix",
     "node_of_metadata",
+    "not_a_path",
     "writable",
 ]
 
 METADATA_NAMES = NODE_METADATA | {".zattrs", ".zmetadata"}
+
+
+def not_a_path(group: str, name: str) -> InvalidConfigurationError:
+    """Return the error for a member of consolidated metadata that no node can have."""
+    return InvalidConfigurationError(
+        f"the consolidated metadata of {group or '/'!r} has a member {name!r}, which is not the "
+        "path of a node",
+        array=join(group, name),
+        remedy="Consolidate the metadata again.",
+    )
 
 
 class Native:
@@ -107,9 +125,15 @@ class KnownArrays:
             If the node is an array whose declaration cannot be honoured. For arrays
             in consolidated metadata, the error is raised when their chunks are read.
         """
-        node = parse_node(body)
+        try:
+            node = parse_node(body)
+        except ManifestError as error:
+            raise error.in_context(array=path) from error.__cause__
         if node is None:
             return body
+        impossible = impossible_member(node)
+        if impossible is not None:
+            raise not_a_path(path, impossible)
         declaring = False
         for array in arrays_in(node):
             declaring |= array.declared != []

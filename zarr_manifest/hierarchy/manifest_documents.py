@@ -11,17 +11,16 @@ import asyncio
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from zarr.abc.store import Store
+
 from zarr_manifest.errors import (
-    Advice,
     InvalidPathError,
-    LimitExceededError,
     ManifestError,
     ManifestNotFoundError,
-    Setting,
     SourceNotFoundError,
 )
 from zarr_manifest.format import (
@@ -35,9 +34,9 @@ from zarr_manifest.format import (
     strict,
 )
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
+from zarr_manifest.hierarchy.partition_documents import Partition, partitions_to_read
 from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import ReferenceTable, interpret_manifest
-from zarr_manifest.showing import counted
 from zarr_manifest.sources import Call, SourceRange, Sources, Steps, in_order, run_async, run_sync
 
 __all__ = [
@@ -45,8 +44,6 @@ __all__ = [
     "DocumentCache",
     "LoadedManifest",
     "ManifestDocuments",
-    "Partition",
-    "every_partition",
     "fetch_document",
     "interpret_document_of",
 ]
@@ -61,8 +58,6 @@ _OVERHEAD = 1000
 
 # Number of partitions loaded at the same time when all are needed.
 CONCURRENCY = 8
-
-type Partition = tuple[int, ...] | None
 
 
 @dataclass
@@ -94,13 +89,18 @@ class ManifestDocuments:
         The array.
     sources : Sources
         Where the documents come from.
+    store : Store
+        The hierarchy's own store, which may tell which documents exist.
     limits : Limits
         Larger documents are rejected.
     """
 
-    def __init__(self, array: DeclaredArray, sources: Sources, limits: Limits) -> None:
+    def __init__(
+        self, array: DeclaredArray, sources: Sources, store: Store, limits: Limits
+    ) -> None:
         self._array = array
         self._sources = sources
+        self._store = store
         self._limits = limits
         self._cache = DocumentCache[Partition, LoadedManifest | _Missing](_MOST_MEMORY, _memory)
         self._nothing: LoadedManifest | None = None
@@ -134,8 +134,12 @@ class ManifestDocuments:
         """
         missing = _Missing()
         met: set[_Missing] = set()  # those of other readers too
-        partitions = every_partition(self._array, self._limits)
-        calls = (functools.partial(self._load, partition, missing) for partition in partitions)
+        wanted = await partitions_to_read(self._array, self._store, self._limits)
+        if wanted.without_document:
+            met.add(missing)
+        calls = (
+            functools.partial(self._load, partition, missing) for partition in wanted.partitions
+        )
         async for found in in_order(calls, CONCURRENCY):
             if isinstance(found, _Missing):
                 met.add(found)
@@ -267,31 +271,6 @@ class ManifestDocuments:
 def _memory(found: LoadedManifest | _Missing) -> int:
     # Paths are held twice: as written, and as locations.
     return _OVERHEAD + (0 if isinstance(found, _Missing) else 2 * found.manifest.memory)
-
-
-def every_partition(array: DeclaredArray, limits: Limits) -> Iterable[Partition]:
-    """Return all partitions of a manifest, in C order.
-
-    Raises
-    ------
-    LimitExceededError
-        If there are more partitions than `limits.entries`.
-    """
-    partitions = array.partitions
-    if partitions is None:
-        return (None,)
-    if partitions.total > limits.entries:
-        raise LimitExceededError(
-            f"the manifest has {counted(partitions.total, 'partition')}, all of which are "
-            f"needed; the limit is {limits.entries:,}",
-            array=array.path,
-            remedy=Advice(
-                "Raise ",
-                Setting("limits", "entries", "Limits(entries=...)"),
-                " if you can wait for all of them.",
-            ),
-        )
-    return partitions
 
 
 def fetch_document(

@@ -149,6 +149,7 @@ class ManifestStore(StoreOnStore):
             declared,
             configuration,
             self._sources,
+            self._store,
             base=self._base,
             verify=self._verify,
             limits=self._limits,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 from collections.abc import AsyncIterator
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import zarr
 import zarr.api.asynchronous
+from zarr.abc.store import Store
 from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
@@ -37,6 +39,7 @@ from zarr_manifest.hierarchy.declared_array import interpret_array
 from zarr_manifest.hierarchy.manifest_documents import LoadedManifest, ManifestDocuments
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import Row
+from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     ByteRequest,
     Call,
@@ -52,6 +55,9 @@ from zarr_manifest.sources import (
 )
 
 __all__ = ["ChunkManifestTransformer", "Verify", "encode_fill_chunk"]
+
+# Metadata may state any size, of which nothing has to exist.
+_LARGEST_FILL_CHUNK = 2**31
 
 type Verify = Literal["auto", "always", "never"]
 
@@ -73,6 +79,8 @@ class ChunkManifestTransformer:
         The array's declaration.
     sources : Sources
         Where the bytes come from.
+    store : Store
+        The hierarchy's own store, which may tell which documents exist.
     base : str or None
         The reader's own base for relative paths, resolved against the root of
         the hierarchy; None uses the declared base.
@@ -95,6 +103,7 @@ class ChunkManifestTransformer:
         declared: list[Any],
         configuration: Configuration,
         sources: Sources,
+        store: Store,
         *,
         base: str | None,
         verify: Verify,
@@ -111,7 +120,7 @@ class ChunkManifestTransformer:
             raise error.in_context(array=array_path) from error.__cause__
         assert array is not None  # it has no problems
         self._encoding = array.encoding
-        self._documents = ManifestDocuments(array, sources, limits)
+        self._documents = ManifestDocuments(array, sources, store, limits)
         self._missing_is_an_error = False
 
     def index_of(self, key: str) -> tuple[int, ...] | None:
@@ -317,6 +326,12 @@ def encode_fill_chunk(metadata: dict[str, Any], index: tuple[int, ...], key: str
         # zarr 3.1 ignores a configuration passed when opening an array.
         opened = await asynchronous.open_array(store=store)
         array = opened.with_config({"write_empty_chunks": True})
+        size = math.prod(part.stop - part.start for part in region) * array.dtype.itemsize
+        if size > _LARGEST_FILL_CHUNK:
+            raise SourceError(
+                "the chunk is explicitly empty, and too large to encode fill values for it: "
+                f"{counted(size, 'byte')}"
+            )
         fill = array.metadata.fill_value
         await array.setitem(region, fill)
         decoded = np.asarray(await array.getitem(region))

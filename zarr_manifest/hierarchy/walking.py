@@ -22,14 +22,21 @@ from zarr.storage import LocalStore
 from zarr_manifest.errors import (
     Advice,
     InvalidConfigurationError,
+    LimitExceededError,
     LocationNotAllowedError,
     ManifestError,
     NotConvertibleError,
     SourceNotFoundError,
 )
-from zarr_manifest.format import ArrayMetadata, ancestors, members_in, parse_node
+from zarr_manifest.format import (
+    ArrayMetadata,
+    ancestors,
+    is_possible_path,
+    members_in,
+    parse_node,
+)
 from zarr_manifest.hierarchy.inside_store import inside_store
-from zarr_manifest.hierarchy.known_arrays import join
+from zarr_manifest.hierarchy.known_arrays import join, not_a_path
 from zarr_manifest.hierarchy.store_listing import (
     link_outside,
     list_inside,
@@ -337,7 +344,10 @@ async def _read(store: Store, path: str, name: str, directories: tuple[str, ...]
     if found is None:
         return None
     body = found.to_bytes()
-    return _interpreted(path, name, parse_node(body), body)
+    try:
+        return _interpreted(path, name, parse_node(body), body)
+    except LimitExceededError as error:
+        return Node(path, name, is_own=True, body=body, problem=error.in_context(array=path))
 
 
 def _with_members(nodes: list[Node]) -> dict[str, Node]:
@@ -354,14 +364,8 @@ def _with_members(nodes: list[Node]) -> dict[str, Node]:
 def _consolidated(node: Node) -> Iterator[Node]:
     for name, metadata in members_in(node.metadata):
         path = join(node.path, name)
-        if any(part in ("", ".", "..") for part in name.split("/")):
-            error = InvalidConfigurationError(
-                f"the consolidated metadata of {node.path or '/'!r} has a member {name!r}, which "
-                "is not the path of a node",
-                array=path,
-                remedy="Consolidate the metadata again.",
-            )
-            yield Node(path, problem=error)
+        if not is_possible_path(name):
+            yield Node(path or "/", problem=not_a_path(node.path, name))
         else:
             yield _interpreted(path, _V3, metadata, None)
 

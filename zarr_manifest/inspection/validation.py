@@ -30,12 +30,12 @@ from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     Node,
     Partition,
-    every_partition,
     fetch_document,
     interpret_document_of,
     join,
     list_nodes,
     no_hierarchy,
+    partitions_to_read,
     read_node,
     sync,
 )
@@ -233,11 +233,11 @@ class _Validator:
             yield _problem(node.path, "declaration", error)
         inline = None if node.body is None else _inline_text(node.body)
         try:
-            partitions = every_partition(array, self.hierarchy.limits)
+            found = await partitions_to_read(array, self.hierarchy.store, self.hierarchy.limits)
         except ManifestError as error:
             yield _problem(node.path, "manifest", error)
             return
-        calls = (functools.partial(self._document, array, p, inline) for p in partitions)
+        calls = (functools.partial(self._document, array, p, inline) for p in found.partitions)
         async for problems in in_order(calls, CONCURRENCY):
             for problem in problems:
                 yield problem

@@ -1,8 +1,8 @@
 """A manifest document -> columns, for readers and validators.
 
 A large document is read in parts, since a million entries take ten times the memory of
-their columns. If anything is wrong with it, it is read again as a whole to report the
-problems.
+their columns. If anything is wrong with it, it is read again to report the problems: as a
+whole, unless it is so large that a stranger could fill the memory with it.
 """
 
 from __future__ import annotations
@@ -14,22 +14,29 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.errors import InvalidEntryError, ManifestError
+from zarr_manifest.errors import InvalidChunkKeyError, InvalidEntryError, ManifestError
 from zarr_manifest.format import (
     NO_CONDITIONS,
     Conditions,
     Entry,
     Findings,
     Limits,
+    Lines,
     Members,
     collect,
     count_inline_bytes,
+    explain_object,
+    format_canonical,
+    grid_index,
     interpret_document,
     parse_checksum,
     parse_conditions,
+    strict,
+    too_much,
 )
 from zarr_manifest.manifest.author_columns import TO_THE_END
 from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
+from zarr_manifest.manifest.parts import split_document, split_members
 from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside
 
 __all__ = [
@@ -38,11 +45,13 @@ __all__ = [
     "interpret_columns",
     "interpret_conditions",
     "interpret_rows",
-    "split_document",
 ]
 
 # Size of the parts in which a document is read: a few thousand entries.
 _PART_BYTES = 2**19
+
+# Larger documents are never decoded as a whole, which takes up to thirty times their size.
+_WHOLE_BYTES = 2**24
 
 # The columns, and the paths to which their path numbers refer.
 type _Columns = tuple[EntryColumns, tuple[str, ...]]
@@ -55,6 +64,7 @@ def interpret_columns(
     *,
     validating: bool = False,
     part_bytes: int = _PART_BYTES,
+    whole_bytes: int = _WHOLE_BYTES,
 ) -> Findings[_Columns]:
     """Yield the problems of a manifest document, and return its valid entries as columns.
 
@@ -70,16 +80,27 @@ def interpret_columns(
         Also report duplicate members and keys outside the grid, which readers ignore.
     part_bytes : int
         Documents larger than this are read in parts of this size.
+    whole_bytes : int
+        Documents larger than this are read in parts even if they are invalid.
     """
     if part_bytes < len(document) <= limits.manifest_bytes and not validating:
-        found = _read_in_parts(document, grid, limits, part_bytes)
+        found = _read_in_parts(document, grid, limits, part_bytes, whole_bytes)
         if found is not None:
             return found
-    entries = yield from interpret_document(document, limits, report_duplicates=validating)
+    if whole_bytes < len(document) <= limits.manifest_bytes:
+        return (
+            yield from _interpret_parts(document, grid, limits, part_bytes, validating=validating)
+        )
+    return (yield from _interpret_whole(document, grid, limits, validating=validating))
+
+
+def _interpret_whole(
+    document: bytes, grid: Grid, limits: Limits, *, validating: bool = False
+) -> Findings[_Columns]:
+    members = Members(document)
+    entries = yield from interpret_document(document, limits, members, report_duplicates=validating)
     shared = Shared({}, {})
-    columns = yield from _interpret_entries(
-        entries, Members(document), grid, shared, validating=validating
-    )
+    columns = yield from _interpret_entries(entries, members, grid, shared, validating=validating)
     return columns, tuple(shared.paths)
 
 
@@ -112,25 +133,9 @@ def _located[T](findings: Findings[T], members: Members) -> Findings[T]:
 # ------------------------------------------------------------ in parts
 
 
-def split_document(document: bytes, size: int) -> Iterator[bytes]:
-    """Split a document into smaller ones of at least this size, with its members in order.
-
-    If every part is a JSON object with members, then so is the document, and the split is
-    correct. Otherwise the document may have been cut anywhere.
-
-    Examples
-    --------
-    >>> list(split_document(b'{"0": {}, "1": {}, "2": {}}', 10))
-    [b'{"0": {}, "1": {}}', b'{ "2": {}}']
-    """
-    start, opening = 0, b""
-    while comma := document.find(b"},", start + size) + 1:
-        yield opening + document[start:comma] + b"}"
-        start, opening = comma + 1, b"{"
-    yield opening + document[start:]
-
-
-def _read_in_parts(document: bytes, grid: Grid, limits: Limits, part_bytes: int) -> _Columns | None:
+def _read_in_parts(
+    document: bytes, grid: Grid, limits: Limits, part_bytes: int, whole_bytes: int
+) -> _Columns | None:
     """Return the columns of a valid document; None if it may have problems."""
     if grid.shape is None:
         return None  # each part would infer a different grid from its keys
@@ -138,17 +143,72 @@ def _read_in_parts(document: bytes, grid: Grid, limits: Limits, part_bytes: int)
     shared = Shared({}, {})
     count = inline_bytes = 0
     for part in split_document(document, part_bytes):
-        entries, problems = collect(interpret_document(part, limits))
+        if len(part) > whole_bytes:
+            return None
+        members = Members(part)
+        try:
+            # Not all problems: there may be one per entry.
+            entries = strict(interpret_document(part, limits, members))
+            count += len(entries)
+            inline_bytes += count_inline_bytes(entries)
+            if not entries or count > limits.entries or inline_bytes > limits.inline_bytes:
+                return None
+            parts.append(strict(_interpret_entries(entries, members, grid, shared)))
+        except ManifestError:
+            return None
+    return _join(parts, shared.paths)
+
+
+def _interpret_parts(
+    document: bytes, grid: Grid, limits: Limits, part_bytes: int, *, validating: bool
+) -> Findings[_Columns]:
+    """Yield the problems of a large document, in bounded memory, and return its columns."""
+    nothing = _interpret_whole(b"{}", grid, limits)
+    problem = explain_object(document)
+    if problem is not None:
+        yield problem
+        return (yield from nothing)
+    if grid.shape is None:
+        grid = grid._replace(shape=_inferred_shape(document, grid, part_bytes))
+    lines, shared = Lines(document), Shared({}, {})
+    parts: list[EntryColumns] = []
+    count = inline_bytes = 0
+    for part, start in split_members(document, part_bytes):
+        members = Members(part, lines, start)
+        entries = yield from interpret_document(part, limits, members, report_duplicates=validating)
         count += len(entries)
         inline_bytes += count_inline_bytes(entries)
-        exceeded = count > limits.entries or inline_bytes > limits.inline_bytes
-        if problems or not entries or exceeded:
-            return None
-        columns, problems = collect(_interpret_entries(entries, Members(part), grid, shared))
-        if problems:
-            return None
-        parts.append(columns)
-    return _join(parts, shared.paths)
+        for exceeded in too_much(count, inline_bytes, limits):
+            yield exceeded
+            return (yield from nothing)
+        columns = _interpret_entries(entries, members, grid, shared, validating=validating)
+        parts.append((yield from columns))
+    joined = _join(parts, shared.paths)
+    if joined is None:
+        yield from _repeated(parts)
+        return (yield from nothing)
+    return joined
+
+
+def _inferred_shape(document: bytes, grid: Grid, part_bytes: int) -> tuple[int, ...]:
+    """Return the shape of a grid that is just large enough for the keys."""
+    shape = (1,) * grid.ndim
+    for part, _ in split_members(document, part_bytes):
+        rows, _ = collect(interpret_keys(list(Members(part).raw), grid))
+        shape = tuple(map(max, shape, rows.grid_shape))
+    return shape
+
+
+def _repeated(parts: Sequence[EntryColumns]) -> Iterator[ManifestError]:
+    """Yield the chunks that members of different parts name."""
+    numbers, counts = np.unique(
+        np.concatenate([part.chunk_numbers for part in parts]), return_counts=True
+    )
+    for number in numbers[counts > 1].tolist():
+        key = format_canonical(grid_index(parts[0].grid_shape, number))
+        yield InvalidChunkKeyError(
+            f"the manifest has several members for the chunk {key!r}", chunk=key
+        )
 
 
 def _join(parts: Sequence[EntryColumns], paths: Iterable[str]) -> _Columns | None:

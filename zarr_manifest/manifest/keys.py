@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from zarr_manifest.errors import InvalidChunkKeyError, LimitExceededError
 from zarr_manifest.format import Findings, format_canonical, number_chunks, parse_canonical
+from zarr_manifest.showing import brief
 
 __all__ = ["Grid", "KeyParser", "Rows", "interpret_keys"]
 
@@ -135,7 +136,7 @@ def _parse_keys(keys: list[str], grid: Grid) -> Findings[tuple[_Indices, _Mask]]
             index = grid.parse_key(key)
         if index is None:
             yield InvalidChunkKeyError(
-                f"the manifest key {key!r} is not a chunk key of this array",
+                f"the manifest key {brief(key)} is not a chunk key of this array",
                 chunk=key,
                 remedy="Its chunk keys have one number per dimension, joined with '.', such as "
                 f"{format_canonical((0,) * ndim)!r}.",

@@ -42,12 +42,17 @@ from zarr_manifest.format import (
     parse_node,
     strict,
 )
-from zarr_manifest.hierarchy import DeclaredArray, Partition, interpret_array, join
+from zarr_manifest.hierarchy import (
+    DeclaredArray,
+    Partition,
+    around_partition,
+    interpret_array,
+    join,
+)
 from zarr_manifest.manifest import ReferenceTable
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.consolidated import update_consolidated
 from zarr_manifest.writing.document_names import (
-    around_partition,
     default_reference,
     document_key,
     is_document,
@@ -336,7 +341,9 @@ def _documents(store: GuardedStore, array: DeclaredArray) -> list[str]:
     if array.partitions is None:
         return [first_key] if store.exists(first_key) else []
     # The directory that contains the documents.
-    directory = around_partition(array)[0].rpartition("/")[0]
+    around = around_partition(array)
+    assert around is not None  # like its first document, they are in this store
+    directory = around[0].rpartition("/")[0]
     found = store.keys_below(f"{directory}/" if directory else "")
     if found is None:
         keys = [document_key(array, partition) for partition in array.partitions]

@@ -10,11 +10,10 @@ import re
 
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import PLACEHOLDER, parse_canonical
-from zarr_manifest.hierarchy import METADATA_NAMES, DeclaredArray, Partition
-from zarr_manifest.locations import Base, StoreLocation
+from zarr_manifest.hierarchy import METADATA_NAMES, DeclaredArray, Partition, around_partition
+from zarr_manifest.locations import StoreLocation
 
 __all__ = [
-    "around_partition",
     "default_reference",
     "document_key",
     "is_document",
@@ -22,8 +21,8 @@ __all__ = [
     "with_token",
 ]
 
-# Stands for the partition or the token when names are taken apart.
-_MARKER = "the-place-of-the-partition"
+# Stands for the token when names are taken apart.
+_MARKER = "the-place-of-the-token"
 
 _TOKEN = re.compile(r"[0-9a-f]{12}")
 
@@ -104,23 +103,13 @@ def document_key(array: DeclaredArray, partition: Partition) -> str:
 
 def is_document(array: DeclaredArray, key: str) -> bool:
     """Whether a key in the hierarchy's store is a manifest document of an array."""
-    location = array.document((0,) * array.ndim)
-    if not isinstance(location, StoreLocation):
-        return False
     if array.partitions is None:
-        return key == location.key
-    before, after = around_partition(array)
+        location = array.document(None)
+        return isinstance(location, StoreLocation) and key == location.key
+    around = around_partition(array)
+    if around is None:
+        return False
+    before, after = around
     between = key[len(before) : len(key) - len(after)]
     is_partition = parse_canonical(between, array.ndim) is not None
     return key.startswith(before) and key.endswith(after) and is_partition
-
-
-def around_partition(array: DeclaredArray) -> tuple[str, str]:
-    """Return the parts of document keys before and after the partition."""
-    template = array.configuration.manifest
-    assert isinstance(template, str)  # an inline manifest has no partitions
-    reference = template.replace(PLACEHOLDER, _MARKER)
-    location = Base.parse("./", directory=array.path).resolve(reference)
-    assert isinstance(location, StoreLocation)  # like those of all its documents
-    before, _, after = location.key.partition(_MARKER)
-    return before, after

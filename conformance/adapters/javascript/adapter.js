@@ -43,7 +43,10 @@ function open(request) {
 }
 
 function readLimits(limits) {
-  const names = { manifest_bytes: "manifestBytes", entries: "entries", inline_bytes: "inlineBytes" };
+  const names = {
+    manifest_bytes: "manifestBytes", entries: "entries", inline_bytes: "inlineBytes",
+    path_length: "pathLength",
+  };
   return Object.fromEntries(Object.entries(limits).map(([name, n]) => [names[name], n]));
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,10 +12,14 @@ import numpy.typing as npt
 from zarr_manifest.conversion.virtual.optional_library import library
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.manifest import ReferenceTable
+from zarr_manifest.showing import counted
 
 __all__ = ["ChunkColumns"]
 
 _INLINED = "__inlined__"
+
+# Some 3 GB, even if most are missing.
+_MOST_CHUNKS = 10**8
 
 
 class ChunkColumns:
@@ -27,6 +32,12 @@ class ChunkColumns:
     """
 
     def __init__(self, grid_shape: tuple[int, ...]) -> None:
+        chunks = math.prod(grid_shape)
+        if chunks > _MOST_CHUNKS:
+            raise NotConvertibleError(
+                f"its chunk grid has {counted(chunks, 'chunk')}, and VirtualiZarr holds each in "
+                f"memory; the limit is {_MOST_CHUNKS:,}"
+            )
         self._paths: npt.NDArray[Any] = np.full(grid_shape, "", np.dtypes.StringDType())
         self._offsets = np.zeros(grid_shape, np.uint64)
         self._lengths = np.zeros(grid_shape, np.uint64)

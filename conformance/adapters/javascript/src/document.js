@@ -26,7 +26,7 @@ import { resolveObject } from "./locations.js";
  * @property {{etag?: string, lastModified?: number, version?: string} | null} conditions
  */
 
-/** @typedef {{entries: number, inlineBytes: number}} DocumentLimits */
+/** @typedef {{entries: number, inlineBytes: number, pathLength: number}} DocumentLimits */
 
 /**
  * A member of a document that names a chunk of the grid.
@@ -50,6 +50,7 @@ export function readDocument(document, { layout, base, limits, partition }) {
   let inline = 0;
   for (const key of names) {
     locating({ chunk: key }, () => checkEntry(document[key]));
+    locating({ chunk: key }, () => checkLengths(document[key], limits.pathLength));
     inline += typeof document[key].data === "string" ? inlineSize(document[key].data) : 0;
     if (inline > limits.inlineBytes) exceeded(`more than ${limits.inlineBytes} bytes inline`);
   }
@@ -68,6 +69,20 @@ export function readDocument(document, { layout, base, limits, partition }) {
 export function checkRoot(document) {
   if (!isObject(document)) {
     throw new ManifestError("invalid_manifest", "the document is not a JSON object");
+  }
+}
+
+/**
+ * What is sent to a server is not longer than any server takes.
+ * @param {Record<string, unknown>} entry
+ * @param {number} most
+ */
+export function checkLengths(entry, most) {
+  for (const name of ["path", "etag", "version"]) {
+    const value = entry[name];
+    if (typeof value === "string" && value.length > most) {
+      throw new ManifestError("limit_exceeded", `${name} has more than ${most} characters`);
+    }
   }
 }
 

@@ -17,7 +17,8 @@ export { ChunkManifestStore } from "./store.js";
 export const DEFAULT_LIMITS = {
   manifestBytes: 256 * 1024 * 1024,
   entries: 5_000_000,
-  inlineBytes: 64 * 1024 * 1024,
+  inlineBytes: 128 * 1024 * 1024,
+  pathLength: 8192,
   nesting: 64,
   cachedPartitions: 64,
 };

@@ -33,6 +33,7 @@ import { display, resolveObject } from "./locations.js";
  * @property {number} manifestBytes of a document, stored and decoded
  * @property {number} entries of a document
  * @property {number} inlineBytes of all inline data of a document
+ * @property {number} pathLength of a path, an etag or a version, in characters
  * @property {number} nesting
  * @property {number} cachedPartitions documents of a partitioned manifest that are kept
  */

@@ -10,7 +10,7 @@ import { nodeLocation } from "../src/locations.js";
 const LAYOUT = {
   shape: [4], chunkShape: [1], gridShape: [4], keyEncoding: { name: "default", separator: "/" },
 };
-const LIMITS = { entries: 10, inlineBytes: 10 };
+const LIMITS = { entries: 10, inlineBytes: 10, pathLength: 1000 };
 
 function read(document, partition = null) {
   return readDocument(document, { layout: LAYOUT, base: nodeLocation("a"), limits: LIMITS, partition });

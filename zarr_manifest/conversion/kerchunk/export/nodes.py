@@ -32,8 +32,8 @@ from zarr_manifest.hierarchy import (
     ManifestDocuments,
     Node,
     encode_fill_chunk,
-    every_partition,
     object_url,
+    require_few_partitions,
     store_urls,
     sync,
 )
@@ -169,7 +169,7 @@ class _Exporting:
         array = strict(self.hierarchy.declaration(node))
         if array is None:
             return whole, lambda _: self._native(node, grid), Counter[str](), lambda: None
-        every_partition(array, self.hierarchy.limits)  # raises if there are too many
+        require_few_partitions(array, self.hierarchy.limits)
         fill_value = functools.partial(_encoded_fill_value, array.metadata, grid)
         exporter = Exporter(
             store_urls(self.hierarchy.store),

@@ -1,0 +1,123 @@
+"""Parts of a large manifest document: smaller documents, with its members in order.
+
+Bytes only: what the members say is left to others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+__all__ = ["Part", "split_document", "split_members"]
+
+_RAW = msgspec.json.Decoder(msgspec.Raw)
+_NAME = re.compile(rb'\s*"(?:[^"\\]|\\.)*+"\s*:\s*', re.DOTALL)
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+
+
+class Part(NamedTuple):
+    """A part of a document, as a document of its own.
+
+    Attributes
+    ----------
+    document : bytes
+        A JSON object.
+    start : int
+        Where byte 0 of the part would be in the whole document.
+    """
+
+    document: bytes
+    start: int
+
+
+def split_document(document: bytes, size: int) -> Iterator[bytes]:
+    """Split a document into smaller ones of at least this size, with its members in order.
+
+    If every part is a JSON object with members, then so is the document, and the split is
+    correct. Otherwise the document may have been cut anywhere.
+
+    Examples
+    --------
+    >>> list(split_document(b'{"0": {}, "1": {}, "2": {}}', 10))
+    [b'{"0": {}, "1": {}}', b'{ "2": {}}']
+    """
+    start, opening = 0, b""
+    while comma := document.find(b"},", start + size) + 1:
+        yield opening + document[start:comma] + b"}"
+        start, opening = comma + 1, b"{"
+    yield opening + document[start:]
+
+
+def split_members(document: bytes, size: int) -> Iterator[Part]:
+    """Split a JSON object as above, but always between two members.
+
+    Takes a multiple of the time, and no more memory than a part, whatever the members are.
+    A part is larger only if it has a single member.
+
+    Parameters
+    ----------
+    document : bytes
+        A JSON object: this is not checked.
+    size : int
+        Size of a part in bytes.
+
+    Examples
+    --------
+    >>> [part.document for part in split_members(b'{"0": "},", "1": 5 , "2": {}}', 10)]
+    [b'{"0": "},"}', b'{ "1": 5 }', b'{ "2": {}}']
+    """
+    start = document.index(b"{") + 1
+    close = document.rindex(b"}")
+    while True:
+        end = _likely_end(document, start, size, close)
+        part = b"{%b}" % document[start:end]
+        if not end or not _is_json(part):
+            end = _end_of_members(document, start, size, close)
+            part = b"{%b}" % document[start:end]
+        yield Part(part, start - 1)
+        if end == close:
+            return
+        start = end + 1
+
+
+def _likely_end(document: bytes, start: int, size: int, close: int) -> int:
+    """Return where a part may end, at a comma or at the end of the document."""
+    if close - start <= size:
+        return close
+    # 0 if there is no such place.
+    return document.find(b"},", start + size, start + 2 * size) + 1
+
+
+def _is_json(part: bytes) -> bool:
+    try:
+        _RAW.decode(part)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _end_of_members(document: bytes, start: int, size: int, close: int) -> int:
+    """Return the comma after the member at which a part is large enough."""
+    view = memoryview(document)
+    position = start
+    while True:
+        name = _NAME.match(document, position)
+        assert name is not None  # the document is a JSON object
+        position = _end_of_value(view, name.end())
+        if position == close or position - start >= size:
+            return position
+        position += 1
+
+
+def _end_of_value(view: memoryview, start: int) -> int:
+    """Return where what follows a JSON value begins, which is not read."""
+    try:
+        _RAW.decode(view[start:])
+    except msgspec.DecodeError as error:
+        trailing = _TRAILING.search(str(error))
+        assert trailing is not None  # the document is a JSON object
+        return start + int(trailing[1]) - 1
+    raise AssertionError("the value is followed by the end of its object")
