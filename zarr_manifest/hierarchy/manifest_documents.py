@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 
 from zarr_manifest.errors import (
@@ -140,6 +140,13 @@ class ManifestDocuments:
                 yield found
         for found in met:
             await run_async(self._checked(found))
+
+    def locations(self) -> Iterator[Location]:
+        """Yield the locations of all documents, whether or not they exist; none if inline."""
+        for partition in every_partition(self._array, self._limits):
+            document = self._array.document(partition)
+            if not isinstance(document, bytes):
+                yield document
 
     async def partition(self, partition: Partition) -> LoadedManifest:
         """Return the document of a partition, which is not kept.

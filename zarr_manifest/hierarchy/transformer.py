@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -282,6 +282,10 @@ class ChunkManifestTransformer:
             statistics = loaded.manifest.statistics()
             for location, (_, references, nbytes) in zip(loaded.locations, statistics, strict=True):
                 yield location, references, nbytes
+
+    def documents(self) -> Iterator[Location]:
+        """Yield the locations of the manifest's documents, whether or not they exist."""
+        return self._documents.locations()
 
 
 def _missing_chunks_are_errors() -> bool:
