@@ -222,6 +222,17 @@ def test_deleted_and_made_anew(root: Path, delete: Callable[[zm.ManifestStore], 
     assert not declared(root, "g/x")
 
 
+def test_the_metadata_of_a_group_are_deleted(root: Path) -> None:
+    """Those of its arrays are not, and are still remembered."""
+    store = zm.ManifestStore(root, read_only=False)
+    opened(store)
+    for key in ("g/zarr.json", "zarr.json"):
+        sync(store.delete(key))
+    (root / "g/x/zarr.json").unlink()
+    with pytest.raises(zm.errors.ManifestNotFoundError):
+        store.get_sync(KEY)
+
+
 def test_deleted_through_a_view_and_made_anew(root: Path) -> None:
     store = zm.ManifestStore(root)
     reader = store.with_read_only(True)

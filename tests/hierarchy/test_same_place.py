@@ -68,6 +68,7 @@ def test_settings_do_not_matter(tmp_path: Path) -> None:
         pickle.loads(pickle.dumps(store)),
     ):
         assert store == other
+    assert zm.ManifestStore(store) == store
     assert store != tmp_path
     assert store != 1
 

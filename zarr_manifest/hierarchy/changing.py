@@ -220,7 +220,7 @@ async def delete_below(store: Store, arrays: KnownArrays, directory: str) -> Non
         await _delete(store, (key for key in keys if key not in kept and key not in gone))
     else:
         await store.delete_dir(directory)
-    arrays.deleted(directory)
+    arrays.deleted_below(directory)
 
 
 async def _delete(store: Store, keys: Iterable[str]) -> None:

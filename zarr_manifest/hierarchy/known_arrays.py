@@ -177,19 +177,27 @@ class KnownArrays:
         else:
             self._arrays.pop(path, None)
 
-    def deleted(self, prefix: str) -> None:
+    def deleted(self, path: str) -> None:
+        """Forget a node whose ``zarr.json`` this store has deleted."""
+        self._forget(path)
+        self._outdated.update((group, path) for group in ancestors(path))
+
+    def deleted_below(self, prefix: str) -> None:
         """Forget the arrays at and below a path, which this store has deleted."""
         below = f"{prefix}/" if prefix else ""
         for path in {*list(self._arrays), *list(self._told), *list(self.declared)}:
-            if path == prefix or path.startswith(below):
+            if path.startswith(below):
                 self._forget(path)
-        self._outdated.update((group, prefix) for group in ancestors(prefix))
+        self.deleted(prefix)
 
     def written(self, path: str, body: bytes) -> None:
         """Record a node's ``zarr.json`` that this store has just written."""
         self._forget(path)
         self._outdated.update((group, path) for group in ancestors(path))
+        # Its consolidated metadata are new as well.
         self._outdated.difference_update([one for one in list(self._outdated) if one[0] == path])
+        for other in [p for p, told in list(self._told.items()) if told.group == path]:
+            self._told.pop(other, None)
         for array in arrays_in(parse_node(body) or {}):
             self._note(join(path, array.path), array, path if array.path else None)
 
@@ -200,8 +208,9 @@ class KnownArrays:
 
     def _is_outdated(self, group: str, path: str) -> bool:
         """Whether this store has changed a node since the group's metadata described it."""
-        nodes = (path, *ancestors(path))
-        return bool(self._outdated) and any((group, node) in self._outdated for node in nodes)
+        if not self._outdated:
+            return False
+        return any((group, node) in self._outdated for node in (path, *ancestors(path)))
 
     def _note(
         self, path: str, array: ArrayMetadata, group: str | None = None

@@ -17,6 +17,7 @@ from zarr.abc.store import Store
 from zarr.storage import FsspecStore, MemoryStore, ObjectStore, WrapperStore
 
 from zarr_manifest.hierarchy.opening import directory_of, store_urls
+from zarr_manifest.hierarchy.zarr_internals import StoreOnStore
 from zarr_manifest.locations import Location, StoreLocation
 
 __all__ = ["OwnKeys", "same_place"]
@@ -38,7 +39,7 @@ _FSSPEC_SCHEMES = {
 
 
 def same_place(one: Store, other: Store) -> bool:
-    """Whether the keys of two stores, neither a ManifestStore, name the same objects.
+    """Whether the keys of two stores name the same objects.
 
     Buckets of the same name are assumed to be the same, whatever their server.
 
@@ -71,7 +72,7 @@ def _place(store: Store) -> object | None:
 
 
 def _unwrapped(store: Store) -> Store:
-    while isinstance(store, WrapperStore):
+    while isinstance(store, WrapperStore | StoreOnStore):
         store = cast(Any, store)._store
     return store
 

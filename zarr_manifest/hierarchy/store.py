@@ -191,7 +191,7 @@ class ManifestStore(StoreOnStore):
         """
         if not isinstance(value, Store):
             return NotImplemented
-        return same_place(self._store, value._store if isinstance(value, ManifestStore) else value)
+        return same_place(self, value)
 
     __hash__ = None  # type: ignore[assignment]
 
