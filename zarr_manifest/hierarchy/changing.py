@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
@@ -150,13 +150,19 @@ _GROW = Advice(
 
 
 def _extents(metadata: dict[str, Any]) -> list[tuple[str | None, int]]:
-    """Return the name and the size of each dimension."""
-    shape = metadata.get("shape")
-    sizes = shape if isinstance(shape, list) else []
-    if not all(isinstance(size, int) for size in sizes):
+    """Return the name and the size of each dimension; nothing if the shape is invalid."""
+    shape, names = _list(metadata, "shape"), _list(metadata, "dimension_names")
+    sizes = [size for size in shape if isinstance(size, int)]
+    if len(sizes) != len(shape):
         return []
-    names = metadata.get("dimension_names") or [None] * len(sizes)
-    return list(zip(names, sizes, strict=False))
+    known = names if len(names) == len(sizes) else [None] * len(sizes)
+    named = zip(known, sizes, strict=True)
+    return [(name if isinstance(name, str) else None, size) for name, size in named]
+
+
+def _list(metadata: dict[str, Any], member: str) -> list[object]:
+    value = metadata.get(member)
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def _shape(extents: Sequence[tuple[str | None, int]]) -> tuple[int, ...]:

@@ -133,7 +133,7 @@ class OwnKeys:
         self._urls = _urls(store)
         root = _root(store)
         self._root = None if root is None else os.path.realpath(root)
-        self._real_directory = functools.lru_cache(4096)(os.path.realpath)
+        self._real_directory = functools.lru_cache(4096)(_real_directory)
 
     def of_all(self, locations: Iterable[Location]) -> set[str]:
         """Return the keys of the objects that locations name; both of links and of their targets.
@@ -170,3 +170,7 @@ class OwnKeys:
         inside = f"{cast(str, self._root).rstrip('/')}/"
         if real.startswith(inside):
             yield real[len(inside) :]
+
+
+def _real_directory(path: str) -> str:
+    return os.path.realpath(path)
