@@ -461,13 +461,13 @@ class ManifestStore(StoreOnStore):
         """Write a native value, or metadata; a manifest array keeps its declaration."""
         stored = await run_async(self._writable(key, value))
         await self._store.set(key, stored)
-        self._written(key, stored)
+        self._changed(key, stored)
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Write a native value, without an event loop."""
         stored = run_sync(self._writable(key, value))
         self._underneath.set_sync(key, stored)
-        self._written(key, stored)
+        self._changed(key, stored)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a native value unless its key has one."""
@@ -490,28 +490,23 @@ class ManifestStore(StoreOnStore):
         """Delete a native value. Data that manifests refer to is never touched."""
         if await run_async(self._deletable(key)):
             await self._store.delete(key)
-            self._deleted(key)
+            self._changed(key)
 
     def delete_sync(self, key: str) -> None:
         """Delete a native value, without an event loop."""
         if run_sync(self._deletable(key)):
             self._underneath.delete_sync(key)
-            self._deleted(key)
+            self._changed(key)
 
-    def _written(self, key: str, value: Buffer) -> None:
-        """Take note of metadata that were just written."""
-        path = node_of_metadata(key)
-        if path is not None:
-            self._arrays.written(path, value.to_bytes())
-        elif key.rpartition("/")[2] in METADATA_NAMES:
-            self._arrays.note_absence(key.rpartition("/")[0])
-
-    def _deleted(self, key: str) -> None:
-        path = node_of_metadata(key)
-        if path is not None:
-            self._arrays.deleted(path)
-        elif key.rpartition("/")[2] in METADATA_NAMES:
-            self._arrays.note_absence(key.rpartition("/")[0])
+    def _changed(self, key: str, value: Buffer | None = None) -> None:
+        """Take note of metadata that were just written, or deleted."""
+        directory, _, name = key.rpartition("/")
+        if name == "zarr.json" and value is not None:
+            self._arrays.written(directory, value.to_bytes())
+        elif name == "zarr.json":
+            self._arrays.deleted(directory)
+        elif name in METADATA_NAMES:
+            self._arrays.note_absence(directory)
 
     async def delete_dir(self, prefix: str) -> None:
         """Delete all keys below a prefix, except those that manifests refer to.
