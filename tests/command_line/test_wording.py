@@ -30,7 +30,13 @@ ONLY_IN_PYTHON = {
     "store",
 }
 
-_CALLS = {"limits": "entries", "overwrite": True, "allow": ["s3://b/"], "url": "s3://b/prefix"}
+_CALLS: dict[str, object] = {
+    "limits": "entries",
+    "overwrite": True,
+    "allow": ["s3://b/"],
+    "rename": "a/__t",
+    "url": "s3://b/prefix",
+}
 
 
 def advice() -> Iterator[ast.Call]:
@@ -134,7 +140,9 @@ def test_the_options_exist(name: str) -> None:
     words = {word for word in said.replace(",", "").split() if word.startswith("--")}
     assert words or said == "zarr-manifest import kerchunk"
     assert words <= set(known_options(application))
-    assert not set("='(").intersection(said.replace("KEY=VALUE", "").replace("entries=NUMBER", ""))
+    assert not set("='(").intersection(
+        said.replace("KEY=VALUE", "").replace("entries=NUMBER", "").replace("=NEW", "")
+    )
 
 
 @given(st.lists(st.text("ab/:[]'\" .", min_size=1), min_size=1, max_size=3))

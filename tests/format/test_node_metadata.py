@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest.format.findings import strict
+from zarr_manifest.format.findings import collect, strict
 from zarr_manifest.format.node_metadata import (
     ArrayMetadata,
     arrays_in,
     declare,
     dump_node,
+    interpret_codecs,
     interpret_members,
     parse_node,
     without_declarations,
@@ -156,3 +157,35 @@ def test_long_values_are_cut() -> None:
     with pytest.raises(zm.errors.InvalidConfigurationError) as raised:
         strict(interpret_members({**VALID, "codecs": "x" * 10_000}))
     assert len(str(raised.value)) < 200
+
+
+BLOSC = {"typesize": 4, "cname": "zstd", "clevel": 5, "shuffle": "shuffle", "blocksize": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "wrong"),
+    [
+        ("blosc", {}, []),
+        ("blosc", {"typesize": 2000, "clevel": 0, "blocksize": 2**20}, []),
+        ("blosc", {"clevel": 32768, "shuffle": 3}, ["clevel", "shuffle"]),
+        ("blosc", {"clevel": True, "typesize": 4.0}, ["clevel", "typesize"]),
+        ("blosc", {"clevel": None, "blocksize": [1]}, ["clevel", "blocksize"]),
+        ("blosc", {"typesize": 0, "blocksize": -1}, ["typesize", "blocksize"]),
+        ("numcodecs.blosc", {"shuffle": -1}, []),
+        ("numcodecs.blosc", {"clevel": -1}, ["clevel", "shuffle"]),
+        ("zstd", {"clevel": 99}, []),
+    ],
+)
+@pytest.mark.parametrize("sharded", [False, True])
+def test_codecs_that_are_not_configured_validly(
+    name: str, changed: dict[str, Any], wrong: list[str], sharded: bool
+) -> None:
+    codecs: list[Any] = ["bytes", {"name": name, "configuration": {**BLOSC, **changed}}]
+    if sharded:
+        codecs = [{"name": "sharding_indexed", "configuration": {"codecs": codecs}}]
+    _, errors = collect(interpret_codecs(codecs))
+    found = [error.problem for error in errors]
+    assert len(found) == len(wrong)
+    for problem in found:
+        assert problem.startswith(f"the codec {name!r} is not configured validly: ")
+    assert {member for member in wrong if repr(member) in " ".join(found)} == set(wrong)

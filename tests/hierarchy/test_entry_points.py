@@ -239,6 +239,20 @@ def test_links_that_lead_out(look: EntryPoint, locate: Any, what: str, tmp_path:
     assert look(locate(root)) == {"b": "location_not_allowed"}
 
 
+@pytest.mark.parametrize("locate", [as_path, as_obstore])
+@pytest.mark.parametrize("what", ["b", "b/zarr.json", "native/c", "native/c/1"])
+def test_links_into_what_is_authorised(
+    look: EntryPoint, locate: Any, what: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "h"
+    write(root)
+    write(root, "b")
+    zarr.create_array(root / "native", data=DATA + 1, chunks=4, dimension_names=["x"])
+    (root / what).rename(tmp_path / "elsewhere")
+    (root / what).symlink_to(tmp_path / "elsewhere")
+    assert look(locate(root), allow=[tmp_path / "elsewhere"]) == {}
+
+
 def test_groups_without_metadata_behind_links(look: EntryPoint, tmp_path: Path) -> None:
     root = tmp_path / "h"
     write(root)

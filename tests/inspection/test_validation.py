@@ -231,6 +231,21 @@ def test_metadata_that_is_not_zarr(tmp_path: Path) -> None:
     assert found(zm.validate(tmp_path)) == [("invalid_configuration", None)]
 
 
+def test_a_codec_that_is_not_configured_validly(tmp_path: Path) -> None:
+    # As VirtualiZarr took them from six options of an HDF5 filter. Nothing of it is for decoding.
+    blosc = {"typesize": 4, "cname": "zstd", "clevel": 32768, "shuffle": "shuffle", "blocksize": 0}
+    array = write(tmp_path, {"0.0": {}})
+    edit(array, lambda node: node["codecs"].append({"name": "blosc", "configuration": blosc}))
+    (problem,) = zm.validate(tmp_path)
+    assert (problem.code, problem.phase, problem.array) == (
+        "invalid_configuration",
+        "declaration",
+        "a",
+    )
+    assert "'clevel' is 32768, not an integer from 0 to 9" in str(problem)
+    assert (zarr.open_array(zm.ManifestStore(tmp_path), path="a", mode="r")[0:2, 0:2] == 0).all()
+
+
 def test_native_arrays_are_for_zarr_to_judge(tmp_path: Path) -> None:
     array = write(tmp_path, {})
     edit(array, lambda node: (node.pop("fill_value"), node.update(storage_transformers=[])))

@@ -12,7 +12,7 @@ from typing import Any, Self
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.options import allowed
+from zarr_manifest.command_line.options import allowed, pairs
 from zarr_manifest.command_line.progress import Bars
 from zarr_manifest.conversion import ConversionReport, Node
 from zarr_manifest.sources import Access
@@ -30,6 +30,7 @@ class Layout:
     inline_below: int
     overwrite: bool
     sole_writer: bool
+    rename: Mapping[str, str]
     allow: Mapping[str, Access] = field(repr=False)  # options may be keys
 
     @classmethod
@@ -48,6 +49,7 @@ class Layout:
             options["inline_below"],
             options["overwrite"],
             options["sole_writer"],
+            pairs(options["renames"], "--rename"),
             allowed(options["anonymously"], options["with_credentials"], options["settings"]),
         )
 
@@ -66,6 +68,7 @@ class Layout:
                 overwrite=self.overwrite,
                 progress=shown.wrote,
                 sole_writer=self.sole_writer,
+                rename=self.rename,
                 allow=self.allow,
             )
         report.notes += [

@@ -111,6 +111,14 @@ writing_options = _together(
         metavar="BYTES",
         help="Write manifests smaller than this into zarr.json.",
     ),
+    click.option(
+        "--rename",
+        "renames",
+        multiple=True,
+        metavar="OLD=NEW",
+        help="Give the array or group at the path OLD the name NEW: Zarr allows no names that "
+        "begin with two underscores. Repeatable.",
+    ),
     click.option("--overwrite", is_flag=True, help="Replace an existing hierarchy."),
     click.option(
         "--sole-writer",

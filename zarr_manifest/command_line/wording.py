@@ -31,6 +31,7 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "overwrite": "--overwrite",
     "partition_shape": "--partition-shape",
     "read_kerchunk": "zarr-manifest import kerchunk",
+    "rename": lambda path: f"--rename {shlex.quote(path)}=NEW",
     "sole_writer": "--sole-writer",
     "url": lambda url: f"--url {shlex.quote(url)}",
     "working_directory": "--working-directory URL",

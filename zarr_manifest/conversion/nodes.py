@@ -38,6 +38,8 @@ class GroupNode:
         Path in the hierarchy, without slashes at the ends; ``""`` for the root.
     attributes : dict
         JSON values.
+    notes : tuple of str
+        Decisions made where the input leaves a choice, as sentences.
 
     Examples
     --------
@@ -47,6 +49,7 @@ class GroupNode:
 
     path: str
     attributes: dict[str, Any]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,12 +49,14 @@ from zarr_manifest.format.manifest_document import (
 )
 from zarr_manifest.format.node_metadata import (
     NODE_METADATA,
+    NODE_NAMES,
     ArrayMetadata,
     ancestors,
     arrays_in,
     declare,
     dump_node,
     impossible_name,
+    interpret_codecs,
     interpret_members,
     members_in,
     parse_node,
@@ -63,6 +65,7 @@ from zarr_manifest.format.node_metadata import (
 
 __all__ = [
     "NODE_METADATA",
+    "NODE_NAMES",
     "NO_CONDITIONS",
     "PLACEHOLDER",
     "TRANSFORMER_NAME",
@@ -93,6 +96,7 @@ __all__ = [
     "grid_index",
     "grid_indices",
     "impossible_name",
+    "interpret_codecs",
     "interpret_declaration",
     "interpret_document",
     "interpret_members",

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from zarr_manifest.errors import InvalidEntryError
+from zarr_manifest.errors import InvalidEntryError, SourceChangedError
 from zarr_manifest.showing import without_defaults
 
 __all__ = ["NO_CONDITIONS", "Conditions", "format_last_modified", "parse_conditions"]
@@ -85,6 +85,23 @@ class Conditions:
         if self.version is not None and self.version != version:
             return f"its version is {version or 'unknown'}, the manifest says {self.version}"
         return None
+
+    def require(
+        self, *, etag: str | None, last_modified: datetime | None, version: str | None
+    ) -> None:
+        """Reject an object that differs from these conditions.
+
+        Raises
+        ------
+        SourceChangedError
+            As :meth:`violation` says.
+        """
+        violation = self.violation(etag=etag, last_modified=last_modified, version=version)
+        if violation is not None:
+            raise SourceChangedError(
+                f"the object is not the one that the manifest was written for: {violation}",
+                remedy="Regenerate the manifest.",
+            )
 
 
 NO_CONDITIONS = Conditions()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,12 +18,14 @@ from zarr_manifest.format.findings import Findings
 
 __all__ = [
     "NODE_METADATA",
+    "NODE_NAMES",
     "ArrayMetadata",
     "ancestors",
     "arrays_in",
     "declare",
     "dump_node",
     "impossible_name",
+    "interpret_codecs",
     "interpret_members",
     "members_in",
     "parse_node",
@@ -40,6 +42,26 @@ _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
     "chunk_key_encoding": ((str, dict), "a name or an object"),
     "codecs": (list, "a list"),
     "fill_value": (object, "a value"),
+}
+
+
+_ABSENT = object()
+
+_BLOSC_NUMBERS: dict[str, tuple[Container[object], str]] = {
+    "clevel": (range(10), "an integer from 0 to 9"),
+    "typesize": (range(1, 2**31), "an integer of at least 1"),
+    "blocksize": (range(2**31), "an integer of at least 0"),
+}
+# What the members of Blosc's configuration may be: in Zarr v3, and in numcodecs.
+_BLOSC: dict[str, dict[str, tuple[Container[object], str]]] = {
+    "blosc": {
+        **_BLOSC_NUMBERS,
+        "shuffle": (
+            ("noshuffle", "shuffle", "bitshuffle"),
+            "'noshuffle', 'shuffle' or 'bitshuffle'",
+        ),
+    },
+    "numcodecs.blosc": {**_BLOSC_NUMBERS, "shuffle": (range(-1, 3), "an integer from -1 to 2")},
 }
 
 
@@ -143,6 +165,35 @@ def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:
     return usable
 
 
+def interpret_codecs(codecs: Sequence[Any]) -> Findings[None]:
+    """Yield what is invalid in the configuration of an array's codecs, where zarr does not look.
+
+    Not for readers: decoding needs none of it.
+
+    Examples
+    --------
+    >>> nonsense = {"name": "blosc", "configuration": {"clevel": 32768}}
+    >>> print(next(interpret_codecs([nonsense])).problem)
+    the codec 'blosc' is not configured validly: 'clevel' is 32768, not an integer from 0 to 9
+    """
+    for codec in codecs:
+        members = _object(codec) or {}
+        configuration = _object(members.get("configuration")) or {}
+        if members.get("name") == "sharding_indexed":
+            for name in ("codecs", "index_codecs"):
+                inner = configuration.get(name)
+                if isinstance(inner, list):
+                    yield from interpret_codecs(cast("Sequence[Any]", inner))
+        for name, (allowed, description) in _BLOSC.get(str(members.get("name")), {}).items():
+            value = configuration.get(name, _ABSENT)
+            is_one = isinstance(value, int | str) and not isinstance(value, bool)
+            if value is not _ABSENT and not (is_one and value in allowed):
+                yield InvalidConfigurationError(
+                    f"the codec {members['name']!r} is not configured validly: {name!r} is "
+                    f"{json.dumps(value)[:40]}, not {description}"
+                )
+
+
 def without_declarations(node: dict[str, Any]) -> bytes:
     """Return a node's ``zarr.json`` without its declarations; modifies `node`."""
     for array in arrays_in(node):
@@ -166,6 +217,12 @@ NODE_METADATA = frozenset({"zarr.json", ".zarray", ".zgroup"})
 # Reserved by Zarr v3 (core specification, "Node names"), or interpreted differently by
 # different stores and readers.
 _IMPOSSIBLE = re.compile(r"\.*|__.*|zarr\.json|.*[\x00-\x1f\x7f-\x9f\ud800-\udfff\\].*", re.DOTALL)
+
+
+NODE_NAMES = (
+    "A name must not be empty, only dots, or 'zarr.json'; it must not begin with '__', or contain "
+    "a backslash or a control character."
+)
 
 
 def impossible_name(path: str) -> str | None:

@@ -200,8 +200,12 @@ def _read_only(array: ChunkManifestTransformer, index: tuple[int, ...]) -> ReadO
     )
 
 
-async def delete_below(store: Store, arrays: KnownArrays, directory: str) -> None:
+async def delete_below(
+    store: Store, arrays: KnownArrays, directory: str, allowed: tuple[str, ...]
+) -> None:
     """Delete everything below a path, except what manifests of the hierarchy refer to.
+
+    Links are followed to metadata in directories that are `allowed`.
 
     The metadata of nodes go first, those of the topmost before the others: if this is
     interrupted, no node opens of which some chunks or documents are gone.
@@ -214,7 +218,7 @@ async def delete_below(store: Store, arrays: KnownArrays, directory: str) -> Non
     """
     below = f"{directory}/" if directory else ""
     keys = [key async for key in store.list_prefix(below)]
-    kept = await _referenced(store, arrays, directory, keys) if keys else set[str]()
+    kept = await _referenced(store, arrays, directory, keys, allowed) if keys else set[str]()
     levels: dict[int, list[str]] = {}
     for key in keys:
         if key.rpartition("/")[2] in _OPENING:
@@ -236,7 +240,11 @@ async def _delete(store: Store, keys: Iterable[str]) -> None:
 
 
 async def _referenced(
-    store: Store, arrays: KnownArrays, directory: str, keys: Sequence[str]
+    store: Store,
+    arrays: KnownArrays,
+    directory: str,
+    keys: Sequence[str],
+    allowed: tuple[str, ...],
 ) -> set[str]:
     """Return those of the keys that manifests refer to, besides the metadata of nodes.
 
@@ -248,7 +256,7 @@ async def _referenced(
     if not candidates:
         return set()
     reader = await open_for_reading(store)
-    inside = await _nodes(reader, directory)
+    inside = await _nodes(reader, directory, allowed)
     within = list(_manifest_arrays(arrays, inside))
     sources = [location for array in within for location in await _locations(array)]
     kept = candidates & await asyncio.to_thread(own_keys.of_all, sources)
@@ -256,7 +264,7 @@ async def _referenced(
     loose = candidates - kept - await asyncio.to_thread(own_keys.of_all, documents)
     if loose and directory:
         paths = {node.path for node in inside}
-        others = [node for node in await _nodes(reader, "") if node.path not in paths]
+        others = [node for node in await _nodes(reader, "", allowed) if node.path not in paths]
         elsewhere: list[Location] = []
         for array in _manifest_arrays(arrays, others):
             elsewhere += [*await _locations(array), *array.documents()]
@@ -264,9 +272,9 @@ async def _referenced(
     return kept
 
 
-async def _nodes(store: Store, below: str) -> list[Node]:
+async def _nodes(store: Store, below: str, allowed: tuple[str, ...]) -> list[Node]:
     try:
-        return await list_nodes(store, below)
+        return await list_nodes(store, below, directories=allowed)
     except SourceNotFoundError:
         return []  # there is no node at all
 

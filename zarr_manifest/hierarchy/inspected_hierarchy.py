@@ -29,6 +29,7 @@ from zarr_manifest.sources import (
     access_by_prefix,
     can_list,
     hierarchy_reader,
+    local_directories,
 )
 
 if TYPE_CHECKING:
@@ -95,12 +96,17 @@ class InspectedHierarchy:
         read_only = not isinstance(location, Store)
         found = store_underneath(open_hierarchy(location, access, read_only=read_only))
         store = sync(open_for_reading(found))
-        sources = Sources(access, hierarchy_reader(store))
+        sources = Sources(access, hierarchy_reader(store, local_directories(access)))
         return cls(store, sources, access, directory, limits or Limits())
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """The authorised directories, into which symbolic links may lead."""
+        return local_directories(self.allow)
 
     async def nodes(self, below: str = "", *, deep: bool = True) -> list[Node]:
         """Return the nodes; see :func:`list_nodes`."""
-        return await list_nodes(self.store, below, deep=deep)
+        return await list_nodes(self.store, below, deep=deep, directories=self.directories)
 
     def declaration(self, node: Node) -> Findings[DeclaredArray | None]:
         """Yield what is wrong with the declaration of an array, and return the array.
@@ -135,7 +141,7 @@ class InspectedHierarchy:
         encoding = ChunkKeyEncoding(node.metadata, len(grid.counts))
         encoding.learn(grid)
         below = f"{node.path}/" if node.path else ""
-        listing = await list_inside(self.store, below)
+        listing = await list_inside(self.store, below, self.directories)
         if listing.links:
             raise link_outside(node.path)
         found: dict[tuple[int, ...], str] = {}

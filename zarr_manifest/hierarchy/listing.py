@@ -97,7 +97,9 @@ async def list_manifest_arrays(
                 yield array
 
 
-async def list_locations(store: Store, arrays: KnownArrays) -> list[tuple[Location, int, int]]:
+async def list_locations(
+    store: Store, arrays: KnownArrays, directories: tuple[str, ...]
+) -> list[tuple[Location, int, int]]:
     """Return the locations that all manifests refer to, with references and known bytes.
 
     Raises
@@ -106,7 +108,7 @@ async def list_locations(store: Store, arrays: KnownArrays) -> list[tuple[Locati
         There is no hierarchy, it cannot be listed, or a manifest cannot be loaded.
     """
     found: list[tuple[Location, int, int]] = []
-    for node in await list_nodes(await open_for_reading(store)):
+    for node in await list_nodes(await open_for_reading(store), directories=directories):
         if node.problem is not None:
             raise node.problem
         if node.array is None:

@@ -29,7 +29,7 @@ from zarr_manifest.sources import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
 
-__all__ = ["base_directory", "directory_of", "object_url", "open_hierarchy", "store_urls"]
+__all__ = ["base_directory", "object_url", "open_hierarchy", "store_urls"]
 
 
 def open_hierarchy(
@@ -116,24 +116,6 @@ def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
             "instead of the URL, such as S3Store(bucket, prefix=...)"
         )
     return access
-
-
-def directory_of(store: Store) -> str | None:
-    """Return the directory that a store keeps its objects in as files; None for other stores.
-
-    Examples
-    --------
-    >>> directory_of(LocalStore("/data/h.zarr"))
-    '/data/h.zarr'
-    """
-    if isinstance(store, LocalStore):
-        return str(store.root)
-    if not isinstance(store, ObjectStore):
-        return None
-    from obstore.store import LocalStore as ObstoreLocalStore
-
-    inner: Any = cast(Any, store).store
-    return str(inner.prefix or "/") if isinstance(inner, ObstoreLocalStore) else None
 
 
 def object_url(roots: Sequence[UrlLocation], key: str) -> UrlLocation:

@@ -16,9 +16,10 @@ from urllib.parse import unquote, urlsplit
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, MemoryStore, ObjectStore, WrapperStore
 
-from zarr_manifest.hierarchy.opening import directory_of, store_urls
+from zarr_manifest.hierarchy.opening import store_urls
 from zarr_manifest.hierarchy.zarr_internals import StoreOnStore
 from zarr_manifest.locations import Location, StoreLocation
+from zarr_manifest.sources import directory_of
 
 __all__ = ["OwnKeys", "same_place"]
 
@@ -86,10 +87,8 @@ def _readable(store: Store) -> Store:
 
 
 def _root(store: Store) -> str | None:
-    urls = _fsspec_urls(store)
-    if urls and urls[0][0] == "file":
-        return f"/{urls[0][2]}"
-    return directory_of(store)
+    found = directory_of(store)
+    return None if found is None else found.path
 
 
 type _Url = tuple[str, str, str]

@@ -17,6 +17,7 @@ from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.format import Configuration, Limits
 from zarr_manifest.hierarchy.changing import deletable, delete_below, writable
+from zarr_manifest.hierarchy.inside_store import inside_store
 from zarr_manifest.hierarchy.known_arrays import (
     METADATA_NAMES,
     KnownArrays,
@@ -51,6 +52,7 @@ from zarr_manifest.sources import (
     access_by_prefix,
     describe_access,
     hierarchy_reader,
+    local_directories,
     pure_request,
     run_async,
     run_sync,
@@ -144,8 +146,11 @@ class ManifestStore(StoreOnStore):
 
     def _connect(self) -> None:
         """Create what is not pickled: clients, and the arrays that were seen."""
-        self._sources = Sources(self._allow, hierarchy_reader(self._store), max_gap=self._max_gap)
-        self._arrays = KnownArrays(self._store, self._transformer, self._remembered)
+        self._directories = local_directories(self._allow)
+        reader = hierarchy_reader(self._store, self._directories)
+        self._sources = Sources(self._allow, reader, max_gap=self._max_gap)
+        self._readable = inside_store(self._store, self._directories)
+        self._arrays = KnownArrays(self._readable, self._transformer, self._remembered)
 
     def _transformer(
         self, path: str, metadata: dict[str, Any], declared: list[Any], configuration: Configuration
@@ -231,16 +236,16 @@ class ManifestStore(StoreOnStore):
         """Return the value of a key, or the bytes that its manifest refers to."""
         prototype = default_buffer_prototype() if prototype is None else prototype
         if self._arrays.known_native(key):
-            found = await self._store.get(key, prototype, byte_range)
+            found = await self._readable.get(key, prototype, byte_range)
             if found is not None or await run_async(self._arrays.certainly_missing(key)):
                 return found
         path = node_of_metadata(key)
         if path is not None:
-            metadata = await self._store.get(key, prototype)
+            metadata = await self._readable.get(key, prototype)
             return self._reveal(path, metadata, prototype, byte_range)
         owner = await run_async(self._arrays.owner(key))
         if owner is None:
-            return await self._store.get(key, prototype, byte_range)
+            return await self._readable.get(key, prototype, byte_range)
         array, index = owner
         body = await array.get(index, pure_request(byte_range))
         return None if body is None else prototype.buffer.from_bytes(body)
@@ -269,17 +274,11 @@ class ManifestStore(StoreOnStore):
         body = array.get_sync(index, pure_request(byte_range))
         return None if body is None else prototype.buffer.from_bytes(body)
 
-    @property
-    def _underneath(self) -> Any:
-        """The underlying store, which may have methods that ``Store`` does not declare."""
-        return self._store
-
     def _get_underneath(
         self, key: str, *, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        found: Buffer | None = self._underneath.get_sync(
-            key, prototype=prototype, byte_range=byte_range
-        )
+        readable: Any = self._readable  # get_sync is not declared by ``Store``
+        found: Buffer | None = readable.get_sync(key, prototype=prototype, byte_range=byte_range)
         return found
 
     def _reveal(
@@ -324,8 +323,9 @@ class ManifestStore(StoreOnStore):
         own limits. Errors are raised directly, not in a group.
         """
         if await run_async(self._arrays.owner(key)) is None:
+            readable: Any = self._readable  # not declared by older releases of zarr
             try:
-                async for group in self._underneath.get_ranges(
+                async for group in readable.get_ranges(
                     key, byte_ranges, prototype=prototype, **options
                 ):
                     yield group
@@ -350,8 +350,9 @@ class ManifestStore(StoreOnStore):
     ) -> Sequence[tuple[int, Buffer | None]]:
         """Return many ranges of one value, without an event loop."""
         if run_sync(self._arrays.owner(key)) is None:
+            readable: Any = self._readable
             try:
-                native: Any = self._underneath.get_ranges_sync(
+                native: Any = readable.get_ranges_sync(
                     key, byte_ranges, prototype=prototype, **options
                 )
             except BaseExceptionGroup as error:
@@ -375,7 +376,7 @@ class ManifestStore(StoreOnStore):
         """Whether a key has a value, or the manifest names the chunk. Reads no source."""
         owner = await run_async(self._arrays.owner(key))
         if owner is None:
-            if await self._store.exists(key):
+            if await self._readable.exists(key):
                 return True
             owner = await run_async(self._arrays.owner_of_missing(key))
         if owner is None:
@@ -388,7 +389,7 @@ class ManifestStore(StoreOnStore):
         owner = await run_async(self._arrays.owner(key))
         if owner is None:
             try:
-                return await self._store.getsize(key)
+                return await self._readable.getsize(key)
             except FileNotFoundError:
                 owner = await run_async(self._arrays.owner_of_missing(key))
                 if owner is None:
@@ -401,7 +402,7 @@ class ManifestStore(StoreOnStore):
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Return the number of bytes below a prefix, including those that manifests refer to."""
-        total = await self._store.getsize_prefix(prefix)
+        total = await self._readable.getsize_prefix(prefix)
         directory = prefix.rstrip("/")
         inside = await run_async(self._arrays.array_at(directory))
         if inside is not None and inside.array_path != directory:
@@ -414,7 +415,7 @@ class ManifestStore(StoreOnStore):
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether there are no keys below a prefix."""
-        return await self._store.is_empty(prefix)
+        return await self._readable.is_empty(prefix)
 
     def list(self) -> AsyncIterator[str]:
         """Yield all keys, including chunks of manifest arrays."""
@@ -422,16 +423,16 @@ class ManifestStore(StoreOnStore):
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield all keys below a prefix, including chunks of manifest arrays."""
-        async for key in list_prefix(self._store, self._arrays, prefix):
+        async for key in list_prefix(self._readable, self._arrays, prefix):
             yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield the names of keys and directories directly below a prefix."""
-        async for name in list_dir(self._store, self._arrays, prefix):
+        async for name in list_dir(self._readable, self._arrays, prefix):
             yield name
 
     def _manifest_arrays(self, directory: str) -> AsyncIterator[ChunkManifestTransformer]:
-        return list_manifest_arrays(self._store, self._arrays, directory)
+        return list_manifest_arrays(self._readable, self._arrays, directory)
 
     def locations(self) -> Sequence[ReferencedLocation]:
         """Return the locations that the hierarchy refers to, without reading them.
@@ -451,7 +452,7 @@ class ManifestStore(StoreOnStore):
         return sync(self._locations())
 
     async def _locations(self) -> Sequence[ReferencedLocation]:
-        found = await list_locations(self._store, self._arrays)
+        found = await list_locations(self._store, self._arrays, self._directories)
         urls = [location for location, _, _ in found if isinstance(location, UrlLocation)]
         return summarize(found, suggest_prefixes(urls), self._allow)
 
@@ -477,6 +478,11 @@ class ManifestStore(StoreOnStore):
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
         await asyncio.gather(*(self.set(key, value) for key, value in values))
+
+    @property
+    def _underneath(self) -> Any:
+        """The underlying store, which may have methods that ``Store`` does not declare."""
+        return self._store
 
     def _writable(self, key: str, value: Buffer) -> Steps[Buffer]:
         self._check_writable()
@@ -515,7 +521,7 @@ class ManifestStore(StoreOnStore):
         that nothing opens of which a part is gone.
         """
         self._check_writable()
-        await delete_below(self._store, self._arrays, prefix.rstrip("/"))
+        await delete_below(self._store, self._arrays, prefix.rstrip("/"), self._directories)
 
     async def clear(self) -> None:
         """Delete everything except data that manifests refer to."""

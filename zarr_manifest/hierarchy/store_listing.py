@@ -15,15 +15,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zarr.abc.store import Store
+from zarr.storage import LocalStore
 
 from zarr_manifest.errors import (
-    LocationNotAllowedError,
+    ManifestError,
     SourceAccessDeniedError,
     SourceError,
 )
 from zarr_manifest.format import NODE_METADATA
-from zarr_manifest.hierarchy.opening import directory_of
-from zarr_manifest.sources import real_path_within, store_errors, store_failure, store_name
+from zarr_manifest.sources import (
+    HIERARCHY,
+    Directory,
+    directory_of,
+    store_errors,
+    store_failure,
+    store_name,
+)
+from zarr_manifest.sources import link_outside as outside
 
 __all__ = [
     "Listing",
@@ -32,6 +40,7 @@ __all__ = [
     "list_keys",
     "list_members",
     "list_names",
+    "listed_directory",
     "not_listable",
 ]
 
@@ -64,21 +73,48 @@ async def list_keys(store: Store, prefix: str = "") -> list[str]:
     SourceError
         The store failed.
     """
-    return (await _list(store, prefix, follow=True)).keys
+    root = listed_directory(store)
+    if root is not None:
+        return (await asyncio.to_thread(_directory, root, prefix, None)).keys
+    return await _stored_keys(store, prefix)
 
 
-async def list_inside(store: Store, prefix: str = "") -> Listing:
+async def list_inside(store: Store, prefix: str = "", directories: tuple[str, ...] = ()) -> Listing:
     """List the keys that begin with a prefix; do not follow links that lead out of the store.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    prefix : str
+        Empty, or ends with a slash.
+    directories : tuple of str
+        Where links may lead besides: what the reader authorised.
 
     Raises
     ------
     SourceAccessDeniedError, SourceError
         As of :func:`list_keys`.
     """
-    return await _list(store, prefix, follow=False)
+    place = directory_of(store)
+    if place is None:
+        return Listing(await _stored_keys(store, prefix), [], [])
+    within = Directory(place.path, directories)
+    root = listed_directory(store)
+    if root is not None:
+        return await asyncio.to_thread(_directory, root, prefix, within)
+    keys = await _stored_keys(store, prefix)
+    return await asyncio.to_thread(_sorted_out, keys, within)
 
 
-async def list_members(root: str, path: str) -> Listing:
+def listed_directory(store: Store) -> str | None:
+    """Return the directory of a store if its files can be listed instead of its keys."""
+    place = directory_of(store)
+    is_listed = place is not None and (place.is_plain or isinstance(store, LocalStore))
+    return place.path if place is not None and is_listed else None
+
+
+async def list_members(root: str, path: str, directories: tuple[str, ...] = ()) -> Listing:
     """List the metadata documents of a group in a directory, and of its members, and links.
 
     Raises
@@ -87,7 +123,8 @@ async def list_members(root: str, path: str) -> Listing:
         There is no permission to list the group's directory.
     """
     prefix = f"{path}/" if path else ""
-    return await asyncio.to_thread(_directory, root, prefix, follow=False, deep=False)
+    within = Directory(root, directories)
+    return await asyncio.to_thread(_directory, root, prefix, within, deep=False)
 
 
 async def list_names(store: Store, path: str) -> list[str]:
@@ -104,13 +141,9 @@ async def list_names(store: Store, path: str) -> list[str]:
         raise store_failure(error) from error
 
 
-def link_outside(path: str) -> LocationNotAllowedError:
+def link_outside(path: str) -> ManifestError:
     """Return the error for a node behind a link that leads out of its hierarchy."""
-    return LocationNotAllowedError(
-        "a symbolic link leads out of the hierarchy's directory",
-        array=path,
-        remedy="Name the hierarchy that it leads to, or replace the link with it.",
-    )
+    return outside(HIERARCHY).in_context(array=path)
 
 
 def not_listable(store: Store, problem: str, *, remedy: str | None = None) -> SourceError:
@@ -120,27 +153,42 @@ def not_listable(store: Store, problem: str, *, remedy: str | None = None) -> So
     )
 
 
-async def _list(store: Store, prefix: str, *, follow: bool) -> Listing:
-    root = directory_of(store)
-    if root is None:
-        try:
-            return Listing([key async for key in store.list_prefix(prefix)], [], [])
-        except store_errors() as error:
-            raise store_failure(error) from error
-    return await asyncio.to_thread(_directory, root, prefix, follow=follow, deep=True)
+async def _stored_keys(store: Store, prefix: str) -> list[str]:
+    try:
+        return [key async for key in store.list_prefix(prefix)]
+    except store_errors() as error:
+        raise store_failure(error) from error
 
 
-def _directory(root: str, prefix: str, *, follow: bool, deep: bool) -> Listing:
+def _sorted_out(keys: list[str], within: Directory) -> Listing:
+    """Tell keys behind links that lead out from the others."""
+    found = Listing([], [], [])
+    for key in keys:
+        if within.real_path(key) is not None:
+            found.keys.append(key)
+            continue
+        found.links.append(key)
+        path, _, name = key.rpartition("/")
+        if name in NODE_METADATA:
+            found.nodes.append(path)
+    return found
+
+
+def _directory(root: str, prefix: str, within: Directory | None, *, deep: bool = True) -> Listing:
+    """List a directory, and do not follow links that lead out of another."""
     found = Listing([], [], [])
     directory = str(Path(root, prefix))
-    if not Path(directory).is_dir():
-        return found
-    if not follow and real_path_within(root, directory) is None:
+    if within is not None and within.real_path(prefix) is None:
         path = prefix.rstrip("/")
         return Listing([], [path], [path] if _has_node(directory) else [])
-    files = _files(directory, prefix, None if follow else root, ())
+    if not Path(directory).is_dir():
+        return found
+    if deep or within is None:
+        files = _files(directory, prefix, within, ())
+    else:
+        files = _documents(directory, prefix, within)
     try:
-        for key, is_outside, node in files if deep else _documents(directory, prefix, root):
+        for key, is_outside, node in files:
             (found.links if is_outside else found.keys).append(key)
             if node is not None:
                 found.nodes.append(node)
@@ -162,7 +210,7 @@ class _Found(NamedTuple):
 
 
 def _files(
-    directory: str, prefix: str, within: str | None, above: tuple[str, ...]
+    directory: str, prefix: str, within: Directory | None, above: tuple[str, ...]
 ) -> Iterator[_Found]:
     real = os.path.realpath(directory)
     if real in above:
@@ -170,7 +218,7 @@ def _files(
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             key = f"{prefix}{entry.name}"
-            if entry.is_symlink() and within and real_path_within(within, entry.path) is None:
+            if entry.is_symlink() and within and within.real_path(entry.path) is None:
                 yield _link(entry, prefix)
             elif _is_directory(entry):
                 yield from _files(entry.path, f"{key}/", within, (*above, real))
@@ -178,18 +226,18 @@ def _files(
                 yield _Found(key)
 
 
-def _documents(directory: str, prefix: str, within: str) -> Iterator[_Found]:
+def _documents(directory: str, prefix: str, within: Directory) -> Iterator[_Found]:
     """Find metadata documents in a directory and those in it, and links."""
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             key = f"{prefix}{entry.name}"
-            if entry.is_symlink() and real_path_within(within, entry.path) is None:
+            if entry.is_symlink() and within.real_path(entry.path) is None:
                 yield _link(entry, prefix)
             elif _is_directory(entry):
                 for name in sorted(NODE_METADATA):
                     path = str(Path(entry.path, name))
                     if os.path.lexists(path):
-                        is_outside = real_path_within(within, path) is None
+                        is_outside = within.real_path(path) is None
                         yield _Found(f"{key}/{name}", is_outside, key if is_outside else None)
             elif entry.name in NODE_METADATA:
                 yield _Found(key)

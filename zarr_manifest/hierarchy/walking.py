@@ -22,25 +22,26 @@ from zarr.storage import LocalStore
 from zarr_manifest.errors import (
     Advice,
     InvalidConfigurationError,
+    LocationNotAllowedError,
     ManifestError,
     NotConvertibleError,
     SourceNotFoundError,
 )
 from zarr_manifest.format import ArrayMetadata, ancestors, members_in, parse_node
+from zarr_manifest.hierarchy.inside_store import inside_store
 from zarr_manifest.hierarchy.known_arrays import join
-from zarr_manifest.hierarchy.opening import directory_of
 from zarr_manifest.hierarchy.store_listing import (
     link_outside,
     list_inside,
     list_members,
     list_names,
+    listed_directory,
     not_listable,
 )
 from zarr_manifest.hierarchy.zarr_internals import ensure_open
 from zarr_manifest.sources import (
     can_list,
     in_order,
-    real_path_within,
     store_errors,
     store_failure,
     store_name,
@@ -167,6 +168,7 @@ async def list_nodes(
     deep: bool = True,
     keep_bodies: bool = False,
     instead: str = "",
+    directories: tuple[str, ...] = (),
 ) -> list[Node]:
     """Return the nodes of a hierarchy, sorted by path, so that parents come first.
 
@@ -183,6 +185,8 @@ async def list_nodes(
         may be large.
     instead : str
         Another remedy if the store cannot be listed, besides consolidating.
+    directories : tuple of str
+        Where links may lead besides: what the reader authorised.
 
     Raises
     ------
@@ -194,8 +198,8 @@ async def list_nodes(
         There is no permission to list a directory.
     """
     if can_list(store):
-        nodes, links = await _listed(store, below, deep, keep_bodies)
-        nodes = [*await _above(store, below), *nodes]
+        nodes, links = await _listed(store, below, deep, keep_bodies, directories)
+        nodes = [*await _above(store, below, directories), *nodes]
     else:
         nodes, links = await _root(store, instead), []
     found = _with_members(nodes)
@@ -210,7 +214,7 @@ async def list_nodes(
     return sorted(kept, key=lambda node: node.path.split("/") if node.path else [])
 
 
-async def read_node(store: Store, path: str) -> Node | None:
+async def read_node(store: Store, path: str, directories: tuple[str, ...] = ()) -> Node | None:
     """Return the node at a path, or None if there is none.
 
     Raises
@@ -219,17 +223,10 @@ async def read_node(store: Store, path: str) -> Node | None:
         The store failed.
     """
     for name in _NAMES:
-        if _leads_outside(store, join(path, name)):
-            return Node(path, name, problem=link_outside(path))
-        node = await _read(store, path, name)
+        node = await _read(store, path, name, directories)
         if node is not None:
             return node
     return None
-
-
-def _leads_outside(store: Store, key: str) -> bool:
-    directory = directory_of(store)
-    return directory is not None and real_path_within(directory, str(Path(directory, key))) is None
 
 
 def _is_within(path: str, below: str, deep: bool) -> bool:
@@ -242,16 +239,16 @@ def _is_within(path: str, below: str, deep: bool) -> bool:
 
 
 async def _listed(
-    store: Store, below: str, deep: bool, keep_bodies: bool
+    store: Store, below: str, deep: bool, keep_bodies: bool, directories: tuple[str, ...]
 ) -> tuple[list[Node], list[str]]:
     """Return the nodes, and the links to directories outside the hierarchy."""
-    root = directory_of(store)
+    root = listed_directory(store)
     if deep:
-        listing = await list_inside(store, f"{below}/" if below else "")
+        listing = await list_inside(store, f"{below}/" if below else "", directories)
     elif root is not None:
-        listing = await list_members(root, below)
+        listing = await list_members(root, below, directories)
     else:
-        return await _members(store, below), []
+        return await _members(store, below, directories), []
     found: dict[str, str] = {}
     for key in listing.keys:
         path, _, name = key.rpartition("/")
@@ -259,29 +256,32 @@ async def _listed(
             found[path] = min(name, found.get(path, name), key=_NAMES.index)
     links = dict.fromkeys(listing.nodes)
     calls = (
-        functools.partial(_read_listed, store, path, name, keep_bodies)
+        functools.partial(_read_listed, store, path, name, keep_bodies, directories)
         for path, name in found.items()
         if path not in links
     )
     nodes = [node async for node in in_order(calls, _AT_ONCE)]
     elsewhere = (Node(path, problem=link_outside(path)) for path in links)
-    directories = await asyncio.to_thread(_directories, store, listing.links)
-    return [*nodes, *elsewhere], directories
+    outside = await asyncio.to_thread(_directories, store, listing.links)
+    return [*nodes, *elsewhere], outside
 
 
-async def _members(store: Store, below: str) -> list[Node]:
+async def _members(store: Store, below: str, directories: tuple[str, ...]) -> list[Node]:
     """Return a node of a store that is not a directory, and its members."""
-    node = await read_node(store, below)
+    node = await read_node(store, below, directories)
     if node is not None and node.kind == "array":
         return [node]
     names = [name for name in await list_names(store, below) if name not in _NAMES]
-    calls = (functools.partial(read_node, store, join(below, name)) for name in names)
+    calls = (functools.partial(read_node, store, join(below, name), directories) for name in names)
     nodes = [node, *[member async for member in in_order(calls, _AT_ONCE)]]
     return [node for node in nodes if node is not None]
 
 
-async def _read_listed(store: Store, path: str, name: str, keep_body: bool) -> Node:
-    node = await _read(store, path, name) or await read_node(store, path)
+async def _read_listed(
+    store: Store, path: str, name: str, keep_body: bool, directories: tuple[str, ...]
+) -> Node:
+    node = await _read(store, path, name, directories)
+    node = node or await read_node(store, path, directories)
     if node is not None:
         return node if keep_body else replace(node, body=None)
     error = SourceNotFoundError(
@@ -294,13 +294,13 @@ async def _read_listed(store: Store, path: str, name: str, keep_body: bool) -> N
 
 
 def _directories(store: Store, links: list[str]) -> list[str]:
-    root = directory_of(store)
+    root = listed_directory(store)
     return [] if root is None else [key for key in links if Path(root, key).is_dir()]
 
 
-async def _above(store: Store, below: str) -> list[Node]:
+async def _above(store: Store, below: str, directories: tuple[str, ...]) -> list[Node]:
     """Return the groups above a node, whose consolidated metadata may have nodes below it."""
-    nodes = [await read_node(store, path) for path in reversed([*ancestors(below)])]
+    nodes = [await read_node(store, path, directories) for path in reversed([*ancestors(below)])]
     return [node for node in nodes if node is not None]
 
 
@@ -322,11 +322,14 @@ async def _root(store: Store, instead: str) -> list[Node]:
     return [root]
 
 
-async def _read(store: Store, path: str, name: str) -> Node | None:
+async def _read(store: Store, path: str, name: str, directories: tuple[str, ...]) -> Node | None:
     try:
-        found = await store.get(join(path, name), default_buffer_prototype())
+        inside = inside_store(store, directories)
+        found = await inside.get(join(path, name), default_buffer_prototype())
     except store_errors() as error:
         raise store_failure(error) from error
+    except LocationNotAllowedError:
+        return Node(path, name, problem=link_outside(path))
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise

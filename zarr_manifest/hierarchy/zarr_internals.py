@@ -13,7 +13,14 @@ import zarr.storage._common as store_opening
 from zarr.abc.store import Store
 from zarr.core.sync import sync
 
-__all__ = ["StoreOnStore", "ensure_open", "opening_module", "supports_synchronous_io", "sync"]
+__all__ = [
+    "StoreOnStore",
+    "ensure_open",
+    "ensure_open_sync",
+    "opening_module",
+    "supports_synchronous_io",
+    "sync",
+]
 
 
 def opening_module() -> ModuleType:
@@ -43,7 +50,15 @@ def opening_module() -> ModuleType:
 
 async def ensure_open(store: Store) -> None:
     """Open a store unless it is open already: some kinds cannot be listed before that."""
-    await store._ensure_open()  # pyright: ignore[reportPrivateUsage]
+    if not store._is_open:  # pyright: ignore[reportPrivateUsage]
+        await store._ensure_open()  # pyright: ignore[reportPrivateUsage]
+
+
+def ensure_open_sync(store: Store) -> None:
+    """Open a directory store unless it is open already; others open when they are read."""
+    open_sync = getattr(store, "_ensure_open_sync", None)
+    if open_sync is not None and not store._is_open:  # pyright: ignore[reportPrivateUsage]
+        open_sync()
 
 
 def supports_synchronous_io(store: Store) -> bool:

@@ -16,7 +16,14 @@ import msgspec
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import Advice, InvalidConfigurationError, ManifestError, Setting
-from zarr_manifest.format import ArrayMetadata, Limits, arrays_in, collect, is_declaration
+from zarr_manifest.format import (
+    ArrayMetadata,
+    Limits,
+    arrays_in,
+    collect,
+    interpret_codecs,
+    is_declaration,
+)
 from zarr_manifest.hierarchy import (
     CONCURRENCY,
     DeclaredArray,
@@ -152,7 +159,12 @@ class _Validator:
 
     async def _every_node(self) -> list[Node]:
         store = self.hierarchy.store
-        nodes = await list_nodes(store, keep_bodies=True, instead=_NAME_THE_ARRAYS)
+        nodes = await list_nodes(
+            store,
+            keep_bodies=True,
+            instead=_NAME_THE_ARRAYS,
+            directories=self.hierarchy.directories,
+        )
         if can_list(store):
             return nodes
         # These come from consolidated metadata; the nodes' own documents may differ.
@@ -162,12 +174,15 @@ class _Validator:
     async def _with_document(self, node: Node) -> Node:
         if node.is_own or node.problem is not None:
             return node
-        return await read_node(self.hierarchy.store, node.path) or node
+        return await self._read(node.path) or node
+
+    async def _read(self, path: str) -> Node | None:
+        return await read_node(self.hierarchy.store, path, self.hierarchy.directories)
 
     async def _named(self, arrays: Iterable[str]) -> list[Node]:
         nodes: list[Node] = []
         for path in (path.strip("/") for path in arrays):
-            node = await read_node(self.hierarchy.store, path)
+            node = await self._read(path)
             if node is None or node.is_v2:
                 kind = "array" if node is None else "Zarr v3 array"
                 raise no_hierarchy(
@@ -213,6 +228,9 @@ class _Validator:
             yield _problem(node.path, "declaration", error)
         if array is None:
             return
+        _, errors = collect(interpret_codecs(array.metadata["codecs"]))
+        for error in errors:
+            yield _problem(node.path, "declaration", error)
         inline = None if node.body is None else _inline_text(node.body)
         try:
             partitions = every_partition(array, self.hierarchy.limits)

@@ -11,6 +11,7 @@ from zarr_manifest.sources.access import (
     describe_access,
     environment,
     key_within,
+    local_directories,
     open_object_store,
     reader_of,
 )
@@ -31,16 +32,20 @@ from zarr_manifest.sources.hierarchy_objects import (
     store_failure,
     store_name,
 )
-from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources, real_path_within
+from zarr_manifest.sources.local_files import HIERARCHY, Directory, link_outside
+from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
+from zarr_manifest.sources.store_directory import directory_of, is_fsspec_on_web
 
 __all__ = [
     "DEFAULT_MAX_GAP",
+    "HIERARCHY",
     "Access",
     "Allow",
     "Anonymous",
     "ByteRequest",
     "Call",
+    "Directory",
     "Environment",
     "SourceRange",
     "Sources",
@@ -51,15 +56,18 @@ __all__ = [
     "anonymous",
     "can_list",
     "describe_access",
+    "directory_of",
     "environment",
     "hierarchy_reader",
     "in_order",
+    "is_fsspec_on_web",
     "key_within",
+    "link_outside",
+    "local_directories",
     "needs_size",
     "open_object_store",
     "pure_request",
     "reader_of",
-    "real_path_within",
     "run_async",
     "run_sync",
     "slice_bounds",

@@ -21,6 +21,7 @@ __all__ = [
     "SourceRange",
     "Whole",
     "needs_size",
+    "out_of_bounds",
     "slice_bounds",
     "source_range",
 ]
@@ -211,6 +212,15 @@ def needs_size(offset: int, length: int | None, request: ByteRequest) -> bool:
     False
     """
     return length is None and offset > 0 and isinstance(request, Last)
+
+
+def out_of_bounds(span: SourceRange, size: int) -> RangeOutOfBoundsError:
+    """Return the error for a range that an object of `size` bytes does not hold."""
+    stop = "the end" if span.stop is None else span.stop
+    return RangeOutOfBoundsError(
+        f"bytes {span.start} to {stop} are out of bounds: the object has {counted(size, 'byte')}",
+        remedy="The object is incomplete, or the manifest was written for another one.",
+    )
 
 
 def slice_bounds(n: int, request: ByteRequest) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """Relative sources: objects in the hierarchy's own store.
 
 The only source reader that goes through zarr, and so works with any store that zarr
-can open. Directories and obstore stores are read through obstore, which can check
-conditions.
+can open. Files in directories are read directly, and obstore stores through obstore: both can
+check conditions.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
+from urllib.parse import quote
 
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import (
@@ -26,7 +27,6 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 
 from zarr_manifest.errors import (
-    LocationNotAllowedError,
     ManifestError,
     RangeOutOfBoundsError,
     ShortReadError,
@@ -47,11 +47,12 @@ from zarr_manifest.sources.byte_ranges import (
     Whole,
     slice_bounds,
 )
-from zarr_manifest.sources.sources import real_path_within, require_possible_file
+from zarr_manifest.sources.local_files import Directory, FileReader
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
+from zarr_manifest.sources.store_directory import directory_of, is_fsspec_on_web
 
 if TYPE_CHECKING:
-    from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
+    from zarr_manifest.sources.object_reader import ObjectReader
 
 __all__ = [
     "can_list",
@@ -68,19 +69,24 @@ __all__ = [
 _REFUSED = ("403 Forbidden", "401 Unauthorized")
 
 
-def hierarchy_reader(store: Store) -> ObjectReader:
-    """Return a reader for the objects in a hierarchy's own store."""
-    # Exact types only: a subclass may behave differently.
-    if type(store) is ObjectStore:
-        from obstore.store import LocalStore as ObstoreLocalStore
+def hierarchy_reader(store: Store, directories: tuple[str, ...] = ()) -> ObjectReader:
+    """Return a reader for the objects in a hierarchy's own store.
 
-        inner = cast(Any, store).store
-        if isinstance(inner, ObstoreLocalStore):
-            return _DirectoryReader(str(inner.prefix or "/"))
-        return reader_of(inner)
-    if type(store) is LocalStore:
-        return _DirectoryReader(str(store.root.absolute()))
-    return _ZarrStoreReader(store)
+    Parameters
+    ----------
+    store : Store
+        The hierarchy's own store.
+    directories : tuple of str
+        Where links out of its directory, if it has one, may lead.
+    """
+    place = directory_of(store)
+    if place is not None:
+        directory = Directory(place.path, directories)
+        return FileReader(directory) if place.is_plain else _ZarrStoreReader(store, directory)
+    # The exact type only: a subclass may behave differently.
+    if type(store) is ObjectStore:
+        return reader_of(cast(Any, store).store)
+    return _ZarrStoreReader(store, quotes=is_fsspec_on_web(store))
 
 
 def can_list(store: Store) -> bool:
@@ -147,62 +153,40 @@ def store_failure(error: Exception) -> ManifestError:
 
 
 @dataclass(frozen=True, slots=True)
-class _DirectoryReader:
-    """Reads files below a directory, but not through symbolic links that lead out of it."""
-
-    root: str
-    on_disk: bool = True
-
-    def _file(self, key: str) -> tuple[ObstoreReader, str]:
-        require_possible_file(key)
-        real = real_path_within(self.root, str(Path(self.root, key)))
-        if real is None:
-            raise LocationNotAllowedError(
-                "a symbolic link leads out of the hierarchy's directory",
-                remedy="If you trust its target, refer to that by URL and authorise it.",
-            )
-        from obstore.store import LocalStore as ObstoreLocalStore
-
-        return reader_of(ObstoreLocalStore("/")), real.lstrip("/")
-
-    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        reader, path = self._file(key)
-        return await reader.read(path, span, conditions)
-
-    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        reader, path = self._file(key)
-        return reader.read_sync(path, span, conditions)
-
-    async def size(self, key: str) -> int:
-        reader, path = self._file(key)
-        return await reader.size(path)
-
-    def size_sync(self, key: str) -> int:
-        reader, path = self._file(key)
-        return reader.size_sync(path)
-
-
-@dataclass(frozen=True, slots=True)
 class _ZarrStoreReader:
-    """Reads the objects of any zarr store, and checks their length."""
+    """Reads the objects of any zarr store, and checks their length.
+
+    Of a store that keeps them in a directory, but may transform them, the path is checked
+    before each read. What the store then opens, it opens by name: a link that is made in
+    between is followed.
+    """
 
     store: Store
+    directory: Directory | None = None
+    quotes: bool = False
 
     @property
     def on_disk(self) -> bool:
         return isinstance(self.store, LocalStore | MemoryStore | ZipStore)
 
+    def _name(self, key: str) -> str:
+        """Return the store's own name of an object that may be read."""
+        if self.directory is not None:
+            self.directory.require(key)
+        return quote(key) if self.quotes else key
+
     def _get(self, key: str, request: Any) -> Steps[Buffer]:
+        name = self._name(key)
         prototype = default_buffer_prototype()
         get_sync: Callable[..., Buffer | None] | None = getattr(self.store, "get_sync", None)
 
         def synchronous() -> Buffer | None:
             if get_sync is None:
                 raise SourceError(f"{type(self.store).__name__} cannot be read synchronously")
-            return get_sync(key, prototype=prototype, byte_range=request)
+            return get_sync(name, prototype=prototype, byte_range=request)
 
         try:
-            found = yield Call(lambda: self.store.get(key, prototype, request), synchronous)
+            found = yield Call(lambda: self.store.get(name, prototype, request), synchronous)
         except (FileNotFoundError, KeyError, OSError, ValueError) as error:
             _raise_translated(error)
         if found is None:
@@ -240,7 +224,7 @@ class _ZarrStoreReader:
 
     async def size(self, key: str) -> int:
         try:
-            return await self.store.getsize(key)
+            return await self.store.getsize(self._name(key))
         except (FileNotFoundError, KeyError, OSError, ValueError) as error:
             _raise_translated(error)
 

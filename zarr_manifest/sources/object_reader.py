@@ -17,7 +17,6 @@ from obstore.store import LocalStore, MemoryStore
 
 from zarr_manifest.errors import (
     ManifestError,
-    RangeOutOfBoundsError,
     ShortReadError,
     SourceAccessDeniedError,
     SourceChangedError,
@@ -28,7 +27,7 @@ from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import GIVE_CREDENTIALS
-from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 
 if TYPE_CHECKING:
     from obstore import GetResult
@@ -146,18 +145,13 @@ def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) 
     """Check the metadata of a response, before its body is read."""
     meta = answer.meta
     if conditions:
-        violation = conditions.violation(
+        conditions.require(
             etag=meta["e_tag"], last_modified=meta["last_modified"], version=meta["version"]
         )
-        if violation is not None:
-            raise SourceChangedError(
-                f"the object is not the one that the manifest was written for: {violation}",
-                remedy="Regenerate the manifest.",
-            )
     if span.exact and tuple(answer.range) != (span.start, span.stop):
         assert span.stop is not None
         if meta["size"] < span.stop:
-            raise _out_of_bounds(span, meta["size"])
+            raise out_of_bounds(span, meta["size"])
         first, last = answer.range
         raise ShortReadError(
             f"bytes {span.start} to {span.stop} were requested, but {first} to {last} were sent"
@@ -171,14 +165,6 @@ def _checked_body(body: memoryview, answer: GetResult) -> memoryview:
             f"the source announced {counted(last - first, 'byte')}, but {len(body):,} arrived"
         )
     return body
-
-
-def _out_of_bounds(span: SourceRange, size: int) -> RangeOutOfBoundsError:
-    stop = "the end" if span.stop is None else span.stop
-    return RangeOutOfBoundsError(
-        f"bytes {span.start} to {stop} are out of bounds: the object has {counted(size, 'byte')}",
-        remedy="The object is incomplete, or the manifest was written for another one.",
-    )
 
 
 def _may_be_out_of_bounds(error: Exception, span: SourceRange) -> bool:
@@ -225,7 +211,7 @@ def _raise_translated(
             remedy="Serve the object from a server that does.",
         ) from None
     if size is not None and _is_out_of_bounds(span, size):
-        raise _out_of_bounds(span, size) from None
+        raise out_of_bounds(span, size) from None
     if any(sign in text for sign in _SIGNS_OF_A_SHORT_BODY):
         raise ShortReadError(f"not all bytes arrived: {text}") from None
     raise SourceError(f"reading failed: {text}") from None

@@ -7,7 +7,6 @@ merges reads of one object that are requested at the same moment into few reques
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from zarr_manifest.errors import (
     RangeOutOfBoundsError,
     Setting,
     SourceError,
-    SourceNotFoundError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import (
@@ -37,11 +35,14 @@ from zarr_manifest.sources.access import (
     DEFAULT_RETRIES,
     Access,
     key_within,
+    local_directories,
+    local_place,
     open_object_store,
     reader_of,
     requested_url,
 )
 from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.local_files import Directory, FileReader
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
 from zarr_manifest.sources.redirects import redirect_target
 
@@ -54,8 +55,6 @@ __all__ = [
     "DEFAULT_MAX_GAP",
     "DEFAULT_MAX_REQUEST",
     "Sources",
-    "real_path_within",
-    "require_possible_file",
 ]
 
 # `python -m benchmarks` shows the effect of other values.
@@ -67,9 +66,6 @@ _MAX_GAP_ON_DISK = 64 * 1024
 _MAX_REQUEST_ON_DISK = 1024 * 1024
 
 _LONGEST_REDIRECT_CHAIN = 5
-
-# On Linux; elsewhere the limit is lower.
-_LONGEST_FILE_PATH = 4096
 
 # Number of authorised locations to remember; once it is exceeded, all are checked again.
 _MOST_TARGETS = 100_000
@@ -111,6 +107,7 @@ class Sources:
     ) -> None:
         self._allow = allow
         self._allow_list = AllowList(allow)
+        self._directories = local_directories(allow)
         self._hierarchy = hierarchy
         self._max_gap = max_gap
         self._max_request = max_request
@@ -266,7 +263,7 @@ class Sources:
         known = self._targets.get(location)
         if known is not None:
             return known
-        # Resolves symbolic links, or asks the server for redirects.
+        # May ask the server for redirects.
         return await asyncio.to_thread(self._authorised_target, location)
 
     def _target_sync(self, location: Location) -> _Target:
@@ -283,10 +280,13 @@ class Sources:
             assert prefix is not None
             # Redirects often lead to signed URLs, which expire: only the original is remembered.
             reader = self._reader(prefix, location, keep=location is asked)
-            key = self._key(prefix, reader, location)
-            redirected = self._redirected(reader.store, key)
+            target = self._on_disk(prefix, reader.store, location)
+            redirected = None
+            if target is None:
+                normalized = self._allow_list.normalized(prefix)
+                target = _Target(reader, key_within(reader.store, normalized, location))
+                redirected = self._redirected(reader.store, target.key)
             if redirected is None:
-                target = _Target(reader, key)
                 if location is asked:
                     if len(self._targets) >= _MOST_TARGETS:
                         self._targets.clear()
@@ -332,12 +332,13 @@ class Sources:
             ) from error
         return resolved
 
-    def _key(self, prefix: str, reader: ObstoreReader, location: UrlLocation) -> str:
-        normalized = self._allow_list.normalized(prefix)
-        if location.scheme == "file":
-            location = _within_real_prefix(normalized, location)
-            normalized = UrlLocation("file", "", os.path.realpath(f"/{normalized.path}")[1:], "")
-        return key_within(reader.store, normalized, location)
+    def _on_disk(self, prefix: str, store: ObjectStore, location: UrlLocation) -> _Target | None:
+        """Return a location that a store keeps as a file; None if it keeps no files."""
+        place = local_place(store, self._allow_list.normalized(prefix), location)
+        if place is None:
+            return None
+        directory = Directory(place.directory, self._directories, "authorised directory")
+        return _Target(FileReader(directory), place.key)
 
 
 def _headers(store: HTTPStore) -> dict[str, str]:
@@ -364,54 +365,6 @@ def _tls(store: HTTPStore) -> ssl.SSLContext | None:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def require_possible_file(path: str) -> None:
-    """Reject a path that no file can have, before its directories are looked up.
-
-    Raises
-    ------
-    SourceNotFoundError
-        If the path is longer than operating systems allow.
-
-    Examples
-    --------
-    >>> require_possible_file("data/f.nc")
-    """
-    if len(path) > _LONGEST_FILE_PATH:
-        raise SourceNotFoundError("the object does not exist: its path is too long for a file")
-
-
-def real_path_within(directory: str, path: str) -> str | None:
-    """Return a path with symbolic links resolved; None if it lies outside a directory then.
-
-    Parameters
-    ----------
-    directory : str
-        Any name of the directory: its symbolic links are resolved as well.
-    path : str
-        Of what may lie in it, or be the directory itself. Nothing has to be there.
-
-    Examples
-    --------
-    >>> real_path_within("/", "/nowhere/../data"), real_path_within("/data", "/data/../etc")
-    ('/data', None)
-    """
-    root, real = os.path.realpath(directory), os.path.realpath(path)
-    return real if f"{real}/".startswith(f"{root.rstrip('/')}/") else None
-
-
-def _within_real_prefix(prefix: UrlLocation, location: UrlLocation) -> UrlLocation:
-    """Resolve symbolic links, and reject those that lead out of the authorised directory."""
-    require_possible_file(location.path)
-    real = real_path_within(f"/{prefix.path}", f"/{location.path}")
-    if real is None:
-        raise LocationNotAllowedError(
-            "a symbolic link leads out of the authorised directory",
-            remedy="If you trust what it leads to, authorise the link itself, by its own path, or "
-            "a directory that contains both.",
-        )
-    return UrlLocation("file", "", real[1:], "")
 
 
 type _BatchKey = tuple[asyncio.AbstractEventLoop, Location, Conditions]

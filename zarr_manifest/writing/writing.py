@@ -20,7 +20,7 @@ from zarr_manifest.errors import (
     ManifestError,
     WriteConflictError,
 )
-from zarr_manifest.format import ancestors, dump_node, impossible_name, parse_node
+from zarr_manifest.format import NODE_NAMES, ancestors, dump_node, impossible_name, parse_node
 from zarr_manifest.hierarchy import (
     ManifestStore,
     join,
@@ -238,8 +238,7 @@ def _node_path(array_path: str) -> str:
         raise InvalidPathError(
             f"a node of Zarr v3 cannot have the name {name!r}",
             array=path,
-            remedy="A name must not be empty, only dots, or 'zarr.json'; it must not begin with "
-            "'__', or contain a backslash or a control character.",
+            remedy=NODE_NAMES,
         )
     return path
 

@@ -238,6 +238,30 @@ def test_what_follows_the_ends_of_strings_is_not_read(tmp_path: Path, layout: st
     assert [name for name, _ in found.report.notes] == ["x"]
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "unlimited", "all filters"])
+def test_compound_types_with_gaps_are_held_inline(tmp_path: Path, layout: str) -> None:
+    # As C programs write them: Zarr has no gaps between fields.
+    aligned = np.dtype([("a", "i1"), ("b", "<f8"), ("c", "S3"), ("d", "<i2")], align=True)
+    options: Any = {"names": ["b", "a"], "formats": ["<f8", "i1"], "offsets": [8, 0]}
+    values = np.zeros(6, aligned)
+    values["a"], values["b"], values["c"] = np.arange(6), np.arange(6) / 3, b"xyz"
+    other = np.zeros(6, np.dtype(options))
+    other["a"], other["b"] = values["a"], values["b"]
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.create_dataset("aligned", data=values, **LAYOUTS[layout])
+        file.create_dataset("other", data=other, **LAYOUTS[layout])
+        file.create_dataset("empty", (3,), aligned)
+        nested = file.create_dataset("nested", (3,), [("i", "i1"), ("n", aligned)])
+        nested[...] = np.array([(k, values[k]) for k in range(3)], nested.dtype)
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    with h5py.File(tmp_path / "f.h5") as file:
+        for name in file:
+            assert same(found.arrays[name][...], hdf5_values(file[name])), name
+    noted = {path for path, note in found.report.notes if "stored inline" in note}
+    assert noted == {"aligned", "other", "nested"}
+
+
 def test_padding_of_strings_with_spaces_is_not_read(tmp_path: Path) -> None:
     kind = h5py.h5t.C_S1.copy()
     kind.set_size(5)

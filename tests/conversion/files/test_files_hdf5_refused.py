@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+from numcodecs import Blosc
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
 from zarr_manifest.conversion.files.reading import read_files
@@ -16,6 +18,18 @@ from zarr_manifest.conversion.nodes import ArrayNode, RefusedNode
 from zarr_manifest.errors import SourceError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
+
+
+def quad() -> Any:
+    """The type of 128 bits of C's ``long double`` on some machines."""
+    kind = h5py.h5t.IEEE_F64LE.copy()
+    kind.set_size(16)
+    kind.set_precision(128)
+    kind.set_fields(127, 112, 15, 0, 112)
+    return kind
+
+
+QUAD = quad()
 
 
 def of_type(file: h5py.File, name: str, kind: Any, count: int = 3) -> None:
@@ -66,6 +80,14 @@ def lzf(file: h5py.File) -> None:
     file.create_dataset("x", data=np.arange(100), compression="lzf", chunks=(10,))
 
 
+def lzo(file: h5py.File) -> None:
+    # As PyTables writes it.
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((10,))
+    plist.set_filter(305, h5py.h5z.FLAG_OPTIONAL, (1,))
+    h5py.h5d.create(file.id, b"x", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((100,)), plist)
+
+
 def twelve_bits(file: h5py.File) -> None:
     kind = h5py.h5t.STD_U16LE.copy()
     kind.set_precision(12)
@@ -82,7 +104,7 @@ def long_double(file: h5py.File) -> None:
 
 
 def gaps(file: h5py.File) -> None:
-    file["x"] = np.zeros(3, np.dtype([("a", "i1"), ("b", "f8")], align=True))
+    file["x"] = np.zeros(100_000, np.dtype([("a", "i1"), ("b", "f8")], align=True))
 
 
 def mixed_byte_orders(file: h5py.File) -> None:
@@ -138,8 +160,19 @@ def many_strings(file: h5py.File) -> None:
     file.create_dataset("x", (1_000_000,), h5py.string_dtype())
 
 
-def not_utf8(file: h5py.File) -> None:
-    file.create_dataset("x", data=np.array([b"\xb0C"], object), dtype=h5py.string_dtype("ascii"))
+def quad_precision(file: h5py.File) -> None:
+    of_type(file, "x", QUAD)
+
+
+def unix_time(file: h5py.File) -> None:
+    of_type(file, "x", h5py.h5t.UNIX_D32LE)
+
+
+def field_of_unix_time(file: h5py.File) -> None:
+    kind = h5py.h5t.create(h5py.h5t.COMPOUND, 8)
+    kind.insert(b"a", 0, h5py.h5t.STD_I32LE)
+    kind.insert(b"b", 4, h5py.h5t.UNIX_D32LE)
+    of_type(file, "x", kind)
 
 
 REFUSALS = {
@@ -152,10 +185,11 @@ REFUSALS = {
     scaleoffset: "no codec outside HDF5 decodes its filter 'scaleoffset'",
     szip: "no codec outside HDF5 decodes its filter 'szip'",
     lzf: "lzf",
+    lzo: "no codec is known for its filter 305",
     twelve_bits: "its integers use 12 of 16 bits",
     bit_field: "its values are bit fields",
     long_double: "are not IEEE 754 numbers",
-    gaps: "the fields of its compound type have gaps",
+    gaps: "have gaps between them, or another order; with 1600000 bytes it is too large",
     mixed_byte_orders: "mix byte orders",
     array_elements: "its elements are arrays",
     array_field: "field 'a': its elements are arrays",
@@ -166,7 +200,9 @@ REFUSALS = {
     shuffled_last: "its filter 'shuffle' follows one that leaves partial elements",
     null_dataspace: "it has a null dataspace",
     many_strings: "too large to be stored inline",
-    not_utf8: "cannot express it",
+    quad_precision: "h5py cannot express its data type: Insufficient precision",
+    unix_time: "h5py cannot express its data type: No NumPy equivalent for TypeTimeID",
+    field_of_unix_time: "h5py cannot express its data type: No NumPy equivalent for TypeTimeID",
 }
 
 
@@ -219,6 +255,54 @@ def test_filters_that_spare_the_chunks_over_the_edge(
         assert same(found.arrays["x"][...], values)
     else:
         assert "not applied to chunks across its edge" in found.refused["x"]
+
+
+@pytest.mark.parametrize("count", range(4, 8))
+def test_options_of_blosc_that_a_file_omits(tmp_path: Path, count: int) -> None:
+    # VirtualiZarr took the size of the chunk, which is one of six, for the level.
+    pytest.importorskip("hdf5plugin")
+    options = (2, 2, 4, 40, 7, 2, 5)[:count]
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((10,))
+    # h5py would complete them: the filter gets its number afterwards.
+    plist.set_filter(305, h5py.h5z.FLAG_OPTIONAL, options)
+    values = np.arange(10, dtype="<i4")
+    raw = Blosc("zstd", clevel=7, shuffle=2).encode(values)
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        space = h5py.h5s.create_simple((10,))
+        dataset = h5py.h5d.create(file.id, b"x", h5py.h5t.STD_I32LE, space, plist)
+        dataset.write_direct_chunk((0,), raw)
+    body = (tmp_path / "f.h5").read_bytes()
+    message = [struct.pack("<HHHH", number, 0, 1, count) for number in (305, 32001)]
+    assert body.count(message[0]) == 1
+    (tmp_path / "f.h5").write_bytes(body.replace(*message))
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    assert same(found.arrays["x"][...], values)
+    (compressor,) = found.arrays["x"].metadata.to_dict()["codecs"][1:]
+    configuration = dict(compressor["configuration"])
+    assert configuration["clevel"] == (7 if count > 4 else 5)
+    assert configuration["shuffle"] == (2 if count > 5 else 1)
+    assert configuration["cname"] == ("zstd" if count > 6 else "blosclz")
+
+
+def test_attributes_of_types_that_h5py_cannot_express_are_left_out(tmp_path: Path) -> None:
+    # Among them those of groups, which cost the whole group.
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["g/x"] = np.arange(3)
+        for item in (file, file["g"], file["g/x"]):
+            h5py.h5a.create(item.id, b"time", h5py.h5t.UNIX_D32LE, h5py.h5s.create_simple((1,)))
+            h5py.h5a.create(item.id, b"quad", QUAD, h5py.h5s.create_simple((1,)))
+            item.attrs["title"] = "kept"
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    for path, what in {"": "group '/'", "g": "group 'g'", "g/x": "array 'g/x'"}.items():
+        item = found.group[path] if path else found.group
+        assert dict(item.attrs) == {"title": "kept"}
+        notes = [note for at, note in found.report.notes if at == path]
+        assert len(notes) == 2
+        assert any(f"{what}: the attribute 'time' was left out: No NumPy" in n for n in notes)
+        assert any(f"{what}: the attribute 'quad' was left out: Insuff" in n for n in notes)
 
 
 def test_the_limit_of_what_is_held_inline_can_be_raised(tmp_path: Path) -> None:

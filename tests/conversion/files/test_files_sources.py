@@ -232,9 +232,10 @@ def test_links_in_a_zarr_hierarchy_are_followed(tmp_path: Path, zarr_format: Any
     found = tmp_path / "new.zarr"
     assert write_hierarchy(found, read_files(tmp_path / "h.zarr")).refused == []
     store = ManifestStore(found, allow=[tmp_path / "h.zarr"])
-    with pytest.raises(LocationNotAllowedError, match="authorise the link itself"):
+    with pytest.raises(LocationNotAllowedError, match="authorise that, by its own path"):
         zarr.open_array(store, path="x", mode="r")[...]
-    for allow in ([tmp_path / "h.zarr", tmp_path / "h.zarr/x"], [tmp_path]):
+    other = [[tmp_path / "elsewhere"], [tmp_path / "h.zarr/x"], [tmp_path]]
+    for allow in ([tmp_path / "h.zarr", *more] for more in other):
         store = ManifestStore(found, allow=allow)
         assert same(zarr.open_array(store, path="x", mode="r")[...], VALUES)
 

@@ -161,6 +161,37 @@ def test_inlined_and_missing_chunks(tmp_path: Path) -> None:
     assert found.arrays["x"][...].tolist() == [0, 1, -5, -5, 9, 9, -5]
 
 
+def test_strings_of_different_lengths_that_are_loaded(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["text"] = ["a", "bcé", ""]
+    virtual = open_virtual(tmp_path / "f.h5", loadable_variables=["text"])
+    plain = xr.Dataset({"text": ("x", np.array(["a", "bcé", ""], object))})
+    plain["text"].encoding["dtype"] = np.dtypes.StringDType()
+    for number, dataset in enumerate([virtual, plain]):
+        found = write(read_virtual(dataset), tmp_path / f"{number}.zarr")
+        assert found.refused == {}
+        assert found.arrays["text"][...].tolist() == ["a", "bcé", ""]
+
+
+@pytest.mark.parametrize("key", ["0", "c"])
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_scalar_whose_manifest_has_one_dimension_or_none(
+    tmp_path: Path, key: str, inline: bool
+) -> None:
+    raw = np.array(7, "<i4").tobytes()
+    (tmp_path / "f.bin").write_bytes(b"xx" + raw)
+    entry: Any = {"path": (tmp_path / "f.bin").as_uri(), "offset": 2, "length": 4}
+    if inline:
+        entry = {"path": "", "offset": 0, "length": 4, "data": raw}
+    shape = (1,) if key == "0" else ()
+    manifest = ChunkManifest({key: entry}, shape=shape)
+    metadata = create_v3_array_metadata(shape=(), chunk_shape=(), data_type=np.dtype("<i4"))
+    group = ManifestGroup(arrays={"x": ManifestArray(metadata, manifest)})
+    found = write(read_virtual(group), tmp_path / "h.zarr")
+    assert found.refused == {}
+    assert found.arrays["x"][()] == 7
+
+
 def test_what_cannot_be_read_is_refused_and_the_rest_converted(tmp_path: Path) -> None:
     def at(path: str) -> ChunkManifest:
         return ChunkManifest({"0": {"path": path, "offset": 0, "length": 8}})

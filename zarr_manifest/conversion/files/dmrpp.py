@@ -9,11 +9,9 @@ from xml.etree import ElementTree
 
 from zarr_manifest.conversion.files.trees import (
     FOREIGN_ERRORS,
-    FileGroup,
     FileTree,
     parse_one_by_one,
 )
-from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
 
@@ -104,7 +102,7 @@ def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree
     for name, array in arrays.items():
         if not array.shape:
             arrays[name] = _scalar(url, variables[name], array)
-    tree.groups.append(FileGroup(path, json_attributes(attributes)[0], arrays))
+    tree.add_group(path, attributes).arrays = arrays
     for name in wanted:
         if name not in arrays:
             reason = refused.get(name, "it does not say where the bytes are")

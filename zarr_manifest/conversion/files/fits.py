@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zarr_manifest.conversion.files.trees import (
-    FileGroup,
     FileTree,
     parse_one_by_one,
     with_metadata,
 )
-from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.conversion.virtual import library
 
 __all__ = ["read_fits"]
@@ -53,8 +51,7 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
 
     arrays, refused = parse_one_by_one(wanted, parse) if wanted else ({}, {})
     primary = parsers.FITSParser(skip_variables=set(names))(url, registry)
-    attributes, _ = json_attributes(dict(primary._group.metadata.attributes))
-    tree.groups.append(FileGroup("", attributes, arrays))
+    tree.add_group("", dict(primary._group.metadata.attributes)).arrays = arrays
     for name in arrays:
         if name in blank and arrays[name].dtype.kind in "iu":
             arrays[name] = _with_fill_value(arrays[name], blank[name])

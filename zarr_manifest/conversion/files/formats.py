@@ -12,9 +12,10 @@ from zarr_manifest.conversion.files.hdf5 import read_hdf5
 from zarr_manifest.conversion.files.netcdf3 import read_netcdf3
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources
 from zarr_manifest.conversion.files.tiff import read_tiff
-from zarr_manifest.conversion.files.trees import FileTree
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, explained
 from zarr_manifest.errors import (
     Advice,
+    ManifestError,
     NotConvertibleError,
     Setting,
     SourceError,
@@ -169,8 +170,11 @@ def read_tree(url: str, sources: Any, file_format: str, *, inline_limit: int) ->
     """
     try:
         return _READERS[file_format](url, sources, inline_limit=inline_limit)
-    except NotConvertibleError as error:
+    except ManifestError as error:
         raise error.in_context(location=redact(url)) from error
-    except READ_ERRORS as error:
-        problem = str(error).partition("\n")[0]
-        raise SourceError(f"the file cannot be read: {problem}", location=redact(url)) from error
+    except ImportError:
+        raise
+    except (*READ_ERRORS, *FOREIGN_ERRORS, MemoryError) as error:
+        raise SourceError(
+            f"the file cannot be read: {explained(error)}", location=redact(url)
+        ) from error

@@ -15,7 +15,7 @@ from zarr_manifest.conversion.files.checksums import checksums_of, require_check
 from zarr_manifest.conversion.files.combining import Combine, OpenedFile, combine_files, open_groups
 from zarr_manifest.conversion.files.formats import ZARR_FORMATS, detect_format, format_of, read_tree
 from zarr_manifest.conversion.files.sources import FileSources, file_url
-from zarr_manifest.conversion.files.trees import FileGroup, FileTree
+from zarr_manifest.conversion.files.trees import FileGroup, FileTree, beyond_the_end
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
 from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode
@@ -32,7 +32,6 @@ from zarr_manifest.conversion.virtual import (
 )
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import Allow, access_by_prefix
 
@@ -241,10 +240,8 @@ def _check_bounds(
                     states[path] = sources.state(path)
                 last = int(np.max(ends[manifest._paths == path]))
                 if last > states[path][0]:
-                    tree.refuse(
-                        join_path(group.path, name),
-                        f"its bytes end at {last}, but {redact(path)} ends at {states[path][0]}",
-                    )
+                    reason = beyond_the_end(last, path, states[path][0])
+                    tree.refuse(join_path(group.path, name), reason)
                     del group.arrays[name]
                     break
 
@@ -266,7 +263,7 @@ def _one_file(
         progress(url, 1, 1)
     tree = parsed.tree
     for group in tree.groups:
-        yield GroupNode(group.path, group.attributes)
+        yield GroupNode(group.path, group.attributes, tuple(tree.notes.get(group.path, ())))
         for name, array in group.arrays.items():
             path = join_path(group.path, name)
             make = partial(

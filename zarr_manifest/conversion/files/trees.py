@@ -14,11 +14,14 @@ from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.locations import redact
 
 __all__ = [
     "FOREIGN_ERRORS",
     "FileGroup",
     "FileTree",
+    "beyond_the_end",
+    "explained",
     "parse_one_by_one",
     "with_metadata",
 ]
@@ -68,7 +71,7 @@ class FileTree:
     refused : list of RefusedNode
         Variables that cannot be expressed.
     notes : dict of str to list of str
-        Notes by path of an array.
+        Notes by path of an array or group.
     """
 
     groups: list[FileGroup] = field(default_factory=list[FileGroup])
@@ -83,12 +86,35 @@ class FileTree:
         """Add a note about an array; `sentence` has no full stop."""
         self.notes.setdefault(path, []).append(f"array {path!r}: {sentence}")
 
+    def note_group(self, path: str, sentence: str) -> None:
+        """Add a note about a group; `sentence` has no full stop."""
+        self.notes.setdefault(path, []).append(f"group {path or '/'!r}: {sentence}")
+
+    def add_group(self, path: str, attributes: Mapping[Any, Any]) -> FileGroup:
+        """Add a group, whose attributes may have any values, and notes about those that change."""
+        found, notes = json_attributes(attributes)
+        for sentence in notes:
+            self.note_group(path, sentence)
+        self.groups.append(FileGroup(path, found))
+        return self.groups[-1]
+
     def add_manifest_group(self, group: Any, path: str = "") -> None:
         """Add everything in a ``ManifestGroup``."""
-        attributes, _ = json_attributes(dict(group.metadata.attributes))
-        self.groups.append(FileGroup(path, attributes, dict(group.arrays)))
+        self.add_group(path, dict(group.metadata.attributes)).arrays.update(group.arrays)
         for name, below in group.groups.items():
             self.add_manifest_group(below, f"{path}/{name}" if path else name)
+
+
+def explained(error: Exception) -> str:
+    """Return what an error says, in one line."""
+    # A KeyError shows its message in quotation marks.
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return text.partition("\n")[0].strip() or type(error).__name__
+
+
+def beyond_the_end(end: int, url: str, size: int) -> str:
+    """Return why an array is refused whose bytes a file does not have: it is truncated."""
+    return f"its bytes end at {end}, but {redact(url)} ends at {size}"
 
 
 def with_metadata(array: Any, **members: Any) -> Any:

@@ -227,7 +227,7 @@ def _keys(hierarchy: InspectedHierarchy, report: UpgradeReport) -> list[str]:
     """Return the keys of all objects, except those behind links, which are reported."""
     if not can_list(hierarchy.store):
         raise not_listable(hierarchy.store, "so its objects cannot be copied")
-    listing = sync(list_inside(hierarchy.store))
+    listing = sync(list_inside(hierarchy.store, "", hierarchy.directories))
     nodes = {node.path for node in report.refused}
     for key in listing.links:
         if key not in nodes and node_of_metadata(key) not in nodes:

@@ -14,7 +14,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from zarr_manifest.errors import InvalidConfigurationError
-from zarr_manifest.format import ChunkGrid, dump_node, interpret_members, strict
+from zarr_manifest.format import ChunkGrid, dump_node, interpret_codecs, interpret_members, strict
 
 __all__ = ["require_valid_array", "require_valid_group"]
 
@@ -37,6 +37,7 @@ def require_valid_array(metadata: dict[str, Any]) -> ChunkGrid:
     zarr_manifest.errors.InvalidConfigurationError: ...'shape' is null, not a list
     """
     strict(interpret_members(metadata))
+    strict(interpret_codecs(metadata["codecs"]))
     if metadata.get("storage_transformers"):
         raise InvalidConfigurationError("the metadata already declares storage transformers")
     _open(metadata)

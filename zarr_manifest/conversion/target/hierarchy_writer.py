@@ -26,6 +26,7 @@ from zarr_manifest.conversion.nodes import (
 )
 from zarr_manifest.conversion.target.array_metadata import require_valid_array, require_valid_group
 from zarr_manifest.conversion.target.earlier_hierarchy import EarlierHierarchy
+from zarr_manifest.conversion.target.renaming import Renaming
 from zarr_manifest.conversion.target.source_paths import SourcePaths
 from zarr_manifest.errors import (
     Advice,
@@ -60,6 +61,7 @@ def write_hierarchy(
     overwrite: bool = False,
     progress: Progress | None = None,
     sole_writer: bool = False,
+    rename: Mapping[str, str] | None = None,
     allow: Allow = None,
 ) -> ConversionReport:
     """Write a hierarchy of manifest arrays.
@@ -99,6 +101,11 @@ def write_hierarchy(
         number of references written so far, and None: how many there are is not known.
     sole_writer : bool
         Promise that nobody else writes there; see :func:`write_manifest`.
+    rename : mapping of str to str, optional
+        New names of nodes, by path in the input, because Zarr does not allow names that
+        begin with two underscores. Dimensions of the same name, and the attributes by
+        which CF conventions refer to other variables, follow. xarray's name for arrays
+        without one, ``__xarray_dataarray_variable__``, loses its underscores by itself.
     allow : mapping of str to Access, or iterable of str, optional
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
         needs no authorisation; it is accessed without credentials unless a prefix says
@@ -113,6 +120,8 @@ def write_hierarchy(
     WriteConflictError
         There is already a hierarchy, or a node of one, and `overwrite` is not set; or
         there is another writer.
+    InvalidPathError
+        Zarr does not allow a name in `rename`.
     ValueError, TypeError
         `allow` has something that is not a URL prefix, or not an access.
 
@@ -135,6 +144,7 @@ def write_hierarchy(
     >>> zarr.open_group(ManifestStore(root), mode="r")["group/a"][:]
     array([0, 1, 2, 3, 4, 5, 6, 7], dtype=uint8)
     """
+    renaming = Renaming(rename or {})
     own = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
     store = guarded_store(own, sole_writer=sole_writer)
     if not overwrite and store.exists("zarr.json"):
@@ -155,11 +165,14 @@ def write_hierarchy(
     )
     try:
         for node in nodes:
-            writer.add(node)
+            writer.add(renaming.applied(node))
         writer.finish()
     except BaseException:
         writer.abandon()
         raise
+    writer.report.notes += [
+        (path, "there is no such node: its new name was ignored") for path in renaming.unused
+    ]
     return writer.report
 
 
@@ -235,7 +248,10 @@ class _HierarchyWriter:
     def _require_place(self, path: str, *, is_array: bool) -> None:
         name = impossible_name(path)
         if name is not None:
-            raise NotConvertibleError(f"a node of Zarr v3 cannot have the name {name!r}")
+            raise NotConvertibleError(
+                f"a node of Zarr v3 cannot have the name {name!r}",
+                remedy=_rename(path, name),
+            )
         kind = self._kinds.get(path)
         if kind in ("group", "array"):
             raise NotConvertibleError("there is already a node at this path")
@@ -251,6 +267,7 @@ class _HierarchyWriter:
         self._add_parents(path)
         self._stage_group(path, metadata)
         self._kinds[path] = "group"
+        self.report.notes += [(path, note) for note in node.notes]
 
     def _add_array(self, path: str, node: ArrayNode) -> None:
         grid = require_valid_array(node.metadata)
@@ -356,6 +373,16 @@ class _HierarchyWriter:
                 self._earlier.replace(path, self._groups[path])
             else:
                 self._arrays[path].declare()
+
+
+def _rename(path: str, name: str) -> Advice | None:
+    """Return how to rename the node of an impossible name, which may be above that at `path`."""
+    names = path.split("/")
+    named = "/".join(names[: names.index(name) + 1])
+    if not name.startswith("__"):  # others are hardly meant as names
+        return None
+    setting = Setting("rename", named, python=f"rename={{{named!r}: ...}}")
+    return Advice("Give it another: ", setting, ".")
 
 
 def _group(attributes: dict[str, Any]) -> dict[str, Any]:

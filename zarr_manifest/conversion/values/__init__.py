@@ -2,6 +2,7 @@
 
 from zarr_manifest.conversion.values.attribute_values import json_attributes
 from zarr_manifest.conversion.values.json_values import as_array, as_object, brief
+from zarr_manifest.conversion.values.text import is_utf8, text_of
 from zarr_manifest.conversion.values.unstable_types import (
     HAS_ALL_BYTE_ORDERS,
     unstable_types_accepted,
@@ -12,6 +13,8 @@ __all__ = [
     "as_array",
     "as_object",
     "brief",
+    "is_utf8",
     "json_attributes",
+    "text_of",
     "unstable_types_accepted",
 ]

@@ -11,22 +11,25 @@ from typing import Any, cast
 import numpy as np
 
 from zarr_manifest.conversion.values.json_values import as_object, brief
+from zarr_manifest.conversion.values.text import is_utf8, text_of
 
 __all__ = ["json_attributes", "json_value"]
 
 _FILL_VALUE = "_FillValue"
 _MISSING_VALUE = "missing_value"
 
+_LATIN_1 = "and was read as Latin-1"
+
 
 def json_attributes(
     attributes: Mapping[Any, Any], dtype: np.dtype[Any] | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return attributes as JSON values, and notes about those that changed.
+    r"""Return attributes as JSON values, and notes about those that changed.
 
     Parameters
     ----------
     attributes : mapping
-        Values may be numpy arrays and scalars, bytes, NaN.
+        Names may be bytes; values may be numpy arrays and scalars, bytes, NaN.
     dtype : numpy.dtype, optional
         Data type of the array that has the attributes: xarray expects ``_FillValue``
         encoded accordingly.
@@ -39,10 +42,18 @@ def json_attributes(
     ({'_FillValue': 'AAAAAAAA+H8='}, [])
     >>> json_attributes({"range": [0.0, float("nan")]})
     ({'range': [0.0, 'NaN']}, ["in the attribute 'range', NaN became a string, as JSON has none"])
+    >>> json_attributes({"units": b"\xb0C"})
+    ({'units': '°C'}, ["the attribute 'units' is not UTF-8, and was read as Latin-1"])
     """
     found: dict[str, Any] = {}
     notes: list[str] = []
-    for name, value in attributes.items():
+    for stated, value in attributes.items():
+        name = text_of(stated) if isinstance(stated, bytes) else str(stated)
+        if isinstance(stated, bytes) and not is_utf8(stated):
+            notes.append(f"the name of the attribute {brief(name)} is not UTF-8, {_LATIN_1}")
+        if name in found:
+            notes.append(f"the second attribute of the name {brief(name)} was left out")
+            continue
         try:
             if name == _FILL_VALUE and dtype is not None:
                 found[name] = _encoded_fill_value(value, dtype)
@@ -50,22 +61,26 @@ def json_attributes(
                 # xarray would take the string for a value, and masks NaN anyway.
                 notes.append("the attribute 'missing_value' is NaN and was left out")
             else:
-                found[str(name)] = json_value(value)
-                notes += _non_finite_note(str(name), value, found[str(name)])
+                found[name] = json_value(value)
+                notes += _non_finite_note(name, value, found[name])
+                if _is_latin_1(value):
+                    notes.append(f"the attribute {brief(name)} is not UTF-8, {_LATIN_1}")
         except (TypeError, ValueError) as error:
-            notes.append(f"the attribute {brief(str(name))} was left out: {error}")
+            notes.append(f"the attribute {brief(name)} was left out: {error}")
     return found, notes
 
 
 def json_value(value: Any) -> Any:
     """Return a value as JSON; NaN and the infinities as the strings that Zarr uses.
 
+    Bytes that are not UTF-8 are read as Latin-1.
+
     Raises
     ------
     TypeError
         JSON has no such value.
     ValueError
-        Bytes are not UTF-8.
+        Text has lone surrogates.
 
     Examples
     --------
@@ -75,7 +90,6 @@ def json_value(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = _python_value(value)
     if isinstance(value, str):
-        # h5py decodes bytes that are not UTF-8 to lone surrogates.
         return value.encode().decode()
     if value is None or isinstance(value, bool | int):
         return value
@@ -84,7 +98,7 @@ def json_value(value: Any) -> Any:
             return value
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, bytes):
-        return value.decode()
+        return text_of(value)
     if (members := as_object(value)) is not None:
         return {str(name): json_value(item) for name, item in members.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -115,6 +129,17 @@ def _has_non_finite(value: Any) -> bool:
     except ValueError:
         return False
     return numbers.dtype.kind == "f" and not bool(np.isfinite(numbers).all())
+
+
+def _is_latin_1(value: Any) -> bool:
+    """Whether a value contains bytes that are not UTF-8."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = _python_value(value)
+    if (members := as_object(value)) is not None:
+        return any(map(_is_latin_1, members.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_is_latin_1, cast("list[Any]", value)))
+    return isinstance(value, bytes) and not is_utf8(value)
 
 
 def _is_nan(value: Any) -> bool:

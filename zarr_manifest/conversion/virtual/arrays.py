@@ -157,6 +157,11 @@ def _manifest(
     # VirtualiZarr has no public name for its columns.
     paths: npt.NDArray[Any] = found._paths
     inlined: dict[tuple[int, ...], bytes] = found._inlined
+    offsets, lengths = found._offsets, found._lengths
+    if not grid.counts and paths.shape == (1,):
+        # Some parsers give a scalar one dimension of chunks.
+        paths, offsets, lengths = (column.reshape(()) for column in (paths, offsets, lengths))
+        inlined = {(): inlined[0,]} if inlined else {}
     given = (paths != _MISSING) & (paths != _INLINED)
     if tuple(paths.shape) != grid.counts:
         # Its parsers give arrays without chunks an arbitrary grid.
@@ -172,8 +177,8 @@ def _manifest(
     return Manifest.from_columns(
         grid.counts,
         paths=references,
-        offsets=found._offsets[given].astype(np.int64),
-        lengths=found._lengths[given].astype(np.int64),
+        offsets=offsets[given].astype(np.int64),
+        lengths=lengths[given].astype(np.int64),
         indices=chunks,
         data=inlined,
         checksums=checksums,

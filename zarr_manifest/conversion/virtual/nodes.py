@@ -101,8 +101,7 @@ def join_path(group: str, name: str) -> str:
 
 def manifest_group_nodes(group: Any, path: str) -> Iterator[Node]:
     """Yield the nodes of a ``ManifestGroup``, recursively."""
-    attributes, _ = json_attributes(dict(group.metadata.attributes))
-    yield GroupNode(path, attributes)
+    yield _group_node(path, *json_attributes(dict(group.metadata.attributes)))
     for name, array in group.arrays.items():
         yield or_refused(join_path(path, name), partial(array_node, array=array))
     for name, below in group.groups.items():
@@ -131,12 +130,13 @@ def dataset_nodes(
         As in `array_node`.
     """
     virtual: Any = library("virtualizarr.manifests").ManifestArray
-    attributes, _ = json_attributes(dataset.attrs)
-    yield GroupNode(path, attributes | _coordinates(dataset))
+    attributes, changed = json_attributes(dataset.attrs)
+    decided = tuple((notes or {}).get(path, ()))
+    yield _group_node(path, attributes | _coordinates(dataset), changed, decided)
     variables: dict[Any, Any] = dict(dataset.variables)
     for name, variable in variables.items():
         at = join_path(path, str(name))
-        decided = (notes or {}).get(at, ())
+        decided = tuple((notes or {}).get(at, ()))
         if isinstance(variable._data, virtual):
             make = partial(
                 array_node,
@@ -150,6 +150,13 @@ def dataset_nodes(
         else:
             make = partial(_loaded_node, variable=variable, notes=decided)
         yield or_refused(at, make)
+
+
+def _group_node(
+    path: str, attributes: dict[str, Any], changed: Sequence[str], notes: Sequence[str] = ()
+) -> GroupNode:
+    prefix = f"group {path or '/'!r}: "
+    return GroupNode(path, attributes, (*notes, *(prefix + sentence for sentence in changed)))
 
 
 def or_refused(path: str, make: Callable[[str], ArrayNode]) -> Node:
@@ -188,8 +195,9 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
         )
     name = path.rpartition("/")[2]
     kept = {key: value for key, value in variable.encoding.items() if key in _CF_ENCODING}
-    if isinstance(kept.get("dtype"), np.dtype):
-        kept["dtype"] = kept["dtype"].newbyteorder("=")
+    stored = kept.get("dtype")
+    if isinstance(stored, np.dtype) and stored.kind != "T":  # strings have no byte order
+        kept["dtype"] = stored.newbyteorder("=")
     # xarray would add NaN for floats that never had a fill value.
     kept.setdefault("_FillValue", variable.attrs.get("_FillValue"))
     contents = _encoded(name, variable, kept)

@@ -10,12 +10,12 @@ import enum
 import importlib.util
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief
+from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief, text_of
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.showing import counted
@@ -27,6 +27,8 @@ _SHUFFLE = 2
 _FLETCHER32 = 3  # adds four bytes
 _KNOWN = frozenset({1, 2, 3, 32000})  # gzip, shuffle, fletcher32, lzf
 _NO_CODEC = {4: "szip", 5: "nbit", 6: "scaleoffset"}
+# Those for which VirtualiZarr finds a codec through hdf5plugin: bzip2, Blosc, LZ4 and Zstandard.
+_PLUGINS = frozenset({307, 32001, 32004, 32015})
 
 # Bytes of strings that are checked at a time.
 _READ_AT_ONCE = 2**22
@@ -63,11 +65,15 @@ def treatment_of(dataset: Any, *, inline_limit: int) -> Treatment:
     h5 = library("h5py")
     layout = dataset.id.get_create_plist().get_layout()
     stored = dataset.id.get_type()
-    by_value = _check_type(stored, dataset.dtype)
+    try:
+        dtype = dataset.dtype
+    except (TypeError, ValueError) as error:
+        raise NotConvertibleError(f"h5py cannot express its data type: {error}") from error
+    by_value = _check_type(stored, dtype)
     if by_value is None and _is_terminated(stored) and _has_more_than_values(dataset, stored):
         by_value = "there are bytes after the end of its strings"
     if by_value is not None:
-        size = dataset.size * dataset.dtype.itemsize
+        size = dataset.size * dtype.itemsize
         if size > inline_limit:
             raise NotConvertibleError(
                 f"{by_value}; with {size} bytes it is too large to be stored inline "
@@ -193,13 +199,11 @@ def _check_compound(stored: Any, dtype: np.dtype[Any]) -> str | None:
             by_value = _check_type(member, dtype[name]) or by_value
         except NotConvertibleError as error:
             raise NotConvertibleError(f"field {brief(name)}: {error.problem}") from error
-        if stored.get_member_offset(number) != position and by_value is None:
-            raise NotConvertibleError(
-                "the fields of its compound type have gaps between them, or another order"
-            )
+        if stored.get_member_offset(number) != position:
+            by_value = "the fields of its compound type have gaps between them, or another order"
         position += member.get_size()
-    if position != stored.get_size() and by_value is None:
-        raise NotConvertibleError("its compound type has padding after its fields")
+    if position != stored.get_size():
+        by_value = by_value or "its compound type has padding after its fields"
     return by_value
 
 
@@ -219,16 +223,11 @@ def _has_more_than_values(dataset: Any, stored: Any) -> bool:
     h5 = library("h5py")
     if not dataset.size or not dataset.id.get_storage_size():
         return False
-    row = math.prod(dataset.shape[1:]) * stored.get_size()
-    step = max(1, _READ_AT_ONCE // row)
-    for start in range(0, dataset.shape[0] if dataset.shape else 1, step):
+    for region in _stored_regions(dataset, stored.get_size()):
         space = dataset.id.get_space()
-        region: Any = ()
-        if dataset.shape:
-            count = min(step, dataset.shape[0] - start)
-            region = slice(start, start + count)
-            zeros = (0,) * (len(dataset.shape) - 1)
-            space.select_hyperslab((start, *zeros), (count, *dataset.shape[1:]))
+        if region:
+            starts = tuple(part.start for part in region)
+            space.select_hyperslab(starts, tuple(part.stop - part.start for part in region))
         values: Any = np.asarray(dataset[region])
         raw = np.empty(values.shape, dataset.dtype)
         memory = h5.h5s.create_simple(values.shape) if values.shape else space
@@ -238,28 +237,55 @@ def _has_more_than_values(dataset: Any, stored: Any) -> bool:
     return False
 
 
+def _stored_regions(dataset: Any, itemsize: int) -> Iterator[tuple[slice, ...]]:
+    """Yield regions that cover everything that was written."""
+    shape = dataset.shape
+    if dataset.chunks is not None:
+        chunks: list[Any] = []
+        dataset.id.chunk_iter(chunks.append)
+        for chunk in chunks:
+            yield tuple(
+                slice(start, min(start + size, end))
+                for start, size, end in zip(chunk.chunk_offset, dataset.chunks, shape, strict=True)
+            )
+        return
+    if not shape:
+        yield ()
+        return
+    step = max(1, _READ_AT_ONCE // (math.prod(shape[1:]) * itemsize))
+    for start in range(0, shape[0], step):
+        rest = (slice(0, length) for length in shape[1:])
+        yield (slice(start, min(start + step, shape[0])), *rest)
+
+
 # ------------------------------------------------------------ filters
 
 
 def _check_filters(dataset: Any) -> None:
     plist = dataset.id.get_create_plist()
-    numbers = [int(plist.get_filter(i)[0]) for i in range(plist.get_nfilters())]
+    filters = [plist.get_filter(i) for i in range(plist.get_nfilters())]
+    numbers = [int(number) for number, *_ in filters]
+    for number, *_, name in filters:
+        _check_filter(int(number), text_of(name))
     if numbers:
         _check_pipeline(numbers, dataset.dtype.itemsize)
         _check_chunks(dataset, numbers)
 
 
+def _check_filter(number: int, name: str) -> None:
+    if number in _NO_CODEC:
+        raise NotConvertibleError(f"no codec outside HDF5 decodes its filter {_NO_CODEC[number]!r}")
+    if number not in _KNOWN | _PLUGINS:
+        shown = f"{number} ({brief(name)})" if name else f"{number}"
+        raise NotConvertibleError(f"no codec is known for its filter {shown}")
+    if number in _PLUGINS and importlib.util.find_spec("hdf5plugin") is None:
+        raise NotConvertibleError(
+            f"VirtualiZarr needs the package hdf5plugin for its filter {number}",
+            remedy="Install hdf5plugin.",
+        )
+
+
 def _check_pipeline(numbers: Sequence[int], itemsize: int) -> None:
-    for number in numbers:
-        if number in _NO_CODEC:
-            raise NotConvertibleError(
-                f"no codec outside HDF5 decodes its filter {_NO_CODEC[number]!r}"
-            )
-        if number not in _KNOWN and importlib.util.find_spec("hdf5plugin") is None:
-            raise NotConvertibleError(
-                f"VirtualiZarr needs the package hdf5plugin for its filter {number}",
-                remedy="Install hdf5plugin.",
-            )
     first = numbers.index(_SHUFFLE) if _SHUFFLE in numbers else 0
     if itemsize > 1 and any(n != _FLETCHER32 or 4 % itemsize for n in numbers[:first]):
         raise NotConvertibleError(

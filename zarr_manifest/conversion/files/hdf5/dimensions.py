@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zarr_manifest.conversion.values import text_of
 from zarr_manifest.conversion.virtual import library
 
 __all__ = [
     "PhonyNames",
-    "dimension_identifiers",
+    "ScalePaths",
+    "address",
+    "dimension_identifier",
     "dimension_names",
     "dimension_paths",
     "is_only_a_dimension",
+    "is_scale",
 ]
 
 _IDENTIFIER = "_Netcdf4Dimid"
@@ -40,36 +44,80 @@ class PhonyNames:
         return self._names.setdefault((length, occurrence), f"phony_dim_{len(self._names)}")
 
 
+class ScalePaths:
+    """Paths of the dimension scales of a file, by address.
+
+    A dataset refers to its scales by address. HDF5 finds their names by searching the file.
+
+    Parameters
+    ----------
+    file : h5py.File
+        Open.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._known: dict[int, str] = {}
+        self._searched = False
+
+    def see(self, scale: Any, path: str) -> None:
+        """Record the path of a scale."""
+        self._known.setdefault(address(scale.id), path)
+
+    def path(self, scale: Any) -> str | None:
+        """Return the path of a scale, or None if it has none."""
+        found = self._known.get(address(scale))
+        if found is None and not self._searched:
+            # It is in a group that comes later.
+            self._searched = True
+            h5 = library("h5py")
+            h5.h5o.visit(self._file.id, self._add, info=True)
+            found = self._known.get(address(scale))
+        return found
+
+    def _add(self, name: bytes, info: Any) -> None:
+        self._known.setdefault(int(info.addr), text_of(name))
+
+
+def address(identifier: Any) -> int:
+    """Return the address of an object in its file, which is the same for all names of it."""
+    return int(library("h5py").h5o.get_info(identifier).addr)
+
+
 def is_only_a_dimension(dataset: Any) -> bool:
     """Whether a dataset only represents a netCDF-4 dimension without a variable."""
     name = dataset.attrs.get("NAME", b"")
     return bytes(name if isinstance(name, bytes) else str(name).encode()).startswith(_NO_VARIABLE)
 
 
-def dimension_identifiers(group: Any) -> dict[int, str]:
-    """Return the paths of the dimensions that a netCDF-4 group defines, by identifier."""
-    h5 = library("h5py")
-    found: dict[int, str] = {}
-    for name in group:
-        if isinstance(group.get(name, getlink=True), h5.HardLink):
-            item = group[name]
-            # Variables that are not scales may state the identifier of their first dimension.
-            if not isinstance(item, h5.Dataset) or not h5.h5ds.is_scale(item.id):
-                continue
-            if _IDENTIFIER in item.attrs:
-                found.setdefault(int(item.attrs[_IDENTIFIER]), item.name)
-    return found
+def is_scale(dataset: Any) -> bool:
+    """Whether a dataset is a dimension scale."""
+    return bool(library("h5py").h5ds.is_scale(dataset.id))
 
 
-def dimension_paths(dataset: Any, identifiers: Mapping[int, str]) -> tuple[str | None, ...]:
+def dimension_identifier(dataset: Any) -> int | None:
+    """Return the identifier of the netCDF-4 dimension that a dataset represents, or None."""
+    # Variables that are not scales may state the identifier of their first dimension.
+    if not is_scale(dataset) or _IDENTIFIER not in dataset.attrs:
+        return None
+    return int(dataset.attrs[_IDENTIFIER])
+
+
+def dimension_paths(
+    dataset: Any, path: str, identifiers: Mapping[int, str], scales: ScalePaths
+) -> tuple[str | None, ...]:
     """Return the path of the scale of every dimension of a dataset, or None.
 
     Parameters
     ----------
     dataset : h5py.Dataset
         Of an open file.
+    path : str
+        Its path.
     identifiers : mapping of int to str
-        Dimensions of its group and of the groups above.
+        Paths of the dimensions of its group and of the groups above.
+    scales : ScalePaths
+        Of its file.
     """
     h5 = library("h5py")
     # A multidimensional coordinate variable cannot have scales, because it is one itself.
@@ -77,14 +125,14 @@ def dimension_paths(dataset: Any, identifiers: Mapping[int, str]) -> tuple[str |
     count = len(dataset.shape)
     if stated is not None and len(stated) == count and all(int(i) in identifiers for i in stated):
         return tuple(identifiers[int(i)] for i in stated)
+    if is_scale(dataset):
+        return (path, *[None] * (count - 1)) if count else ()
     paths: list[str | None] = []
-    is_scale = h5.h5ds.is_scale(dataset.id)
     for number in range(count):
-        if is_scale:
-            paths.append(dataset.name if number == 0 else None)
-        else:
-            scales = dataset.dims[number]
-            paths.append((scales[0].name or None) if len(scales) else None)
+        attached: list[Any] = []
+        if h5.h5ds.get_num_scales(dataset.id, number):
+            h5.h5ds.iterate(dataset.id, number, attached.append, 0)
+        paths.append(scales.path(attached[0]) if attached else None)
     return tuple(paths)
 
 

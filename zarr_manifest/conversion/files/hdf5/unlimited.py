@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from zarr_manifest.conversion.files.hdf5.arrays import require_possible_grid
+from zarr_manifest.conversion.files.trees import FileTree
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["UnlimitedDimensions"]
 
@@ -23,7 +26,7 @@ class UnlimitedDimensions:
     """Collects the lengths of the dimensions of a file, and extends its variables to them."""
 
     _lengths: dict[str, int] = field(default_factory=dict[str, int])
-    _arrays: list[tuple[dict[str, Any], str, tuple[str | None, ...]]] = field(
+    _arrays: list[tuple[dict[str, Any], str, str, tuple[str | None, ...]]] = field(
         default_factory=list[Any]
     )
 
@@ -34,31 +37,42 @@ class UnlimitedDimensions:
                 self._lengths[path] = max(self._lengths.get(path, 0), length)
 
     def add(
-        self, arrays: dict[str, Any], name: str, dataset: Any, paths: Sequence[str | None]
+        self,
+        arrays: dict[str, Any],
+        path: str,
+        name: str,
+        dataset: Any,
+        paths: Sequence[str | None],
     ) -> None:
-        """Add an array, some of whose dimensions may be longer than it is."""
+        """Add an array of a group, some of whose dimensions may be longer than it is."""
         unlimited = tuple(
             path if longest is None else None
             for path, longest in zip(paths, dataset.maxshape, strict=True)
         )
         if any(unlimited):
-            self._arrays.append((arrays, name, unlimited))
+            self._arrays.append((arrays, path, name, unlimited))
 
-    def fill_up(self) -> None:
-        """Replace the arrays by ones as long as their dimensions."""
-        for arrays, name, unlimited in self._arrays:
+    def fill_up(self, tree: FileTree) -> None:
+        """Replace the arrays by ones as long as their dimensions, or refuse them."""
+        for arrays, path, name, unlimited in self._arrays:
             array = arrays[name]
             shape = tuple(
                 length if path is None else self._lengths[path]
                 for path, length in zip(unlimited, array.shape, strict=True)
             )
-            if shape != array.shape:
+            if shape == array.shape:
+                continue
+            try:
                 arrays[name] = _with_shape(array, shape)
+            except NotConvertibleError as error:
+                tree.refuse(path, error.message)
+                del arrays[name]
 
 
 def _with_shape(array: Any, shape: tuple[int, ...]) -> Any:
     manifests: Any = library("virtualizarr.manifests")
     chunks = array.metadata.chunk_grid.chunk_shape
+    require_possible_grid(shape, chunks)
     counts = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
     old = array.manifest
     paths: Any = np.full(counts, "", np.dtypes.StringDType())

@@ -175,7 +175,8 @@ def _below_no_group(path: str, parent: Plan) -> RefusedNode:
 
 def _plan(path: str, documents: Mapping[str, Any]) -> Plan:
     name = impossible_name(path)
-    if name is not None:
+    # Those that Zarr v3 reserves may get another name.
+    if name is not None and not name.startswith("__"):
         raise NotConvertibleError(f"a node of Zarr v3 cannot have the name {name!r}", array=path)
     if _V3 in documents and not {_ARRAY, _GROUP} & documents.keys():
         raise NotConvertibleError(

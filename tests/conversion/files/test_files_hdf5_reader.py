@@ -1,0 +1,64 @@
+"""The file as HDF5 reads it: a failure to read is never taken for damage."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from obstore.store import MemoryStore
+
+from zarr_manifest.conversion.files.hdf5.reader import WatchedReader
+from zarr_manifest.conversion.files.hdf5.trees import read_hdf5
+
+BLOCK = 2**20  # bytes that are read at once
+
+
+class Vanishing:
+    """Resolves URLs to a store whose file loses its end after the first resolution."""
+
+    def __init__(self, body: bytes, kept: int) -> None:
+        self.store = MemoryStore()
+        self.store.put("f.h5", body)
+        self._body, self._kept = body, kept
+
+    def resolve(self, url: str) -> tuple[Any, str]:
+        return self.store, "f.h5"
+
+    def vanish(self) -> None:
+        self.store.put("f.h5", self._body[: self._kept])
+
+
+def test_fewer_bytes_than_requested_are_an_error() -> None:
+    source = Vanishing(bytes(3 * BLOCK), BLOCK)
+    reader = WatchedReader(*source.resolve(""))
+    assert reader.read(10) == bytes(10)
+    reader.require_no_failure()
+    assert reader.seek(-10, io.SEEK_END) == reader.tell() == 3 * BLOCK - 10
+    with pytest.raises(OSError, match="20 bytes were requested, but only 10 were received"):
+        reader.read(20)
+
+
+def test_a_failure_to_read_refuses_no_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["near"] = np.arange(3)
+        file["filler"] = np.zeros(2 * BLOCK, "u1")
+        for number in range(20):
+            file[f"far{number}"] = np.arange(3)
+    source = Vanishing((tmp_path / "f.h5").read_bytes(), BLOCK)
+    opened = h5py.File
+
+    def vanishing(*args: Any, **options: Any) -> h5py.File:
+        file = opened(*args, **options)
+        source.vanish()
+        return file
+
+    monkeypatch.setattr(h5py, "File", vanishing)
+    with pytest.raises(Exception, match=r"[Rr]ange") as caught:
+        read_hdf5("memory:///f.h5", source, inline_limit=0)
+    assert "Unable to" not in str(caught.value)

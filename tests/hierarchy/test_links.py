@@ -1,0 +1,401 @@
+"""Symbolic links and special files: what a hierarchy's own store may read, whatever its type."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import obstore.store
+import pytest
+import zarr
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+from fsspec.implementations.cached import SimpleCacheFileSystem
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from zarr.abc.store import RangeByteRequest, Store
+from zarr.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+from zarr.storage import (
+    FsspecStore,
+    LocalStore,
+    LoggingStore,
+    MemoryStore,
+    ObjectStore,
+    WrapperStore,
+    ZipStore,
+)
+
+import zarr_manifest as zm
+from tests.hierarchies import write_manifest_array
+from tests.untrusted_manifests import RAW, VALUES, declare, read, refused
+from zarr_manifest import errors
+from zarr_manifest.hierarchy import inside_store
+from zarr_manifest.sources import directory_of
+
+PRIVATE = b"private!"
+
+
+class Subclass(LocalStore):
+    """A LocalStore that may do anything."""
+
+
+class SubclassOfObjectStore(ObjectStore[Any]):
+    """Likewise."""
+
+
+class Inverting(LocalStore):
+    """Files whose bytes are stored inverted."""
+
+    async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+        prototype = prototype or default_buffer_prototype()
+        found = await super().get(key, prototype, byte_range)
+        return None if found is None else self._inverted(found, prototype)
+
+    def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
+        prototype = prototype or default_buffer_prototype()
+        found = super().get_sync(key, prototype=prototype, byte_range=byte_range)
+        return None if found is None else self._inverted(found, prototype)
+
+    @staticmethod
+    def _inverted(found: Any, prototype: Any) -> Any:
+        return prototype.buffer.from_bytes(bytes(255 - byte for byte in found.to_bytes()))
+
+
+def local_file_system() -> AsyncFileSystemWrapper:
+    return AsyncFileSystemWrapper(LocalFileSystem(), asynchronous=True)
+
+
+def cached(root: Path) -> Store:
+    storage = str(root.parent / "cache")
+    cache = SimpleCacheFileSystem(
+        fs=LocalFileSystem(), cache_storage=storage, skip_instance_cache=True
+    )
+    return FsspecStore(AsyncFileSystemWrapper(cache, asynchronous=True), path=str(root))
+
+
+def obstore_fsspec(root: Path) -> Store:
+    from obstore.fsspec import FsspecStore as ObstoreFileSystem
+
+    return FsspecStore(ObstoreFileSystem("file", asynchronous=True), path=str(root))
+
+
+PLAIN: dict[str, Callable[[Path], Any]] = {
+    "path": lambda root: root,
+    "LocalStore": LocalStore,
+    "obstore": obstore.store.LocalStore,
+    "ObjectStore": lambda root: ObjectStore(obstore.store.LocalStore(root)),
+    "fsspec": lambda root: FsspecStore(local_file_system(), path=str(root)),
+    "fsspec URL": lambda root: FsspecStore.from_url(root.as_uri()),
+    "fsspec mapper": lambda root: FsspecStore.from_mapper(fsspec.get_mapper(str(root))),
+    "fsspec dir": lambda root: FsspecStore(
+        DirFileSystem(str(root.parent), local_file_system(), asynchronous=True), path=root.name
+    ),
+}
+OTHERS: dict[str, Callable[[Path], Any]] = {
+    "subclass": Subclass,
+    "subclass of ObjectStore": lambda root: SubclassOfObjectStore(obstore.store.LocalStore(root)),
+    "wrapper": lambda root: WrapperStore(LocalStore(root)),
+    "wrappers": lambda root: WrapperStore(LoggingStore(WrapperStore(LocalStore(root)))),
+    "wrapped fsspec": lambda root: WrapperStore(FsspecStore(local_file_system(), path=str(root))),
+    "fsspec simple cache": cached,
+    "obstore's fsspec": obstore_fsspec,
+}
+STORES = {**PLAIN, **OTHERS}
+
+
+@pytest.fixture(params=STORES)
+def make(request: pytest.FixtureRequest) -> Callable[[Path], Any]:
+    """Opens the same directory through each type of store."""
+    kind: Callable[[Path], Any] = STORES[request.param]
+    return kind
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A hierarchy with a native array."""
+    root = tmp_path / "data.zarr"
+    zarr.create_group(root)
+    data = np.frombuffer(RAW[:8], "u1")
+    zarr.create_array(root / "native", data=data, chunks=4, compressors=None)
+    return root
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    """A directory that nobody authorised."""
+    directory = tmp_path / "private"
+    (directory / "c").mkdir(parents=True)
+    (directory / "f.bin").write_bytes(RAW)
+    (directory / "c/0").write_bytes(PRIVATE[:4])
+    return directory
+
+
+def moved(path: Path, to: Path) -> None:
+    """Move a file or a directory, and leave a link to it."""
+    path.rename(to)
+    path.symlink_to(to)
+
+
+def native(store: Any, **options: Any) -> list[int]:
+    group = zarr.open_group(zm.ManifestStore(store, **options), mode="r")
+    values: list[int] = group["native"][...].tolist()  # type: ignore[union-attr,index]
+    return values
+
+
+def check_refused(call: Callable[[], Any], private: Path) -> None:
+    with pytest.raises(errors.LocationNotAllowedError, match="symbolic link leads out") as raised:
+        call()
+    assert str(private) not in str(raised.value)
+    assert raised.value.location
+    assert "allow=" in str(raised.value.remedy)
+
+
+# Sources ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", ["f.bin", "."])
+def test_sources_behind_links(
+    make: Callable[[Path], Any], root: Path, private: Path, link: str
+) -> None:
+    (root / "link").symlink_to(private / link)
+    declare(root, "../link" if link == "f.bin" else "../link/f.bin")
+    error = refused(make(root))
+    assert str(private) not in str(error)
+    assert read(make(root), allow=[private]) == VALUES
+
+
+@pytest.mark.usefixtures("private")
+def test_links_that_lead_to_nothing_outside(
+    make: Callable[[Path], Any], root: Path, private: Path
+) -> None:
+    """They must not tell whether there is something."""
+    (root / "link").symlink_to(private / "nothing")
+    declare(root, "../link")
+    refused(make(root))
+
+
+def test_documents_behind_links(make: Callable[[Path], Any], root: Path, private: Path) -> None:
+    (root / "f.bin").write_bytes(RAW)
+    declare(root, "../f.bin")
+    moved(root / "a/manifest.json", private / "manifest.json")
+    refused(make(root))
+    assert read(make(root), allow=[private]) == VALUES
+
+
+def test_links_that_stay_inside(make: Callable[[Path], Any], root: Path) -> None:
+    (root / "f.bin").write_bytes(RAW)
+    (root / "link").symlink_to(root / "f.bin")
+    declare(root, "../link")
+    moved(root / "native/c/0", root / "native/moved")
+    assert read(make(root)) == VALUES
+    assert native(make(root)) == list(RAW[:8])
+
+
+@pytest.mark.parametrize("kind", ["sub", "whole"])
+def test_a_directory_that_stands_in_for_a_bucket(root: Path, private: Path, kind: str) -> None:
+    stand_in = root.parent / "copy"
+    stand_in.mkdir()
+    (stand_in / "f.bin").symlink_to(private / "f.bin")
+    declare(root, "s3://bucket/d/f.bin" if kind == "sub" else "s3://bucket/f.bin")
+    prefix = "s3://bucket/d/" if kind == "sub" else "s3://bucket"
+    allow: dict[str, Any] = {prefix: obstore.store.LocalStore(stand_in)}
+    refused(root, allow=allow)
+    assert read(root, allow={**allow, private.as_uri(): None}) == VALUES
+
+
+def test_a_prefix_for_which_a_copy_stands_in_is_not_read(root: Path, private: Path) -> None:
+    """Links lead to the original, and the reader authorised the copy only."""
+    copy = root.parent / "copy"
+    copy.mkdir()
+    (copy / "f.bin").write_bytes(RAW)
+    (root / "link").symlink_to(private / "f.bin")
+    declare(root, "../link")
+    refused(root, allow={private.as_uri(): obstore.store.LocalStore(copy)})
+
+
+# Native arrays ---------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("pipeline")
+@pytest.mark.parametrize("what", ["native/c/1", "native/c"])
+def test_native_chunks_behind_links(
+    make: Callable[[Path], Any], root: Path, private: Path, what: str
+) -> None:
+    moved(root / what, private / "moved")
+    check_refused(lambda: native(make(root)), private)
+    assert native(make(root), allow=[private]) == list(RAW[:8])
+
+
+@pytest.mark.usefixtures("pipeline")
+@pytest.mark.parametrize("what", ["native/zarr.json", "native", "zarr.json"])
+def test_metadata_behind_links(
+    make: Callable[[Path], Any], root: Path, private: Path, what: str
+) -> None:
+    moved(root / what, private / "moved")
+    check_refused(lambda: native(make(root)), private)
+    assert native(make(root), allow=[private]) == list(RAW[:8])
+
+
+@pytest.mark.parametrize("target", ["f.bin", "nothing"])
+def test_every_way_to_read(
+    make: Callable[[Path], Any], root: Path, private: Path, target: str
+) -> None:
+    (root / "native/c/1").unlink()
+    (root / "native/c/1").symlink_to(private / target)
+    (root / "d").symlink_to(private)
+    store = zm.ManifestStore(make(root))
+    prototype, part = default_buffer_prototype(), RangeByteRequest(0, 2)
+
+    async def ranges(key: str) -> list[Any]:
+        return [group async for group in store.get_ranges(key, [part], prototype=prototype)]
+
+    async def listed(names: Any) -> list[str]:
+        return [name async for name in names]
+
+    calls: list[Callable[[str], Any]] = [
+        lambda key: sync(store.get(key, prototype)),
+        lambda key: sync(store.get(key, prototype, part)),
+        lambda key: sync(store.get_partial_values(prototype, [(key, part)])),
+        lambda key: sync(store.exists(key)),
+        lambda key: sync(store.getsize(key)),
+    ]
+    if hasattr(store._store, "get_sync"):
+        calls += [lambda key: store.get_sync(key, prototype=prototype, byte_range=part)]
+        calls += [lambda key: store.get_ranges_sync(key, [part], prototype=prototype)]
+    for key in ("native/c/1", f"d/{target}"):
+        for call in calls:
+            check_refused(lambda call=call, key=key: call(key), private)
+        with pytest.raises((errors.LocationNotAllowedError, BaseExceptionGroup)) as raised:
+            sync(ranges(key))
+        assert isinstance(raised.value, errors.LocationNotAllowedError) or raised.group_contains(
+            errors.LocationNotAllowedError
+        )
+    for prefix in ("d", "d/c"):
+        check_refused(lambda prefix=prefix: sync(listed(store.list_dir(prefix))), private)
+        check_refused(lambda prefix=prefix: sync(listed(store.list_prefix(f"{prefix}/"))), private)
+        check_refused(lambda prefix=prefix: sync(store.is_empty(prefix)), private)
+        check_refused(lambda prefix=prefix: sync(store.getsize_prefix(prefix)), private)
+    # The name of a link that is in the hierarchy is no secret, but not if its target decides.
+    keys = sync(listed(store.list()))
+    assert "native/c/0" in keys
+    assert not [key for key in keys if key.startswith(("d/", "native/c/1"))]
+
+
+def test_a_pickled_store_refuses_too(root: Path, private: Path) -> None:
+    moved(root / "native/c/1", private / "moved")
+    check_refused(lambda: native(pickle.loads(pickle.dumps(zm.ManifestStore(root)))), private)
+    allowed = pickle.loads(pickle.dumps(zm.ManifestStore(root, allow=[private])))
+    assert native(allowed) == list(RAW[:8])
+
+
+# Special files ---------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("pipeline")
+@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("what", ["source", "document", "chunk", "metadata"])
+def test_a_fifo_does_not_hang(root: Path, kind: str, what: str) -> None:
+    (root / "f.bin").write_bytes(RAW)
+    declare(root, "../f.bin")
+    name = {
+        "source": "f.bin",
+        "document": "a/manifest.json",
+        "chunk": "native/c/1",
+        "metadata": "a/zarr.json",
+    }[what]
+    (root / name).unlink()
+    os.mkfifo(root / name)
+    with pytest.raises(errors.SourceError, match="not a regular file"):
+        (native if what == "chunk" else read)(PLAIN[kind](root))
+
+
+def test_a_directory_as_a_source(root: Path) -> None:
+    (root / "d").mkdir()
+    declare(root, "../d")
+    assert "there is a directory" in refused(root, errors.SourceNotFoundError).problem
+
+
+# Stores ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_the_directory_is_found(tmp_path: Path, kind: str) -> None:
+    store = STORES[kind](tmp_path)
+    if isinstance(store, Path):
+        store = LocalStore(store)
+    elif not isinstance(store, Store):
+        store = ObjectStore(store)
+    found = directory_of(store)
+    assert found == (str(tmp_path), kind in PLAIN)
+
+
+def test_other_stores_are_read_as_they_are(tmp_path: Path) -> None:
+    for store in (
+        MemoryStore(),
+        ZipStore(tmp_path / "h.zip", mode="w"),
+        ObjectStore(obstore.store.MemoryStore()),
+        FsspecStore.from_url("memory://h"),
+        WrapperStore(MemoryStore()),
+    ):
+        assert directory_of(store) is None
+        assert inside_store.inside_store(store) is store
+
+
+@pytest.mark.usefixtures("pipeline")
+def test_bytes_come_through_stores_that_transform_them(root: Path, private: Path) -> None:
+    (root / "f.bin").write_bytes(RAW)
+    declare(root, "../f.bin")
+    for path in root.rglob("*"):
+        if path.is_file():
+            path.write_bytes(bytes(255 - byte for byte in path.read_bytes()))
+    for store in (Inverting(root), WrapperStore(Inverting(root))):
+        assert read(store) == VALUES
+        assert native(store) == list(RAW[:8])
+    moved(root / "f.bin", private / "moved")
+    refused(Inverting(root))
+    assert read(Inverting(root), allow=[private]) == VALUES
+
+
+@pytest.mark.parametrize("kind", [inside_store.CheckedStore, inside_store.DirectoryStore])
+def test_every_method_that_reads_is_overridden(kind: type) -> None:
+    """zarr's WrapperStore would pass the others on, unchecked."""
+    writing = {"set", "set_sync", "set_if_not_exists", "_set_many", "delete", "delete_sync"}
+    writing |= {"delete_dir", "clear"}
+    opening = {"open", "with_read_only", "_open", "_ensure_open", "_is_open", "close"}
+    kinds = {"read_only", "_check_writable"} | {n for n in dir(Store) if "supports" in n}
+    own = {name for cls in kind.__mro__[:-4] for name in vars(cls)}
+    passed_on = {
+        name
+        for name, value in vars(WrapperStore).items()
+        if not name.startswith("__") and (callable(value) or isinstance(value, property))
+    }
+    assert passed_on - own - writing - opening - kinds == set()
+
+
+# What a manifest array says --------------------------------------------------------------
+
+
+def test_the_error_of_a_native_chunk_says_what_to_do(root: Path, private: Path) -> None:
+    moved(root / "native/c/1", private / "moved")
+    with pytest.raises(errors.LocationNotAllowedError) as raised:
+        native(root)
+    assert raised.value.location == f"{root.as_uri()}/native/c/1"
+    assert "authorise that, by its own path: allow=['" in str(raised.value)
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
+def test_metadata_are_not_taken_for_missing(root: Path, private: Path) -> None:
+    """Otherwise a declaration behind a link would be overlooked, and fill values read."""
+    write_manifest_array(root, "a", np.zeros(8, "u1"), 8, {"0": {"data": "AAAAAAAAAAA="}})
+    zarr.consolidate_metadata(root)
+    moved(root / "a/zarr.json", private / "moved")
+    document = json.loads((root / "zarr.json").read_text())
+    assert "a" in document["consolidated_metadata"]["metadata"]
+    with pytest.raises(errors.LocationNotAllowedError):
+        zarr.open_array(zm.ManifestStore(root), path="a", mode="r")

@@ -1,0 +1,222 @@
+"""HDF5 datasets as virtual arrays: references through VirtualiZarr, or values inline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.lib.recfunctions import repack_fields
+from zarr.core.buffer import cpu
+from zarr.core.metadata.v3 import ArrayV3Metadata
+from zarr.storage import MemoryStore
+
+from zarr_manifest.conversion.files.hdf5.datasets import Treatment
+from zarr_manifest.conversion.files.trees import with_metadata
+from zarr_manifest.conversion.target import array_in_memory, unwritten_array
+from zarr_manifest.conversion.values import brief, is_utf8, json_attributes, text_of
+from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import NotConvertibleError
+
+__all__ = ["require_possible_grid", "virtual_array"]
+
+# Not all of its functions have known types.
+_untyped_zarr: Any = zarr
+
+# The filter Blosc, and what it takes for options that a file omits: revisions of the filter and
+# of Blosc, size of an element and of a chunk, and then level, shuffle and compressor.
+_BLOSC = "32001"
+_BLOSC_DEFAULTS = (2, 2, 1, 0, 5, 1, 0)
+
+# Number of chunks of a grid, each of which takes 32 bytes of memory.
+_MAX_CHUNKS = 2**26
+
+
+def virtual_array(
+    url: str,
+    dataset: Any,
+    treatment: Treatment,
+    *,
+    dimension_names: tuple[str, ...],
+    attributes: Mapping[Any, Any],
+    note: Callable[[str], None],
+) -> Any:
+    """Return the ``ManifestArray`` for a dataset.
+
+    Parameters
+    ----------
+    url : str
+        Of its file.
+    dataset : h5py.Dataset
+        Of an open file.
+    treatment : Treatment
+        How it becomes an array.
+    dimension_names, attributes
+        Of the array; the attributes may have any values.
+    note : callable
+        Called with sentences about what changed.
+    """
+    if treatment is Treatment.UNWRITTEN:
+        array = _without_chunks(dataset)
+    else:
+        array = _parsed(url, dataset, note)
+    found, notes = json_attributes(attributes, array.dtype)
+    array = with_metadata(array, dimension_names=dimension_names, attributes=found)
+    for sentence in notes:
+        note(sentence)
+    if treatment is Treatment.INLINE:
+        note("its values are stored inline, as references cannot express them")
+        if not array.manifest._inlined:
+            return _with_values(array, dataset[()])
+    return array
+
+
+def require_possible_grid(shape: Sequence[int], chunks: Sequence[int]) -> None:
+    """Refuse a chunk grid that does not fit into memory, such as that of a damaged shape.
+
+    Raises
+    ------
+    NotConvertibleError
+        VirtualiZarr needs memory for every chunk, whether it exists or not.
+    """
+    count = math.prod(-(-length // size) for length, size in zip(shape, chunks, strict=True))
+    if count > _MAX_CHUNKS:
+        raise NotConvertibleError(
+            f"its shape {brief(tuple(shape))} has {count:,} chunks, written or not "
+            f"(limit: {_MAX_CHUNKS:,})"
+        )
+
+
+def _parsed(url: str, dataset: Any, note: Callable[[str], None]) -> Any:
+    parser: Any = library("virtualizarr.parsers.hdf.hdf")
+    bare = _BareDataset(dataset)
+    chunks: tuple[int, ...] | None = dataset.chunks
+    is_empty = False
+    if chunks is not None:
+        require_possible_grid(dataset.shape, chunks)
+        is_empty = not dataset.id.get_num_chunks()
+    if chunks is not None and is_empty:
+        # VirtualiZarr would take memory for every element.
+        bare.shape = tuple(map(min, dataset.shape, chunks))
+    array = parser._construct_manifest_array(url, bare, "")
+    if bare.has_latin_1:
+        note("some of its strings are not UTF-8, and were read as Latin-1")
+    return _with_chunks(with_metadata(array, shape=dataset.shape), {}) if is_empty else array
+
+
+class _BareDataset:
+    """What VirtualiZarr needs of a dataset, without attributes and dimension scales.
+
+    It would read all attributes, and fail because of one. It would ask for the name of each
+    scale, for which HDF5 searches the file.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.attrs: dict[str, Any] = {}
+        self.dims: list[tuple[Any, ...]] = [()] * len(dataset.shape)
+        self.name = ""
+        self.shape: tuple[int, ...] = dataset.shape
+        self.has_latin_1 = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dataset, name)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return _without_gaps(self._dataset.dtype)
+
+    def __getitem__(self, region: Any) -> Any:
+        return self._dataset[region]
+
+    @property
+    def _filters(self) -> dict[str, Any]:
+        """The options of filters by number; VirtualiZarr counts those of Blosc from the end."""
+        if self.dtype.itemsize != self._dataset.dtype.itemsize:
+            return {}  # its values are stored inline, not as the filters expect them
+        found = dict(self._dataset._filters)
+        if _BLOSC in found:
+            stated = found[_BLOSC] or ()
+            found[_BLOSC] = (*stated, *_BLOSC_DEFAULTS[len(stated) :])[: len(_BLOSC_DEFAULTS)]
+        return found
+
+    def asstr(self) -> _Texts:
+        return _Texts(self)
+
+
+def _without_gaps(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a compound type without gaps between its fields, as Zarr has only those."""
+    return np.dtype(repack_fields(dtype, recurse=True)) if dtype.names else dtype
+
+
+class _Texts:
+    """Strings of a dataset, decoded."""
+
+    def __init__(self, bare: _BareDataset) -> None:
+        self._bare = bare
+
+    def __getitem__(self, region: Any) -> Any:
+        found = self._bare[region]
+        if isinstance(found, bytes):
+            return self._decoded(found)
+        decoded: Any = np.empty(found.shape, object)
+        decoded.flat = [self._decoded(raw) for raw in found.flat]
+        return decoded
+
+    def _decoded(self, raw: bytes) -> str:
+        self._bare.has_latin_1 |= not is_utf8(raw)
+        return text_of(raw)
+
+
+def _without_chunks(dataset: Any) -> Any:
+    h5: Any = library("h5py")
+    manifests: Any = library("virtualizarr.manifests")
+    dtype: Any = _without_gaps(dataset.dtype)
+    if dtype.kind in "iuf":
+        dtype = np.dtype(dtype.str)  # without the names of an enumeration
+    fill_value = dataset.fillvalue
+    if h5.check_string_dtype(dataset.dtype) and dtype.kind == "O":
+        dtype = np.dtypes.StringDType()
+        fill_value = text_of(fill_value) if isinstance(fill_value, bytes) else ""
+    metadata = unwritten_array(
+        dataset.shape,
+        dtype,
+        dimension_names=[None] * len(dataset.shape),
+        attributes={},
+        fill_value=fill_value,
+        chunks=dataset.chunks,
+    )
+    shape = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+    counts = tuple(-(-n // c) for n, c in zip(dataset.shape, shape, strict=True))
+    manifest = manifests.ChunkManifest({}, shape=counts)
+    return manifests.ManifestArray(ArrayV3Metadata.from_dict(metadata), manifest)
+
+
+def _with_values(array: Any, values: Any) -> Any:
+    """Return a ``ManifestArray`` with all chunks inline, encoded according to its metadata."""
+    contents: dict[str, Any] = {
+        "zarr.json": array.metadata.to_buffer_dict(cpu.buffer_prototype)["zarr.json"]
+    }
+    target: Any = _untyped_zarr.open_array(MemoryStore(contents), mode="r+")
+    target[...] = values
+    _, chunks = array_in_memory(contents, "")
+    return _with_chunks(array, chunks)
+
+
+def _with_chunks(array: Any, chunks: Mapping[tuple[int, ...], bytes]) -> Any:
+    manifests: Any = library("virtualizarr.manifests")
+    grid = array.metadata.chunk_grid.chunk_shape
+    counts = tuple(-(-n // c) for n, c in zip(array.shape, grid, strict=True))
+    entries = {
+        ".".join(map(str, index)) or "c": {
+            "path": "",
+            "offset": 0,
+            "length": len(data),
+            "data": data,
+        }
+        for index, data in chunks.items()
+    }
+    manifest = manifests.ChunkManifest(entries, shape=counts)
+    return manifests.ManifestArray(metadata=array.metadata, chunkmanifest=manifest)

@@ -1,0 +1,271 @@
+"""A hierarchy's own store, which reads nothing outside its directory.
+
+Opening somebody else's hierarchy must not read what symbolic links in it lead to: metadata and
+native chunks are checked like sources. A store that keeps no files reads as it always does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, unquote
+
+from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import WrapperStore
+
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.hierarchy.zarr_internals import ensure_open, ensure_open_sync
+from zarr_manifest.sources import Directory, directory_of, is_fsspec_on_web, slice_of
+
+if TYPE_CHECKING:
+    from zarr.abc.buffer import Buffer, BufferPrototype
+    from zarr.abc.store import ByteRequest
+
+__all__ = ["inside_store"]
+
+# What zarr takes for a key without a value.
+_MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+
+
+def inside_store(store: Store, directories: tuple[str, ...] = ()) -> Store:
+    """Return a store that reads nothing outside its directory; others as they are.
+
+    Parameters
+    ----------
+    store : Store
+        The hierarchy's own store.
+    directories : tuple of str
+        Where symbolic links may lead besides: what the reader authorised.
+    """
+    place = directory_of(store)
+    if place is not None:
+        kind = DirectoryStore if place.is_plain else CheckedStore
+        return kind(store, Directory(place.path, directories))
+    return CheckedStore(store, None) if is_fsspec_on_web(store) else store
+
+
+class CheckedStore(WrapperStore[Store]):
+    """Checks each key before the store reads it.
+
+    For stores that may transform what is in their files: these have to be read through them.
+    What they then open, they open by name: a link that is made in between is followed.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    directory : Directory or None
+        Where it keeps its files; None for a web server that is read through fsspec, whose
+        client decodes keys, which it takes for parts of URLs.
+    """
+
+    def __init__(self, store: Store, directory: Directory | None) -> None:
+        super().__init__(store)
+        self._directory = directory
+
+    def _with_store(self, store: Store) -> Self:
+        return type(self)(store, self._directory)
+
+    def _name(self, key: str) -> str:
+        """Return the store's own name of a key that may be read."""
+        if self._directory is None:
+            return quote(key)
+        try:
+            self._directory.require(key)
+        except ManifestError as error:
+            raise _located(error, self._directory, key) from None
+        return key
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """Return the value of a key, or part of it."""
+        prototype = default_buffer_prototype() if prototype is None else prototype
+        return await self._store.get(self._name(key), prototype, byte_range)
+
+    def get_sync(
+        self,
+        key: str,
+        *,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """Return the value of a key, without an event loop."""
+        store: Any = self._store
+        found: Buffer | None = store.get_sync(
+            self._name(key), prototype=prototype, byte_range=byte_range
+        )
+        return found
+
+    async def get_partial_values(
+        self,
+        prototype: BufferPrototype,
+        key_ranges: Iterable[tuple[str, ByteRequest | None]],
+    ) -> list[Buffer | None]:
+        """Return the values of many keys, in order."""
+        return list(
+            await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
+        )
+
+    async def get_ranges(
+        self,
+        key: str,
+        byte_ranges: Sequence[ByteRequest | None],
+        *,
+        prototype: BufferPrototype,
+        **options: Any,
+    ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
+        """Yield many ranges of one value."""
+        store: Any = self._store
+        async for group in store.get_ranges(
+            self._name(key), byte_ranges, prototype=prototype, **options
+        ):
+            yield group
+
+    def get_ranges_sync(
+        self,
+        key: str,
+        byte_ranges: Sequence[ByteRequest | None],
+        *,
+        prototype: BufferPrototype,
+        **options: Any,
+    ) -> Sequence[tuple[int, Buffer | None]]:
+        """Return many ranges of one value, read with `get_sync`."""
+        return Store.get_ranges_sync(self, key, byte_ranges, prototype=prototype, **options)
+
+    async def _get_many(
+        self, requests: Iterable[tuple[str, BufferPrototype, ByteRequest | None]]
+    ) -> AsyncGenerator[tuple[str, Buffer | None], None]:
+        for key, prototype, part in requests:
+            yield key, await self.get(key, prototype, part)
+
+    async def exists(self, key: str) -> bool:
+        """Whether a key has a value."""
+        return await self._store.exists(self._name(key))
+
+    async def getsize(self, key: str) -> int:
+        """Return the size of a value, in bytes."""
+        return await self._store.getsize(self._name(key))
+
+    async def getsize_prefix(self, prefix: str) -> int:
+        """Return the size of all values below a prefix, in bytes."""
+        return await Store.getsize_prefix(self, prefix)
+
+    async def is_empty(self, prefix: str) -> bool:
+        """Whether there are no keys below a prefix."""
+        return await Store.is_empty(self, prefix)
+
+    def list(self) -> AsyncIterator[str]:
+        """Yield all keys, but not those behind links that lead out."""
+        return self.list_prefix("")
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the keys below a prefix, but not those behind links that lead out."""
+        if self._directory is None:
+            async for key in self._store.list_prefix(quote(prefix)):
+                yield unquote(key)
+            return
+        self._name(prefix)
+        inside: dict[str, bool] = {}  # by directory: looking at every key would take long
+        async for key in self._store.list_prefix(prefix):
+            path = self._directory.path
+            above = key.rpartition("/")[0]
+            if above not in inside:
+                inside[above] = self._directory.real_path(above) is not None
+            is_link = os.path.islink(Path(path, key))  # noqa: PTH114
+            if inside[above] and not (is_link and self._directory.real_path(key) is None):
+                yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the names of keys and directories directly below a prefix."""
+        async for name in self._store.list_dir(self._name(prefix)):
+            yield name
+
+
+class DirectoryStore(CheckedStore):
+    """Reads files from the descriptors that were checked, and not through the store.
+
+    For stores that keep each value in a file, as it is.
+    """
+
+    _directory: Directory
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """Return the value of a key, or part of it."""
+        await ensure_open(self._store)
+        return await asyncio.to_thread(self._read, key, prototype, byte_range)
+
+    def get_sync(
+        self,
+        key: str,
+        *,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """Return the value of a key, without an event loop."""
+        ensure_open_sync(self._store)
+        return self._read(key, prototype, byte_range)
+
+    def _read(
+        self, key: str, prototype: BufferPrototype | None, byte_range: ByteRequest | None
+    ) -> Buffer | None:
+        prototype = default_buffer_prototype() if prototype is None else prototype
+        try:
+            file = self._directory.open(key)
+            try:
+                size = file.status.st_size
+                part = slice(0, size) if byte_range is None else slice_of(byte_range, size)
+                return prototype.buffer.from_bytes(file.read(part.start, part.stop))
+            finally:
+                file.close()
+        except _MISSING:
+            return None
+        except ManifestError as error:
+            raise _located(error, self._directory, key) from error.__cause__
+
+    async def get_ranges(
+        self,
+        key: str,
+        byte_ranges: Sequence[ByteRequest | None],
+        *,
+        prototype: BufferPrototype,
+        **options: Any,
+    ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
+        """Yield many ranges of one value, read with `get`."""
+        ranges = Store.get_ranges(self, key, byte_ranges, prototype=prototype, **options)
+        async for group in ranges:
+            yield group
+
+    async def exists(self, key: str) -> bool:
+        """Whether a key has a value."""
+        try:
+            status = await asyncio.to_thread(self._directory.status, key)
+        except _MISSING:
+            return False
+        except ManifestError as error:
+            raise _located(error, self._directory, key) from error.__cause__
+        return stat.S_ISREG(status.st_mode)
+
+    async def getsize(self, key: str) -> int:
+        """Return the size of a value, in bytes."""
+        try:
+            return (await asyncio.to_thread(self._directory.status, key)).st_size
+        except ManifestError as error:
+            raise _located(error, self._directory, key) from error.__cause__
+
+
+def _located(error: ManifestError, directory: Directory, key: str) -> ManifestError:
+    return error.in_context(location=Path(directory.path, key).as_uri())

@@ -1,0 +1,394 @@
+"""Local files below a directory: what was checked is what is read.
+
+A file is opened one segment after the other, each in the directory that was opened before it,
+and never through a symbolic link: whatever is swapped for a link meanwhile, what was opened lies
+in the directory. Where there are links, the real path is looked up, checked, and then opened in
+the same way. Sizes, conditions and bytes are those of the file that was opened.
+
+Where segments cannot be opened in a directory (on Windows), the real path is checked before the
+file is opened by its name, and a link that is made in between is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from zarr_manifest.errors import (
+    Advice,
+    LocationNotAllowedError,
+    Setting,
+    ShortReadError,
+    SourceAccessDeniedError,
+    SourceChangedError,
+    SourceError,
+    SourceNotFoundError,
+)
+from zarr_manifest.format import NO_CONDITIONS, Conditions
+from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
+
+__all__ = ["HIERARCHY", "Directory", "FileReader", "OpenFile", "link_outside"]
+
+# What messages call the directory of a hierarchy.
+HIERARCHY = "hierarchy's directory"
+
+# On Linux; elsewhere the limit is lower.
+_LONGEST_PATH = 4096
+
+# A link met on a path that had none a moment ago means that the path is being changed.
+_MOST_CHANGES = 40
+
+_OPENS_IN_DIRECTORIES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+
+# Directories need permission to search only, where the system can tell that apart.
+_TO_SEARCH = getattr(os, "O_PATH", getattr(os, "O_SEARCH", os.O_RDONLY))
+_DIRECTORY = _TO_SEARCH | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+# Without waiting for the writer of a FIFO, or for a device.
+_FILE = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+# What opening a link that must not be followed ends with; EMLINK on FreeBSD.
+_IS_A_LINK = (errno.ELOOP, errno.EMLINK)
+
+
+class _LinkMetError(Exception):
+    """A segment of a path is a symbolic link, or is being changed."""
+
+
+class OpenFile(NamedTuple):
+    """A regular file, open for reading.
+
+    Attributes
+    ----------
+    descriptor : int
+        To be closed with :meth:`close`.
+    status : os.stat_result
+        Of the file when it was opened.
+    """
+
+    descriptor: int
+    status: os.stat_result
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Return bytes of the file.
+
+        Raises
+        ------
+        ShortReadError
+            The file has become shorter.
+        """
+        if start:
+            os.lseek(self.descriptor, start, os.SEEK_SET)
+        wanted = stop - start
+        body = os.read(self.descriptor, wanted)
+        if len(body) == wanted:
+            return body
+        parts, missing = [body], wanted - len(body)  # Linux reads 2 GiB at once at most
+        while missing:
+            part = os.read(self.descriptor, missing)
+            if not part:
+                raise ShortReadError(
+                    f"{wanted:,} bytes were requested, but {wanted - missing:,} arrived: the file "
+                    "was cut short while it was read"
+                )
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self.descriptor)
+
+
+def _real_path(path: str) -> str:
+    for _ in range(_MOST_CHANGES):
+        try:
+            return os.path.realpath(path)
+        except OSError as error:
+            # What was a link is none any more, or has gone.
+            if error.errno not in (errno.EINVAL, errno.ENOENT):
+                raise
+    raise _ever_changing()
+
+
+def _ever_changing() -> OSError:
+    return OSError(errno.ELOOP, "its symbolic links lead round in a circle, or keep changing")
+
+
+def _within(root: str, real: str) -> str | None:
+    """Return a real path if it lies in a directory given by its real path, or is that."""
+    return real if f"{real}{os.sep}".startswith(f"{root.rstrip(os.sep)}{os.sep}") else None
+
+
+def link_outside(name: str) -> LocationNotAllowedError:
+    """Return the error for a link that leads out of a directory, given what messages call that."""
+    # Where it leads is not the business of whoever sees the error.
+    return LocationNotAllowedError(
+        f"a symbolic link leads out of the {name}",
+        remedy=Advice(
+            "If you trust what it leads to, authorise that, by its own path: ",
+            Setting("allow", ["/where/the/link/leads/"]),
+            ".",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A directory whose files may be read, but not what links lead to outside it.
+
+    Parameters
+    ----------
+    path : str
+        Any name of the directory; it may be a link itself.
+    others : tuple of str
+        Files and directories that links may lead into: the reader authorised them.
+    name : str
+        What messages call the directory.
+    """
+
+    path: str
+    others: tuple[str, ...] = ()
+    name: str = HIERARCHY
+
+    def real_path(self, key: str) -> str | None:
+        """Return the real path of what a key names; None if that may not be read."""
+        found = self._locate(key)
+        return None if found is None else str(Path(*found))
+
+    def require(self, key: str) -> None:
+        """Reject a key that leads out of the directory.
+
+        Raises
+        ------
+        LocationNotAllowedError
+            It is, or lies behind, a symbolic link that leads out.
+        """
+        self._require_located(key)
+
+    def open(self, key: str) -> OpenFile:
+        """Open a regular file.
+
+        Raises
+        ------
+        OSError
+            As :func:`os.open` does: ``FileNotFoundError``, ``PermissionError``, …
+        LocationNotAllowedError
+            A symbolic link leads out of the directory.
+        SourceError
+            It is neither a file nor a directory.
+        """
+        return self._reach(key, _open_file)
+
+    def status(self, key: str) -> os.stat_result:
+        """Return the status of what a key names, which need not be a regular file.
+
+        Raises
+        ------
+        OSError, LocationNotAllowedError, SourceError
+            As of :meth:`open`.
+        """
+        return self._reach(key, _status_of)
+
+    def _reach[T](self, key: str, act: _Act[T]) -> T:
+        if len(key) > _LONGEST_PATH:
+            raise FileNotFoundError(errno.ENAMETOOLONG, "its path is too long for a file")
+        place = self.path, key
+        for _ in range(_MOST_CHANGES):
+            try:
+                if _OPENS_IN_DIRECTORIES:
+                    return _reach_in(*place, act)
+                return act(str(Path(*self._require_located(key))), None)
+            except _LinkMetError:
+                place = self._require_located(key)
+        raise _ever_changing()
+
+    def _require_located(self, key: str) -> tuple[str, str]:
+        found = self._locate(key)
+        if found is None:
+            raise link_outside(self.name)
+        return found
+
+    def _locate(self, key: str) -> tuple[str, str] | None:
+        """Return the real path of what a key names, below a directory that may be read."""
+        # Each directory of an endless path would be looked at, in quadratic time.
+        real = _real_path(str(Path(self.path, key[: _LONGEST_PATH + 1])))
+        for directory in (self.path, *self.others):
+            root = _real_path(directory)
+            if real == root:
+                return os.path.split(real)
+            if _within(root, real) is not None:
+                return root, os.path.relpath(real, root)
+        return None
+
+
+# Acts on a name in an open directory, or on a path, without following a link.
+type _Act[T] = Callable[[str, int | None], T]
+
+
+def _reach_in[T](directory: str, key: str, act: _Act[T]) -> T:
+    """Act on a file in a directory, without following links below that.
+
+    Raises
+    ------
+    OSError
+        As :func:`os.open` does.
+    _LinkMetError
+        There is a link.
+    """
+    segments = [segment for segment in key.split("/") if segment not in ("", ".")]
+    if not segments or ".." in segments:
+        raise _LinkMetError
+    descriptor = os.open(directory, _DIRECTORY)
+    try:
+        for segment in segments[:-1]:
+            inner = _open_segment(segment, _DIRECTORY, descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        return act(segments[-1], descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_segment(name: str, flags: int, directory: int | None) -> int:
+    try:
+        return os.open(name, flags | _NO_LINK, dir_fd=directory)
+    except NotADirectoryError:
+        # Also what a link is answered with. A link that has become a directory again must not
+        # look like something that is not there.
+        mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
+            raise _LinkMetError from None
+        raise
+    except OSError as error:
+        if error.errno in _IS_A_LINK:
+            raise _LinkMetError from None
+        if error.errno == errno.ENXIO:
+            raise _not_regular() from None
+        raise
+
+
+def _open_file(name: str, directory: int | None) -> OpenFile:
+    return _opened(_open_segment(name, _FILE, directory))
+
+
+def _status_of(name: str, directory: int | None) -> os.stat_result:
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if stat.S_ISLNK(status.st_mode):
+        raise _LinkMetError
+    return status
+
+
+def _opened(descriptor: int) -> OpenFile:
+    """Return a descriptor as an open file; close it if it is not one."""
+    try:
+        return OpenFile(descriptor, _require_regular(os.fstat(descriptor)))
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _require_regular(status: os.stat_result) -> os.stat_result:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a directory")
+    if not stat.S_ISREG(status.st_mode):
+        raise _not_regular()
+    return status
+
+
+def _not_regular() -> SourceError:
+    return SourceError(
+        "it is not a regular file, but a FIFO, a socket or a device",
+        remedy="Only regular files can be read.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FileReader:
+    """Reads files below a directory, as an :class:`ObjectReader`."""
+
+    directory: Directory
+    on_disk: bool = True
+
+    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        """Return the bytes of a range of a file."""
+        return await asyncio.to_thread(self.read_sync, key, span, conditions)
+
+    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        """Return the bytes of a range of a file, without an event loop."""
+        try:
+            file = self.directory.open(key)
+            try:
+                _require_unchanged(file.status, conditions)
+                return memoryview(file.read(*_bounds(span, file.status.st_size)))
+            finally:
+                file.close()
+        except OSError as error:
+            _raise_translated(error, conditions)
+
+    async def size(self, key: str) -> int:
+        """Return the size of a file in bytes."""
+        return await asyncio.to_thread(self.size_sync, key)
+
+    def size_sync(self, key: str) -> int:
+        """Return the size of a file in bytes, without an event loop."""
+        try:
+            return _require_regular(self.directory.status(key)).st_size
+        except OSError as error:
+            _raise_translated(error)
+
+
+def _bounds(span: SourceRange, size: int) -> tuple[int, int]:
+    """Return where a range of a file begins and ends."""
+    if span.start < 0:
+        return max(0, size + span.start), size
+    whole = span.start == 0 and span.stop is None
+    if (size < (span.stop or 0)) if span.exact else (size <= span.start and not whole):
+        raise out_of_bounds(span, size)
+    return span.start, size if span.stop is None else min(span.stop, size)
+
+
+def _require_unchanged(status: os.stat_result, conditions: Conditions) -> None:
+    if conditions:
+        micros = status.st_mtime_ns // 1000
+        conditions.require(
+            # As obstore, with which manifests are written, makes it.
+            etag=f'"{status.st_ino:x}-{max(0, micros):x}-{status.st_size:x}"',
+            last_modified=datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros),
+            version=None,
+        )
+
+
+def _raise_translated(error: OSError, conditions: Conditions = NO_CONDITIONS) -> NoReturn:
+    """Raise the :class:`ManifestError` for an error of the operating system."""
+    is_missing = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
+    if is_missing or error.errno == errno.ENAMETOOLONG:
+        if conditions.version is not None:
+            raise SourceChangedError(
+                f"the object has no version {conditions.version}", remedy="Regenerate the manifest."
+            ) from None
+        is_directory = isinstance(error, IsADirectoryError)
+        raise SourceNotFoundError(
+            "the object does not exist" + (": there is a directory" if is_directory else ""),
+            remedy="If it was moved, a different 'base' may find it.",
+        ) from None
+    if isinstance(error, PermissionError):
+        raise SourceAccessDeniedError(
+            f"reading was refused: {error.strerror}",
+            remedy="The file belongs to another user; ask them for access.",
+        ) from None
+    raise SourceError(f"reading failed: {error.strerror}") from None
