@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zarr.abc.store import Store
 from zarr.storage import LocalStore, MemoryStore
 
 __all__ = ["Interrupted", "InterruptedDirectory", "InterruptedMemory"]
@@ -33,6 +34,9 @@ class InterruptedMemory(_Changes, MemoryStore):
         self.change()
         await super().delete(key)
 
+    async def delete_dir(self, prefix: str) -> None:
+        await Store.delete_dir(self, prefix)  # one after the other
+
 
 class InterruptedDirectory(_Changes, LocalStore):
     async def set(self, *args: Any, **options: Any) -> None:
@@ -42,3 +46,6 @@ class InterruptedDirectory(_Changes, LocalStore):
     async def delete(self, key: str) -> None:
         self.change()
         await super().delete(key)
+
+    async def delete_dir(self, prefix: str) -> None:
+        await Store.delete_dir(self, prefix)  # one after the other

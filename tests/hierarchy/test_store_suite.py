@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,12 @@ class TestOverMemoryStore(_ManifestStoreTests):
     @pytest.fixture
     def store_kwargs(self) -> dict[str, Any]:
         return {"location": MemoryStore()}
+
+    async def test_serializable_store(self, store: zm.ManifestStore) -> None:
+        """A copy of a dictionary is another place: what is deleted there stays here."""
+        again = pickle.loads(pickle.dumps(store))
+        assert again != store
+        assert again.read_only == store.read_only
 
 
 class TestOverObjectStore(_ManifestStoreTests):

@@ -1,36 +1,27 @@
 """Known arrays: which of them owns a chunk key, and what it declares.
 
 Remembers every array that it has seen. A worker that received a pickled store has
-seen none: it finds the owner of a key by reading the ``zarr.json`` files above it.
-
-Also decides what may be listed and written. A chunk of a manifest array exists if the
-manifest names it: whatever the underlying store holds under its key is never read, and
-so not listed. Native values and metadata may be written; chunks of manifest arrays
-may not.
+only the paths of those that declared a manifest: it finds the owner of a key by reading
+the ``zarr.json`` files above it, and a declaration that is no longer there is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import (
-    Advice,
-    InvalidConfigurationError,
-    ManifestError,
-    ReadOnlyError,
-    Setting,
-)
+from zarr_manifest.errors import InvalidConfigurationError, ManifestError, ManifestNotFoundError
 from zarr_manifest.format import (
     NODE_METADATA,
     ArrayMetadata,
     Configuration,
+    ancestors,
     arrays_in,
-    declare,
     dump_node,
     impossible_member,
     owner_candidates,
@@ -38,22 +29,19 @@ from zarr_manifest.format import (
     parse_node,
     without_declarations,
 )
+from zarr_manifest.hierarchy.document_cache import SharedCalls
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
-from zarr_manifest.sources import Call, Steps, run_async
+from zarr_manifest.sources import Call, Steps, run_async, run_sync
 
 __all__ = [
     "METADATA_NAMES",
     "KnownArrays",
     "Native",
-    "deletable",
+    "Remembered",
     "join",
-    "list_chunk_keys",
-    "list_dir",
-    "list_manifest_arrays",
-    "list_prefix",
     "node_of_metadata",
     "not_a_path",
-    "writable",
+    "vanished",
 ]
 
 METADATA_NAMES = NODE_METADATA | {".zattrs", ".zmetadata"}
@@ -69,14 +57,39 @@ def not_a_path(group: str, name: str) -> InvalidConfigurationError:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class Native:
-    """An array whose chunks are in the store, under their own keys."""
+    """An array whose chunks are in the store, under their own keys.
+
+    Parameters
+    ----------
+    told_by : str or None
+        Path of the group whose consolidated metadata say so, if the array's own have not
+        been read.
+    """
+
+    told_by: str | None = None
 
 
 _NATIVE = Native()
 
+
+class _Unsettled:
+    """An array of which different things have been seen; its metadata must be read again."""
+
+
+_UNSETTLED = _Unsettled()
+
 type _Build = Callable[[str, dict[str, Any], list[Any], Configuration], ChunkManifestTransformer]
 type _Array = Native | ChunkManifestTransformer | ManifestError
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the consolidated metadata of a group say of an array."""
+
+    group: str
+    declares: bool
 
 
 def join(directory: str, name: str) -> str:
@@ -91,8 +104,32 @@ def node_of_metadata(key: str) -> str | None:
     return key.removesuffix("/zarr.json") if key.endswith("/zarr.json") else None
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a store shares with its read-only views, and takes along when it is pickled.
+
+    Parameters
+    ----------
+    declared : set of str
+        Paths of the arrays that have been seen to declare a manifest.
+    outdated : set of tuple
+        A group, and the path of a node below it that this store has written or deleted
+        since the group's consolidated metadata were written.
+    """
+
+    declared: set[str] = field(default_factory=set[str])
+    outdated: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (set(self.declared), set(self.outdated)))
+
+
 class KnownArrays:
     """The arrays of a hierarchy that have been seen so far.
+
+    Own metadata and consolidated metadata may contradict each other, and either may change:
+    an array that once declared a manifest never becomes a native one, or none, unless this
+    store itself has written or deleted it.
 
     Parameters
     ----------
@@ -101,20 +138,22 @@ class KnownArrays:
     build : callable
         Creates the transformer of an array from its path, metadata, declared
         transformers and configuration.
+    remembered : Remembered
+        What was seen before, to be added to.
     """
 
-    def __init__(self, store: Store, build: _Build) -> None:
+    def __init__(self, store: Store, build: _Build, remembered: Remembered) -> None:
         self._store = store
         self._build = build
-        self._arrays: dict[str, _Array] = {}
+        self.declared = remembered.declared
+        self._outdated = remembered.outdated
+        self._arrays: dict[str, _Array | _Unsettled] = {}
         self._seen: dict[str, bytes] = {}
+        self._own: dict[str, bool] = {}  # whether they declare a manifest
+        self._told: dict[str, _Told] = {}
+        self._settling = SharedCalls[str, _Array | None]()
 
-    def forget(self, prefix: str) -> None:
-        """Forget the arrays at and below a path."""
-        below = f"{prefix}/" if prefix else ""
-        for path in [p for p in self._arrays if p == prefix or p.startswith(below)]:
-            self._arrays.pop(path, None)
-            self._seen.pop(path, None)
+    # What was seen -----------------------------------------------------------------
 
     def reveal(self, path: str, body: bytes) -> bytes:
         """Record a node's ``zarr.json``, and return it without its declarations, for zarr.
@@ -129,6 +168,8 @@ class KnownArrays:
             node = parse_node(body)
         except ManifestError as error:
             raise error.in_context(array=path) from error.__cause__
+        if node is None or node.get("node_type") != "array":
+            self.note_absence(path)
         if node is None:
             return body
         impossible = impossible_member(node)
@@ -137,19 +178,84 @@ class KnownArrays:
         declaring = False
         for array in arrays_in(node):
             declaring |= array.declared != []
-            known = self._note(join(path, array.path), array)
-            if isinstance(known, ManifestError) and array.metadata is node:
+            is_own = array.metadata is node
+            known = self._note(join(path, array.path), array, None if is_own else path)
+            if isinstance(known, ManifestError) and is_own:
                 raise known.in_context()
             if isinstance(known, ChunkManifestTransformer):
                 known.opened()
         return without_declarations(node) if declaring else body
 
-    def _note(self, path: str, array: ArrayMetadata) -> _Array:
+    def note_absence(self, path: str) -> None:
+        """Record that there is no array with metadata of its own at a path."""
+        self._own.pop(path, None)
+        self._seen.pop(path, None)
+        if path in self.declared or path in self._told:
+            self._arrays[path] = _UNSETTLED
+        else:
+            self._arrays.pop(path, None)
+
+    def deleted(self, path: str) -> None:
+        """Forget a node whose ``zarr.json`` this store has deleted."""
+        self._forget(path)
+        self._outdated.update((group, path) for group in ancestors(path))
+
+    def deleted_below(self, prefix: str) -> None:
+        """Forget the arrays at and below a path, which this store has deleted."""
+        below = f"{prefix}/" if prefix else ""
+        for path in {*list(self._arrays), *list(self._told), *list(self.declared)}:
+            if path.startswith(below):
+                self._forget(path)
+        self.deleted(prefix)
+
+    def written(self, path: str, body: bytes) -> None:
+        """Record a node's ``zarr.json`` that this store has just written."""
+        self._forget(path)
+        self._outdated.update((group, path) for group in ancestors(path))
+        # Its consolidated metadata are new as well.
+        self._outdated.difference_update([one for one in list(self._outdated) if one[0] == path])
+        for other in [p for p, told in list(self._told.items()) if told.group == path]:
+            self._told.pop(other, None)
+        for array in arrays_in(parse_node(body) or {}):
+            self._note(join(path, array.path), array, path if array.path else None)
+
+    def _forget(self, path: str) -> None:
+        self.declared.discard(path)
+        for known in (self._arrays, self._seen, self._own, self._told):
+            known.pop(path, None)
+
+    def _is_outdated(self, group: str, path: str) -> bool:
+        """Whether this store has changed a node since the group's metadata described it."""
+        if not self._outdated:
+            return False
+        return any((group, node) in self._outdated for node in (path, *ancestors(path)))
+
+    def _note(
+        self, path: str, array: ArrayMetadata, group: str | None = None
+    ) -> _Array | _Unsettled:
+        """Record the metadata of an array: its own, or from a group's consolidated metadata."""
         fingerprint = dump_node(array.metadata)
         known = self._arrays.get(path)
         if known is None or self._seen.get(path) != fingerprint:
-            known = self._arrays[path] = self._interpret(path, array)
-            self._seen[path] = fingerprint
+            known = self._interpret(path, array)
+        declares = not isinstance(known, Native)
+        is_outdated = group is not None and self._is_outdated(group, path)
+        if declares and not is_outdated:
+            self.declared.add(path)
+        if group is None:
+            self._own[path] = declares
+        else:
+            self._told[path] = _Told(group, declares)
+        own, told = self._own.get(path), self._told.get(path)
+        is_native_somewhere = own is False or (told is not None and not told.declares)
+        if (path in self.declared and is_native_somewhere) or (is_outdated and own != declares):
+            self._seen.pop(path, None)
+            self._arrays[path] = _UNSETTLED
+            return _UNSETTLED
+        if isinstance(known, Native):
+            known = _NATIVE if own is not None or told is None else Native(told.group)
+        self._seen[path] = fingerprint
+        self._arrays[path] = known
         return known
 
     def _interpret(self, path: str, array: ArrayMetadata) -> _Array:
@@ -162,48 +268,50 @@ class KnownArrays:
         except ManifestError as error:
             return error.in_context(array=path)
 
-    def _get(self, key: str) -> Generator[Call, Any, Buffer | None]:
-        prototype = default_buffer_prototype()
-        store: Any = self._store
-        found: Buffer | None = yield Call(
-            lambda: store.get(key, prototype), lambda: store.get_sync(key, prototype=prototype)
-        )
-        return found
-
-    def _discover(self, path: str) -> Steps[_Array | None]:
-        """Look for an array at a path; None if there is none."""
-        known = self._arrays.get(path)
-        if known is not None:
-            return known
-        body = yield from self._get(join(path, "zarr.json"))
-        if body is None:
-            if (yield from self._get(join(path, ".zarray"))) is None:
-                return None
-            self._arrays[path] = _NATIVE
-            return _NATIVE
-        node = parse_node(body.to_bytes())
-        if node is None or node.get("node_type") != "array":
-            return None
-        return self._note(path, ArrayMetadata("", node))
-
-    def manifest_array(self, path: str, array: ArrayMetadata) -> ChunkManifestTransformer | None:
-        """Take note of an array that was found, and return it if it declares a manifest.
+    def manifest_array(
+        self, path: str, array: ArrayMetadata, *, is_own: bool
+    ) -> ChunkManifestTransformer | None:
+        """Return an array that was found if it declares a manifest.
 
         Raises
         ------
         ManifestError
             Its declaration cannot be honoured.
         """
-        known = self._note(path, array)
+        known = self._note(path, array) if is_own else self._interpret(path, array)
+        if isinstance(known, _Unsettled):
+            known = self._interpret(path, array)
         if isinstance(known, ManifestError):
             raise known.in_context()
         return known if isinstance(known, ChunkManifestTransformer) else None
+
+    # Whose chunk is it -------------------------------------------------------------
 
     def known_native(self, key: str) -> bool:
         """Whether a key is already known to be a chunk of a native array."""
         if key.endswith("zarr.json"):
             return False  # another writer may have given the array a manifest
-        return self._arrays.get(next(owner_candidates(key), key)) is _NATIVE
+        return type(self._arrays.get(next(owner_candidates(key), key))) is Native
+
+    def certainly_missing(self, key: str) -> Steps[bool]:
+        """Whether a key that the store does not have, and that no manifest array owns, is missing.
+
+        If only consolidated metadata have said so far that its array is native, the array's
+        own are read.
+
+        Raises
+        ------
+        ManifestError
+            They contradict each other, or there are no own metadata.
+        """
+        path = next(owner_candidates(key), key)
+        known = self._arrays.get(path)
+        if not isinstance(known, Native) or known.told_by is None:
+            return True
+        if key.rpartition("/")[2] in METADATA_NAMES:
+            return True
+        yield from self._settled(path)
+        return self.known_native(key)
 
     def owner(self, key: str) -> Steps[tuple[ChunkManifestTransformer, tuple[int, ...]] | None]:
         """Find the manifest array and the chunk that a key names.
@@ -217,7 +325,7 @@ class KnownArrays:
         Raises
         ------
         ManifestError
-            If the owner's declaration cannot be honoured.
+            If the owner's declaration cannot be honoured, or is no longer there.
         """
         if key.rpartition("/")[2] in METADATA_NAMES:
             return None
@@ -225,13 +333,19 @@ class KnownArrays:
             array = yield from self._discover(path)
             if array is None:
                 continue
-            if isinstance(array, ManifestError):
-                raise array.in_context()
             if isinstance(array, Native):
                 return None
             index = array.index_of(key[len(path) :].lstrip("/"))
             return None if index is None else (array, index)
         return None
+
+    def owner_of_missing(
+        self, key: str
+    ) -> Steps[tuple[ChunkManifestTransformer, tuple[int, ...]] | None]:
+        """Find the owner of a key that the store does not have; see :meth:`certainly_missing`."""
+        if (yield from self.certainly_missing(key)):
+            return None
+        return (yield from self.owner(key))
 
     def array_at(self, path: str) -> Steps[ChunkManifestTransformer | None]:
         """Return the manifest array at or above a path, or None.
@@ -239,162 +353,161 @@ class KnownArrays:
         Raises
         ------
         ManifestError
-            If its declaration cannot be honoured.
+            If its declaration cannot be honoured, or is no longer there.
         """
-        ancestors = [path, *_ancestors(path)]
-        for ancestor in ancestors:
+        for ancestor in [path, *ancestors(path)]:
             array = yield from self._discover(ancestor)
-            if isinstance(array, ManifestError):
-                raise array.in_context()
             if array is not None:
                 return array if isinstance(array, ChunkManifestTransformer) else None
         return None
 
-    def restore(self, path: str, body: bytes) -> Steps[bytes]:
-        """Return a node's new ``zarr.json`` with the declarations that are stored.
+    def _discover(self, path: str) -> Steps[Native | ChunkManifestTransformer | None]:
+        """Look for an array at a path; None if there is none."""
+        known = self._arrays.get(path)
+        if known is None and path not in self.declared:
+            node = parse_node((yield from self._stored(join(path, "zarr.json"))) or b"")
+            if node is not None and node.get("node_type") == "array":
+                known = self._note(path, ArrayMetadata("", node))
+            elif (yield from self._is_v2(path)):
+                known = self._arrays[path] = _NATIVE
+            else:
+                return None
+        if known is None or isinstance(known, _Unsettled):
+            known = yield from self._settled(path)
+        if isinstance(known, ManifestError):
+            raise known.in_context()
+        return known
 
-        When zarr rewrites metadata (attributes, resizing, consolidation), it starts from
-        what it was shown, without declarations.
-        """
-        node = parse_node(body)
-        if node is None:
-            return body
-        restored = False
-        for array in arrays_in(node):
-            if not array.declared:
-                declared = yield from self._declared(join(path, array.path))
-                if declared:
-                    declare(array, declared)
-                    restored = True
-        return dump_node(node) if restored else body
+    # Reading again -----------------------------------------------------------------
 
-    def forget_metadata(self, path: str) -> None:
-        """Forget what was read from a node's ``zarr.json``."""
+    def _settled(self, path: str) -> Steps[_Array | None]:
+        """Find out what an array is by reading its metadata again, once for all who ask."""
+        settled: _Array | None = yield Call(
+            lambda: self._settling.get(path, lambda: run_async(self._settle(path))),
+            lambda: self._settling.get_sync(path, lambda: run_sync(self._settle(path))),
+        )
+        return settled
+
+    def _settle(self, path: str) -> Steps[_Array | None]:
+        body = yield from self._stored(join(path, "zarr.json"))
+        own = array = _array_in(body)
+        told, member = self._told.get(path), None
+        if told is not None and (own is None or _declares(own) != told.declares):
+            member = yield from self.consolidated(told.group, path)
+            if member is None:
+                self._told.pop(path, None)
+            else:
+                self._told[path] = _Told(told.group, _declares(member))
+        is_outdated = told is not None and self._is_outdated(told.group, path)
+        if own is not None:
+            differs = member is not None and _declares(member) != _declares(own)
+            if told is not None and differs and not is_outdated:
+                raise _contradiction(path, told.group, _declares(own))
+            if path in self.declared and not _declares(own):
+                raise vanished(path, body)
+        elif not is_outdated and body is None and member is not None and _declares(member):
+            array = member  # only consolidated metadata describe it
+        elif path in self.declared:
+            raise vanished(path, body)
+        elif told is not None and not (yield from self._is_v2(path)):
+            raise _only_consolidated(path, body, told.group)
+        return self._keep(path, own, array)
+
+    def _keep(
+        self, path: str, own: ArrayMetadata | None, array: ArrayMetadata | None
+    ) -> _Array | None:
+        self.note_absence(path)
         self._arrays.pop(path, None)
-        self._seen.pop(path, None)
+        if own is not None:
+            self._own[path] = _declares(own)
+        if array is None:
+            return None
+        if _declares(array):
+            self.declared.add(path)
+        self._seen[path] = dump_node(array.metadata)
+        known = self._arrays[path] = self._interpret(path, array)
+        return known
 
-    def _declared(self, path: str) -> Steps[Any]:
-        body = yield from self._get(join(path, "zarr.json"))
-        node = None if body is None else parse_node(body.to_bytes())
-        if node is None or node.get("node_type") != "array":
-            return []
-        return ArrayMetadata("", node).declared
+    def own(self, path: str) -> Steps[ArrayMetadata | None]:
+        """Read the metadata of an array from its own ``zarr.json``; None if there is none."""
+        return _array_in((yield from self._stored(join(path, "zarr.json"))))
 
+    def consolidated(self, group: str, path: str) -> Steps[ArrayMetadata | None]:
+        """Read the metadata of an array from a group's consolidated metadata."""
+        node = parse_node((yield from self._stored(join(group, "zarr.json"))) or b"") or {}
+        found = (a for a in arrays_in(node) if a.path and join(group, a.path) == path)
+        return next(found, None)
 
-def _ancestors(path: str) -> Iterator[str]:
-    while path:
-        path = path.rpartition("/")[0]
-        yield path
+    def _is_v2(self, path: str) -> Steps[bool]:
+        return (yield from self._stored(join(path, ".zarray"))) is not None
 
-
-async def list_prefix(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
-    """Yield all keys below a prefix."""
-    found: dict[str, ChunkManifestTransformer] = {}
-    inside = await run_async(arrays.array_at(prefix.rstrip("/")))
-    if inside is not None:
-        found[inside.array_path] = inside
-    undecided: list[str] = []
-    async for key in store.list_prefix(prefix):
-        path = node_of_metadata(key)
-        if path is not None:
-            yield key
-            array = await run_async(arrays.array_at(path))
-            if array is not None:
-                found[array.array_path] = array
-        elif arrays.known_native(key):
-            yield key
-        else:
-            # The zarr.json of its array may come later.
-            undecided.append(key)
-    for key in undecided:
-        if not _is_chunk(key, found):
-            yield key
-    for array in found.values():
-        async for key in list_chunk_keys(array, prefix):
-            yield key
+    def _stored(self, key: str) -> Steps[bytes | None]:
+        prototype = default_buffer_prototype()
+        store: Any = self._store
+        found: Buffer | None = yield Call(
+            lambda: store.get(key, prototype), lambda: store.get_sync(key, prototype=prototype)
+        )
+        return None if found is None else found.to_bytes()
 
 
-def _is_chunk(key: str, found: dict[str, ChunkManifestTransformer]) -> bool:
-    """Whether a key is a chunk key of one of these manifest arrays."""
-    return any(
-        path in found and found[path].index_of(key[len(path) :].lstrip("/")) is not None
-        for path in owner_candidates(key)
+def _array_in(body: bytes | None) -> ArrayMetadata | None:
+    node = None if body is None else parse_node(body)
+    is_array = node is not None and node.get("node_type") == "array"
+    return ArrayMetadata("", node) if node is not None and is_array else None
+
+
+def _declares(array: ArrayMetadata) -> bool:
+    """Whether an array has a declaration, be it one that cannot be honoured."""
+    try:
+        return parse_declaration(array.declared) is not None
+    except ManifestError:
+        return True
+
+
+def vanished(path: str, body: bytes | None) -> ManifestNotFoundError:
+    """Return the error for an array that declared a manifest before, and does so no longer.
+
+    Parameters
+    ----------
+    path : str
+        Path of the array.
+    body : bytes or None
+        Its present ``zarr.json``.
+    """
+    return ManifestNotFoundError(
+        f"the array declared a manifest when this store first saw it, but now {_state(path, body)}",
+        array=path,
+        remedy="Restore it; or, if the array was removed or replaced, open the hierarchy again.",
     )
 
 
-async def list_chunk_keys(array: ChunkManifestTransformer, prefix: str) -> AsyncIterator[str]:
-    """Yield the chunk keys of a manifest array below a prefix."""
-    start = f"{array.array_path}/" if array.array_path else ""
-    async for key in array.chunk_keys():
-        if (start + key).startswith(prefix):
-            yield start + key
+def _only_consolidated(path: str, body: bytes | None, group: str) -> InvalidConfigurationError:
+    document = join(group, "zarr.json")
+    return InvalidConfigurationError(
+        f"only the consolidated metadata in {document!r} describe the array: {_state(path, body)}",
+        array=path,
+        remedy="Restore it; or, if the array was removed, consolidate the metadata again.",
+    )
 
 
-async def list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
-    """Yield the names of keys and directories directly below a prefix."""
-    directory = prefix.rstrip("/")
-    if await run_async(arrays.array_at(directory)) is None:
-        async for name in store.list_dir(prefix):
-            yield name
-        return
-    below = f"{directory}/" if directory else ""
-    names: dict[str, None] = {}
-    async for key in list_prefix(store, arrays, below):
-        names[key[len(below) :].partition("/")[0]] = None
-    for name in names:
-        yield name
+def _state(path: str, body: bytes | None) -> str:
+    """Say what is in place of an array's metadata with a declaration."""
+    key = join(path, "zarr.json")
+    node = None if body is None else parse_node(body)
+    if node is None:
+        return f"there is no {key!r}" if body is None else f"{key!r} is empty or damaged"
+    return f"{key!r} is that of {_KINDS.get(str(node.get('node_type')), 'another node')}"
 
 
-async def list_manifest_arrays(
-    store: Store, arrays: KnownArrays, directory: str
-) -> AsyncIterator[ChunkManifestTransformer]:
-    """Yield the manifest arrays at and below a path."""
-    below = f"{directory}/" if directory else ""
-    async for key in store.list_prefix(below):
-        path = node_of_metadata(key)
-        if path is not None:
-            array = await run_async(arrays.array_at(path))
-            if array is not None and array.array_path == path:
-                yield array
+_KINDS = {"array": "an array without a manifest", "group": "a group"}
 
 
-def writable(arrays: KnownArrays, key: str, value: Buffer) -> Steps[Buffer]:
-    """Return the value to write, with declarations restored; reject chunks of manifest arrays."""
-    path = node_of_metadata(key)
-    if path is not None and hasattr(value, "to_bytes"):
-        body = value.to_bytes()
-        restored = yield from arrays.restore(path, body)
-        return value if restored is body else type(value).from_bytes(restored)
-    if key.rpartition("/")[2] not in METADATA_NAMES and not arrays.known_native(key):
-        owner = yield from arrays.owner(key)
-        if owner is not None:
-            raise _read_only(*owner)
-    return value
-
-
-def deletable(arrays: KnownArrays, key: str) -> Steps[bool]:
-    """Whether there is anything to delete; reject chunks that a manifest refers to."""
-    if key.rpartition("/")[2] in METADATA_NAMES or arrays.known_native(key):
-        return True
-    owner = yield from arrays.owner(key)
-    if owner is None:
-        return True
-    array, index = owner
-    reference = yield Call(lambda: array.names(index), lambda: array.names_sync(index))
-    if reference is not None and not reference.is_empty:
-        raise _read_only(array, index)
-    return False
-
-
-def _read_only(array: ChunkManifestTransformer, index: tuple[int, ...]) -> ReadOnlyError:
-    return ReadOnlyError(
-        "chunks of a manifest array cannot be written or deleted",
-        array=array.array_path,
-        chunk=".".join(map(str, index)) or "0",
-        remedy=Advice(
-            "Copy the array to a native one, and write there. To shrink an array and keep its "
-            "references, use its ",
-            Setting("resize", python="async_array.resize(shape, delete_outside_chunks=False)"),
-            ".",
-        ),
+def _contradiction(path: str, group: str, own_declares: bool) -> InvalidConfigurationError:
+    own, other = join(path, "zarr.json"), join(group, "zarr.json")
+    first, second = (own, other) if own_declares else (other, own)
+    return InvalidConfigurationError(
+        f"{own!r} and the consolidated metadata in {other!r} contradict each other: in {first!r}, "
+        f"the array declares a manifest, in {second!r} it does not",
+        array=path,
+        remedy=f"If {own!r} is right, consolidate the metadata of the group again.",
     )

@@ -1,18 +1,14 @@
 """The manifest documents of one array: fetched, decoded, checked and cached.
 
 A manifest is one document or, if it is partitioned, one for each block of chunks that
-is read. The cache is bounded, and loads each document once, however many readers ask
-for it at the same time, with or without an event loop.
+is read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import threading
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from concurrent.futures import Future
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from zarr.abc.store import Store
@@ -34,6 +30,7 @@ from zarr_manifest.format import (
     strict,
 )
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
+from zarr_manifest.hierarchy.document_cache import DocumentCache
 from zarr_manifest.hierarchy.partition_documents import Partition, partitions_to_read
 from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import ReferenceTable, interpret_manifest
@@ -41,7 +38,6 @@ from zarr_manifest.sources import Call, SourceRange, Sources, Steps, in_order, r
 
 __all__ = [
     "CONCURRENCY",
-    "DocumentCache",
     "LoadedManifest",
     "ManifestDocuments",
     "fetch_document",
@@ -148,6 +144,14 @@ class ManifestDocuments:
                 yield found
         for found in met:
             await run_async(self._checked(found))
+
+    async def locations(self) -> AsyncIterator[Location]:
+        """Yield the locations of all documents that may exist; none if inline."""
+        wanted = await partitions_to_read(self._array, self._store, self._limits)
+        for partition in wanted.partitions:
+            document = self._array.document(partition)
+            if not isinstance(document, bytes):
+                yield document
 
     async def partition(self, partition: Partition) -> LoadedManifest:
         """Return the document of a partition, which is not kept.
@@ -334,109 +338,3 @@ def _interpret_paths(manifest: ReferenceTable, base: Base) -> Findings[tuple[Loc
             for index in manifest.with_path(number):
                 yield error.in_context(chunk=format_canonical(index))
     return tuple(locations)
-
-
-class _AbandonedError(Exception):
-    """The reader that was loading the value was cancelled."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept[V]:
-    value: V
-    size: int
-
-
-class DocumentCache[K: Hashable, V]:
-    """A least-recently-used cache of values by key. Failures are not cached.
-
-    Parameters
-    ----------
-    capacity : int
-        Largest total size of all values; the latest value is kept whatever its size.
-    size_of : callable
-        Returns the size of a value.
-    """
-
-    def __init__(self, capacity: int, size_of: Callable[[V], int]) -> None:
-        self._capacity = capacity
-        self._size_of = size_of
-        self._values: OrderedDict[K, _Kept[V]] = OrderedDict()
-        self._size = 0
-        self._lock = threading.Lock()
-        self._making: dict[K, Future[V]] = {}
-        self._making_without_loop: dict[K, Future[V]] = {}
-
-    async def get(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
-        """Return a value; if it is not cached, make it, or wait for another reader to do so."""
-        while True:
-            found = self._find(key, self._making)
-            if isinstance(found, _Kept):
-                return found.value
-            answer, mine = found
-            if not mine:
-                try:
-                    return await asyncio.wrap_future(answer)
-                except _AbandonedError:
-                    continue
-            try:
-                value = await make()
-            except BaseException as error:
-                self._fail(key, self._making, answer, error)
-                raise
-            self._succeed(key, self._making, answer, value)
-            return value
-
-    def get_sync(self, key: K, make: Callable[[], V]) -> V:
-        """Return a value, without an event loop; see :meth:`get`."""
-        while True:
-            found = self._find(key, self._making_without_loop)
-            if isinstance(found, _Kept):
-                return found.value
-            answer, mine = found
-            if not mine:
-                try:
-                    return answer.result()
-                except _AbandonedError:
-                    continue
-            try:
-                value = make()
-            except BaseException as error:
-                self._fail(key, self._making_without_loop, answer, error)
-                raise
-            self._succeed(key, self._making_without_loop, answer, value)
-            return value
-
-    def _find(self, key: K, making: dict[K, Future[V]]) -> _Kept[V] | tuple[Future[V], bool]:
-        """Return the cached value, or a future for it and whether the caller must make it."""
-        with self._lock:
-            kept = self._values.get(key)
-            if kept is not None:
-                self._values.move_to_end(key)
-                return kept
-            others = making.get(key)
-            if others is not None:
-                return others, False
-            answer = making[key] = Future[V]()
-            # A running future cannot be cancelled by a waiting reader.
-            answer.set_running_or_notify_cancel()
-            return answer, True
-
-    def _succeed(self, key: K, making: dict[K, Future[V]], answer: Future[V], value: V) -> None:
-        size = self._size_of(value)
-        with self._lock:
-            del making[key]
-            earlier = self._values.pop(key, None)
-            self._values[key] = _Kept(value, size)
-            self._size += size - (0 if earlier is None else earlier.size)
-            while self._size > self._capacity and len(self._values) > 1:
-                _, forgotten = self._values.popitem(last=False)
-                self._size -= forgotten.size
-        answer.set_result(value)
-
-    def _fail(
-        self, key: K, making: dict[K, Future[V]], answer: Future[V], error: BaseException
-    ) -> None:
-        with self._lock:
-            del making[key]
-        # If only this reader was cancelled, one of the waiting readers takes over.
-        answer.set_exception(error if isinstance(error, Exception) else _AbandonedError())

@@ -16,25 +16,27 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.format import Configuration, Limits
+from zarr_manifest.hierarchy.changing import deletable, delete_below, writable
 from zarr_manifest.hierarchy.inside_store import inside_store
 from zarr_manifest.hierarchy.known_arrays import (
     METADATA_NAMES,
     KnownArrays,
-    deletable,
+    Remembered,
+    node_of_metadata,
+)
+from zarr_manifest.hierarchy.listing import (
     list_chunk_keys,
     list_dir,
+    list_locations,
     list_manifest_arrays,
     list_prefix,
-    node_of_metadata,
-    writable,
 )
 from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy
+from zarr_manifest.hierarchy.places import same_place
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, Verify
-from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
 from zarr_manifest.hierarchy.zarr_internals import StoreOnStore, sync
 from zarr_manifest.locations import (
     ReferencedLocation,
-    StoreLocation,
     UrlLocation,
     redact,
     suggest_prefixes,
@@ -88,6 +90,13 @@ class ManifestStore(StoreOnStore):
         Larger manifests are rejected.
     max_gap : int
         Bytes that may be read and discarded to merge two requests; -1 never merges.
+    read_only : bool
+        Whether the store refuses to be written to.
+    may_grow : bool
+        Whether zarr may give a manifest array a larger shape (``resize``, ``append``,
+        ``to_zarr(append_dim=...)``). Its new chunks have no references, and read as fill
+        values until :func:`write_manifest` writes them; so this is refused by default, and
+        with it the growth of native arrays along the same dimension in the same group.
 
     Raises
     ------
@@ -120,6 +129,7 @@ class ManifestStore(StoreOnStore):
         limits: Limits | None = None,
         max_gap: int = DEFAULT_MAX_GAP,
         read_only: bool = False,
+        may_grow: bool = False,
     ) -> None:
         if verify not in ("auto", "always", "never"):
             raise ValueError(f"verify must be 'auto', 'always' or 'never', not {verify!r}")
@@ -129,16 +139,18 @@ class ManifestStore(StoreOnStore):
         self._verify: Verify = verify
         self._limits = Limits() if limits is None else limits
         self._max_gap = max_gap
+        self._may_grow = may_grow
+        self._remembered = Remembered()
         super().__init__(read_only=self._store.read_only)
         self._connect()
 
     def _connect(self) -> None:
-        """Create what is not pickled: clients, and the record of arrays seen."""
-        directories = local_directories(self._allow)
-        reader = hierarchy_reader(self._store, directories)
+        """Create what is not pickled: clients, and the arrays that were seen."""
+        self._directories = local_directories(self._allow)
+        reader = hierarchy_reader(self._store, self._directories)
         self._sources = Sources(self._allow, reader, max_gap=self._max_gap)
-        self._readable = inside_store(self._store, directories)
-        self._arrays = KnownArrays(self._readable, self._transformer)
+        self._readable = inside_store(self._store, self._directories)
+        self._arrays = KnownArrays(self._readable, self._transformer, self._remembered)
 
     def _transformer(
         self, path: str, metadata: dict[str, Any], declared: list[Any], configuration: Configuration
@@ -157,10 +169,20 @@ class ManifestStore(StoreOnStore):
 
     # What the store is -------------------------------------------------------
 
-    _SETTINGS = ("_allow", "_base", "_limits", "_max_gap", "_store", "_verify")
+    _STATE = (
+        "_allow",
+        "_base",
+        "_limits",
+        "_max_gap",
+        "_may_grow",
+        "_remembered",
+        "_store",
+        "_verify",
+    )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._SETTINGS}
+        # A worker that does not find a declaration must know that there was one.
+        return {name: getattr(self, name) for name in self._STATE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -168,7 +190,14 @@ class ManifestStore(StoreOnStore):
         self._connect()
 
     def __eq__(self, value: object) -> bool:
-        return isinstance(value, ManifestStore) and self.__getstate__() == value.__getstate__()
+        """Whether another store, of this or any kind, has its objects in the same place.
+
+        zarr asks before it overwrites an array with the values of another: neither settings
+        matter then, nor whether the other is read through a ManifestStore.
+        """
+        if not isinstance(value, Store):
+            return NotImplemented
+        return same_place(self, value)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -191,20 +220,26 @@ class ManifestStore(StoreOnStore):
 
     def with_read_only(self, read_only: bool = False) -> Self:
         """Return the same hierarchy, read-only or writable."""
-        state = self.__getstate__()
-        state["_store"] = self._store.with_read_only(read_only)
         twin = object.__new__(type(self))
-        twin.__setstate__(state)
+        store = self._store.with_read_only(read_only)
+        # What one of them sees, or deletes, concerns the other.
+        twin.__setstate__({**self.__getstate__(), "_store": store})
         return twin
 
     # Reading -----------------------------------------------------------------
 
     async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
         """Return the value of a key, or the bytes that its manifest refers to."""
+        prototype = default_buffer_prototype() if prototype is None else prototype
         if self._arrays.known_native(key):
-            return await self._readable.get(key, prototype, byte_range)
+            found = await self._readable.get(key, prototype, byte_range)
+            if found is not None or await run_async(self._arrays.certainly_missing(key)):
+                return found
         path = node_of_metadata(key)
         if path is not None:
             metadata = await self._readable.get(key, prototype)
@@ -226,7 +261,9 @@ class ManifestStore(StoreOnStore):
         """Return the value of a key, without an event loop."""
         prototype = default_buffer_prototype() if prototype is None else prototype
         if self._arrays.known_native(key):
-            return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
+            found = self._get_underneath(key, prototype=prototype, byte_range=byte_range)
+            if found is not None or run_sync(self._arrays.certainly_missing(key)):
+                return found
         path = node_of_metadata(key)
         if path is not None:
             metadata = self._get_underneath(key, prototype=prototype)
@@ -253,7 +290,7 @@ class ManifestStore(StoreOnStore):
         byte_range: ByteRequest | None,
     ) -> Buffer | None:
         if metadata is None:
-            self._arrays.forget_metadata(path)
+            self._arrays.note_absence(path)
             return None
         stored = metadata.to_bytes()
         shown = self._arrays.reveal(path, stored)
@@ -288,11 +325,16 @@ class ManifestStore(StoreOnStore):
         """
         if await run_async(self._arrays.owner(key)) is None:
             readable: Any = self._readable  # not declared by older releases of zarr
-            async for group in readable.get_ranges(
-                key, byte_ranges, prototype=prototype, **options
-            ):
-                yield group
-            return
+            try:
+                async for group in readable.get_ranges(
+                    key, byte_ranges, prototype=prototype, **options
+                ):
+                    yield group
+            except BaseExceptionGroup as error:
+                if not _is_missing(error) or await run_async(self._arrays.certainly_missing(key)):
+                    raise
+            else:
+                return
         values = await asyncio.gather(*(self.get(key, prototype, part) for part in byte_ranges))
         if any(value is None for value in values):
             # What zarr expects for an absent key.
@@ -310,8 +352,15 @@ class ManifestStore(StoreOnStore):
         """Return many ranges of one value, without an event loop."""
         if run_sync(self._arrays.owner(key)) is None:
             readable: Any = self._readable
-            native: Any = readable.get_ranges_sync(key, byte_ranges, prototype=prototype, **options)
-            return cast("Sequence[tuple[int, Buffer | None]]", native)
+            try:
+                native: Any = readable.get_ranges_sync(
+                    key, byte_ranges, prototype=prototype, **options
+                )
+            except BaseExceptionGroup as error:
+                if not _is_missing(error) or run_sync(self._arrays.certainly_missing(key)):
+                    raise
+            else:
+                return cast("Sequence[tuple[int, Buffer | None]]", native)
         # Merges ranges, and reads them with get_sync.
         return super().get_ranges_sync(key, byte_ranges, prototype=prototype, **options)
 
@@ -328,7 +377,11 @@ class ManifestStore(StoreOnStore):
         """Whether a key has a value, or the manifest names the chunk. Reads no source."""
         owner = await run_async(self._arrays.owner(key))
         if owner is None:
-            return await self._readable.exists(key)
+            if await self._readable.exists(key):
+                return True
+            owner = await run_async(self._arrays.owner_of_missing(key))
+        if owner is None:
+            return False
         array, index = owner
         return await array.names(index) is not None
 
@@ -336,7 +389,12 @@ class ManifestStore(StoreOnStore):
         """Return the stored size of a value, in bytes."""
         owner = await run_async(self._arrays.owner(key))
         if owner is None:
-            return await self._readable.getsize(key)
+            try:
+                return await self._readable.getsize(key)
+            except FileNotFoundError:
+                owner = await run_async(self._arrays.owner_of_missing(key))
+                if owner is None:
+                    raise
         array, index = owner
         size = await array.size(index)
         if size is None:
@@ -395,16 +453,7 @@ class ManifestStore(StoreOnStore):
         return sync(self._locations())
 
     async def _locations(self) -> Sequence[ReferencedLocation]:
-        found: list[tuple[StoreLocation | UrlLocation, int, int]] = []
-        store = await open_for_reading(self._store)
-        for node in await list_nodes(store, directories=local_directories(self._allow)):
-            if node.problem is not None:
-                raise node.problem
-            array = (
-                None if node.array is None else self._arrays.manifest_array(node.path, node.array)
-            )
-            if array is not None:
-                found += [item async for item in array.statistics()]
+        found = await list_locations(self._store, self._arrays, self._directories)
         urls = [location for location, _, _ in found if isinstance(location, UrlLocation)]
         return summarize(found, suggest_prefixes(urls), self._allow)
 
@@ -412,18 +461,21 @@ class ManifestStore(StoreOnStore):
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write a native value, or metadata; a manifest array keeps its declaration."""
-        await self._store.set(key, await run_async(self._writable(key, value)))
-        self._forget_metadata(key)
+        stored = await run_async(self._writable(key, value))
+        await self._store.set(key, stored)
+        self._changed(key, stored)
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Write a native value, without an event loop."""
-        self._underneath.set_sync(key, run_sync(self._writable(key, value)))
-        self._forget_metadata(key)
+        stored = run_sync(self._writable(key, value))
+        self._underneath.set_sync(key, stored)
+        self._changed(key, stored)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a native value unless its key has one."""
         await self._store.set_if_not_exists(key, await run_async(self._writable(key, value)))
-        self._forget_metadata(key)
+        if key.rpartition("/")[2] in METADATA_NAMES:
+            self._arrays.note_absence(key.rpartition("/")[0])
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
         await asyncio.gather(*(self.set(key, value) for key, value in values))
@@ -435,7 +487,7 @@ class ManifestStore(StoreOnStore):
 
     def _writable(self, key: str, value: Buffer) -> Steps[Buffer]:
         self._check_writable()
-        return writable(self._arrays, key, value)
+        return writable(self._arrays, key, value, may_grow=self._may_grow)
 
     def _deletable(self, key: str) -> Steps[bool]:
         self._check_writable()
@@ -445,38 +497,38 @@ class ManifestStore(StoreOnStore):
         """Delete a native value. Data that manifests refer to is never touched."""
         if await run_async(self._deletable(key)):
             await self._store.delete(key)
-            self._forget_metadata(key)
+            self._changed(key)
 
     def delete_sync(self, key: str) -> None:
         """Delete a native value, without an event loop."""
         if run_sync(self._deletable(key)):
             self._underneath.delete_sync(key)
-            self._forget_metadata(key)
+            self._changed(key)
 
-    def _forget_metadata(self, key: str) -> None:
-        """Forget metadata that was just written or deleted."""
+    def _changed(self, key: str, value: Buffer | None = None) -> None:
+        """Take note of metadata that were just written, or deleted."""
         directory, _, name = key.rpartition("/")
-        if name in METADATA_NAMES:
-            self._arrays.forget_metadata(directory)
+        if name == "zarr.json" and value is not None:
+            self._arrays.written(directory, value.to_bytes())
+        elif name == "zarr.json":
+            self._arrays.deleted(directory)
+        elif name in METADATA_NAMES:
+            self._arrays.note_absence(directory)
 
     async def delete_dir(self, prefix: str) -> None:
-        """Delete all keys below a prefix, except those that manifests below it refer to."""
+        """Delete all keys below a prefix, except those that manifests refer to.
+
+        Also those that manifests elsewhere in the hierarchy refer to. Metadata go first, so
+        that nothing opens of which a part is gone.
+        """
         self._check_writable()
-        directory = prefix.rstrip("/")
-        below = f"{directory}/" if directory else ""
-        kept: set[str] = set()
-        async for array in self._manifest_arrays(directory):
-            async for location, _, _ in array.statistics():
-                if isinstance(location, StoreLocation) and location.key.startswith(below):
-                    kept.add(location.key)
-        self._arrays.forget(directory)
-        if not kept:
-            await self._store.delete_dir(prefix)
-            return
-        async for key in self._store.list_prefix(below):
-            if key not in kept:
-                await self._store.delete(key)
+        await delete_below(self._store, self._arrays, prefix.rstrip("/"), self._directories)
 
     async def clear(self) -> None:
         """Delete everything except data that manifests refer to."""
         await self.delete_dir("")
+
+
+def _is_missing(error: BaseExceptionGroup[BaseException]) -> bool:
+    """Whether the value that ranges were requested of does not exist."""
+    return error.subgroup(FileNotFoundError) is not None

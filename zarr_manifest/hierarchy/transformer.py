@@ -292,6 +292,10 @@ class ChunkManifestTransformer:
             for location, (_, references, nbytes) in zip(loaded.locations, statistics, strict=True):
                 yield location, references, nbytes
 
+    def documents(self) -> AsyncIterator[Location]:
+        """Yield the locations of the manifest's documents that may exist."""
+        return self._documents.locations()
+
 
 def _missing_chunks_are_errors() -> bool:
     return not zarr.config.get("array.read_missing_chunks", True)

@@ -1,0 +1,188 @@
+"""zarr grows an array before it writes: a manifest array would be left with fill values."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from zarr.core.sync import sync
+
+import zarr_manifest as zm
+from tests.hierarchies import FIELD, Values, declared, files_below, read, write_manifest_array
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part"),
+    pytest.mark.filterwarnings("ignore:Object at (raw|old|v2) is not recognized"),
+]
+NATIVE = {"chunks": (3, 4), "dtype": "i4", "compressors": None, "fill_value": -1}
+
+
+def resize(array: Any) -> None:
+    array.resize((9, 8))
+
+
+def resize_both_ways(array: Any) -> None:
+    array.resize((9, 4))
+
+
+def resize_and_keep_chunks(array: Any) -> None:
+    sync(array.async_array.resize((6, 9), delete_outside_chunks=False))
+
+
+def append(array: Any) -> None:
+    array.append(FIELD[:2])
+
+
+def append_along_the_other_axis(array: Any) -> None:
+    array.append(FIELD[:, :2], axis=1)
+
+
+def refused(root: Path, act: Callable[[], Any]) -> zm.errors.ReadOnlyError:
+    before = files_below(root)
+    with pytest.raises(zm.errors.ReadOnlyError, match=r"may_grow=True") as caught:
+        act()
+    assert files_below(root) == before
+    return caught.value
+
+
+@pytest.mark.parametrize("path", ["a/b/external", "inline"])
+@pytest.mark.parametrize(
+    "grow", [resize, resize_both_ways, resize_and_keep_chunks, append, append_along_the_other_axis]
+)
+def test_growing_is_refused(
+    path: str, grow: Callable[[Any], None], root: Path, values: Values
+) -> None:
+    store = zm.ManifestStore(root)
+    array = zarr.open_array(store, path=path, mode="r+")
+    if grow is resize_both_ways:  # chunks that a manifest refers to are asked for first
+        with pytest.raises(zm.errors.ReadOnlyError):
+            grow(array)
+    else:
+        assert refused(root, lambda: grow(array)).array == path
+    assert array.shape == FIELD.shape
+    for reader in (store, zm.ManifestStore(root)):
+        np.testing.assert_array_equal(read(reader, path), values[path])
+
+
+def test_writing_metadata_synchronously(root: Path, values: Values) -> None:
+    store = zm.ManifestStore(root)
+    buffer: Any = store.get_sync("inline/zarr.json")
+    larger = type(buffer).from_bytes(buffer.to_bytes().replace(b'"shape": [6', b'"shape": [7'))
+    assert b'"shape": [7' in larger.to_bytes()
+    refused(root, lambda: store.set_sync("inline/zarr.json", larger))
+    refused(root, lambda: asyncio.run(store.set("inline/zarr.json", larger)))
+
+
+@pytest.mark.parametrize("path", ["a/b/external", "inline"])
+def test_growing_when_asked_to(path: str, root: Path, values: Values) -> None:
+    before = declared(root, path)
+    store = zm.ManifestStore(root, may_grow=True)
+    array = zarr.open_array(store, path=path, mode="r+")
+    array.resize((9, 10))
+    assert declared(root, path) == before
+    for reader in (store, zm.ManifestStore(root)):
+        grown = read(reader, path)
+        np.testing.assert_array_equal(grown[:6, :8], values[path])
+        assert (grown[6:] == -1).all()
+    with pytest.raises(zm.errors.ReadOnlyError):
+        array[6:] = 1
+
+
+def test_growing_and_then_writing_the_references(tmp_path: Path) -> None:
+    """As documented for `may_grow`."""
+    zarr.create_group(tmp_path)
+    entries = {(i,): {"data": bytes([i] * 2)} for i in range(3)}
+    zm.create_array(tmp_path, "x", {k: entries[k] for k in [(0,), (1,)]}, shape=4, chunks=2,
+                    dtype="u1")  # fmt: skip
+    array: Any = zarr.open_array(zm.ManifestStore(tmp_path, may_grow=True), path="x", mode="r+")
+    array.resize(6)
+    zm.write_manifest(tmp_path, "x", entries)
+    assert read(zm.ManifestStore(tmp_path), "x").tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_native_array_may_grow_without_a_manifest_beside_it(root: Path, values: Values) -> None:
+    store = zm.ManifestStore(root)
+    zarr.open_array(store, path="a/b/external", mode="r")
+    array: Any = zarr.open_array(store, path="a/sharded", mode="r+")
+    array.append(FIELD)
+    np.testing.assert_array_equal(read(store, "a/sharded")[6:], FIELD)
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "may"),
+    [
+        ((6, 8), ("t", "x"), False),
+        ((6, 9), ("y", "t"), True),  # grows along "y", which is not there
+        ((5, 8), ("t", "x"), True),  # another size already
+        ((6, 8), None, True),
+    ],
+)
+def test_a_native_array_beside_a_manifest_array(
+    tmp_path: Path, shape: tuple[int, int], names: Any, may: bool
+) -> None:
+    zarr.create_group(tmp_path)
+    write_manifest_array(tmp_path, "m", np.zeros(shape), shape, {}, dimension_names=names)
+    zarr.create_array(tmp_path / "n", shape=6, dtype="i4", dimension_names=["t"])
+    store = zm.ManifestStore(tmp_path)
+    array: Any = zarr.open_group(store, mode="r+")["n"]
+    _ = zarr.open_group(store, mode="r+")["m"]
+    if may:
+        array.resize(7)
+        assert zarr.open_array(store, path="n").shape == (7,)
+    else:
+        error = refused(tmp_path, lambda: array.resize(7))
+        assert "'m'" in str(error)
+        assert error.array == "n"
+
+
+# xarray ----------------------------------------------------------------------------------
+
+
+def dataset(steps: range) -> xr.Dataset:
+    values = np.stack([FIELD + step for step in steps]).astype("f8")
+    return xr.Dataset(
+        {
+            "sst": (("time", "y", "x"), values),
+            "ice": (("time", "y", "x"), -values),
+            "mask": (("y", "x"), FIELD % 2),
+        },
+        coords={"time": np.array(steps, "f8")},
+    )
+
+
+@pytest.mark.parametrize("virtual", [["sst"], ["ice"], ["time"], ["sst", "ice", "time"]])
+@pytest.mark.parametrize("consolidated", [True, False])
+@pytest.mark.parametrize("chunks", [None, {"time": 1}])
+def test_appending_a_dataset(
+    tmp_path: Path, virtual: list[str], consolidated: bool, chunks: Any
+) -> None:
+    """Some variables are native, and zarr would have grown those before it meets the others."""
+    first = dataset(range(2))
+    root = tmp_path / "h.zarr"
+    encoding = {name: {"compressors": None} for name in first.variables}
+    first.to_zarr(root, zarr_format=3, consolidated=False, encoding=encoding)
+    for name in virtual:
+        body = first[name].to_numpy().tobytes()
+        zm.write_manifest(root, name, {(0,) * first[name].ndim: {"data": body}}, inline=True)
+    if consolidated:
+        zarr.consolidate_metadata(zm.ManifestStore(root))
+    new = dataset(range(2, 4)) if chunks is None else dataset(range(2, 4)).chunk(chunks)
+
+    def append_it() -> None:
+        new.drop_vars("mask").to_zarr(zm.ManifestStore(root), append_dim="time", mode="a")
+
+    before = files_below(root)
+    with pytest.raises(zm.errors.ReadOnlyError, match=r"may_grow=True"):
+        append_it()
+    # xarray has written the attributes of the group, without consolidated metadata.
+    before.pop("zarr.json")
+    assert files_below(root).items() >= before.items()
+    found: Any = xr.open_zarr(zm.ManifestStore(root), consolidated=False)
+    xr.testing.assert_identical(found.load(), first)
+    assert zm.validate(root) == []

@@ -1,0 +1,301 @@
+"""What may be written and deleted through a ManifestStore, and in which order.
+
+Native values and metadata may be written; chunks of manifest arrays may not. When zarr
+rewrites metadata, it starts from what it was shown: declarations are put back. What is
+deleted is first closed to readers, and what manifests refer to is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from zarr.abc.buffer import Buffer
+from zarr.abc.store import Store
+
+from zarr_manifest.errors import (
+    Advice,
+    ManifestError,
+    ManifestNotFoundError,
+    ReadOnlyError,
+    Setting,
+    SourceNotFoundError,
+)
+from zarr_manifest.format import (
+    NODE_METADATA,
+    ArrayMetadata,
+    arrays_in,
+    declare,
+    dump_node,
+    parse_node,
+)
+from zarr_manifest.hierarchy.known_arrays import (
+    METADATA_NAMES,
+    KnownArrays,
+    join,
+    node_of_metadata,
+    vanished,
+)
+from zarr_manifest.hierarchy.places import OwnKeys
+from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
+from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
+from zarr_manifest.locations import Location
+from zarr_manifest.sources import Call, Steps, in_order
+
+__all__ = ["deletable", "delete_below", "writable"]
+
+# Number of objects deleted at the same time.
+_AT_ONCE = 16
+
+# A node opens if it has one of these; attributes of Zarr v2 alone are no node.
+_OPENING = NODE_METADATA | {".zmetadata"}
+
+
+# Writing --------------------------------------------------------------------------------
+
+
+def writable(arrays: KnownArrays, key: str, value: Buffer, *, may_grow: bool) -> Steps[Buffer]:
+    """Return the value to write, with declarations restored.
+
+    Raises
+    ------
+    ReadOnlyError
+        It is a chunk of a manifest array, or grows one though it may not.
+    ManifestError
+        A declaration that is to be restored is no longer there.
+    """
+    path = node_of_metadata(key)
+    if path is not None and hasattr(value, "to_bytes"):
+        body = value.to_bytes()
+        restored = yield from _restored(arrays, path, body, may_grow)
+        return value if restored is body else type(value).from_bytes(restored)
+    if key.rpartition("/")[2] not in METADATA_NAMES and not arrays.known_native(key):
+        owner = yield from arrays.owner(key)
+        if owner is not None:
+            raise _read_only(*owner)
+    return value
+
+
+def _restored(arrays: KnownArrays, path: str, body: bytes, may_grow: bool) -> Steps[bytes]:
+    """Return a node's new ``zarr.json`` with the declarations that are stored."""
+    node = parse_node(body)
+    if node is None:
+        return body
+    restored = False
+    for array in arrays_in(node):
+        if array.declared:
+            continue
+        place = join(path, array.path)
+        stored = yield from arrays.own(place)
+        if stored is None and array.path:
+            stored = yield from arrays.consolidated(path, place)
+        if stored is not None and array.metadata is node and not may_grow:
+            yield from _require_no_growth(arrays, place, stored, array)
+        if stored is not None and stored.declared:
+            declare(array, stored.declared)
+            restored = True
+        elif place in arrays.declared:
+            raise vanished(place, None if stored is None else dump_node(stored.metadata))
+    return dump_node(node) if restored else body
+
+
+def _require_no_growth(
+    arrays: KnownArrays, path: str, stored: ArrayMetadata, new: ArrayMetadata
+) -> Steps[None]:
+    """Reject a larger shape, for which a manifest has no references.
+
+    Also of a native array, along a dimension that it shares with a manifest array of the
+    same group: the group would no longer open as a dataset, and zarr's users grow one
+    array after the other.
+    """
+    before, after = _extents(stored.metadata), _extents(new.metadata)
+    if len(before) != len(after):
+        return
+    grown = [number for number, size in enumerate(before) if after[number][1] > size[1]]
+    if grown and stored.declared:
+        raise ReadOnlyError(
+            f"the array cannot grow from {_shape(before)} to {_shape(after)}: its manifest has no "
+            "references for new chunks, which would read as fill values",
+            array=path,
+            remedy=_GROW,
+        )
+    shared = {before[number] for number in grown if before[number][0] is not None}
+    group = path.rpartition("/")[0]
+    for other in sorted(arrays.declared) if shared else ():
+        if other == path or other.rpartition("/")[0] != group:
+            continue
+        try:
+            neighbour = yield from arrays.array_at(other)
+        except ManifestError:
+            continue  # it cannot be opened anyway
+        if neighbour is None:
+            continue
+        for name, size in shared.intersection(_extents(neighbour.metadata)):
+            raise ReadOnlyError(
+                f"the array cannot grow along {name!r}, now {size:,}: {other!r} has the same "
+                "dimension, and cannot grow with it, because it is a manifest array",
+                array=path,
+                remedy=_GROW,
+            )
+
+
+_GROW = Advice(
+    "To grow arrays before their new references are written with write_manifest, open the "
+    "hierarchy with ",
+    Setting("may_grow", True, python="ManifestStore(..., may_grow=True)"),
+    ".",
+)
+
+
+def _extents(metadata: dict[str, Any]) -> list[tuple[str | None, int]]:
+    """Return the name and the size of each dimension; nothing if the shape is invalid."""
+    shape, names = _list(metadata, "shape"), _list(metadata, "dimension_names")
+    sizes = [size for size in shape if isinstance(size, int)]
+    if len(sizes) != len(shape):
+        return []
+    known = names if len(names) == len(sizes) else [None] * len(sizes)
+    named = zip(known, sizes, strict=True)
+    return [(name if isinstance(name, str) else None, size) for name, size in named]
+
+
+def _list(metadata: dict[str, Any], member: str) -> list[object]:
+    value = metadata.get(member)
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _shape(extents: Sequence[tuple[str | None, int]]) -> tuple[int, ...]:
+    return tuple(size for _, size in extents)
+
+
+# Deleting -------------------------------------------------------------------------------
+
+
+def deletable(arrays: KnownArrays, key: str) -> Steps[bool]:
+    """Whether there is anything to delete; reject chunks that a manifest refers to."""
+    if key.rpartition("/")[2] in METADATA_NAMES or arrays.known_native(key):
+        return True
+    owner = yield from arrays.owner(key)
+    if owner is None:
+        return True
+    array, index = owner
+    reference = yield Call(lambda: array.names(index), lambda: array.names_sync(index))
+    if reference is not None and not reference.is_empty:
+        raise _read_only(array, index)
+    return False
+
+
+def _read_only(array: ChunkManifestTransformer, index: tuple[int, ...]) -> ReadOnlyError:
+    return ReadOnlyError(
+        "chunks of a manifest array cannot be written or deleted",
+        array=array.array_path,
+        chunk=".".join(map(str, index)) or "0",
+        remedy=Advice(
+            "Copy the array to a native one, and write there. To shrink an array and keep its "
+            "references, use its ",
+            Setting("resize", python="async_array.resize(shape, delete_outside_chunks=False)"),
+            ".",
+        ),
+    )
+
+
+async def delete_below(
+    store: Store, arrays: KnownArrays, directory: str, allowed: tuple[str, ...]
+) -> None:
+    """Delete everything below a path, except what manifests of the hierarchy refer to.
+
+    Links are followed to metadata in directories that are `allowed`.
+
+    The metadata of nodes go first, those of the topmost before the others: if this is
+    interrupted, no node opens of which some chunks or documents are gone.
+
+    Raises
+    ------
+    ManifestError
+        What is to be kept is unknown, because a manifest cannot be read. Nothing is
+        then deleted.
+    """
+    below = f"{directory}/" if directory else ""
+    keys = [key async for key in store.list_prefix(below)]
+    kept = await _referenced(store, arrays, directory, keys, allowed) if keys else set[str]()
+    levels: dict[int, list[str]] = {}
+    for key in keys:
+        if key.rpartition("/")[2] in _OPENING:
+            levels.setdefault(key.count("/"), []).append(key)
+    for level in sorted(levels):
+        await _delete(store, levels[level])
+    if kept:
+        gone = {key for level in levels.values() for key in level}
+        await _delete(store, (key for key in keys if key not in kept and key not in gone))
+    else:
+        await store.delete_dir(directory)
+    arrays.deleted_below(directory)
+
+
+async def _delete(store: Store, keys: Iterable[str]) -> None:
+    calls = (functools.partial(store.delete, key) for key in keys)
+    async for _ in in_order(calls, _AT_ONCE):
+        pass
+
+
+async def _referenced(
+    store: Store,
+    arrays: KnownArrays,
+    directory: str,
+    keys: Sequence[str],
+    allowed: tuple[str, ...],
+) -> set[str]:
+    """Return those of the keys that manifests refer to, besides the metadata of nodes.
+
+    Manifests elsewhere in the hierarchy are read only if there is something that they may
+    refer to: more than nodes and their own documents, and what is kept anyway.
+    """
+    own_keys = OwnKeys(store)
+    candidates = {key for key in keys if key.rpartition("/")[2] not in METADATA_NAMES}
+    if not candidates:
+        return set()
+    reader = await open_for_reading(store)
+    inside = await _nodes(reader, directory, allowed)
+    within = list(_manifest_arrays(arrays, inside))
+    sources = [location for array in within for location in await _locations(array)]
+    kept = candidates & await asyncio.to_thread(own_keys.of_all, sources)
+    documents = [location for array in within async for location in array.documents()]
+    loose = candidates - kept - await asyncio.to_thread(own_keys.of_all, documents)
+    if loose and directory:
+        paths = {node.path for node in inside}
+        others = [node for node in await _nodes(reader, "", allowed) if node.path not in paths]
+        elsewhere: list[Location] = []
+        for array in _manifest_arrays(arrays, others):
+            elsewhere += await _locations(array)
+            elsewhere += [location async for location in array.documents()]
+        kept |= candidates & await asyncio.to_thread(own_keys.of_all, elsewhere)
+    return kept
+
+
+async def _nodes(store: Store, below: str, allowed: tuple[str, ...]) -> list[Node]:
+    try:
+        return await list_nodes(store, below, directories=allowed)
+    except SourceNotFoundError:
+        return []  # there is no node at all
+
+
+def _manifest_arrays(
+    arrays: KnownArrays, nodes: Iterable[Node]
+) -> Iterator[ChunkManifestTransformer]:
+    for node in nodes:
+        if node.array is not None:
+            array = arrays.manifest_array(node.path, node.array, is_own=node.is_own)
+            if array is not None:
+                yield array
+
+
+async def _locations(array: ChunkManifestTransformer) -> list[Location]:
+    """Return what a manifest refers to; nothing for documents that do not exist."""
+    found: list[Location] = []
+    try:
+        async for location, _, _ in array.statistics():
+            found.append(location)
+    except ManifestNotFoundError:
+        pass  # an array that was being deleted before can be deleted again
+    return found
