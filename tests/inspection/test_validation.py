@@ -324,6 +324,15 @@ def test_partitions(tmp_path: Path) -> None:
     assert found(zm.validate(tmp_path, limits=zm.Limits(partitions=1))) == found(problems)
 
 
+def test_of_very_many_problems_the_first_are_reported(tmp_path: Path) -> None:
+    write(tmp_path, {str(n): 1 for n in range(12_000)})
+    problems = zm.validate(tmp_path)
+    assert len(problems) == 10_001
+    assert {problem.code for problem in problems[:-1]} == {"invalid_entry"}
+    assert problems[-1].code == "limit_exceeded"
+    assert "more than 10,000 problems" in problems[-1].message
+
+
 def test_documents_elsewhere(tmp_path: Path, http_server: FileServer) -> None:
     http_server.put("m.json", b'{"9.9": {}}')
     write(tmp_path, {}, manifest=f"{http_server.url}/m.json")

@@ -19,8 +19,8 @@ class Limits:
     memory of whoever opens it, nor keep it busy for hours. The limits apply to each
     document: one per array, or one per partition of its manifest.
 
-    The worst document within the defaults takes about 2 GB of memory while it is
-    read; an ordinary one takes as much as its text.
+    The worst document within the defaults takes 2.5 GB of memory while it is read; an
+    ordinary one takes half as much again as its text.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ manifest documents, but no sources.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,13 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from zarr.abc.store import Store
 
-from zarr_manifest.errors import Advice, InvalidConfigurationError, ManifestError, Setting
+from zarr_manifest.errors import (
+    Advice,
+    InvalidConfigurationError,
+    LimitExceededError,
+    ManifestError,
+    Setting,
+)
 from zarr_manifest.format import (
     ArrayMetadata,
     Limits,
@@ -49,6 +56,9 @@ __all__ = ["Phase", "Problem", "validate"]
 _NAME_THE_ARRAYS = Advice(
     "name the arrays, ", Setting("arrays", python="validate(..., arrays=[...])")
 )
+
+# Of one document: a stranger's may have millions, and nobody reads more.
+_MOST_PROBLEMS = 10_000
 
 type Phase = Literal["declaration", "manifest"]
 
@@ -255,9 +265,17 @@ class _Validator:
             return []
         if where is None and inline is not None:
             body = inline
-        _, errors = collect(
-            interpret_document_of(array, partition, body, self.hierarchy.limits, validating=True)
+        found = interpret_document_of(
+            array, partition, body, self.hierarchy.limits, validating=True
         )
+        errors = list(itertools.islice(found, _MOST_PROBLEMS))
+        if next(found, None) is not None:
+            errors.append(
+                LimitExceededError(
+                    f"the manifest has more than {_MOST_PROBLEMS:,} problems, of which these are "
+                    "the first"
+                )
+            )
         return [
             _problem(array.path, "manifest", error.in_context(location=where)) for error in errors
         ]
