@@ -32,7 +32,14 @@ from zarr_manifest.hierarchy.walking import (
     open_for_reading,
     read_node,
 )
-from zarr_manifest.hierarchy.zarr_internals import ensure_open, opening_module, sync
+from zarr_manifest.hierarchy.zarr_internals import (
+    array_class,
+    ensure_open,
+    ignored_transformers,
+    is_store,
+    opening_module,
+    sync,
+)
 
 __all__ = [
     "CONCURRENCY",
@@ -46,12 +53,15 @@ __all__ = [
     "Partition",
     "Verify",
     "around_partition",
+    "array_class",
     "base_directory",
     "encode_fill_chunk",
     "ensure_open",
     "fetch_document",
+    "ignored_transformers",
     "interpret_array",
     "interpret_document_of",
+    "is_store",
     "join",
     "link_outside",
     "list_inside",

@@ -6,17 +6,23 @@ Kept in one place, so that a single test notices when a release of zarr moves th
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from types import ModuleType
+from typing import Any
 
 import zarr
 import zarr.storage._common as store_opening
 from zarr.abc.store import Store
 from zarr.core.sync import sync
+from zarr.storage import StorePath
 
 __all__ = [
     "StoreOnStore",
     "ensure_open",
     "ensure_open_sync",
+    "array_class",
+    "ignored_transformers",
+    "is_store",
     "opening_module",
     "supports_synchronous_io",
     "sync",
@@ -41,11 +47,61 @@ def opening_module() -> ModuleType:
         == ["store_like", "mode", "storage_options"]
     )
     if not opens_through_it:
-        raise RuntimeError(
-            f"zarr {zarr.__version__} opens stores in a way that zarr_manifest.enable() does not "
-            "support. Pass zarr_manifest.ManifestStore(location) to zarr.open instead."
-        )
+        raise _unsupported("stores")
     return store_opening
+
+
+def array_class() -> type[Any]:
+    """Return the class that every array is made of, however it was opened.
+
+    Raises
+    ------
+    RuntimeError
+        If this release of zarr makes arrays in a different way.
+    """
+    initialize = vars(zarr.AsyncArray).get("__init__")
+    if not inspect.isfunction(initialize) or list(inspect.signature(initialize).parameters) != [
+        "self",
+        "metadata",
+        "store_path",
+        "config",
+    ]:
+        raise _unsupported("arrays")
+    return zarr.AsyncArray
+
+
+def _unsupported(what: str) -> RuntimeError:
+    return RuntimeError(
+        f"zarr {zarr.__version__} opens {what} in a way that zarr_manifest.enable() does not "
+        "support. Pass zarr_manifest.ManifestStore(location) to zarr.open instead."
+    )
+
+
+def is_store(location: object) -> bool:
+    """Whether zarr takes this for a store, or for a place in one, without making one of it."""
+    return isinstance(location, Store | StorePath)
+
+
+def ignored_transformers(metadata: object) -> list[str]:
+    """Return the names of the storage transformers that zarr would ignore but must not.
+
+    Parameters
+    ----------
+    metadata : mapping or metadata of an array
+        What zarr makes an array of.
+    """
+    stated: Any = (
+        metadata.get("storage_transformers")
+        if isinstance(metadata, Mapping)
+        else getattr(metadata, "storage_transformers", None)
+    )
+    if not isinstance(stated, list | tuple):
+        return []
+    return [
+        str(each.get("name")) if isinstance(each, Mapping) else str(each)
+        for each in stated
+        if not isinstance(each, Mapping) or each.get("must_understand") is not False
+    ]
 
 
 async def ensure_open(store: Store) -> None:
