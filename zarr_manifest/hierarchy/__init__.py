@@ -16,6 +16,12 @@ from zarr_manifest.hierarchy.partition_documents import (
     around_partition,
     partitions_to_read,
     require_few_partitions,
+from zarr_manifest.hierarchy.opening import (
+    base_directory,
+    object_url,
+    open_hierarchy,
+    store_as_zarr_would,
+    store_urls,
 )
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.store_listing import (
@@ -77,6 +83,7 @@ __all__ = [
     "partitions_to_read",
     "read_node",
     "require_few_partitions",
+    "store_as_zarr_would",
     "store_underneath",
     "store_urls",
     "sync",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from zarr.abc.store import Store
-from zarr.storage import FsspecStore, LocalStore, ObjectStore
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
 from zarr_manifest.errors import InvalidPathError, NotConvertibleError
 from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
 
 __all__ = ["base_directory", "object_url", "open_hierarchy", "store_urls"]
+__all__ = [
+    "base_directory",
+    "directory_of",
+    "object_url",
+    "open_hierarchy",
+    "store_as_zarr_would",
+    "store_urls",
+]
 
 
 def open_hierarchy(
@@ -88,6 +96,41 @@ def open_hierarchy(
     if parts.scheme == "memory":
         return FsspecStore.from_url(location, read_only=read_only)
     return ObjectStore(_open_url(location, allow), read_only=read_only)
+
+
+def store_as_zarr_would(location: Any, storage_options: dict[str, Any] | None = None) -> Any:
+    """Return a store for what only zarr takes; anything else as it is, for :func:`open_hierarchy`.
+
+    Parameters
+    ----------
+    location : Any
+        What xarray's own engine takes: besides paths, URLs and stores, a dict or a mapping of
+        fsspec. ``~`` in a path is the home directory.
+    storage_options : dict, optional
+        What fsspec needs to open a URL.
+
+    Raises
+    ------
+    TypeError
+        If there are options, but no URL.
+
+    Examples
+    --------
+    >>> store_as_zarr_would({})
+    MemoryStore('memory://...')
+    """
+    is_url = isinstance(location, str) and "://" in location
+    if storage_options is not None:
+        if not is_url:
+            raise TypeError("storage_options are for a URL that fsspec opens")
+        return FsspecStore.from_url(location, storage_options=storage_options, read_only=True)
+    if isinstance(location, dict):
+        return MemoryStore(cast("dict[str, Any]", location), read_only=True)
+    if type(location).__module__ == "fsspec.mapping":
+        return FsspecStore.from_mapper(location, read_only=True)
+    if isinstance(location, str | Path) and not is_url:
+        return Path(location).expanduser()
+    return location
 
 
 def base_directory(base: str | Path | None) -> str | None:

@@ -14,7 +14,7 @@ from zarr_manifest.sources import Access, anonymous, environment
 
 __all__ = ["dask_setup", "dask_teardown"]
 
-_ACCESSES = {
+_ACCESSES: dict[str, Access] = {
     "ZARR_MANIFEST_ALLOW": anonymous(),
     "ZARR_MANIFEST_ALLOW_ENVIRONMENT": environment(),
 }
