@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
 from zarr_manifest.errors import InvalidPathError, NotConvertibleError
-from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
+from zarr_manifest.locations import (
+    AllowList,
+    Base,
+    UrlLocation,
+    local_location,
+    local_reference,
+    path_of_file_url,
+    split_url,
+)
 from zarr_manifest.sources import (
     Access,
     Anonymous,
@@ -87,13 +95,10 @@ def open_hierarchy(
         )
     if "://" not in location:
         return LocalStore(Path(location).absolute(), read_only=read_only)
-    try:
-        parts = urlsplit(location)
-    except ValueError as error:
-        raise InvalidPathError(f"this is not a URL: {error}", location=redact(location)) from error
-    if parts.scheme == "file":
-        return LocalStore(unquote(parts.path), read_only=read_only)
-    if parts.scheme == "memory":
+    scheme = split_url(location).scheme
+    if scheme == "file":
+        return LocalStore(Path(path_of_file_url(location)), read_only=read_only)
+    if scheme == "memory":
         return FsspecStore.from_url(location, read_only=read_only)
     return ObjectStore(_open_url(location, allow), read_only=read_only)
 
@@ -133,7 +138,7 @@ def store_as_zarr_would(location: Any, storage_options: dict[str, Any] | None = 
     return location
 
 
-def base_directory(base: str | Path | None) -> str | None:
+def base_directory(base: str | PurePath | None) -> str | None:
     """Return the reader's own base as a URL reference that names a directory.
 
     Examples
@@ -142,7 +147,11 @@ def base_directory(base: str | Path | None) -> str | None:
     'raw/'
     """
     # An empty reference means the root of the hierarchy, not of the file system.
-    return None if base is None else f"{(str(base) or '.').rstrip('/')}/"
+    if base is None:
+        return None
+    if isinstance(base, PurePath):
+        return f"{local_reference(base).removesuffix('/')}/"
+    return f"{(base or '.').rstrip('/')}/"
 
 
 def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
@@ -236,4 +245,4 @@ def _web_directory(url: str) -> list[UrlLocation]:
 def _directories(path: str) -> list[UrlLocation]:
     """Return a directory by its given path, and by its real path."""
     names = dict.fromkeys([os.path.abspath(path), os.path.realpath(path)])  # noqa: PTH100
-    return [UrlLocation("file", "", name.lstrip("/")) for name in names]
+    return [found for name in names if (found := local_location(Path(name))) is not None]
