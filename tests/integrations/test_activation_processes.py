@@ -146,4 +146,3 @@ def test_variables_name_what_may_be_read(
     dask_preload.dask_teardown(None)
     dask_preload.dask_teardown(None)
     assert opening.make_store is ORIGINAL
-

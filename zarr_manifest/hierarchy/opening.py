@@ -132,7 +132,7 @@ def store_as_zarr_would(location: Any, storage_options: dict[str, Any] | None = 
     if isinstance(location, dict):
         return MemoryStore(cast("dict[str, Any]", location), read_only=True)
     if type(location).__module__ == "fsspec.mapping":
-        return FsspecStore.from_mapper(location, read_only=True)
+        return FsspecStore.from_mapper(cast(Any, location), read_only=True)
     if isinstance(location, str | Path) and not is_url:
         return Path(location).expanduser()
     return location

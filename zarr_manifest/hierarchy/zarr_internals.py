@@ -6,9 +6,8 @@ Kept in one place, so that a single test notices when a release of zarr moves th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import zarr
 import zarr.storage._common as store_opening
@@ -87,21 +86,23 @@ def ignored_transformers(metadata: object) -> list[str]:
 
     Parameters
     ----------
-    metadata : mapping or metadata of an array
+    metadata : dict or metadata of an array
         What zarr makes an array of.
     """
+    member = "storage_transformers"
     stated: Any = (
-        metadata.get("storage_transformers")
-        if isinstance(metadata, Mapping)
-        else getattr(metadata, "storage_transformers", None)
+        cast("dict[str, Any]", metadata).get(member)
+        if isinstance(metadata, dict)
+        else getattr(metadata, member, None)
     )
     if not isinstance(stated, list | tuple):
         return []
-    return [
-        str(each.get("name")) if isinstance(each, Mapping) else str(each)
-        for each in stated
-        if not isinstance(each, Mapping) or each.get("must_understand") is not False
-    ]
+    names: list[str] = []
+    for each in cast("list[Any]", stated):
+        transformer = cast("dict[str, Any]", each) if isinstance(each, dict) else {"name": each}
+        if transformer.get("must_understand") is not False:
+            names.append(str(transformer.get("name")))
+    return names
 
 
 async def ensure_open(store: Store) -> None:

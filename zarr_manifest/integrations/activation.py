@@ -11,7 +11,7 @@ import functools
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from zarr_manifest.errors import Advice, Setting, UnsupportedTransformerError
 from zarr_manifest.format import Limits
@@ -129,7 +129,7 @@ def enable(
 
 
 def _replace(owner: Any, name: str, replacement: Any) -> None:
-    original = vars(owner)[name]
+    original = cast("dict[str, Any]", vars(owner))[name]
     _replaced.append((owner, name, original))
     setattr(owner, name, replacement(original))
 

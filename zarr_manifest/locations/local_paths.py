@@ -17,6 +17,7 @@ from zarr_manifest.locations.resolving import UrlLocation
 __all__ = ["local_location", "local_reference", "path_of_file_url", "split_url"]
 
 _DRIVE = re.compile(r"/[A-Za-z]:(?:/|$)")
+_THIS_SYSTEM = type(PurePath())
 
 
 def split_url(url: str) -> SplitResult:
@@ -33,8 +34,8 @@ def split_url(url: str) -> SplitResult:
         raise InvalidPathError(f"this is not a URL: {error}", location=redact(url)) from error
 
 
-def path_of_file_url(url: str, kind: type[PurePath] = type(PurePath())) -> PurePath:
-    """Return the path that a ``file:`` URL names.
+def path_of_file_url(url: str, kind: type[PurePath] = _THIS_SYSTEM) -> PurePath:
+    r"""Return the path that a ``file:`` URL names.
 
     Parameters
     ----------
@@ -50,8 +51,8 @@ def path_of_file_url(url: str, kind: type[PurePath] = type(PurePath())) -> PureP
 
     Examples
     --------
-    >>> str(path_of_file_url("file:///C:/my%20data/h.zarr", PureWindowsPath))
-    'C:\\\\my data\\\\h.zarr'
+    >>> print(path_of_file_url("file:///C:/my%20data/h.zarr", PureWindowsPath))
+    C:\my data\h.zarr
     """
     parts = split_url(url)
     if parts.netloc.lower() not in ("", "localhost"):
@@ -68,11 +69,11 @@ def path_of_file_url(url: str, kind: type[PurePath] = type(PurePath())) -> PureP
 
 
 def local_location(path: PurePath) -> UrlLocation | None:
-    """Return the location of an absolute path; None for a share of Windows, which has no URL.
+    r"""Return the location of an absolute path; None for a share of Windows, which has no URL.
 
     Examples
     --------
-    >>> print(local_location(PureWindowsPath(r"C:\\my data")))
+    >>> print(local_location(PureWindowsPath(r"C:\my data")))
     file:///C:/my%20data
     """
     if path.drive.startswith("\\\\"):
@@ -81,24 +82,25 @@ def local_location(path: PurePath) -> UrlLocation | None:
 
 
 def local_reference(path: PurePath) -> str:
-    """Return the URL reference for a path, absolute or relative.
+    r"""Return the URL reference for a path, absolute or relative.
 
     Raises
     ------
     InvalidPathError
-        It is relative to a drive, or to its root.
+        It is relative to a drive, or to its root; or on a share of Windows.
 
     Examples
     --------
-    >>> local_reference(PureWindowsPath(r"raw\\a b")), local_reference(PureWindowsPath("C:/raw"))
+    >>> local_reference(PureWindowsPath(r"raw\a b")), local_reference(PureWindowsPath("C:/raw"))
     ('raw/a%20b', 'file:///C:/raw')
     """
-    if path.is_absolute():
-        return path.as_uri()
-    if path.anchor:
+    if not path.anchor:
+        return quote(path.as_posix())
+    location = local_location(path)
+    if location is None or not path.is_absolute():
         raise InvalidPathError(
-            "the path is relative to a drive, or to its root",
+            "the path has no URL: it is on a share, or relative to a drive or its root",
             location=path.as_posix(),
-            remedy="Write an absolute path.",
+            remedy="Write an absolute path on a drive.",
         )
-    return quote(path.as_posix())
+    return location.url

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from zarr_manifest.errors import InvalidPathError, NotConvertibleError, WriteConflictError
+from zarr_manifest.errors import NotConvertibleError, WriteConflictError
 from zarr_manifest.locations import path_of_file_url, redact, split_url
 
 __all__ = ["existing_target_error", "local_path", "require_local_path"]
