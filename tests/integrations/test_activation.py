@@ -274,6 +274,10 @@ def test_private_names_of_zarr_are_where_they_are_expected() -> None:
     ]
     assert zarr_internals.array_class() is zarr.AsyncArray
     assert zarr_internals.sync is zarr.core.sync.sync
+    zarr.open_group({}, mode="a")  # starts the loop
+    loop = zarr_internals.io_loop()
+    assert loop is not None
+    assert loop.is_running()
     for name in ("_open", "_ensure_open", "_check_writable", "_get_many", "_set_many"):
         assert name in vars(Store), name
     assert MemoryStore()._is_open in (True, False)

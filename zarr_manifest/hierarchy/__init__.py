@@ -1,5 +1,7 @@
 """A zarr Store over the nodes of a hierarchy."""
 
+import atexit
+
 from zarr_manifest.hierarchy.declared_array import DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
 from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
@@ -23,6 +25,7 @@ from zarr_manifest.hierarchy.opening import (
     store_as_zarr_would,
     store_urls,
 )
+from zarr_manifest.hierarchy.process_end import finish_requests
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.store_listing import (
     link_outside,
@@ -88,3 +91,6 @@ __all__ = [
     "store_urls",
     "sync",
 ]
+
+# Before zarr's own, which closes the loop: the last one registered is called first.
+atexit.register(finish_requests)

@@ -5,11 +5,13 @@ Kept in one place, so that a single test notices when a release of zarr moves th
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from types import ModuleType
 from typing import Any, cast
 
 import zarr
+import zarr.core.sync as synchronous
 import zarr.storage._common as store_opening
 from zarr.abc.store import Store
 from zarr.core.sync import sync
@@ -21,6 +23,7 @@ __all__ = [
     "ensure_open_sync",
     "array_class",
     "ignored_transformers",
+    "io_loop",
     "is_store",
     "opening_module",
     "supports_synchronous_io",
@@ -103,6 +106,11 @@ def ignored_transformers(metadata: object) -> list[str]:
         if transformer.get("must_understand") is not False:
             names.append(str(transformer.get("name")))
     return names
+
+
+def io_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop in which zarr's synchronous functions read; None if there is none."""
+    return synchronous.loop[0]
 
 
 async def ensure_open(store: Store) -> None:

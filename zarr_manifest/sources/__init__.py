@@ -1,7 +1,5 @@
 """The bytes of authorised locations; the only package that fetches."""
 
-import atexit
-
 from zarr_manifest.sources.access import (
     Access,
     Allow,
@@ -38,6 +36,7 @@ from zarr_manifest.sources.hierarchy_objects import (
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, link_outside
 from zarr_manifest.sources.process_end import wait_for_answers
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
+from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources, real_path_within
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
 from zarr_manifest.sources.store_directory import directory_of, is_fsspec_on_web
 
@@ -83,6 +82,3 @@ __all__ = [
     "store_failure",
     "store_name",
 ]
-
-# What else uses obstore in this process is safe then, too.
-atexit.register(wait_for_answers)

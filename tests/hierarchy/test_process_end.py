@@ -9,12 +9,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
-from tests.hierarchies import write_hierarchy
-from tests.servers.http_files import FileServer
-from zarr_manifest.sources.process_end import wait_for_answers
+from tests.hierarchies import write_hierarchy, write_manifest_array
+from tests.servers.http_files import Exchange, Fault, FileServer, Reply
+from zarr_manifest.hierarchy.process_end import finish_requests
 
 # What happens rarely otherwise: the thread that woke the loop wants the interpreter again while
 # that is ending, which takes its time.
@@ -61,11 +62,50 @@ def test_it_waits_for_threads_that_hand_over_an_answer(
     assert done.returncode == status, done.stderr
 
 
+# One chunk is missing; the answer about the other comes while the interpreter ends.
+ABANDON = """
+import os, time
+class End:
+    def __del__(self, sleep=time.sleep, write=os.write):
+        write(2, b"ending\\n")
+        sleep(0.6)
+end = End()
+import zarr
+from zarr_manifest import ManifestStore
+zarr.open_array(ManifestStore({url!r}), path="x", mode="r")[:]
+"""
+
+
+@pytest.mark.slow
+def test_it_cancels_requests_that_nobody_waits_for(tmp_path: Path) -> None:
+    manifest = {"0": {"path": "missing"}, "1": {"path": "late"}}
+    write_manifest_array(tmp_path, "x", np.zeros(2, "u1"), (1,), manifest)
+    (tmp_path / "x" / "late").write_bytes(b"1")
+    ending = threading.Event()
+
+    def answer(exchange: Exchange) -> Reply:
+        ending.wait(60)
+        return exchange.normal()
+
+    with FileServer(tmp_path) as server:
+        server.script("/x/late", Fault(answer))
+        code = ABANDON.format(url=server.url)
+        with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as process:
+            assert process.stderr is not None
+            printed = []
+            for line in process.stderr:
+                printed.append(line)
+                if line == b"ending\n":
+                    ending.set()
+    assert b"source_not_found" in b"".join(printed)
+    assert process.returncode == 1
+
+
 def test_it_does_not_wait_for_anything_else() -> None:
     stopped = threading.Event()
     threading.Thread(target=stopped.wait, daemon=True).start()
     started = time.monotonic()
-    wait_for_answers()
+    finish_requests()
     assert time.monotonic() - started < 0.5
     stopped.set()
 
