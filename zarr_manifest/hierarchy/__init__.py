@@ -12,18 +12,18 @@ from zarr_manifest.hierarchy.manifest_documents import (
     fetch_document,
     interpret_document_of,
 )
-from zarr_manifest.hierarchy.opening import base_directory, object_url, open_hierarchy, store_urls
-from zarr_manifest.hierarchy.partition_documents import (
-    Partition,
-    around_partition,
-    partitions_to_read,
-    require_few_partitions,
 from zarr_manifest.hierarchy.opening import (
     base_directory,
     object_url,
     open_hierarchy,
     store_as_zarr_would,
     store_urls,
+)
+from zarr_manifest.hierarchy.partition_documents import (
+    Partition,
+    around_partition,
+    partitions_to_read,
+    require_few_partitions,
 )
 from zarr_manifest.hierarchy.process_end import finish_requests
 from zarr_manifest.hierarchy.store import ManifestStore

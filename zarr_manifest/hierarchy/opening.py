@@ -37,10 +37,8 @@ from zarr_manifest.sources import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
 
-__all__ = ["base_directory", "object_url", "open_hierarchy", "store_urls"]
 __all__ = [
     "base_directory",
-    "directory_of",
     "object_url",
     "open_hierarchy",
     "store_as_zarr_would",

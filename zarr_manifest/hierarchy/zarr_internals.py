@@ -19,9 +19,9 @@ from zarr.storage import StorePath
 
 __all__ = [
     "StoreOnStore",
+    "array_class",
     "ensure_open",
     "ensure_open_sync",
-    "array_class",
     "ignored_transformers",
     "io_loop",
     "is_store",

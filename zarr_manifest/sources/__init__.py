@@ -34,9 +34,7 @@ from zarr_manifest.sources.hierarchy_objects import (
     store_name,
 )
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, link_outside
-from zarr_manifest.sources.process_end import wait_for_answers
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
-from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources, real_path_within
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
 from zarr_manifest.sources.store_directory import directory_of, is_fsspec_on_web
 
@@ -71,7 +69,6 @@ __all__ = [
     "open_object_store",
     "pure_request",
     "reader_of",
-    "real_path_within",
     "refused_key",
     "run_async",
     "run_sync",

@@ -28,7 +28,6 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 
 from zarr_manifest.errors import (
     Advice,
-    LocationNotAllowedError,
     ManifestError,
     RangeOutOfBoundsError,
     Setting,
