@@ -26,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
 )
 ORIGINAL = opening.make_store
+ARRAY = vars(zarr.AsyncArray)["__init__"]
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,7 @@ def nothing_left_behind() -> Iterator[None]:
     assert opening.make_store is ORIGINAL
     yield
     assert opening.make_store is ORIGINAL
+    assert vars(zarr.AsyncArray)["__init__"] is ARRAY
 
 
 @pytest.fixture
@@ -233,6 +235,14 @@ def test_it_fails_loudly_when_the_signature_has_changed(
         assert opening.make_store is function
 
 
+def test_it_fails_loudly_when_arrays_are_made_differently(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(zarr.AsyncArray, "__init__", lambda self, metadata: None)
+        with pytest.raises(RuntimeError, match="opens arrays in a way"):
+            zm.enable()
+    assert opening.make_store is ORIGINAL
+
+
 def test_it_fails_loudly_when_zarr_no_longer_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def make_store_path(store_like: Any, **options: Any) -> Any: ...
 
@@ -262,7 +272,12 @@ def test_private_names_of_zarr_are_where_they_are_expected() -> None:
         "mode",
         "storage_options",
     ]
+    assert zarr_internals.array_class() is zarr.AsyncArray
     assert zarr_internals.sync is zarr.core.sync.sync
+    zarr.open_group({}, mode="a")  # starts the loop
+    loop = zarr_internals.io_loop()
+    assert loop is not None
+    assert loop.is_running()
     for name in ("_open", "_ensure_open", "_check_writable", "_get_many", "_set_many"):
         assert name in vars(Store), name
     assert MemoryStore()._is_open in (True, False)

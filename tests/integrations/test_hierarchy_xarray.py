@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import fsspec
 import pytest
+import upath
 import xarray as xr
 import zarr
 from zarr.storage import LocalStore
 
 import zarr_manifest as zm
 from tests.hierarchies import Values, assert_same, files_below
+from tests.servers.http_files import FileServer
+from zarr_manifest.integrations.xarray_engine import ManifestBackendEntrypoint
 
 # zarr says so of sources and v2 nodes that lie in a v3 group; of nothing else here.
 pytestmark = [
@@ -108,6 +112,53 @@ def test_xarray_engine_opens_groups(root: Path, values: Values) -> None:
     assert_same(groups["/a/b"]["external"].values, values, "a/b/external")
     for dataset in groups.values():
         dataset.close()
+
+
+def contents(root: Path) -> dict[str, Any]:
+    buffer = zarr.buffer.default_buffer_prototype().buffer
+    return {key: buffer.from_bytes(body) for key, body in files_below(root).items()}
+
+
+def below_home(root: Path) -> str:
+    return f"~/{root.name}"
+
+
+@pytest.mark.parametrize(
+    "location",
+    [contents, fsspec.get_mapper, below_home, lambda root: Path(below_home(root)), upath.UPath],
+    ids=["dict", "FSMap", "~", "~ in a Path", "UPath"],
+)
+def test_xarray_engine_opens_what_the_engine_of_xarray_does(
+    location: Any, root: Path, values: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(root.parent))
+    assert_datasets(lambda group: xr.open_dataset(location(root), group=group, **ENGINE), values)
+
+
+@pytest.mark.servers
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+def test_xarray_engine_opens_with_storage_options(root: Path, values: Values) -> None:
+    zarr.consolidate_metadata(zm.ManifestStore(root))  # a web server cannot list
+    options: Any = {"headers": {"X-Token": "secret"}}
+    engine = ENGINE | {"consolidated": True}
+    with FileServer(root.parent) as server:
+        url = f"{server.url}/data.zarr"
+        assert_datasets(
+            lambda group: xr.open_dataset(url, group=group, storage_options=options, **engine),
+            values,
+        )
+        assert all(request.headers.get("x-token") == "secret" for request in server.requests)
+    with pytest.raises(TypeError, match="storage_options are for a URL"):
+        xr.open_dataset(root, storage_options=options, **ENGINE)
+
+
+def test_xarray_needs_no_engine_for_a_store(root: Path, store: zm.ManifestStore) -> None:
+    options: dict[str, Any] = {"consolidated": False, "mask_and_scale": False}
+    with xr.open_dataset(store, **options) as dataset, xr.open_datatree(store, **options) as tree:
+        assert dataset["inline"].shape == tree["inline"].shape
+    guessed = ManifestBackendEntrypoint().guess_can_open
+    for location in (str(root), root, LocalStore(root), {}, b"", None):
+        assert not guessed(location)
 
 
 def test_xarray_engine_never_writes(root: Path, values: Values) -> None:

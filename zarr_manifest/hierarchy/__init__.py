@@ -1,5 +1,7 @@
 """A zarr Store over the nodes of a hierarchy."""
 
+import atexit
+
 from zarr_manifest.hierarchy.declared_array import DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
 from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
@@ -10,13 +12,20 @@ from zarr_manifest.hierarchy.manifest_documents import (
     fetch_document,
     interpret_document_of,
 )
-from zarr_manifest.hierarchy.opening import base_directory, object_url, open_hierarchy, store_urls
+from zarr_manifest.hierarchy.opening import (
+    base_directory,
+    object_url,
+    open_hierarchy,
+    store_as_zarr_would,
+    store_urls,
+)
 from zarr_manifest.hierarchy.partition_documents import (
     Partition,
     around_partition,
     partitions_to_read,
     require_few_partitions,
 )
+from zarr_manifest.hierarchy.process_end import finish_requests
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.store_listing import (
     link_outside,
@@ -32,7 +41,14 @@ from zarr_manifest.hierarchy.walking import (
     open_for_reading,
     read_node,
 )
-from zarr_manifest.hierarchy.zarr_internals import ensure_open, opening_module, sync
+from zarr_manifest.hierarchy.zarr_internals import (
+    array_class,
+    ensure_open,
+    ignored_transformers,
+    is_store,
+    opening_module,
+    sync,
+)
 
 __all__ = [
     "CONCURRENCY",
@@ -46,12 +62,15 @@ __all__ = [
     "Partition",
     "Verify",
     "around_partition",
+    "array_class",
     "base_directory",
     "encode_fill_chunk",
     "ensure_open",
     "fetch_document",
+    "ignored_transformers",
     "interpret_array",
     "interpret_document_of",
+    "is_store",
     "join",
     "link_outside",
     "list_inside",
@@ -67,7 +86,11 @@ __all__ = [
     "partitions_to_read",
     "read_node",
     "require_few_partitions",
+    "store_as_zarr_would",
     "store_underneath",
     "store_urls",
     "sync",
 ]
+
+# Before zarr's own, which closes the loop: the last one registered is called first.
+atexit.register(finish_requests)

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from zarr.abc.store import Store
-from zarr.storage import FsspecStore, LocalStore, ObjectStore
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
 from zarr_manifest.errors import InvalidPathError, NotConvertibleError
-from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
+from zarr_manifest.locations import (
+    AllowList,
+    Base,
+    UrlLocation,
+    local_location,
+    local_reference,
+    path_of_file_url,
+    split_url,
+)
 from zarr_manifest.sources import (
     Access,
     Anonymous,
@@ -29,7 +37,13 @@ from zarr_manifest.sources import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
 
-__all__ = ["base_directory", "object_url", "open_hierarchy", "store_urls"]
+__all__ = [
+    "base_directory",
+    "object_url",
+    "open_hierarchy",
+    "store_as_zarr_would",
+    "store_urls",
+]
 
 
 def open_hierarchy(
@@ -79,18 +93,50 @@ def open_hierarchy(
         )
     if "://" not in location:
         return LocalStore(Path(location).absolute(), read_only=read_only)
-    try:
-        parts = urlsplit(location)
-    except ValueError as error:
-        raise InvalidPathError(f"this is not a URL: {error}", location=redact(location)) from error
-    if parts.scheme == "file":
-        return LocalStore(unquote(parts.path), read_only=read_only)
-    if parts.scheme == "memory":
+    scheme = split_url(location).scheme
+    if scheme == "file":
+        return LocalStore(Path(path_of_file_url(location)), read_only=read_only)
+    if scheme == "memory":
         return FsspecStore.from_url(location, read_only=read_only)
     return ObjectStore(_open_url(location, allow), read_only=read_only)
 
 
-def base_directory(base: str | Path | None) -> str | None:
+def store_as_zarr_would(location: Any, storage_options: dict[str, Any] | None = None) -> Any:
+    """Return a store for what only zarr takes; anything else as it is, for :func:`open_hierarchy`.
+
+    Parameters
+    ----------
+    location : Any
+        What xarray's own engine takes: besides paths, URLs and stores, a dict or a mapping of
+        fsspec. ``~`` in a path is the home directory.
+    storage_options : dict, optional
+        What fsspec needs to open a URL.
+
+    Raises
+    ------
+    TypeError
+        If there are options, but no URL.
+
+    Examples
+    --------
+    >>> store_as_zarr_would({})
+    MemoryStore('memory://...')
+    """
+    is_url = isinstance(location, str) and "://" in location
+    if storage_options is not None:
+        if not is_url:
+            raise TypeError("storage_options are for a URL that fsspec opens")
+        return FsspecStore.from_url(location, storage_options=storage_options, read_only=True)
+    if isinstance(location, dict):
+        return MemoryStore(cast("dict[str, Any]", location), read_only=True)
+    if type(location).__module__ == "fsspec.mapping":
+        return FsspecStore.from_mapper(cast(Any, location), read_only=True)
+    if isinstance(location, str | Path) and not is_url:
+        return Path(location).expanduser()
+    return location
+
+
+def base_directory(base: str | PurePath | None) -> str | None:
     """Return the reader's own base as a URL reference that names a directory.
 
     Examples
@@ -99,7 +145,11 @@ def base_directory(base: str | Path | None) -> str | None:
     'raw/'
     """
     # An empty reference means the root of the hierarchy, not of the file system.
-    return None if base is None else f"{(str(base) or '.').rstrip('/')}/"
+    if base is None:
+        return None
+    if isinstance(base, PurePath):
+        return f"{local_reference(base).removesuffix('/')}/"
+    return f"{(base or '.').rstrip('/')}/"
 
 
 def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
@@ -193,4 +243,4 @@ def _web_directory(url: str) -> list[UrlLocation]:
 def _directories(path: str) -> list[UrlLocation]:
     """Return a directory by its given path, and by its real path."""
     names = dict.fromkeys([os.path.abspath(path), os.path.realpath(path)])  # noqa: PTH100
-    return [UrlLocation("file", "", name.lstrip("/")) for name in names]
+    return [found for name in names if (found := local_location(Path(name))) is not None]

@@ -5,18 +5,26 @@ Kept in one place, so that a single test notices when a release of zarr moves th
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from types import ModuleType
+from typing import Any, cast
 
 import zarr
+import zarr.core.sync as synchronous
 import zarr.storage._common as store_opening
 from zarr.abc.store import Store
 from zarr.core.sync import sync
+from zarr.storage import StorePath
 
 __all__ = [
     "StoreOnStore",
+    "array_class",
     "ensure_open",
     "ensure_open_sync",
+    "ignored_transformers",
+    "io_loop",
+    "is_store",
     "opening_module",
     "supports_synchronous_io",
     "sync",
@@ -41,11 +49,68 @@ def opening_module() -> ModuleType:
         == ["store_like", "mode", "storage_options"]
     )
     if not opens_through_it:
-        raise RuntimeError(
-            f"zarr {zarr.__version__} opens stores in a way that zarr_manifest.enable() does not "
-            "support. Pass zarr_manifest.ManifestStore(location) to zarr.open instead."
-        )
+        raise _unsupported("stores")
     return store_opening
+
+
+def array_class() -> type[Any]:
+    """Return the class that every array is made of, however it was opened.
+
+    Raises
+    ------
+    RuntimeError
+        If this release of zarr makes arrays in a different way.
+    """
+    initialize = vars(zarr.AsyncArray).get("__init__")
+    if not inspect.isfunction(initialize) or list(inspect.signature(initialize).parameters) != [
+        "self",
+        "metadata",
+        "store_path",
+        "config",
+    ]:
+        raise _unsupported("arrays")
+    return zarr.AsyncArray
+
+
+def _unsupported(what: str) -> RuntimeError:
+    return RuntimeError(
+        f"zarr {zarr.__version__} opens {what} in a way that zarr_manifest.enable() does not "
+        "support. Pass zarr_manifest.ManifestStore(location) to zarr.open instead."
+    )
+
+
+def is_store(location: object) -> bool:
+    """Whether zarr takes this for a store, or for a place in one, without making one of it."""
+    return isinstance(location, Store | StorePath)
+
+
+def ignored_transformers(metadata: object) -> list[str]:
+    """Return the names of the storage transformers that zarr would ignore but must not.
+
+    Parameters
+    ----------
+    metadata : dict or metadata of an array
+        What zarr makes an array of.
+    """
+    member = "storage_transformers"
+    stated: Any = (
+        cast("dict[str, Any]", metadata).get(member)
+        if isinstance(metadata, dict)
+        else getattr(metadata, member, None)
+    )
+    if not isinstance(stated, list | tuple):
+        return []
+    names: list[str] = []
+    for each in cast("list[Any]", stated):
+        transformer = cast("dict[str, Any]", each) if isinstance(each, dict) else {"name": each}
+        if transformer.get("must_understand") is not False:
+            names.append(str(transformer.get("name")))
+    return names
+
+
+def io_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop in which zarr's synchronous functions read; None if there is none."""
+    return synchronous.loop[0]
 
 
 async def ensure_open(store: Store) -> None:

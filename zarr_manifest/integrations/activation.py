@@ -1,53 +1,61 @@
 """Activation: let plain ``zarr.open`` read manifest arrays.
 
-Hooks zarr's one function that turns paths and URLs into stores. Disabling it leaves
-nothing behind.
+Hooks zarr's one function that turns paths and URLs into stores, and the class of its arrays:
+what is opened past the first would have fill values, and is refused by the second. Disabling
+it leaves nothing behind.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
+from zarr_manifest.errors import Advice, Setting, UnsupportedTransformerError
 from zarr_manifest.format import Limits
-from zarr_manifest.hierarchy import ManifestStore, Verify, opening_module
+from zarr_manifest.hierarchy import (
+    ManifestStore,
+    Verify,
+    array_class,
+    ignored_transformers,
+    is_store,
+    opening_module,
+)
 from zarr_manifest.locations import redact
-from zarr_manifest.sources import Allow, access_by_prefix
+from zarr_manifest.sources import Allow, access_by_prefix, store_name
 
 __all__ = ["Activation", "enable"]
 
 _lock = threading.RLock()
 _active: list[Activation] = []
-_original: Any = None
+_replaced: list[tuple[Any, str, Any]] = []
 
 
 class Activation:
     """Returned by :func:`enable`; undone by ``disable()``, or on leaving its ``with`` block."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], *, stores: bool) -> None:
         self.settings = settings
+        self.stores = stores
 
     def __repr__(self) -> str:
         allow = [redact(prefix) for prefix in self.settings["allow"]]
         with _lock:
             state = "enabled" if self in _active else "disabled"
-        return f"<Activation: {state}, {allow=}>"
+        stores = ", stores=True" if self.stores else ""
+        return f"<Activation: {state}, {allow=}{stores}>"
 
     def disable(self) -> None:
         """Undo this activation; the previous one, if any, takes effect again."""
-        global _original
         with _lock:
             if self not in _active:
                 return
             _active.remove(self)
-            if not _active:
-                module = opening_module()
-                vars(module)["make_store"] = _original
-                _original = None
+            while _replaced and not _active:
+                owner, name, original = _replaced.pop()
+                setattr(owner, name, original)
 
     def __enter__(self) -> Self:
         return self
@@ -67,16 +75,23 @@ def enable(
     base: str | Path | None = None,
     verify: Verify = "auto",
     limits: Limits | None = None,
+    stores: bool = False,
 ) -> Activation:
-    """Let ``zarr.open``, and everything built on it, read manifest arrays from paths and URLs.
+    """Let ``zarr.open``, and everything built on it, read manifest arrays.
 
-    Store objects passed to zarr are left alone. If enabled several times, the latest
-    activation that has not been disabled applies.
+    That goes for whatever zarr makes a store of, such as paths, URLs and fsspec mappings, in
+    this process (for others, such as dask's workers, see ``docs/enable.md``). Store objects
+    and dicts are left alone; a manifest array in one is refused, because zarr would read it as
+    fill values. If enabled several times, the latest activation that has not been disabled
+    applies.
 
     Parameters
     ----------
     allow, base, verify, limits
         As for :class:`ManifestStore`.
+    stores : bool
+        Let store objects read manifest arrays, too. zarr then has a :class:`ManifestStore`
+        where it was given another store.
 
     Returns
     -------
@@ -100,18 +115,23 @@ def enable(
     >>> type(zarr.open_group(path).store).__name__
     'LocalStore'
     """
-    global _original
     # Every store that is opened needs it, and an iterator can be read only once.
     access = access_by_prefix(allow)
     settings = {"allow": access, "base": base, "verify": verify, "limits": limits}
-    activation = Activation(settings)
+    activation = Activation(settings, stores=stores)
     with _lock:
-        module = opening_module()
+        module, array = opening_module(), array_class()
         _active.append(activation)
-        if _original is None:
-            _original = vars(module)["make_store"]
-            vars(module)["make_store"] = _make_manifest_store(_original)
+        if not _replaced:
+            _replace(module, "make_store", _make_manifest_store)
+            _replace(array, "__init__", _refuse_unread_manifests)
     return activation
+
+
+def _replace(owner: Any, name: str, replacement: Any) -> None:
+    original = cast("dict[str, Any]", vars(owner))[name]
+    _replaced.append((owner, name, original))
+    setattr(owner, name, replacement(original))
 
 
 def _make_manifest_store(make_store: Any) -> Any:
@@ -119,11 +139,38 @@ def _make_manifest_store(make_store: Any) -> Any:
     async def make_manifest_store(store_like: Any, **options: Any) -> Any:
         store = await make_store(store_like, **options)
         with _lock:
-            settings = _active[-1].settings if _active else None
+            activation = _active[-1] if _active else None
         # zarr's function calls itself for some kinds of location: never wrap twice.
-        is_location = isinstance(store_like, str | os.PathLike)
-        if settings is None or not is_location or isinstance(store, ManifestStore):
+        if activation is None or isinstance(store, ManifestStore):
             return store
-        return ManifestStore(store, **settings)
+        if store_like is None or isinstance(store_like, dict):
+            return store
+        if is_store(store_like) and not activation.stores:
+            return store
+        return ManifestStore(store, **activation.settings)
 
     return make_manifest_store
+
+
+def _refuse_unread_manifests(initialize: Any) -> Any:
+    """Refuse arrays whose transformers zarr would ignore: a ManifestStore hides what it honours."""
+
+    @functools.wraps(initialize)
+    def checked(array: Any, metadata: Any, store_path: Any, *more: Any, **options: Any) -> None:
+        ignored = ignored_transformers(metadata)
+        if ignored:
+            raise UnsupportedTransformerError(
+                f"zarr would ignore the storage transformer {ignored[0]!r} here, and return fill "
+                "values",
+                array=store_path.path,
+                location=store_name(store_path.store),
+                remedy=Advice(
+                    "Open zarr_manifest.ManifestStore(store) instead of the store; or let enable() "
+                    "do so, with ",
+                    Setting("stores", True),
+                    ".",
+                ),
+            )
+        initialize(array, metadata, store_path, *more, **options)
+
+    return checked

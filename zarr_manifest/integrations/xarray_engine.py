@@ -10,7 +10,7 @@ from xarray import Dataset, DataTree
 from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
 
 from zarr_manifest.format import Limits
-from zarr_manifest.hierarchy import ManifestStore, Verify
+from zarr_manifest.hierarchy import ManifestStore, Verify, store_as_zarr_would
 from zarr_manifest.sources import Allow
 
 __all__ = ["ManifestBackendEntrypoint"]
@@ -20,8 +20,9 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
     """Open hierarchies with manifest arrays; ``xr.open_dataset(path, engine="zarr-manifest")``.
 
     Accepts ``allow``, ``base``, ``verify`` and ``limits``, as in
-    :class:`zarr_manifest.ManifestStore`, and all options of xarray's ``zarr`` engine. A
-    ``ManifestStore`` has its own settings, and is opened without the first four.
+    :class:`zarr_manifest.ManifestStore`, and all options of xarray's ``zarr`` engine; with
+    ``storage_options``, fsspec opens the URL of the hierarchy. A ``ManifestStore`` has its own
+    settings, and is opened without any of these; it needs no ``engine``.
     """
 
     description = "Open Zarr hierarchies with chunk manifests (zarr-manifest)"
@@ -35,6 +36,10 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
     )
     supports_groups = True
 
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether this is a ManifestStore; paths and URLs belong to xarray's own engine."""
+        return isinstance(filename_or_obj, ManifestStore)
+
     def open_dataset(
         self,
         filename_or_obj: Any,
@@ -43,11 +48,12 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         base: str | Path | None = None,
         verify: Verify | None = None,
         limits: Limits | None = None,
+        storage_options: dict[str, Any] | None = None,
         drop_variables: Any = None,
         **options: Any,
     ) -> Dataset:
         """Open one group of a hierarchy as a dataset."""
-        store = _store(filename_or_obj, allow, base, verify, limits)
+        store = _store(filename_or_obj, allow, base, verify, limits, storage_options)
         options["drop_variables"] = drop_variables
         dataset: Dataset = _zarr_engine().open_dataset(store, **options)
         return dataset
@@ -60,10 +66,11 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         base: str | Path | None = None,
         verify: Verify | None = None,
         limits: Limits | None = None,
+        storage_options: dict[str, Any] | None = None,
         **options: Any,
     ) -> DataTree:
         """Open a hierarchy as a tree of datasets."""
-        store = _store(filename_or_obj, allow, base, verify, limits)
+        store = _store(filename_or_obj, allow, base, verify, limits, storage_options)
         tree: DataTree = _zarr_engine().open_datatree(store, **options)
         return tree
 
@@ -75,10 +82,11 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         base: str | Path | None = None,
         verify: Verify | None = None,
         limits: Limits | None = None,
+        storage_options: dict[str, Any] | None = None,
         **options: Any,
     ) -> dict[str, Dataset]:
         """Open every group of a hierarchy as a dataset, by path."""
-        store = _store(filename_or_obj, allow, base, verify, limits)
+        store = _store(filename_or_obj, allow, base, verify, limits, storage_options)
         groups: dict[str, Dataset] = _zarr_engine().open_groups_as_dict(store, **options)
         return groups
 
@@ -94,16 +102,16 @@ def _store(
     base: str | Path | None,
     verify: Verify | None,
     limits: Limits | None,
+    storage_options: dict[str, Any] | None,
 ) -> ManifestStore:
+    settings: dict[str, Any] = {"allow": allow, "base": base, "verify": verify, "limits": limits}
+    given = {name: value for name, value in settings.items() if value is not None}
     if isinstance(location, ManifestStore):
-        settings = {"allow": allow, "base": base, "verify": verify, "limits": limits}
-        given = [name for name, value in settings.items() if value is not None]
-        if given:
+        refused = [*given, *(["storage_options"] if storage_options is not None else [])]
+        if refused:
             raise TypeError(
                 "a ManifestStore has its own settings, so xarray's engine takes no "
-                f"{', '.join(given)} with it: pass them to ManifestStore(...)"
+                f"{', '.join(refused)} with it: pass them to ManifestStore(...)"
             )
         return location
-    return ManifestStore(
-        location, allow=allow, base=base, verify=verify or "auto", limits=limits, read_only=True
-    )
+    return ManifestStore(store_as_zarr_would(location, storage_options), **given, read_only=True)

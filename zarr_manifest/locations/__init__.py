@@ -1,6 +1,12 @@
 """URL references: where the bytes of an entry are, and whether they may be read. Pure."""
 
 from zarr_manifest.locations.allow_list import AllowList, suggest_prefixes
+from zarr_manifest.locations.local_paths import (
+    local_location,
+    local_reference,
+    path_of_file_url,
+    split_url,
+)
 from zarr_manifest.locations.redaction import redact, without_secrets
 from zarr_manifest.locations.resolving import Base, Location, StoreLocation, UrlLocation
 from zarr_manifest.locations.summary import ReferencedLocation, summarize
@@ -12,7 +18,11 @@ __all__ = [
     "ReferencedLocation",
     "StoreLocation",
     "UrlLocation",
+    "local_location",
+    "local_reference",
+    "path_of_file_url",
     "redact",
+    "split_url",
     "suggest_prefixes",
     "summarize",
     "without_secrets",

@@ -46,6 +46,7 @@ _REFERENCE = re.compile(
     r"(?P<path>[^?]*)(?:\?(?P<query>.*))?",
     re.DOTALL,
 )
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _ENCODED_SEPARATOR = re.compile(r"%(?:2f|5c)", re.IGNORECASE)
 _FORBIDDEN = (
@@ -220,6 +221,8 @@ class Base:
 
 
 def _invalid(problem: str, reference: str, remedy: str | None = None) -> InvalidPathError:
+    if _DRIVE.match(reference):
+        remedy = "Write a path of Windows as a URL, such as file:///C:/data/f.nc."
     return InvalidPathError(problem, location=redact(reference), remedy=remedy)
 
 

@@ -27,8 +27,10 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 
 from zarr_manifest.errors import (
+    Advice,
     ManifestError,
     RangeOutOfBoundsError,
+    Setting,
     ShortReadError,
     SourceAccessDeniedError,
     SourceError,
@@ -58,6 +60,7 @@ __all__ = [
     "can_list",
     "hierarchy_reader",
     "pure_request",
+    "refused_key",
     "slice_of",
     "store_errors",
     "store_failure",
@@ -232,7 +235,30 @@ class _ZarrStoreReader:
         return len(run_sync(self._get(key, None)))
 
 
+def refused_key(error: Exception) -> SourceError | None:
+    """Return the error for a store that takes no keys but Zarr's own, such as Icechunk's; or None.
+
+    Examples
+    --------
+    >>> print(refused_key(ValueError("invalid zarr key format `a/manifest.json`")).code)
+    source_error
+    """
+    if "invalid zarr key" not in str(error):
+        return None
+    return SourceError(
+        "the hierarchy's own store keeps nothing but the metadata and chunks of Zarr nodes",
+        remedy=Advice(
+            "Write the manifest into the array's metadata (",
+            Setting("inline", True),
+            "), and refer to sources by URL.",
+        ),
+    )
+
+
 def _raise_translated(error: Exception) -> NoReturn:
+    refused = refused_key(error)
+    if refused is not None:
+        raise refused from error
     if isinstance(error, FileNotFoundError | KeyError):
         raise SourceNotFoundError(
             "the object does not exist in the hierarchy's own store",

@@ -25,7 +25,7 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 from zarr_manifest.errors import Advice, Setting, WriteConflictError
 from zarr_manifest.hierarchy import ensure_open, list_inside, sync
-from zarr_manifest.sources import can_list, store_name
+from zarr_manifest.sources import can_list, refused_key, store_name
 
 __all__ = ["GuardedStore", "Stored", "guarded_store"]
 
@@ -114,10 +114,12 @@ class GuardedStore(ABC):
 
     def exists(self, key: str) -> bool:
         """Whether an object exists."""
-        return sync(self.store.exists(key))
+        with _refusals(key):
+            return sync(self.store.exists(key))
 
     async def _put(self, key: str, body: bytes) -> None:
-        await self.store.set(key, default_buffer_prototype().buffer.from_bytes(body))
+        with _refusals(key):
+            await self.store.set(key, default_buffer_prototype().buffer.from_bytes(body))
 
     def _get(self, key: str) -> bytes | None:
         found = sync(self.store.get(key, default_buffer_prototype()))
@@ -131,6 +133,17 @@ class GuardedStore(ABC):
         if found != before.body:
             raise _conflict(key)
         sync(self._put(key, body))
+
+
+@contextmanager
+def _refusals(key: str) -> Generator[None]:
+    try:
+        yield
+    except ValueError as error:
+        refused = refused_key(error)
+        if refused is None:
+            raise
+        raise refused.in_context(location=key) from error
 
 
 class _InProcess(GuardedStore):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from zarr_manifest.errors import InvalidPathError, NotConvertibleError, WriteConflictError
-from zarr_manifest.locations import redact
+from zarr_manifest.errors import NotConvertibleError, WriteConflictError
+from zarr_manifest.locations import path_of_file_url, redact, split_url
 
 __all__ = ["existing_target_error", "local_path", "require_local_path"]
 
@@ -29,19 +28,9 @@ def local_path(location: str | Path) -> Path | None:
     """
     if isinstance(location, Path) or _URL.match(location) is None:
         return Path(location)
-    try:
-        parts = urlsplit(location)
-    except ValueError as error:
-        raise InvalidPathError(f"this is not a URL: {error}", location=redact(location)) from error
-    if parts.scheme != "file":
+    if split_url(location).scheme != "file":
         return None
-    if parts.netloc not in ("", "localhost"):
-        raise InvalidPathError(
-            "the file URL names another host",
-            location=redact(location),
-            remedy="Write it as file:///path.",
-        )
-    return Path(unquote(parts.path))
+    return Path(path_of_file_url(location))
 
 
 def require_local_path(location: str | Path, what: str) -> Path:

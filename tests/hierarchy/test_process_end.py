@@ -1,0 +1,144 @@
+"""The end of a process that has read through obstore: with its own exit status, never aborted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from tests.hierarchies import write_hierarchy, write_manifest_array
+from tests.servers.http_files import Exchange, Fault, FileServer, Reply
+from zarr_manifest.hierarchy.process_end import finish_requests
+
+# What happens rarely otherwise: the thread that woke the loop wants the interpreter again while
+# that is ending, which takes its time.
+SLOW_THREAD = """
+import asyncio, threading, time
+from asyncio.selector_events import BaseSelectorEventLoop as Loop
+wake = Loop._write_to_self
+def slow(loop):
+    wake(loop)
+    if threading.get_ident() != threading.main_thread().ident:
+        time.sleep(0.3)
+Loop._write_to_self = slow
+class End:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.6)
+end = End()
+"""
+
+READ = """
+import zarr
+from zarr_manifest import ManifestStore
+zarr.open_group(ManifestStore({url!r}), mode="r")["inline"]
+"""
+
+COMMAND = """
+import sys
+from zarr_manifest.command_line import main
+sys.argv = ["zarr-manifest", "validate", {url!r}]
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "status"), [(READ, 0), (COMMAND, 3)], ids=["library", "command"]
+)
+def test_it_waits_for_threads_that_hand_over_an_answer(
+    program: str, status: int, tmp_path: Path
+) -> None:
+    write_hierarchy(tmp_path / "data.zarr")
+    with FileServer(tmp_path) as server:
+        code = SLOW_THREAD + program.format(url=f"{server.url}/data.zarr")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+
+
+# One chunk is missing; the answer about the other comes while the interpreter ends.
+ABANDON = """
+import os, time
+class End:
+    def __del__(self, sleep=time.sleep, write=os.write):
+        write(2, b"ending\\n")
+        sleep(0.6)
+end = End()
+import zarr
+from zarr_manifest import ManifestStore
+zarr.open_array(ManifestStore({url!r}), path="x", mode="r")[:]
+"""
+
+
+@pytest.mark.slow
+def test_it_cancels_requests_that_nobody_waits_for(tmp_path: Path) -> None:
+    manifest = {"0": {"path": "missing"}, "1": {"path": "late"}}
+    write_manifest_array(tmp_path, "x", np.zeros(2, "u1"), (1,), manifest)
+    (tmp_path / "x" / "late").write_bytes(b"1")
+    ending = threading.Event()
+
+    def answer(exchange: Exchange) -> Reply:
+        ending.wait(60)
+        return exchange.normal()
+
+    with FileServer(tmp_path) as server:
+        server.script("/x/late", Fault(answer))
+        code = ABANDON.format(url=server.url)
+        with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as process:
+            assert process.stderr is not None
+            printed = []
+            for line in process.stderr:
+                printed.append(line)
+                if line == b"ending\n":
+                    ending.set()
+    assert b"source_not_found" in b"".join(printed)
+    assert process.returncode == 1
+
+
+def test_it_does_not_wait_for_anything_else() -> None:
+    stopped = threading.Event()
+    threading.Thread(target=stopped.wait, daemon=True).start()
+    started = time.monotonic()
+    finish_requests()
+    assert time.monotonic() - started < 0.5
+    stopped.set()
+
+
+# Each ends as a command does, and starts in no time: what it needs is imported already.
+FORKED = """
+import os, sys
+import obstore
+from zarr_manifest.command_line import application, main
+
+for _ in range(int(sys.argv[1])):
+    child = os.fork()
+    if child == 0:
+        sys.argv = ["zarr-manifest", "validate", sys.argv[2]]
+        main()
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status))
+"""
+
+THOROUGH = (settings.default or settings()).max_examples >= 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(5 if THOROUGH else 1))
+def test_commands_whose_answer_is_an_error_end_with_its_status(part: int, tmp_path: Path) -> None:
+    """1,000 of them in the thorough tier; without the wait, one in 20 to 100 was aborted."""
+    runs = 200 if THOROUGH else 20
+    write_hierarchy(tmp_path / "data.zarr")
+    with FileServer(tmp_path) as server, ThreadPoolExecutor(2) as pool:
+        command = [sys.executable, "-W", "ignore", "-c", FORKED, str(runs // 2)]
+        command.append(f"{server.url}/data.zarr")
+        done = list(
+            pool.map(lambda _: subprocess.run(command, capture_output=True, text=True), range(2))
+        )
+    statuses = [int(line) for each in done for line in each.stdout.splitlines()]
+    assert statuses == [3] * runs

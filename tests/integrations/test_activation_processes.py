@@ -1,0 +1,148 @@
+"""``enable()`` in other processes: workers of dask, and of pools."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import distributed
+import numpy as np
+import pytest
+import zarr
+import zarr.storage._common as opening
+
+from tests.hierarchies import FIELD, write_manifest_array
+from zarr_manifest import enable
+from zarr_manifest.errors import LocationNotAllowedError
+from zarr_manifest.integrations import activation, dask_preload
+
+PRELOAD = "zarr_manifest.integrations.dask_preload"
+ORIGINAL = opening.make_store
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> str:
+    """Write a hierarchy whose array is in a file outside it; the URL of that file's directory."""
+    elsewhere = tmp_path / "archive"
+    elsewhere.mkdir()
+    (elsewhere / "raw.bin").write_bytes(FIELD.tobytes())
+    manifest = {"0.0": {"path": (elsewhere / "raw.bin").as_uri()}}
+    root = tmp_path / "data.zarr"
+    zarr.create_group(root)
+    write_manifest_array(root, "x", FIELD, FIELD.shape, manifest, dimension_names=("y", "x"))
+    return f"{elsewhere.as_uri()}/"
+
+
+def by_zarr(path: Path) -> Any:
+    return zarr.open_group(path, mode="r")["x"][:]
+
+
+def by_xarray(path: Path) -> Any:
+    import xarray as xr
+
+    return xr.open_zarr(path, consolidated=False, chunks=None, mask_and_scale=False)["x"].values
+
+
+# A program whose own process is not enabled, and whose tasks open paths.
+CLUSTER = """
+import sys
+import distributed
+from tests.integrations.test_activation_processes import by_xarray, by_zarr
+
+if __name__ == "__main__":
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster, distributed.Client(cluster) as client:
+        for read in (by_zarr, by_xarray):
+            print(client.submit(read, sys.argv[1]).result(timeout=60).sum())
+"""
+
+
+@pytest.mark.slow
+def test_variables_enable_the_workers_of_a_cluster(tmp_path: Path, archive: str) -> None:
+    variables = {
+        "DASK_DISTRIBUTED__WORKER__PRELOAD": f'["{PRELOAD}"]',
+        "ZARR_MANIFEST_ALLOW": archive,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    program = tmp_path / "program.py"
+    program.write_text(CLUSTER)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(program), str(tmp_path / "data.zarr")],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == [str(FIELD.sum())] * 2, done.stderr
+
+
+@pytest.mark.slow
+def test_the_initializer_of_a_pool_enables_its_processes(tmp_path: Path, archive: str) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    initializer = partial(enable, allow=[archive])
+    with ProcessPoolExecutor(1, mp_context=spawn, initializer=initializer) as pool:
+        read = pool.submit(by_zarr, tmp_path / "data.zarr").result(timeout=60)
+    np.testing.assert_array_equal(read, FIELD)
+
+
+@pytest.mark.slow
+def test_callbacks_enable_workers_that_run_already(tmp_path: Path, archive: str) -> None:
+    """Here, they are threads of this process."""
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.register_worker_callbacks(partial(enable, allow=[archive]))
+        read = client.submit(by_zarr, tmp_path / "data.zarr").result(timeout=60)
+    for each in list(vars(activation)["_active"]):
+        each.disable()
+    np.testing.assert_array_equal(read, FIELD)
+
+
+async def start_worker() -> None:
+    async with (
+        distributed.Scheduler(dashboard_address=None, port=0) as scheduler,
+        distributed.Worker(scheduler.address, preload=[PRELOAD]),
+    ):
+        assert opening.make_store is not ORIGINAL
+
+
+def test_a_worker_in_this_process_leaves_nothing_behind() -> None:
+    asyncio.run(start_worker())
+    assert opening.make_store is ORIGINAL
+
+
+def test_a_worker_that_cannot_be_enabled_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZARR_MANIFEST_ALLOW", "data")
+    monkeypatch.delitem(sys.modules, PRELOAD)
+    with pytest.raises(ValueError, match="cannot be a prefix"):
+        asyncio.run(start_worker())
+    assert opening.make_store is ORIGINAL
+
+
+def test_variables_name_what_may_be_read(
+    tmp_path: Path, archive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dask_preload.dask_setup(None)
+    with pytest.raises(LocationNotAllowedError):
+        by_zarr(tmp_path / "data.zarr")
+    monkeypatch.setenv("ZARR_MANIFEST_ALLOW", f" s3://a/ {archive}\n")
+    monkeypatch.setenv("ZARR_MANIFEST_ALLOW_ENVIRONMENT", "s3://ours/")
+    dask_preload.dask_setup(None)
+    store: Any = zarr.open_group(tmp_path / "data.zarr", mode="r").store
+    assert {prefix: repr(access) for prefix, access in store._allow.items()} == {
+        "s3://a/": "anonymous()",
+        archive: "anonymous()",
+        "s3://ours/": "environment()",
+    }
+    np.testing.assert_array_equal(by_zarr(tmp_path / "data.zarr"), FIELD)
+    dask_preload.dask_teardown(None)
+    dask_preload.dask_teardown(None)
+    assert opening.make_store is ORIGINAL
