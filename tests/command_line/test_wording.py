@@ -32,6 +32,7 @@ ONLY_IN_PYTHON = {
 
 _CALLS: dict[str, object] = {
     "limits": "entries",
+    "loadable_variables": ["time", "time_bnds"],
     "overwrite": True,
     "allow": ["s3://b/"],
     "rename": "a/__t",
@@ -138,7 +139,7 @@ def known_options(command: click.Command) -> Iterator[str]:
 def test_the_options_exist(name: str) -> None:
     said = spelled(Advice(Setting(name, _CALLS.get(name, ...))))
     words = {word for word in said.replace(",", "").split() if word.startswith("--")}
-    assert words or said == "zarr-manifest import kerchunk"
+    assert words or said in ("zarr-manifest import kerchunk", "zarr-manifest upgrade")
     assert words <= set(known_options(application))
     assert not set("='(").intersection(
         said.replace("KEY=VALUE", "").replace("entries=NUMBER", "").replace("=NEW", "")
