@@ -33,6 +33,9 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "partition_shape": "--partition-shape",
     "read_kerchunk": "zarr-manifest import kerchunk",
     "rename": lambda path: f"--rename {shlex.quote(path)}=NEW",
+    "rewrite": lambda pairs: " ".join(
+        f"--rewrite {shlex.quote(f'{old}={new}')}" for old, new in pairs.items()
+    ),
     "sole_writer": "--sole-writer",
     "upgrade": "zarr-manifest upgrade",
     "url": lambda url: f"--url {shlex.quote(url)}",

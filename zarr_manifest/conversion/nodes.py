@@ -12,7 +12,7 @@ from typing import Any
 
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.manifest import Manifest
-from zarr_manifest.showing import counted, html_table, size
+from zarr_manifest.showing import counted, html_table, note_lines, size
 
 __all__ = [
     "ArrayNode",
@@ -243,7 +243,7 @@ class ConversionReport:
 
     def _repr_html_(self) -> str:
         refused = [f"{node.path or '/'}: {node.reason} ({node.code})" for node in self.refused]
-        notes = [f"{path or '/'}: {note}" for path, note in self.notes]
+        notes = list(note_lines(self.notes))
         rows = [("Written", self._counts()), ("Refused", refused), ("Notes", notes)]
         return html_table("ConversionReport", rows)
 
@@ -254,5 +254,5 @@ class ConversionReport:
             lines += [f"  {n.path or '/'}: {n.reason} ({n.code})" for n in self.refused]
         if self.notes:
             lines.append(f"{counted(len(self.notes), 'note')}:")
-            lines += [f"  {path or '/'}: {note}" for path, note in self.notes]
+            lines += [f"  {line}" for line in note_lines(self.notes)]
         return "\n".join(lines)

@@ -37,7 +37,7 @@ from zarr_manifest.hierarchy import (
     store_urls,
     sync,
 )
-from zarr_manifest.showing import counted, html_table
+from zarr_manifest.showing import counted, html_table, note_lines
 from zarr_manifest.sources import Allow, can_list
 from zarr_manifest.writing import GuardedStore, Stored, guarded_store, update_consolidated
 
@@ -93,7 +93,7 @@ class UpgradeReport:
         lines = [(p or "/", list(self.repairs[p])) for p in self.repaired]
         repairs = [f"{path}: {repair}" for path, found in lines for repair in found]
         refused = [f"{node.path or '/'}: {node.reason} ({node.code})" for node in self.refused]
-        notes = [f"{path or '/'}: {note}" for path, note in self.notes]
+        notes = list(note_lines(self.notes))
         rows = [
             ("Summary", self._summary()),
             ("Repairs", repairs),
@@ -115,7 +115,7 @@ class UpgradeReport:
         if self.refused:
             lines.append(f"refused {len(self.refused)}, left as they are:")
             lines += [f"  {n.path or '/'}: {n.reason} ({n.code})" for n in self.refused]
-        lines += [f"note on {path or '/'}: {note}" for path, note in self.notes]
+        lines += [f"note on {line}" for line in note_lines(self.notes)]
         return "\n".join(lines)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.json.members import TOO_LARGE, Batch, Members, distribute
-from zarr_manifest.conversion.kerchunk.urls import SourceUrls
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls, relative_path_notes
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import (
@@ -154,8 +154,8 @@ class _Columns:
                 "it refers to two versions of an object, but a manifest has only one per path",
                 location=source.path,
             )
-        if source.was_relative:
-            self.relative.add(str(url))
+        if source.relative is not None:
+            self.relative.add(source.relative)
         return self.paths.setdefault(source.path, len(self.paths))
 
 
@@ -167,13 +167,9 @@ def _array_node(plan: ArrayPlan, members: Members, sources: _Sources) -> Node:
         manifest = _manifest(plan, rows, columns)
     except ManifestError as error:
         return refused(plan.path, error)
-    if columns.relative:
-        notes.append(
-            f"{len(columns.relative)} relative paths, such as {min(columns.relative)!r}, were "
-            "resolved against the working directory, as fsspec does"
-        )
-    prefixed = (f"array {plan.path!r}: {note}" for note in notes)
-    return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed))
+    prefixed = [f"array {plan.path!r}: {note}" for note in notes]
+    relative = relative_path_notes(plan.path, columns.relative)
+    return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed, *relative))
 
 
 def _columns(rows: Rows, members: Members, sources: _Sources) -> _Columns:
