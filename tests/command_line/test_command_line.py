@@ -241,17 +241,17 @@ def test_fsspec_reads_what_is_exported(inputs: Path, options: list[str]) -> None
 def test_notes_that_repeat_are_grouped(tmp_path: Path) -> None:
     refs: dict[str, Any] = {}
     for name in ("a", "b", "c", "d", "e"):
-        refs |= {f"{name}/.zarray": zarray(), f"{name}/0": ["f.nc", 0, 4], f"{name}/1": "text"}
+        refs |= {f"{name}/.zarray": zarray(), f"{name}/0": ["b/f.nc", 0, 4], f"{name}/1": "text"}
     (tmp_path / "refs.json").write_text(json.dumps(refs | {"e/0": ["{{u}}", 0, 4]}))
     done = run("import", "kerchunk", tmp_path / "refs.json", tmp_path / "h.zarr")
     assert done.stderr.splitlines() == [
-        "note: /a, /b, /c, /d: relative paths, such as 'f.nc', were resolved against the working "
+        "note: /a, /b, /c, /d: relative paths, such as 'b/f.nc', were resolved against the working "
         "directory, as fsspec does; if they begin with the name of a bucket: --rewrite =s3://",
         "note: /e: URLs contain '{{u}}', which the set does not define, and were taken for paths "
         "in the working directory; rewrite them: --rewrite '{{u}}=URL'",
     ]
-    rewritten = ["--rewrite", "=s3://", "--rewrite", "{{u}}=s3://b/f.nc", "--json", "--overwrite"]
-    done = run("import", "kerchunk", tmp_path / "refs.json", tmp_path / "h.zarr", *rewritten)
+    rewritten = ["--rewrite", "=s3://", "--rewrite", "{{u}}=s3://b/f.nc", "--json"]
+    done = run("import", "kerchunk", tmp_path / "refs.json", tmp_path / "new.zarr", *rewritten)
     assert done.document["notes"] == []
 
 

@@ -15,8 +15,8 @@ __all__ = [
     "export_outcome",
     "hierarchy_outcome",
     "noted",
-    "remarks",
     "refusals",
+    "remarks",
 ]
 
 
