@@ -372,10 +372,8 @@ class _Group:
                 if problem is not None and is_of_time(meant[0][name], meant[number][name]):
                     names = [each for each, v in dataset.variables.items() if not is_virtual(v)]
                     loading = Setting("loadable_variables", [*map(str, names), str(name)])
-                    told = (
-                        f"{self._unlike(problem, number)}, which can be converted if it is loaded: "
-                    )
-                    return Advice(told, loading)
+                    told = self._unlike(problem, number)
+                    return Advice(told, ", which can be converted if it is loaded: ", loading)
             if problem is not None:
                 return self._unlike(problem, number)
         return None

@@ -85,7 +85,8 @@ def read_kerchunk_json(
         or its parsed content.
     rewrite : mapping of str to str, optional
         Replacements for URL prefixes, applied before any check; the longest prefix wins,
-        and an empty one is that of every relative path, such as ``bucket/f.nc``. A prefix that no URL has is reported as a :class:`RefusedNode` of the root.
+        and an empty one is that of every relative path, such as ``bucket/f.nc``. A prefix
+        that no URL has is reported as a :class:`RefusedNode` of the root.
         Relative paths in the set resolve against the working directory, as in fsspec.
     max_generated : int
         Maximum number of references that ``gen`` may generate.
