@@ -6,11 +6,12 @@ formats. They share only this module.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
 from zarr_manifest.manifest import Manifest
 from zarr_manifest.showing import counted, html_table, note_lines, size
 
@@ -24,6 +25,7 @@ __all__ = [
     "RefusedNode",
     "StreamedManifest",
     "Tally",
+    "inside",
     "refused",
 ]
 
@@ -140,6 +142,30 @@ def refused(path: str, error: ManifestError) -> RefusedNode:
         error.problem, chunk=error.chunk, location=error.location, remedy=error.remedy
     )
     return RefusedNode(path, error.code, bare.message)
+
+
+def inside(group: str, node: Node) -> Node:
+    """Return a node of one hierarchy as that of another, in which the first is a group.
+
+    Examples
+    --------
+    >>> inside("0", GroupNode("", {})).path, inside("0", GroupNode("a", {})).path
+    ('0', '0/a')
+    """
+    path = f"{group}/{node.path}" if node.path else group
+    if not isinstance(node, ArrayNode):
+        return dataclasses.replace(node, path=path)
+    notes = tuple(_about(note, node.path, path) for note in node.notes)
+    return dataclasses.replace(node, path=path, notes=notes)
+
+
+def _about(note: str, old: str, new: str) -> str:
+    """Return a note about an array that has another path now."""
+    first, *rest = note.parts if isinstance(note, Advice) else [note]
+    beginning = f"array {old!r}: "
+    if not isinstance(first, str) or not first.startswith(beginning):
+        return note
+    return Advice(f"array {new!r}: ", first.removeprefix(beginning), *rest)
 
 
 # Called with the path of the array, or the URL of the file, that was just done, the number of

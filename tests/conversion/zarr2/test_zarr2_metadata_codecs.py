@@ -424,7 +424,7 @@ PREDICTOR = {"id": "imagecodecs_delta", "dtype": "<f8", "shape": [2, 4]}
                 ("pickle", "unpickling runs code"),
                 ("vlen-array", "there is no Zarr v3 data type for variable-length arrays"),
                 ("base64", "there is no Zarr v3 codec for it"),
-                ("grib", "no Zarr v3 codec is known"),
+                ("grib", "only kerchunk decodes it; make a hierarchy of the GRIB file"),
                 ("", "no Zarr v3 codec is known"),
             ]
         ),

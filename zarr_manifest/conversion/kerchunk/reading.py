@@ -33,7 +33,7 @@ def read_kerchunk(
     allow : mapping of str to Access, or iterable of str, optional
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. The references
         need no authorisation; they are read without credentials unless a prefix says
-        otherwise. Referenced objects are not read.
+        otherwise. Referenced objects are not read, except metadata documents below a prefix.
 
     Returns
     -------

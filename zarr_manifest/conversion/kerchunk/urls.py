@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -107,9 +107,9 @@ class SourceUrls:
             known = self._known[url] = _reference(self._rewritten(rendered))
         return known
 
-    def refused_rewrites(self) -> Iterator[RefusedNode]:
-        """Yield a refusal for every prefix to be rewritten that no URL has."""
-        for old in sorted(self._unused):
+    def refused_rewrites(self, others: Iterable[SourceUrls] = ()) -> Iterator[RefusedNode]:
+        """Yield a refusal for every prefix to be rewritten that no URL has, nor one of others."""
+        for old in sorted(self._unused.intersection(*(other._unused for other in others))):
             reason = f"no URL begins with {old!r}, which was to be rewritten"
             if self._example:
                 reason += f"; they look like {redact(self._example)!r}"

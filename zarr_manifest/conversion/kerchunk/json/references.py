@@ -36,7 +36,7 @@ from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.manifest import Grid, Manifest, NumberedPaths, Rows, interpret_keys
 
-__all__ = ["chunks_of", "inline_bytes", "reference_nodes"]
+__all__ = ["byte_range", "chunks_of", "inline_bytes", "reference_nodes"]
 
 
 def reference_nodes(
@@ -205,12 +205,23 @@ def _take_other(columns: _Columns, row: int, value: object, sources: _Sources) -
     if parts is None:
         columns.inline[row] = inline_bytes(value)
         return
-    url, columns.offsets[row], columns.lengths[row] = _byte_range(parts)
+    url, columns.offsets[row], columns.lengths[row] = byte_range(parts)
     columns.path_numbers[row] = columns.path_number(url, sources)
 
 
-def _byte_range(parts: Sequence[object]) -> tuple[str | None, int, int]:
-    """Return URL, offset and length; -1 stands for the rest of the object."""
+def byte_range(parts: Sequence[object]) -> tuple[str | None, int, int]:
+    """Return URL, offset and length of a reference; -1 stands for the rest of the object.
+
+    Raises
+    ------
+    NotConvertibleError
+        It has another form.
+
+    Examples
+    --------
+    >>> byte_range(["s3://b/f.nc", 100, 8]), byte_range(["s3://b/f.nc"])
+    (('s3://b/f.nc', 100, 8), ('s3://b/f.nc', 0, -1))
+    """
     if len(parts) in (1, 3) and (parts[0] is None or isinstance(parts[0], str)):
         if len(parts) == 1:
             return parts[0], 0, -1
