@@ -61,7 +61,8 @@ class NoData:
             return cls(spelled, None, float(value))
         limits = np.iinfo(dtype)
         nearest = 0 if math.isnan(value) else min(max(value, int(limits.min)), int(limits.max))
-        nearest = math.floor(nearest + 0.5) if isinstance(nearest, float) else nearest
+        # Halves are rounded away from 0.
+        nearest = int(nearest + math.copysign(0.5, nearest)) if nearest % 1 else int(nearest)
         if nearest == value:
             return cls(str(nearest), None, nearest)
         return cls(None, stripped, nearest)
