@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +131,8 @@ def test_coordinates_are_those_of_one_grid(tmp_path: Path) -> None:
 def test_fields_after_the_first_of_a_message_are_refused(tmp_path: Path) -> None:
     found = _convert(tmp_path, _message(_field(), _field(product=_product(number=4))))
     assert found.refused == {
-        "message at byte 0 of f.grib2, field 2": "only the first field is read"
+        "message at byte 0 of f.grib2, field 2": "only the first field is read. ecCodes makes a "
+        "message of each: grib_copy IN OUT."
     }
     assert same(found.arrays["hag/instant/tmp"][...], _VALUES[None])
 
@@ -176,6 +179,38 @@ def test_a_damaged_message_is_refused(tmp_path: Path, damage: slice) -> None:
     (tmp_path / "f.grib2").write_bytes(damaged)
     with pytest.raises(NotConvertibleError, match=r"message at byte 0 cannot be read: it is dam"):
         list(read_files(tmp_path / "f.grib2"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is that of Linux")
+def test_messages_that_end_the_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By asking for more memory than there is, or with a stack on stderr."""
+    columns = 0x7FFFFFFF
+    grid = bytearray(_grid(columns=columns, last=(60, 10), step=0))
+    struct.pack_into(">I", grid, 6, 2 * columns)
+    greedy = bytearray(_message(_field(grid=bytes(grid))))
+    undated = bytearray(_message(_field()))
+    undated[16 + 14] = 13  # the month
+    found = _convert(tmp_path, bytes(greedy), bytes(undated), _message(_field()))
+    ended, panicked = found.refused.values()
+    assert re.search("it is damaged: gribberish ended with the status -", ended)
+    assert "gribberish cannot read it: No such local time" in panicked
+    assert "hag/instant/tmp" in found.arrays
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_damaged_messages(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    whole = [_message(_field()), _message(_field(product=_product(level=5, time=12)))]
+    body = b""
+    for _ in range(40):
+        damaged = bytearray(chance.choice(whole))
+        for _ in range(chance.choice((1, 1, 3))):
+            damaged[chance.randrange(8, len(damaged))] = chance.choice((0, 1, 127, 255))
+        body += damaged
+    (tmp_path / "f.grib2").write_bytes(body)
+    assert list(read_files(tmp_path / "f.grib2"))
 
 
 def test_messages_of_the_first_edition_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["GribMessage", "messages"]
+__all__ = ["ONE_BY_ONE", "TO_EDITION_2", "GribMessage", "messages"]
+
+# What users of ecCodes can do.
+TO_EDITION_2 = "ecCodes converts it: grib_set -s edition=2 IN OUT."
+ONE_BY_ONE = "ecCodes makes a message of each: grib_copy IN OUT."
 
 _END = b"7777"
 _DATA = 7
@@ -90,7 +94,8 @@ def messages(data: bytes) -> Iterator[GribMessage]:
     []
     >>> message = b"GRIB" + bytes([0, 0, 28, 1]) + bytes(16) + b"7777"
     >>> [(found.start, found.problem) for found in messages(b"junk" + message)]
-    [(4, 'it is GRIB edition 1, and only edition 2 is read')]
+    ... # doctest: +ELLIPSIS
+    [(4, 'it is GRIB edition 1, and only edition 2 is read. ecCodes converts it: ...')]
     """
     position = data.find(b"GRIB")
     while position >= 0:
@@ -109,7 +114,7 @@ def _message(data: bytes, start: int) -> GribMessage | None:
     if length < 16 or edition not in (1, 2):
         return None
     if edition == 1:
-        problem = "it is GRIB edition 1, and only edition 2 is read"
+        problem = f"it is GRIB edition 1, and only edition 2 is read. {TO_EDITION_2}"
         return GribMessage(start, length, edition, problem=problem)
     sections = list(_sections(data, start + 16, start + length))
     fields = sum(number == _DATA for number, _ in sections)
@@ -118,7 +123,10 @@ def _message(data: bytes, start: int) -> GribMessage | None:
     if not first.keys() >= _NEEDED:
         return GribMessage(start, length, edition, problem=_DAMAGED)
     try:
-        return GribMessage(start, length, edition, fields, first, _problem(first))
+        found = GribMessage(start, length, edition, fields, first, _problem(first))
+        if found.problem is None:
+            _ = found.grid, found.packing  # they need octets, too
+        return found
     except IndexError:
         return GribMessage(start, length, edition, problem=_DAMAGED)
 
