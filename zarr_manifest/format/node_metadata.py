@@ -241,7 +241,7 @@ def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:
     if isinstance(data_type, str) and data_type.startswith(("<", ">", "|")):
         yield _invalid_member(metadata, "data_type", "the name of a Zarr v3 data type")
         usable = False
-    if isinstance(codecs, list) and not all(map(_is_codec, cast("list[Any]", codecs) or [None])):
+    if isinstance(codecs, list) and not all(map(_is_codec, codecs or [None])):
         yield _invalid_member(metadata, "codecs", "a list of Zarr v3 codecs")
         usable = False
     return usable

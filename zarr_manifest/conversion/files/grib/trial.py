@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 # A damaged message may ask for any amount. Of 100 million values, coordinates take 2.4 GB.
@@ -58,10 +59,10 @@ def main() -> None:
     packings: set[int] = set()
     for start, length, packing in named:
         body = bytes(data[start : start + length])
-        problem = problem_of(lambda body=body: reader.parse_grib_message_metadata(body, 0))
+        problem = problem_of(partial(reader.parse_grib_message_metadata, body, 0))
         if problem is None and packing not in packings:
             # Read one message with each packing to see whether it works.
-            problem = problem_of(lambda body=body: reader.parse_grib_array(body, 0))
+            problem = problem_of(partial(reader.parse_grib_array, body, 0))
             if problem is None:
                 packings.add(packing)
         if problem is not None:
