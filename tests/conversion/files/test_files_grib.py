@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
 from zarr_manifest.conversion.files.grib.messages import messages
@@ -97,7 +98,7 @@ def test_messages_are_chunks(tmp_path: Path) -> None:
         ({"grid": _grid(last=(58, 10))}, "the step between its longitudes"),
         ({"grid": _grid(angle=7)}, "in custom units"),
         ({"grid": _grid(template=40)}, "its grid has template 40"),
-        ({"product": _product(time=(1 << 31) + 3)}, "its forecast time is negative"),
+        ({"product": _product(time=(1 << 31) + 3, unit=4)}, "its forecast time is negative"),
         ({"product": _product(unit=3)}, "months or years"),
         ({"product": _product(number=222)}, "gribberish left it out"),
         ({"packing": 4}, "gribberish cannot read it: .* unpack"),
@@ -116,6 +117,23 @@ def test_what_would_be_read_as_something_else_is_refused(
     assert re.search(reason, refused)
     assert same(found.arrays["hag/instant/tmax"][...], _VALUES[None])
     assert "hag/instant/tmp" not in found.arrays
+
+
+@pytest.mark.parametrize(("unit", "hours"), [(1, 1), (11, 6), (2, 24)])
+def test_messages_before_their_reference_time(unit: int, hours: int, tmp_path: Path) -> None:
+    products = [_product(time=(1 << 31) + 3, unit=unit), _product(time=0)]
+    found = _convert(tmp_path, *(_message(_field(product=product)) for product in products))
+    assert found.refused == {}
+    with xr.open_dataset(
+        found.root, group="hag/instant", engine="zarr-manifest", allow=["/"], consolidated=False
+    ) as opened:
+        reference = np.datetime64("2024-01-31T18:00")
+        expected = [reference - np.timedelta64(3 * hours, "h"), reference]
+        assert opened["time"].values.tolist() == np.array(expected, "M8[ns]").tolist()
+        assert same(
+            opened["tmp"].values, np.stack([_VALUES, _VALUES])[:, None].reshape(opened["tmp"].shape)
+        )
+        assert opened["tmp"].attrs["reference_date"] == "2024-01-31T18:00:00+00:00"
 
 
 def test_coordinates_are_those_of_one_grid(tmp_path: Path) -> None:

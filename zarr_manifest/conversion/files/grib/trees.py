@@ -8,7 +8,7 @@ are refused, by offset.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -18,6 +18,7 @@ from zarr_manifest.conversion.files.grib.messages import (
     TO_EDITION_2,
     GribMessage,
     messages,
+    without_negative_times,
 )
 from zarr_manifest.conversion.files.grib.trying import try_messages
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
@@ -41,6 +42,7 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     size, _ = registry.state(url)
     data = bytes(registry.read(url, 0, size))
     found = list(messages(data))
+    data, changed = without_negative_times(data, found)
     if all(message.edition != 2 for message in found):
         raise NotConvertibleError(
             "the file has no message of GRIB edition 2, and no other is read",
@@ -57,6 +59,7 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     readable = _without(data, problems)
     parse = partial(gribberish.parse_grib_dataset, encode_coords=True, collapse_groups=False)
     dataset = _result_of(partial(parse, readable))
+    _restore_reference(dataset, {m.start: m for m in found if m.start in changed})
     explained = _refuse_incomplete(dataset, "", tree)
     tree.add_manifest_group(_result_of(partial(parser._manifest_group, url, dataset)))
     explained |= _referenced(tree) | problems.keys()
@@ -119,6 +122,17 @@ def _result_of[R](question: Callable[[], R]) -> R:
         if type(error).__name__ != "PanicException":
             raise
         raise NotConvertibleError(f"gribberish cannot read it: {error}") from error
+
+
+def _restore_reference(node: dict[str, Any], changed: Mapping[int, GribMessage]) -> None:
+    """State the reference times of messages that were given another one."""
+    for variable in node.get("data_vars", {}).values():
+        offsets = [int(offset) for offset, _ in variable["values"]["offsets"]]
+        if changed.keys() & set(offsets):
+            first = changed.get(offsets[0], changed[min(changed.keys() & set(offsets))])
+            variable["attrs"]["reference_date"] = first.reference_time.isoformat()
+    for below in node.get("groups", {}).values():
+        _restore_reference(below, changed)
 
 
 def _refuse_incomplete(node: dict[str, Any], path: str, tree: FileTree) -> set[int]:
