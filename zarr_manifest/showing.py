@@ -59,6 +59,18 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def brief(name: str) -> str:
+    """Return the repr of a name that a stranger chose, without the middle of a long one.
+
+    Examples
+    --------
+    >>> brief("0.0"), len(brief("9" * 10_000))
+    ("'0.0'", 201)
+    """
+    shown = repr(name)
+    return shown if len(shown) <= 201 else f"{shown[:100]}…{shown[-100:]}"
+
+
 def note_lines(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield a line for each note, with the nodes that it is about: their path and the note.
 

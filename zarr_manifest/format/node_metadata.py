@@ -237,11 +237,12 @@ def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:
             yield _invalid_member(metadata, name, description)
             usable = False
     # As a type string of numpy; as in Zarr v2.
-    data_type, codecs = metadata.get("data_type"), metadata.get("codecs")
+    data_type: Any = metadata.get("data_type")
+    codecs: list[Any] | None = metadata.get("codecs")
     if isinstance(data_type, str) and data_type.startswith(("<", ">", "|")):
         yield _invalid_member(metadata, "data_type", "the name of a Zarr v3 data type")
         usable = False
-    if isinstance(codecs, list) and not all(map(_is_codec, codecs or [None])):
+    if isinstance(codecs, list) and not _are_codecs(codecs):
         yield _invalid_member(metadata, "codecs", "a list of Zarr v3 codecs")
         usable = False
     return usable
@@ -276,8 +277,11 @@ def interpret_codecs(codecs: Sequence[Any]) -> Findings[None]:
                 )
 
 
-def _is_codec(stated: Any) -> bool:
-    return isinstance(stated, str) or isinstance((_object(stated) or {}).get("name"), str)
+def _are_codecs(stated: list[Any]) -> bool:
+    names = [
+        each if isinstance(each, str) else (_object(each) or {}).get("name") for each in stated
+    ]
+    return bool(names) and all(isinstance(name, str) for name in names)
 
 
 def _invalid_member(

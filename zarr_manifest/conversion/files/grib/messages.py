@@ -86,8 +86,9 @@ class GribMessage:
         ValueError
             There is no such time.
         """
-        year, *others = struct.unpack(">HBBBBB", self.sections[1][12:19])
-        return datetime(year, *others, tzinfo=UTC)
+        stated: tuple[int, ...] = struct.unpack(">HBBBBB", self.sections[1][12:19])
+        year, month, day, hour, minute, second = stated
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
 
     @property
     def before_reference(self) -> timedelta | None:

@@ -109,7 +109,7 @@ class RefsPartitions:
 
     def first_relative(self) -> frozenset[str]:
         """Return the relative file paths among the first references."""
-        return next((rows.relative for rows in self.files.rows()), frozenset())
+        return next((rows.relative for rows in self.files.rows()), frozenset[str]())
 
     def _pieces(self, rows: ReferenceRows) -> Iterator[tuple[int, ReferenceRows]]:
         """Split rows where the partition changes; yield its number with each piece."""
