@@ -175,8 +175,8 @@ class StoredChunks:
             raise NotConvertibleError(
                 "its last strip is shorter than the others and compressed, and zarr reads such "
                 "chunks only where its setting 'array.rectilinear_chunks' is on",
-                remedy="Set the environment variable ZARR_ARRAY__RECTILINEAR_CHUNKS to True, here and "
-                "wherever it is read.",
+                remedy="Set the environment variable ZARR_ARRAY__RECTILINEAR_CHUNKS to True, here "
+                "and wherever it is read.",
             )
         *others, _, width = array.metadata.chunk_grid.chunk_shape
         strips = [[self.rows, self.height // self.rows], self.last_rows]
