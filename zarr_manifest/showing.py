@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -10,13 +10,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["MOST_LINES", "brief", "counted", "html_table", "shortened", "size", "without_defaults"]
+__all__ = [
+    "MOST_LINES",
+    "brief",
+    "counted",
+    "html_table",
+    "note_lines",
+    "shortened",
+    "size",
+    "without_defaults",
+]
 
 # Longer bytes in a repr are only counted.
 _MOST_BYTES = 40
 
 # Of a list in a notebook: nobody reads more, and thousands of lines make it slow.
 MOST_LINES = 20
+
+# With the same note.
+_MOST_NODES = 3
 
 
 def size(count: float) -> str:
@@ -57,6 +69,23 @@ def brief(name: str) -> str:
     """
     shown = repr(name)
     return shown if len(shown) <= 201 else f"{shown[:100]}…{shown[-100:]}"
+
+
+def note_lines(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a line for each note, with the nodes that it is about: their path and the note.
+
+    Examples
+    --------
+    >>> list(note_lines([("a", "array 'a': packed"), ("b", "left out"), ("c", "packed")]))
+    ['/a, /c: packed', '/b: left out']
+    """
+    paths: dict[str, list[str]] = {}
+    for path, note in notes:
+        paths.setdefault(note.removeprefix(f"array {path!r}: "), []).append(f"/{path}")
+    for note, about in paths.items():
+        more = len(about) - _MOST_NODES
+        several = [*about[:_MOST_NODES], f"and {more:,} more"] if more > 1 else about
+        yield f"{', '.join(several)}: {note}"
 
 
 def shortened(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:

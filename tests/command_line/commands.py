@@ -20,7 +20,16 @@ from zarr_manifest import conversion
 from zarr_manifest.command_line.application import application
 from zarr_manifest.command_line.tasks import Task
 
-__all__ = ["MODULE", "Finished", "commands", "make_inputs", "run", "words", "write_theirs"]
+__all__ = [
+    "MODULE",
+    "Finished",
+    "commands",
+    "make_inputs",
+    "run",
+    "words",
+    "write_theirs",
+    "zarray",
+]
 
 # The command line as a process of its own.
 MODULE = [sys.executable, "-m", "zarr_manifest.command_line"]

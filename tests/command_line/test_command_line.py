@@ -16,7 +16,7 @@ import zarr
 from zarr.storage import FsspecStore
 
 import zarr_manifest as zm
-from tests.command_line.commands import commands, run, words
+from tests.command_line.commands import commands, run, words, zarray
 from zarr_manifest.command_line.application import application
 
 EXAMPLES = [
@@ -238,6 +238,23 @@ def test_fsspec_reads_what_is_exported(inputs: Path, options: list[str]) -> None
     np.testing.assert_array_equal(theirs["ice"][...], np.arange(3))
 
 
+def test_notes_that_repeat_are_grouped(tmp_path: Path) -> None:
+    refs: dict[str, Any] = {}
+    for name in ("a", "b", "c", "d", "e"):
+        refs |= {f"{name}/.zarray": zarray(), f"{name}/0": ["b/f.nc", 0, 4], f"{name}/1": "text"}
+    (tmp_path / "refs.json").write_text(json.dumps(refs | {"e/0": ["{{u}}", 0, 4]}))
+    done = run("import", "kerchunk", tmp_path / "refs.json", tmp_path / "h.zarr")
+    assert done.stderr.splitlines() == [
+        "note: /a, /b, /c, /d: relative paths, such as 'b/f.nc', were resolved against the working "
+        "directory, as fsspec does; if they begin with the name of a bucket: --rewrite =s3://",
+        "note: /e: URLs contain '{{u}}', which the set does not define, and were taken for paths "
+        "in the working directory; rewrite them: --rewrite '{{u}}=URL'",
+    ]
+    rewritten = ["--rewrite", "=s3://", "--rewrite", "{{u}}=s3://b/f.nc", "--json"]
+    done = run("import", "kerchunk", tmp_path / "refs.json", tmp_path / "new.zarr", *rewritten)
+    assert done.document["notes"] == []
+
+
 def test_existing_files_are_not_replaced(inputs: Path) -> None:
     (inputs / "mine").mkdir()
     (inputs / "mine" / "f.txt").write_text("mine")
@@ -287,6 +304,15 @@ def test_upgrading(inputs: Path) -> None:
     assert run("validate", "valid.zarr").status == 0
     assert run("upgrade", "valid.zarr").stdout == "valid.zarr: 0 of 1 manifest array repaired\n"
     assert run("upgrade", "theirs.zarr", "--to", "theirs.zarr/inside").status == 2
+
+
+def test_upgrading_what_could_not_be_read_afterwards(inputs: Path) -> None:
+    manifest = inputs / "theirs.zarr/sst/manifest.json"
+    manifest.write_text(manifest.read_text().replace("/data/f.nc", "nowhere/f.nc"))
+    done = run("upgrade", "theirs.zarr")
+    assert done.status == 1
+    assert done.stdout == "theirs.zarr: 0 of 1 manifest array repaired\n"
+    assert "which is unknown. State it: --working-directory URL." in done.stderr
 
 
 # info, locations, validate -----------------------------------------------------------

@@ -63,6 +63,15 @@ def test_failures(inputs: Path, call: str, code: str) -> None:
     assert {path for path in inputs.rglob("*") if path.is_file()} == before
 
 
+def test_a_directory_of_files(inputs: Path) -> None:
+    files = inputs / "the files"
+    files.mkdir()
+    for name in ("a.h5", "b.h5", "readme.txt"):
+        (files / name).touch()
+    done = run("create", files, "new.zarr")
+    assert done.stderr.splitlines()[-1] == f"  Name the files in it: '{files}'/*.h5."
+
+
 @pytest.mark.parametrize(
     ("call", "problem"),
     [

@@ -48,7 +48,8 @@ def import_() -> None:
     "rewrites",
     multiple=True,
     metavar="OLD=NEW",
-    help="Replace OLD by NEW at the start of URLs. Repeatable; the longest OLD wins.",
+    help="Replace OLD by NEW at the start of URLs. Repeatable; the longest OLD wins. "
+    "An empty OLD is the start of every relative path.",
 )
 @writing_options
 @access_options
@@ -60,7 +61,7 @@ def kerchunk(references: str, hierarchy: str, rewrites: tuple[str, ...], **layou
     """
     how = Layout.of(layout)
     with bars("nodes") as shown:
-        rewrite = pairs(rewrites, "--rewrite")
+        rewrite = pairs(rewrites, "--rewrite", empty_keys=True)
         nodes = conversion.read_kerchunk(references, rewrite=rewrite, allow=how.allow)
         report = how.write(hierarchy, nodes, shown)
     return hierarchy_outcome(hierarchy, report, allow_refused=layout["allow_refused"])

@@ -133,8 +133,8 @@ writing_options = _together(
 )
 
 
-def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
-    """Parse values of the form ``KEY=VALUE``.
+def pairs(texts: tuple[str, ...], option: str, *, empty_keys: bool = False) -> dict[str, str]:
+    """Parse values of the form ``KEY=VALUE``; only some options take an empty key.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        if not equals or not key:
+        if not equals or not (key or empty_keys):
             raise click.UsageError(f"{option} takes KEY=VALUE, not {text!r}")
         found[key] = value
     return found

@@ -9,15 +9,14 @@ from typing import Any
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome
 from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.conversion import ConversionReport, RefusedNode
-from zarr_manifest.showing import counted, size
+from zarr_manifest.showing import counted, note_lines, size
 
 __all__ = [
     "export_outcome",
     "hierarchy_outcome",
-    "note_lines",
     "noted",
-    "refusal_lines",
     "refusals",
+    "remarks",
 ]
 
 
@@ -54,8 +53,7 @@ def _outcome(
     document: dict[str, Any], lines: list[str], report: ConversionReport, *, allow_refused: bool
 ) -> Outcome:
     status = PROBLEMS if report.refused and not allow_refused else 0
-    remarks = [*note_lines(report.notes), *refusal_lines(report.refused)]
-    return Outcome(document, lines, remarks, status)
+    return Outcome(document, lines, list(remarks(report.notes, report.refused)), status)
 
 
 def _document(report: ConversionReport) -> dict[str, Any]:
@@ -75,14 +73,9 @@ def _summary(report: ConversionReport) -> str:
     return f"{summary} to {size(report.stated_bytes)}" if report.stated_bytes else summary
 
 
-def note_lines(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Return a line for each note."""
-    for path, note in notes:
-        text = spelled(note)
-        yield f"note: {text}" if repr(path) in note else f"note: /{path}: {text}"
-
-
-def refusal_lines(refused: Iterable[RefusedNode]) -> Iterator[str]:
-    """Return a line for each refusal."""
+def remarks(notes: Iterable[tuple[str, str]], refused: Iterable[RefusedNode]) -> Iterator[str]:
+    """Return the lines about notes and refusals."""
+    for line in note_lines((path, spelled(note)) for path, note in notes):
+        yield f"note: {line}"
     for node in refused:
         yield f"refused: /{node.path}: {node.code}: {spelled(node.reason)}"

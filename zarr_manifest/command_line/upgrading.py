@@ -14,7 +14,7 @@ from zarr_manifest.command_line.options import (
     limits,
     require_no_file,
 )
-from zarr_manifest.command_line.outcomes import note_lines, noted, refusal_lines, refusals
+from zarr_manifest.command_line.outcomes import noted, refusals, remarks
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.conversion import UpgradeReport
 from zarr_manifest.showing import counted
@@ -87,9 +87,9 @@ def upgrade(
         "refused": refusals(report.refused),
         "notes": noted(report.notes),
     }
-    remarks = [*note_lines(report.notes), *refusal_lines(report.refused)]
+    told = list(remarks(report.notes, report.refused))
     status = PROBLEMS if report.refused and not allow_refused else 0
-    return Outcome(document, _lines(target or hierarchy, report), remarks, status)
+    return Outcome(document, _lines(target or hierarchy, report), told, status)
 
 
 def _lines(place: str, report: UpgradeReport) -> Iterator[str]:

@@ -27,12 +27,17 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "credentials": "--environment PREFIX, or --option KEY=VALUE",
     "environment": "--environment PREFIX",
     "limits": lambda name: f"--limit {name}=NUMBER",
+    "loadable_variables": lambda names: " ".join(f"--load {shlex.quote(name)}" for name in names),
     "options": "--option",
     "overwrite": "--overwrite",
     "partition_shape": "--partition-shape",
     "read_kerchunk": "zarr-manifest import kerchunk",
     "rename": lambda path: f"--rename {shlex.quote(path)}=NEW",
+    "rewrite": lambda pairs: " ".join(
+        f"--rewrite {shlex.quote(f'{old}={new}')}" for old, new in pairs.items()
+    ),
     "sole_writer": "--sole-writer",
+    "upgrade": "zarr-manifest upgrade",
     "url": lambda url: f"--url {shlex.quote(url)}",
     "working_directory": "--working-directory URL",
 }

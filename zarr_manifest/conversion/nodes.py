@@ -6,13 +6,14 @@ formats. They share only this module.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
 from zarr_manifest.manifest import Manifest
-from zarr_manifest.showing import counted, html_table, size
+from zarr_manifest.showing import counted, html_table, note_lines, size
 
 __all__ = [
     "ArrayNode",
@@ -24,6 +25,7 @@ __all__ = [
     "RefusedNode",
     "StreamedManifest",
     "Tally",
+    "inside",
     "refused",
 ]
 
@@ -142,6 +144,30 @@ def refused(path: str, error: ManifestError) -> RefusedNode:
     return RefusedNode(path, error.code, bare.message)
 
 
+def inside(group: str, node: Node) -> Node:
+    """Return a node of one hierarchy as that of another, in which the first is a group.
+
+    Examples
+    --------
+    >>> inside("0", GroupNode("", {})).path, inside("0", GroupNode("a", {})).path
+    ('0', '0/a')
+    """
+    path = f"{group}/{node.path}" if node.path else group
+    if not isinstance(node, ArrayNode):
+        return dataclasses.replace(node, path=path)
+    notes = tuple(_about(note, node.path, path) for note in node.notes)
+    return dataclasses.replace(node, path=path, notes=notes)
+
+
+def _about(note: str, old: str, new: str) -> str:
+    """Return a note about an array that has another path now."""
+    first, *rest = note.parts if isinstance(note, Advice) else [note]
+    beginning = f"array {old!r}: "
+    if not isinstance(first, str) or not first.startswith(beginning):
+        return note
+    return Advice(f"array {new!r}: ", first.removeprefix(beginning), *rest)
+
+
 # Called with the path of the array, or the URL of the file, that was just done, the number of
 # references or files done, and their total; None if it is not known before the end.
 type Progress = Callable[[str, int, int | None], None]
@@ -243,7 +269,7 @@ class ConversionReport:
 
     def _repr_html_(self) -> str:
         refused = [f"{node.path or '/'}: {node.reason} ({node.code})" for node in self.refused]
-        notes = [f"{path or '/'}: {note}" for path, note in self.notes]
+        notes = list(note_lines(self.notes))
         rows = [("Written", self._counts()), ("Refused", refused), ("Notes", notes)]
         return html_table("ConversionReport", rows)
 
@@ -254,5 +280,5 @@ class ConversionReport:
             lines += [f"  {n.path or '/'}: {n.reason} ({n.code})" for n in self.refused]
         if self.notes:
             lines.append(f"{counted(len(self.notes), 'note')}:")
-            lines += [f"  {path or '/'}: {note}" for path, note in self.notes]
+            lines += [f"  {line}" for line in note_lines(self.notes)]
         return "\n".join(lines)

@@ -15,7 +15,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from zarr_manifest.errors import InvalidConfigurationError, LimitExceededError
+from zarr_manifest.errors import (
+    Advice,
+    InvalidConfigurationError,
+    LimitExceededError,
+    Setting,
+)
 from zarr_manifest.format.findings import Findings
 
 __all__ = [
@@ -52,6 +57,12 @@ _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
     "codecs": (list, "a list"),
     "fill_value": (object, "a value"),
 }
+
+_UPGRADE = Advice(
+    "If VirtualiZarr 1.0 to 1.3 wrote it, repair it: ",
+    Setting("upgrade", python="zarr_manifest.conversion.upgrade"),
+    ".",
+)
 
 
 _ABSENT = object()
@@ -223,11 +234,17 @@ def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:
     for name, (kinds, description) in _REQUIRED.items():
         value = metadata.get(name)
         if name not in metadata or not isinstance(value, kinds):
-            found = json.dumps(value)[:40] if name in metadata else "missing"
-            yield InvalidConfigurationError(
-                f"the array's metadata is not valid Zarr v3: {name!r} is {found}, not {description}"
-            )
+            yield _invalid_member(metadata, name, description)
             usable = False
+    # As a type string of numpy; as in Zarr v2.
+    data_type: Any = metadata.get("data_type")
+    codecs: list[Any] | None = metadata.get("codecs")
+    if isinstance(data_type, str) and data_type.startswith(("<", ">", "|")):
+        yield _invalid_member(metadata, "data_type", "the name of a Zarr v3 data type")
+        usable = False
+    if isinstance(codecs, list) and not _are_codecs(codecs):
+        yield _invalid_member(metadata, "codecs", "a list of Zarr v3 codecs")
+        usable = False
     return usable
 
 
@@ -258,6 +275,23 @@ def interpret_codecs(codecs: Sequence[Any]) -> Findings[None]:
                     f"the codec {members['name']!r} is not configured validly: {name!r} is "
                     f"{json.dumps(value)[:40]}, not {description}"
                 )
+
+
+def _are_codecs(stated: list[Any]) -> bool:
+    names = [
+        each if isinstance(each, str) else (_object(each) or {}).get("name") for each in stated
+    ]
+    return bool(names) and all(isinstance(name, str) for name in names)
+
+
+def _invalid_member(
+    metadata: dict[str, Any], name: str, description: str
+) -> InvalidConfigurationError:
+    found = json.dumps(metadata[name])[:40] if name in metadata else "missing"
+    return InvalidConfigurationError(
+        f"the array's metadata is not valid Zarr v3: {name!r} is {found}, not {description}",
+        remedy=_UPGRADE if name in ("codecs", "data_type") and name in metadata else None,
+    )
 
 
 def without_declarations(node: dict[str, Any]) -> bytes:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import random
 import stat
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -122,7 +124,13 @@ def _real_path(path: str) -> str:
             # What was a link is none any more, or has gone.
             if error.errno not in (errno.EINVAL, errno.ENOENT):
                 raise
+            _fall_out_of_step()
     raise _ever_changing()
+
+
+def _fall_out_of_step() -> None:
+    """Wait a moment, lest another process changes the path each time at the same point."""
+    time.sleep(random.uniform(0, 0.001))  # noqa: S311
 
 
 def _ever_changing() -> OSError:
@@ -208,13 +216,15 @@ class Directory:
         if len(key) > _LONGEST_PATH:
             raise FileNotFoundError(errno.ENAMETOOLONG, "its path is too long for a file")
         place = self.path, key
-        for _ in range(_MOST_CHANGES):
+        for attempt in range(_MOST_CHANGES):
             try:
                 if _OPENS_IN_DIRECTORIES:
                     return _reach_in(*place, act)
                 return act(str(Path(*self._require_located(key))), None)
             except _LinkMetError:
                 place = self._require_located(key)
+                if attempt:
+                    _fall_out_of_step()
         raise _ever_changing()
 
     def _require_located(self, key: str) -> tuple[str, str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import re
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
 from zarr_manifest.conversion.files.grib.messages import messages
@@ -95,7 +98,7 @@ def test_messages_are_chunks(tmp_path: Path) -> None:
         ({"grid": _grid(last=(58, 10))}, "the step between its longitudes"),
         ({"grid": _grid(angle=7)}, "in custom units"),
         ({"grid": _grid(template=40)}, "its grid has template 40"),
-        ({"product": _product(time=(1 << 31) + 3)}, "its forecast time is negative"),
+        ({"product": _product(time=(1 << 31) + 3, unit=4)}, "its forecast time is negative"),
         ({"product": _product(unit=3)}, "months or years"),
         ({"product": _product(number=222)}, "gribberish left it out"),
         ({"packing": 4}, "gribberish cannot read it: .* unpack"),
@@ -116,6 +119,23 @@ def test_what_would_be_read_as_something_else_is_refused(
     assert "hag/instant/tmp" not in found.arrays
 
 
+@pytest.mark.parametrize(("unit", "hours"), [(1, 1), (11, 6), (2, 24)])
+def test_messages_before_their_reference_time(unit: int, hours: int, tmp_path: Path) -> None:
+    products = [_product(time=(1 << 31) + 3, unit=unit), _product(time=0)]
+    found = _convert(tmp_path, *(_message(_field(product=product)) for product in products))
+    assert found.refused == {}
+    with xr.open_dataset(
+        found.root, group="hag/instant", engine="zarr-manifest", allow=["/"], consolidated=False
+    ) as opened:
+        reference = np.datetime64("2024-01-31T18:00")
+        expected = [reference - np.timedelta64(3 * hours, "h"), reference]
+        assert opened["time"].values.tolist() == np.array(expected, "M8[ns]").tolist()
+        assert same(
+            opened["tmp"].values, np.stack([_VALUES, _VALUES])[:, None].reshape(opened["tmp"].shape)
+        )
+        assert opened["tmp"].attrs["reference_date"] == "2024-01-31T18:00:00+00:00"
+
+
 def test_coordinates_are_those_of_one_grid(tmp_path: Path) -> None:
     grids = [_grid(), _grid(flags=56), _grid(first=(50, 10), last=(48, 14))]
     fields = [_field(grid=grid, product=_product(number=4 * n)) for n, grid in enumerate(grids)]
@@ -129,7 +149,8 @@ def test_coordinates_are_those_of_one_grid(tmp_path: Path) -> None:
 def test_fields_after_the_first_of_a_message_are_refused(tmp_path: Path) -> None:
     found = _convert(tmp_path, _message(_field(), _field(product=_product(number=4))))
     assert found.refused == {
-        "message at byte 0 of f.grib2, field 2": "only the first field is read"
+        "message at byte 0 of f.grib2, field 2": "only the first field is read. ecCodes makes a "
+        "message of each: grib_copy IN OUT."
     }
     assert same(found.arrays["hag/instant/tmp"][...], _VALUES[None])
 
@@ -176,6 +197,38 @@ def test_a_damaged_message_is_refused(tmp_path: Path, damage: slice) -> None:
     (tmp_path / "f.grib2").write_bytes(damaged)
     with pytest.raises(NotConvertibleError, match=r"message at byte 0 cannot be read: it is dam"):
         list(read_files(tmp_path / "f.grib2"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is that of Linux")
+def test_messages_that_end_the_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By asking for more memory than there is, or with a stack on stderr."""
+    columns = 0x7FFFFFFF
+    grid = bytearray(_grid(columns=columns, last=(60, 10), step=0))
+    struct.pack_into(">I", grid, 6, 2 * columns)
+    greedy = bytearray(_message(_field(grid=bytes(grid))))
+    undated = bytearray(_message(_field()))
+    undated[16 + 14] = 13  # the month
+    found = _convert(tmp_path, bytes(greedy), bytes(undated), _message(_field()))
+    ended, panicked = found.refused.values()
+    assert re.search("it is damaged: gribberish ended with the status -", ended)
+    assert "gribberish cannot read it: No such local time" in panicked
+    assert "hag/instant/tmp" in found.arrays
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_damaged_messages(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    whole = [_message(_field()), _message(_field(product=_product(level=5, time=12)))]
+    body = b""
+    for _ in range(40):
+        damaged = bytearray(chance.choice(whole))
+        for _ in range(chance.choice((1, 1, 3))):
+            damaged[chance.randrange(8, len(damaged))] = chance.choice((0, 1, 127, 255))
+        body += damaged
+    (tmp_path / "f.grib2").write_bytes(body)
+    assert list(read_files(tmp_path / "f.grib2"))
 
 
 def test_messages_of_the_first_edition_are_refused(tmp_path: Path) -> None:

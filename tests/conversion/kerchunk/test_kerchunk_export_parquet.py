@@ -27,6 +27,7 @@ from zarr_manifest.conversion.kerchunk.export.parquet_sets import export_kerchun
 from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
 from zarr_manifest.conversion.nodes import ArrayNode, ConversionReport, StreamedManifest
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.errors import SourceNotFoundError
 from zarr_manifest.manifest.reference import entry_of
 from zarr_manifest.writing.writing import write_manifest
 
@@ -255,6 +256,16 @@ def test_what_cannot_be_expressed_is_refused_by_name(tmp_path: Path) -> None:
     assert not (tmp_path / "r" / "open_ended").exists()
     assert report.arrays == 4
     assert "open_ended/.zarray" not in (tmp_path / "r" / ".zmetadata").read_text()
+
+
+@pytest.mark.parametrize("export", [export_kerchunk_json, export_kerchunk_parquet])
+@pytest.mark.parametrize("target", ["missing/refs", "file/refs"])
+def test_a_target_without_a_directory(tmp_path: Path, export: Any, target: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SourceNotFoundError) as raised:
+        export(hierarchy(tmp_path / "h"), tmp_path / target)
+    assert raised.value.location == (tmp_path / target).parent.as_uri()
+    assert "existing directory" in str(raised.value)
 
 
 @pytest.mark.parametrize("export", [export_kerchunk_json, export_kerchunk_parquet])

@@ -216,8 +216,6 @@ class _QuietHandler(http.server.SimpleHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ([], "not a JSON object, but a list"),
-        ([{"version": 1, "refs": {}}], "one by one, or combine them first"),
         ("text", "not a JSON object, but 'text'"),
         (
             {"version": 2, "refs": {}},
@@ -409,7 +407,9 @@ def test_groups_that_nobody_names_are_there() -> None:
     [
         ({"a/.zarray": "{"}, "a", "the .zarray document is not JSON"),
         ({"a/.zarray": "[]"}, "a", "the .zarray document is not a JSON object"),
-        ({"a/.zarray": ["s3://b/meta"]}, "a", "a reference to another file is not followed"),
+        ({"a/.zarray": ["s3://b/meta"]}, "a", "its metadata lies in a file that is not authorised"),
+        ({"a/.zarray": ["s3://b/m", 0]}, "a", "neither [url] nor [url, offset, length]"),
+        ({"a/.zarray": [None]}, "a", "a reference has no URL"),
         ({"a/.zarray": "base64:?"}, "a", "the .zarray document is not base64"),
         ({"a/.zarray": zarray(dtype="|O")}, "a", "data type '|O'"),
         ({"a/.zarray": zarray(), "a/.zattrs": "[1]"}, "a", "the .zattrs document"),

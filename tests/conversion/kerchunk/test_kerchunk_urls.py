@@ -106,10 +106,39 @@ def test_relative_paths_start_from_the_working_directory(
     assert report.notes == [
         (
             "a",
-            "array 'a': 1 relative paths, such as 'data/a b.bin', were resolved against the "
-            "working directory, as fsspec does",
+            "array 'a': relative paths, such as 'data/a b.bin', were resolved against the working "
+            "directory, as fsspec does; if they begin with the name of a bucket: "
+            "rewrite={'': 's3://'}",
         )
     ]
+
+
+def test_paths_that_begin_with_the_name_of_a_bucket() -> None:
+    """An empty prefix is that of relative paths alone."""
+    urls = {
+        "era5-pds/2020/f.nc": "s3://era5-pds/2020/f.nc",
+        "/data/f.nc": "file:///data/f.nc",
+        "s3://b/f.nc": "s3://b/f.nc",
+        "~/f.nc": Path("~/f.nc").expanduser().as_uri(),
+    }
+    references = one([next(iter(urls))]) | {
+        f"a/{key}": [url] for key, url in zip(("0.0", "0.1", "1.0", "1.1"), urls, strict=True)
+    }
+    found = entries(references, rewrite={"": "s3://"})
+    assert [path for path, *_ in found.values()] == list(urls.values())
+
+
+@pytest.mark.parametrize("templates", [None, {}])
+def test_templates_that_no_set_defines(templates: object) -> None:
+    references = one(["{{ u }}/f.nc", 0, 5]) | {"a/0.1": ["{{u}}/g.nc", 0, 5]}
+    document = {"version": 1, "refs": references, "templates": templates}
+    (note,) = array_node(document).notes
+    assert note == (
+        "array 'a': URLs contain '{{ u }}', which the set does not define, and were taken for "
+        "paths in the working directory; rewrite them: rewrite={'{{ u }}': 'URL'}"
+    )
+    rewrite = {"{{ u }}": "s3://b", "{{u}}": "s3://b"}
+    assert array_node(document, rewrite=rewrite).notes == ()
 
 
 def test_home_directories(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,3 +201,24 @@ def test_invalid_metadata_is_refused(
     with pytest.raises(Exception, match=says) as raised:
         read(zm.ManifestStore(root))
     assert not isinstance(raised.value, (AttributeError, AssertionError)), repr(raised.value)
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"codecs": None},
+        {"codecs": []},
+        {"codecs": [{"id": "zlib", "level": 4}]},
+        {"data_type": ">f4"},
+        {"data_type": "|S5"},
+    ],
+)
+def test_metadata_that_can_be_repaired(root: Path, theirs: dict[str, Any]) -> None:
+    array = write_as_they_did(root, root / "air" / "f.nc", "f.nc")
+    metadata = json.loads((array / "zarr.json").read_text())
+    (array / "zarr.json").write_text(json.dumps(metadata | theirs))
+    with pytest.raises(zm.errors.InvalidConfigurationError) as raised:
+        zarr.open_array(zm.ManifestStore(root), path="air", mode="r")
+    assert "repair it: zarr_manifest.conversion.upgrade" in str(raised.value)
+    (problem,) = zm.validate(root)
+    assert problem.message == str(raised.value)

@@ -174,16 +174,15 @@ def test_the_directory_of_the_writer_is_the_hierarchy(writer: Path) -> None:
 def test_several_directories_have_all_files(writer: Path) -> None:
     root = unpack("1.0.0", "classic.nc", writer)
     shutil.copy(writer / "classic.nc", writer.parent)
+    before = files_in(root)
     report = upgrade(root)
-    assert base_in(root, "time") is None
-    assert {path for path, _ in report.notes} == set(report.repairs)
-    for _, note in report.notes:
-        assert "several have all files" in note
-        assert f"{writer}, {writer.parent}; say working_directory=..." in note
-    assert upgrade(root).repaired == []
-    # What is said later is taken up.
+    assert (report.repairs, report.notes, report.written) == ({}, [], [])
+    assert files_in(root) == before
+    for node in report.refused:
+        assert "several have all files" in node.reason
+        assert f"{writer}, {writer.parent}. State it: working_directory=..." in node.reason
     again = upgrade(root, working_directory=writer)
-    assert set(again.repaired) == set(report.repairs)
+    assert set(again.repaired) == {node.path for node in report.refused}
     check(root, writer, "1.0.0", "classic.nc", again)
     assert upgrade(root, working_directory=writer).repaired == []
 
@@ -192,9 +191,25 @@ def test_no_directory_has_all_files(writer: Path) -> None:
     root = unpack("1.0.0", "classic.nc", writer)
     (writer / "classic.nc").rename(writer / "elsewhere.nc")
     report = upgrade(root)
-    assert all("is unknown; say working_directory=..." in note for _, note in report.notes)
-    assert report.notes
-    assert report.repaired
+    assert report.refused
+    assert all("is unknown. State it: working_directory=" in n.reason for n in report.refused)
+    assert report.repaired == []
+
+
+def test_the_directory_of_the_writer_cannot_be_searched_for(writer: Path) -> None:
+    """As in a bucket. Repaired arrays would only look readable; valid ones may be."""
+    root = unpack("1.0.0", "classic.nc", writer)
+    buffer = default_buffer_prototype().buffer
+    store = MemoryStore({key: buffer.from_bytes(body) for key, body in files_in(root).items()})
+    report = upgrade(store)
+    assert all("is unknown. State it: working_directory=" in n.reason for n in report.refused)
+    assert report.refused
+    assert report.repaired == []
+    valid = "valid"
+    entry = {"path": "f.bin", "offset": 0, "length": 2}
+    zm.create_array(store, valid, {(0,): entry}, shape=2, chunks=2, dtype="u1")
+    ((path, note),) = upgrade(store).notes
+    assert (path, "is unknown. State it: working_directory=" in note) == (valid, True)
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_progress_and_notes() -> None:
     )
     assert calls == [("a", 2, None), ("b", 4, None), ("b", 5, None)]
     assert report.notes == [("a", "a decision")]
-    assert str(report) == ("1 group, 2 arrays, 5 references to 5 B\n1 note:\n  a: a decision")
+    assert str(report) == ("1 group, 2 arrays, 5 references to 5 B\n1 note:\n  /a: a decision")
 
 
 # What is refused --------------------------------------------------------------------------

@@ -72,6 +72,12 @@ def check(**members: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["bz2", "zlib", "lzma"])
+def test_codecs_of_imagecodecs_for_which_there_are_others(name: str) -> None:
+    check(dtype="<f8", order="C", compressor={"id": f"imagecodecs_{name}"})
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", BYTES_CODECS, ids=str)
 def test_bytes_codecs_in_both_placements(codec: Config) -> None:
     if not has_codec(codec["id"]):
@@ -392,9 +398,17 @@ I4_DELTA = {"id": "delta", "dtype": "<i4"}
 SCALE = {"id": "fixedscaleoffset", "offset": 0, "scale": 1, "dtype": "<f8"}
 
 
+PREDICTOR = {"id": "imagecodecs_delta", "dtype": "<f8", "shape": [2, 4]}
+
+
 @pytest.mark.parametrize(
     ("filters", "reason"),
     [
+        ([PREDICTOR | {"dtype": None}], "member 'dtype' of codec 'imagecodecs_delta'"),
+        ([PREDICTOR | {"dtype": "<f4"}], "but the codec gets elements of type '<f8'"),
+        ([PREDICTOR | {"shape": [2, "4"]}], "must be a list of positive integers"),
+        ([PREDICTOR | {"axis": None}], "member 'axis'"),
+        ([{"id": "imagecodecs_jpeg", "tables": {}}], "member 'tables'"),
         (7, "member 'filters' is not a list"),
         (["zlib"], "filter 0 is not a JSON object"),
         ([ZLIB, None], "filter 1 is not a JSON object"),
@@ -410,7 +424,7 @@ SCALE = {"id": "fixedscaleoffset", "offset": 0, "scale": 1, "dtype": "<f8"}
                 ("pickle", "unpickling runs code"),
                 ("vlen-array", "there is no Zarr v3 data type for variable-length arrays"),
                 ("base64", "there is no Zarr v3 codec for it"),
-                ("grib", "no Zarr v3 codec is known"),
+                ("grib", "only kerchunk decodes it; make a hierarchy of the GRIB file"),
                 ("", "no Zarr v3 codec is known"),
             ]
         ),

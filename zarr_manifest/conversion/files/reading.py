@@ -270,6 +270,8 @@ def _one_file(
                 array_node,
                 array=array,
                 notes=tree.notes.get(path, ()),
+                chunk_grid=tree.chunk_grids.get(path),
+                is_sparse=path in tree.sparse,
                 conditions=parsed.conditions,
                 checksums=work.checksums(),
             )
@@ -293,11 +295,24 @@ def _require_variables(names: Iterable[str], opened: Sequence[OpenedFile]) -> No
         )
 
 
+def _refuse_irregular(tree: FileTree) -> None:
+    """Refuse arrays that cannot be combined, because VirtualiZarr has only regular grids."""
+    for group in tree.groups:
+        for name in [n for n in group.arrays if join_path(group.path, n) in tree.chunk_grids]:
+            del group.arrays[name]
+            tree.refuse(
+                join_path(group.path, name),
+                "its chunks differ in length, and such arrays are not combined with those of other "
+                "files",
+            )
+
+
 @unstable_types_accepted
 def _open(
     url: str, file_format: str | None, work: _Work, concat_dim: str | None
 ) -> tuple[OpenedFile, _Parsed]:
     parsed = _parse(url, file_format, work)
+    _refuse_irregular(parsed.tree)
     datasets = open_groups(parsed.tree, work.sources, work.loadable, concat_dim)
     for group in parsed.tree.groups:
         # They are in the datasets, and need not be sent twice.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC
@@ -146,7 +148,11 @@ class FileSources:
         store, key = self.resolve(url)
         location = _location(url)
         if location.scheme == "file" and Path(f"/{location.path}").is_dir():
-            raise SourceNotFoundError("it is a directory", location=location.redacted)
+            raise SourceNotFoundError(
+                "it is a directory",
+                location=location.redacted,
+                remedy=f"Name the files in it: {_files_in(Path(f'/{location.path}'))}.",
+            )
         try:
             meta = obstore.head(store, key)
         except FileNotFoundError as error:
@@ -208,6 +214,13 @@ class FileSources:
                 at = UrlLocation(root.scheme, root.authority, f"{root.path}/{name}")
                 conditions = _conditions(meta, is_local=root.scheme == "file")
                 yield Listed(name, at.url, int(meta["size"]), conditions)
+
+
+def _files_in(directory: Path) -> str:
+    """Return a pattern for the files of a directory: those with the commonest suffix."""
+    suffixes = Counter(path.suffix for path in directory.iterdir() if path.is_file())
+    suffix = suffixes.most_common(1)[0][0] if suffixes else ".nc"
+    return shlex.quote(str(directory)) + f"/*{suffix}"
 
 
 def _conditions(meta: Any, *, is_local: bool) -> dict[str, str]:

@@ -72,11 +72,17 @@ class FileTree:
         Variables that cannot be expressed.
     notes : dict of str to list of str
         Notes by path of an array or group.
+    chunk_grids : dict of str to dict
+        By path of an array, the chunk grid if it is not regular, as VirtualiZarr requires.
+    sparse : set of str
+        Paths of arrays in which chunks without a reference were left out on purpose.
     """
 
     groups: list[FileGroup] = field(default_factory=list[FileGroup])
     refused: list[RefusedNode] = field(default_factory=list[RefusedNode])
     notes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    chunk_grids: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    sparse: set[str] = field(default_factory=set[str])
 
     def refuse(self, path: str, reason: str) -> None:
         """Record that a variable cannot be expressed."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from zarr_manifest.errors import NotConvertibleError, WriteConflictError
+from zarr_manifest.errors import (
+    NotConvertibleError,
+    SourceNotFoundError,
+    WriteConflictError,
+)
 from zarr_manifest.locations import path_of_file_url, redact, split_url
 
-__all__ = ["existing_target_error", "local_path", "require_local_path"]
+__all__ = ["local_path", "new_target", "require_local_path"]
 
 _URL = re.compile(r"file:/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
@@ -60,10 +64,27 @@ def require_local_path(location: str | Path, what: str) -> Path:
     return path
 
 
-def existing_target_error(target: Path) -> WriteConflictError:
-    """Return the error for a target that exists."""
-    return WriteConflictError(
-        "the target exists",
-        location=target.absolute().as_uri(),
-        remedy="Remove it, or name another one.",
-    )
+def new_target(location: str | Path, *, is_directory: bool) -> Path:
+    """Return the path of a reference set to be written, in a directory that exists.
+
+    Raises
+    ------
+    ManifestError
+        There is no such directory on this machine, or the target exists and is not an
+        empty directory, which a set that `is_directory` may fill.
+    """
+    target = require_local_path(location, "reference sets are only written")
+    if not target.parent.is_dir():
+        raise SourceNotFoundError(
+            "there is no directory on this machine for the references",
+            location=target.parent.absolute().as_uri(),
+            remedy="Name a target in an existing directory.",
+        )
+    may_fill = is_directory and target.is_dir() and not any(target.iterdir())
+    if target.exists() and not may_fill:
+        raise WriteConflictError(
+            "the target exists",
+            location=target.absolute().as_uri(),
+            remedy="Remove it, or name another one.",
+        )
+    return target

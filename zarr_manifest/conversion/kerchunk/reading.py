@@ -28,11 +28,12 @@ def read_kerchunk(
     references : str or Path
         A path or a URL.
     rewrite : mapping of str to str, optional
-        Replacements for URL prefixes. A prefix that no URL has is reported.
+        Replacements for URL prefixes; an empty one is that of every relative path. A prefix
+        that no URL has is reported.
     allow : mapping of str to Access, or iterable of str, optional
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. The references
         need no authorisation; they are read without credentials unless a prefix says
-        otherwise. Referenced objects are not read.
+        otherwise. Referenced objects are not read, except metadata documents below a prefix.
 
     Returns
     -------

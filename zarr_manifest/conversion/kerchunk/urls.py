@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from zarr_manifest.conversion.nodes import RefusedNode
-from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.locations import Base, UrlLocation, redact
 
-__all__ = ["SourceReference", "SourceUrls", "kerchunk_url"]
+__all__ = ["SourceReference", "SourceUrls", "kerchunk_url", "relative_path_notes"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 # Schemes of fsspec, and their names in a manifest.
@@ -26,6 +26,8 @@ _ALIASES = {"s3a": "s3", "s3n": "s3", "local": "file", "adl": "az"}
 _OBJECT_STORES = frozenset({"s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory"})
 _WEB = frozenset({"http", "https"})
 _VERSION = "?versionId="
+# Of templates, which only JSON sets define.
+_EXPRESSION = re.compile(r"\{\{.*?\}\}")
 _BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # Characters allowed in the path and the query of a web URL, escapes included.
 _WEB_SAFE = "!$&'()*+,;=:@/%"
@@ -44,13 +46,13 @@ class SourceReference:
         Absolute URL, percent-encoded.
     version : str or None
         The object version in the URL, which is a condition in a manifest.
-    was_relative : bool
-        Whether the URL was a path relative to the working directory.
+    relative : str or None
+        The URL itself, if it was a path relative to the working directory.
     """
 
     path: str
     version: str | None = None
-    was_relative: bool = False
+    relative: str | None = None
 
 
 class SourceUrls:
@@ -60,7 +62,7 @@ class SourceUrls:
     ----------
     rewrite : mapping of str to str, optional
         Replacements for URL prefixes, applied to the raw strings before any check; the
-        longest prefix wins.
+        longest prefix wins. An empty one is that of every relative path.
     render : callable, optional
         Applied to URLs before that: expands kerchunk's templates.
 
@@ -70,7 +72,7 @@ class SourceUrls:
     >>> urls.reference("/home/somebody/a b%20.nc").path
     's3://bucket/data/a%20b%2520.nc'
     >>> urls.reference("s3://b/f.nc?versionId=x1")
-    SourceReference(path='s3://b/f.nc', version='x1', was_relative=False)
+    SourceReference(path='s3://b/f.nc', version='x1', relative=None)
     >>> urls.reference("simplecache::s3://b/f.nc")
     Traceback (most recent call last):
     zarr_manifest.errors.NotConvertibleError: not_convertible: ...
@@ -105,9 +107,9 @@ class SourceUrls:
             known = self._known[url] = _reference(self._rewritten(rendered))
         return known
 
-    def refused_rewrites(self) -> Iterator[RefusedNode]:
-        """Yield a refusal for every prefix to be rewritten that no URL has."""
-        for old in sorted(self._unused):
+    def refused_rewrites(self, others: Iterable[SourceUrls] = ()) -> Iterator[RefusedNode]:
+        """Yield a refusal for every prefix to be rewritten that no URL has, nor one of others."""
+        for old in sorted(self._unused.intersection(*(other._unused for other in others))):
             reason = f"no URL begins with {old!r}, which was to be rewritten"
             if self._example:
                 reason += f"; they look like {redact(self._example)!r}"
@@ -115,12 +117,46 @@ class SourceUrls:
 
     def _rewritten(self, url: str) -> str:
         if self._unused:
-            self._unused = {old for old in self._unused if not url.startswith(old)}
+            self._unused = {old for old in self._unused if not _begins(url, old)}
             self._example = self._example or url
         for old, new in self._rewrite:
-            if url.startswith(old):
+            if _begins(url, old):
                 return new + url[len(old) :]
         return url
+
+
+def _begins(url: str, old: str) -> bool:
+    if old:
+        return url.startswith(old)
+    return not url.startswith(("/", "~")) and "://" not in url
+
+
+def relative_path_notes(array: str, paths: Collection[str]) -> Iterator[str]:
+    """Yield notes about URLs of an array that were taken for paths in the working directory.
+
+    Parameters
+    ----------
+    array : str
+        Path of the array.
+    paths : collection of str
+        Such URLs.
+    """
+    unexpanded = [path for path in paths if _EXPRESSION.search(path)]
+    if unexpanded:
+        found = _EXPRESSION.search(min(unexpanded))
+        assert found is not None
+        yield Advice(
+            f"array {array!r}: URLs contain {found[0]!r}, which the set does not define, and were "
+            "taken for paths in the working directory; rewrite them: ",
+            Setting("rewrite", {found[0]: "URL"}),
+        )
+    others = [path for path in paths if not _EXPRESSION.search(path)]
+    if others:
+        yield Advice(
+            f"array {array!r}: relative paths, such as {min(others)!r}, were resolved against the "
+            "working directory, as fsspec does; if they begin with the name of a bucket: ",
+            Setting("rewrite", {"": "s3://"}),
+        )
 
 
 def _reference(url: str) -> SourceReference:
@@ -167,9 +203,9 @@ def _require_encodable(url: str) -> None:
 def _file(path: str) -> SourceReference:
     # Like fsspec, which also expands "~".
     absolute = Path(posixpath.expanduser(path))
-    was_relative = not absolute.is_absolute()
+    relative = None if absolute.is_absolute() else path
     whole = posixpath.normpath(str(Path.cwd() / absolute))
-    return _checked(UrlLocation("file", "", whole.lstrip("/")), path, was_relative=was_relative)
+    return _checked(UrlLocation("file", "", whole.lstrip("/")), path, relative=relative)
 
 
 def _object(scheme: str, rest: str, url: str) -> SourceReference:
@@ -200,7 +236,7 @@ def _web(url: str) -> SourceReference:
 
 
 def _checked(
-    location: UrlLocation, url: str, *, version: str | None = None, was_relative: bool = False
+    location: UrlLocation, url: str, *, version: str | None = None, relative: str | None = None
 ) -> SourceReference:
     path = location.url
     if _ROOT.resolve(path) != location:
@@ -209,7 +245,7 @@ def _checked(
             "manifest",
             location=redact(url),
         )
-    return SourceReference(path, version, was_relative)
+    return SourceReference(path, version, relative)
 
 
 def kerchunk_url(location: UrlLocation, version: str | None = None) -> str:

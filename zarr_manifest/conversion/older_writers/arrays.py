@@ -77,9 +77,13 @@ class OlderArray:
             try:
                 step()
             except ManifestError as error:
-                self.refusal = error
-                self.repairs.clear()
-                self.notes.clear()
+                self.refuse(error)
+
+    def refuse(self, error: ManifestError) -> None:
+        """Leave the array as it is."""
+        self.refusal = error
+        self.repairs.clear()
+        self.notes.clear()
 
     @property
     def bodies(self) -> dict[str, bytes]:

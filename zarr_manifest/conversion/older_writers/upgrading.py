@@ -20,7 +20,7 @@ from zarr_manifest.conversion.nodes import RefusedNode, refused
 from zarr_manifest.conversion.older_writers.arrays import OlderArray
 from zarr_manifest.conversion.older_writers.groups import OlderGroup, groups_to_repair
 from zarr_manifest.conversion.older_writers.paths import directories_with, has_files
-from zarr_manifest.errors import Advice, Setting, WriteConflictError
+from zarr_manifest.errors import Advice, NotConvertibleError, Setting, WriteConflictError
 from zarr_manifest.format import ArrayMetadata, Limits, parse_node
 from zarr_manifest.hierarchy import (
     InspectedHierarchy,
@@ -37,7 +37,7 @@ from zarr_manifest.hierarchy import (
     store_urls,
     sync,
 )
-from zarr_manifest.showing import counted, html_table
+from zarr_manifest.showing import counted, html_table, note_lines
 from zarr_manifest.sources import Allow, can_list
 from zarr_manifest.writing import GuardedStore, Stored, guarded_store, update_consolidated
 
@@ -93,7 +93,7 @@ class UpgradeReport:
         lines = [(p or "/", list(self.repairs[p])) for p in self.repaired]
         repairs = [f"{path}: {repair}" for path, found in lines for repair in found]
         refused = [f"{node.path or '/'}: {node.reason} ({node.code})" for node in self.refused]
-        notes = [f"{path or '/'}: {note}" for path, note in self.notes]
+        notes = list(note_lines(self.notes))
         rows = [
             ("Summary", self._summary()),
             ("Repairs", repairs),
@@ -115,7 +115,7 @@ class UpgradeReport:
         if self.refused:
             lines.append(f"refused {len(self.refused)}, left as they are:")
             lines += [f"  {n.path or '/'}: {n.reason} ({n.code})" for n in self.refused]
-        lines += [f"note on {path or '/'}: {note}" for path, note in self.notes]
+        lines += [f"note on {line}" for line in note_lines(self.notes)]
         return "\n".join(lines)
 
 
@@ -132,7 +132,8 @@ def upgrade(
     """Repair a hierarchy that VirtualiZarr 1.0, 1.1, 1.2 or 1.3 wrote.
 
     Unambiguous faults are repaired, and each repair is in the report. Ambiguous arrays
-    are refused and left unchanged, byte for byte. Valid arrays stay unchanged, too, so a
+    are refused and left unchanged, byte for byte; so are those whose paths are relative to
+    an unknown directory. Valid arrays stay unchanged, too, so a
     second run changes nothing. Sources are not read.
 
     Parameters
@@ -277,28 +278,43 @@ def _set_bases(
     if working_directory is None and root is not None:
         # If the files are beside the array's metadata, no base is needed.
         stray = [a for a in stray if not has_files(root / a.path, a.relative_paths)]
-    found: list[Path] = []
+    common: list[Path] = []
     if working_directory is None and stray and root is not None:
         paths = {path for array in stray for path in array.relative_paths}
-        found = list(directories_with(paths, root))
+        common = list(directories_with(paths, root))
+    unknown: list[tuple[OlderArray, NotConvertibleError]] = []
     for array in stray:
+        found = common
+        if working_directory is None and root is not None and not common:
+            # Files of another array may be missing.
+            found = list(directories_with(array.relative_paths, root))
         if working_directory is not None:
             array.set_base(working_directory, "as given")
         elif len(found) == 1:
             directory: str | Path = "./" if found[0] == root else found[0]
             array.set_base(directory, "the only directory above it with all files")
         else:
-            several = ", ".join(str(directory) for directory in found)
-            array.notes.append(
-                Advice(
-                    "its paths are relative to the writer's working directory, ",
-                    f"and several have all files: {several}" if several else "which is unknown",
-                    "; say ",
-                    Setting("working_directory"),
-                )
-            )
+            unknown.append((array, _unknown_base(found)))
     for array in arrays.values():
         array.attempt(array.check)
+    for array, error in unknown:
+        if array.refusal is not None:
+            continue
+        if array.repairs:
+            # Repaired, it would look as if it could be read.
+            array.refuse(error)
+        else:
+            # It is valid, and may be somebody else's.
+            array.notes.append(error.message)
+
+
+def _unknown_base(found: Sequence[Path]) -> NotConvertibleError:
+    several = ", ".join(map(str, found))
+    return NotConvertibleError(
+        "its paths are relative to the writer's working directory, "
+        + (f"and several have all files: {several}" if several else "which is unknown"),
+        remedy=Advice("State it: ", Setting("working_directory"), "."),
+    )
 
 
 def _directory(own: Store) -> Path | None:

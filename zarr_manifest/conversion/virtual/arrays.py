@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, cast
 from urllib.parse import quote
@@ -42,6 +43,8 @@ def array_node(
     *,
     dimension_names: Sequence[str | None] | None = None,
     attributes: Mapping[Any, Any] | None = None,
+    chunk_grid: Mapping[str, Any] | None = None,
+    is_sparse: bool = False,
     notes: Sequence[str] = (),
     conditions: Mapping[str, Mapping[str, str]] | None = None,
     checksums: MakeChecksums | None = None,
@@ -54,8 +57,10 @@ def array_node(
         Path in the hierarchy.
     array : virtualizarr.manifests.ManifestArray
         Metadata and references.
-    dimension_names, attributes : optional
+    dimension_names, attributes, chunk_grid : optional
         Replace those in the metadata.
+    is_sparse : bool
+        Whether chunks without a reference are explicitly empty; otherwise they are missing.
     notes : sequence of str
         Notes so far.
     conditions : mapping, optional
@@ -75,11 +80,13 @@ def array_node(
     converted["attributes"], found = json_attributes(stated, array.dtype)
     if dimension_names is not None:
         converted["dimension_names"] = list(dimension_names)
+    if chunk_grid is not None:
+        converted["chunk_grid"] = chunk_grid
     metadata = checked_metadata(converted)
-    manifest = _manifest(array.manifest, metadata, conditions or {})
+    make = partial(_manifest, array.manifest, metadata, conditions or {}, is_sparse=is_sparse)
+    manifest = make()
     if checksums is not None:
-        computed = checksums(manifest)
-        manifest = _manifest(array.manifest, metadata, conditions or {}, computed)
+        manifest = make(checksums=checksums(manifest))
     prefix = f"array {path!r}: "
     return ArrayNode(path, metadata, manifest, (*notes, *(prefix + sentence for sentence in found)))
 
@@ -150,6 +157,8 @@ def _manifest(
     metadata: Mapping[str, Any],
     conditions: Mapping[str, Mapping[str, str]],
     checksums: Mapping[tuple[int, ...], str] | None = None,
+    *,
+    is_sparse: bool,
 ) -> Manifest:
     grid = ChunkGrid.from_metadata(metadata)
     if grid is None:
@@ -180,6 +189,7 @@ def _manifest(
         offsets=offsets[given].astype(np.int64),
         lengths=lengths[given].astype(np.int64),
         indices=chunks,
+        empty=map(tuple, np.argwhere(paths == _MISSING).tolist()) if is_sparse else (),
         data=inlined,
         checksums=checksums,
         conditions=stated,

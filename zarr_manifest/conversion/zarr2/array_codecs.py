@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, as_array
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -116,6 +118,30 @@ def _astype(members: CodecMembers, current: np.dtype[Any]) -> Converted:
     return [*_as_type(members, "decode_dtype", current, decoded), _cast(decoded, encoded)], encoded
 
 
+def _predictor(members: CodecMembers, current: np.dtype[Any]) -> Converted:
+    """Convert a predictor of imagecodecs, which virtual-tiff registers by the same name."""
+    members.drop_all_but(("shape", "dtype", "axis", "dist"))
+    dtype = members.dtype("dtype")
+    before = _as_type(members, "dtype", current, dtype)
+    if dtype.str[0] == ">" and (members.codec != "imagecodecs_delta" or not HAS_ALL_BYTE_ORDERS):
+        raise members.decisions.refusal(
+            f"codec {members.codec!r} does not decode big-endian elements in Zarr v3"
+        )
+    members.note_package("virtual-tiff")
+    configuration: dict[str, object] = {
+        # Zarr v3 has elements in native byte order between its codecs.
+        "dtype": dtype.newbyteorder("=").str,
+        "axis": members.integer("axis", -1),
+        "dist": members.integer("dist", 1),
+    }
+    if members.config.get("shape") is not None:
+        shape = as_array(members.config["shape"])
+        if shape is None or not all(isinstance(n, int) and n > 0 for n in shape):
+            raise members.refusal("shape", "a list of positive integers")
+        configuration["shape"] = shape
+    return [*before, {"name": members.codec, "configuration": configuration}], dtype
+
+
 # From the members of a codec and its input elements to the codecs and its output elements.
 ARRAY_FILTERS: dict[str, Callable[[CodecMembers, np.dtype[Any]], Converted]] = {
     "delta": _delta,
@@ -124,6 +150,8 @@ ARRAY_FILTERS: dict[str, Callable[[CodecMembers, np.dtype[Any]], Converted]] = {
     "bitround": _bit_round,
     "packbits": _pack_bits,
     "astype": _astype,
+    "imagecodecs_delta": _predictor,
+    "imagecodecs_floatpred": _predictor,
 }
 
 

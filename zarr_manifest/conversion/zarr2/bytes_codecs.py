@@ -112,6 +112,15 @@ def _level_of(low: int, high: int) -> Callable[[CodecMembers, int], Codec]:
     return convert
 
 
+def _same_as(name: str) -> Callable[[CodecMembers, int], Codec]:
+    def convert(members: CodecMembers, _: int) -> Codec:
+        members.drop_all_but(("level",))
+        level = 6 if members.config.get("level") is None else members.level("level", 6, 1, 9)
+        return _named(f"numcodecs.{name}", {"level": level})
+
+    return convert
+
+
 def _lz4(members: CodecMembers, _: int) -> Codec:
     members.drop_all_but(("acceleration",))
     acceleration = members.level("acceleration", 1, 1, 65537)
@@ -150,6 +159,17 @@ def _fletcher32(members: CodecMembers, _: int) -> Codec:
     return _named("numcodecs.fletcher32", {})
 
 
+def _imagecodecs(members: CodecMembers, _: int) -> Codec:
+    members.note_package("virtual-tiff")
+    configuration = members.given([member for member in members.config if member != "id"])
+    return _named(members.codec, configuration) if configuration else {"name": members.codec}
+
+
+def _imagecodecs_xz(members: CodecMembers, _: int) -> Codec:
+    members.drop_all_but(("level", "check"))
+    return _named("numcodecs.lzma", {"format": 1, "check": -1, "preset": None, "filters": None})
+
+
 # From the members of a codec and the size of its input elements.
 BYTES_CODECS: dict[str, Callable[[CodecMembers, int], Codec]] = {
     "gzip": _gzip,
@@ -165,4 +185,25 @@ BYTES_CODECS: dict[str, Callable[[CodecMembers, int], Codec]] = {
     "lz4": _lz4,
     "lzma": _lzma,
     "shuffle": _shuffle,
+    # Those of the package imagecodecs, which virtual-tiff registers for Zarr v3 by the same names.
+    **{
+        f"imagecodecs_{name}": _imagecodecs
+        for name in (
+            "deflate",
+            "jpeg",
+            "jpeg2k",
+            "jpegxl",
+            "jpegxr",
+            "lerc",
+            "lzw",
+            "packbits",
+            "png",
+            "webp",
+            "zstd",
+        )
+    },
+    # The same bytes as those of Python's own compressors.
+    "imagecodecs_bz2": _same_as("bz2"),
+    "imagecodecs_lzma": _imagecodecs_xz,
+    "imagecodecs_zlib": _same_as("zlib"),
 }

@@ -38,6 +38,10 @@ class CodecMembers:
                 f"codec {self.codec!r} has no member {', '.join(map(repr, unknown))}; left out"
             )
 
+    def note_package(self, package: str) -> None:
+        """Note the package that readers of the codec need."""
+        self.decisions.note(f"codec {self.codec!r} needs the package {package} wherever it is read")
+
     def refusal(self, member: str, expected: str) -> Exception:
         """Return the error for a member of the wrong type or value."""
         found = brief(self.config[member]) if member in self.config else "missing"

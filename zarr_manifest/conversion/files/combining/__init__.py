@@ -6,5 +6,13 @@ from zarr_manifest.conversion.files.combining.combination import (
     combine_files,
     open_groups,
 )
+from zarr_manifest.conversion.files.combining.splitting import References, split_references
 
-__all__ = ["Combine", "OpenedFile", "combine_files", "open_groups"]
+__all__ = [
+    "Combine",
+    "OpenedFile",
+    "References",
+    "combine_files",
+    "open_groups",
+    "split_references",
+]

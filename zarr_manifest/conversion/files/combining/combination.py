@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from zarr_manifest.conversion.files.combining.meaning import (
+    is_of_time,
     is_virtual,
     made_alike,
     meanings,
@@ -366,9 +367,13 @@ class _Group:
                 # xarray itself requires equal dimension coordinates.
                 if is_first_only and name not in dataset.indexes and not first.equals(other):
                     problem = "other values"
-            elif not is_first_only:
-                problem = _difference(first, other)
-                problem = problem or other_meaning(meant[0][name], meant[number][name])
+            elif not is_first_only and (problem := _difference(first, other)) is None:
+                problem = other_meaning(meant[0][name], meant[number][name])
+                if problem is not None and is_of_time(meant[0][name], meant[number][name]):
+                    names = [each for each, v in dataset.variables.items() if not is_virtual(v)]
+                    loading = Setting("loadable_variables", [*map(str, names), str(name)])
+                    told = self._unlike(problem, number)
+                    return Advice(told, ", which can be converted if it is loaded: ", loading)
             if problem is not None:
                 return self._unlike(problem, number)
         return None

@@ -18,7 +18,7 @@ from zarr_manifest.conversion.virtual import library
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["is_virtual", "made_alike", "meanings", "other_meaning", "same_value"]
+__all__ = ["is_of_time", "is_virtual", "made_alike", "meanings", "other_meaning", "same_value"]
 
 _MEANING = [
     "_FillValue",
@@ -105,6 +105,20 @@ def other_meaning(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | N
         if not same_value(ours.get(name), theirs.get(name)):
             return f"{name} {_SHOWN.repr(theirs.get(name))}"
     return None
+
+
+def is_of_time(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """Whether the numbers are times, which mean the same once they are converted.
+
+    Examples
+    --------
+    >>> since = [{"units": f"days since {year}-01-01"} for year in (2000, 2001)]
+    >>> is_of_time(*since), is_of_time({"units": "m"}, {"units": "km"})
+    (True, False)
+    """
+    return all(" since " in str(each.get("units")) for each in (ours, theirs)) and same_value(
+        ours.get("calendar"), theirs.get("calendar")
+    )
 
 
 def made_alike(

@@ -6,10 +6,16 @@ their order. Octets count from 1, as in the WMO manual (FM 92).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
-__all__ = ["GribMessage", "messages"]
+__all__ = ["ONE_BY_ONE", "TO_EDITION_2", "GribMessage", "messages", "without_negative_times"]
+
+# What users of ecCodes can do.
+TO_EDITION_2 = "ecCodes converts it: grib_set -s edition=2 IN OUT."
+ONE_BY_ONE = "ecCodes makes a message of each: grib_copy IN OUT."
 
 _END = b"7777"
 _DATA = 7
@@ -38,7 +44,8 @@ _ROWS_SHIFTED = 0x0F
 # Product templates with the forecast time in octets 18 to 22; those that also state an end time.
 _FORECASTS = (*range(16), 60, 61)
 _WITH_END = (*range(8, 15), 61)
-# Units of fixed length (seconds, minutes, hours, days), unlike months and years.
+# Seconds of the units of forecast times, and the units of varying length: months and years.
+_SECONDS = {0: 60, 1: 3600, 2: 86400, 10: 3 * 3600, 11: 6 * 3600, 12: 12 * 3600, 13: 1}
 _LONG_UNITS = (3, 4, 5, 6, 7)
 
 
@@ -56,6 +63,8 @@ class GribMessage:
         Number of fields: a message may repeat sections for further ones.
     sections : dict of int to bytes
         The first octets of the sections of the first field, by number.
+    product : int
+        Position of its section 4, in bytes.
     problem : str or None
         Why it cannot be read, or would be read incorrectly.
     """
@@ -65,7 +74,30 @@ class GribMessage:
     edition: int
     fields: int = 1
     sections: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    product: int = 0
     problem: str | None = None
+
+    @property
+    def reference_time(self) -> datetime:
+        """Its reference time.
+
+        Raises
+        ------
+        ValueError
+            There is no such time.
+        """
+        stated: tuple[int, ...] = struct.unpack(">HBBBBB", self.sections[1][12:19])
+        year, month, day, hour, minute, second = stated
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+
+    @property
+    def before_reference(self) -> timedelta | None:
+        """How long before its reference time it is valid, if its forecast time is negative."""
+        product = self.sections[4]
+        time = _number(product, 19, 22)
+        if _number(product, 8, 9) not in _FORECASTS or not time >> 31:
+            return None
+        return timedelta(seconds=(time & 0x7FFFFFFF) * _SECONDS[_number(product, 18, 18)])
 
     @property
     def grid(self) -> bytes:
@@ -90,7 +122,8 @@ def messages(data: bytes) -> Iterator[GribMessage]:
     []
     >>> message = b"GRIB" + bytes([0, 0, 28, 1]) + bytes(16) + b"7777"
     >>> [(found.start, found.problem) for found in messages(b"junk" + message)]
-    [(4, 'it is GRIB edition 1, and only edition 2 is read')]
+    ... # doctest: +ELLIPSIS
+    [(4, 'it is GRIB edition 1, and only edition 2 is read. ecCodes converts it: ...')]
     """
     position = data.find(b"GRIB")
     while position >= 0:
@@ -102,6 +135,36 @@ def messages(data: bytes) -> Iterator[GribMessage]:
         position = data.find(b"GRIB", position + skipped)
 
 
+def without_negative_times(data: bytes, found: Iterable[GribMessage]) -> tuple[bytes, set[int]]:
+    """Return a file in which messages before their reference time have that as reference time.
+
+    gribberish takes a negative forecast time for a huge one. Its coordinates have only valid times,
+    which stay the same.
+
+    Returns
+    -------
+    data : bytes
+        The file.
+    changed : set of int
+        Offsets of the changed messages.
+    """
+    changed: dict[int, GribMessage] = {}
+    body = bytearray(data)
+    for message in found:
+        before = None if message.problem is not None else message.before_reference
+        if before is None:
+            continue
+        try:
+            valid = message.reference_time - before
+        except (ValueError, OverflowError):
+            continue  # gribberish will refuse it
+        fields = valid.year, valid.month, valid.day, valid.hour, valid.minute, valid.second
+        struct.pack_into(">HBBBBB", body, message.start + 16 + 12, *fields)
+        struct.pack_into(">I", body, message.product + 18, 0)
+        changed[message.start] = message
+    return bytes(body) if changed else data, set(changed)
+
+
 def _message(data: bytes, start: int) -> GribMessage | None:
     head = data[start : start + 16]
     edition = head[7] if len(head) == 16 else 0
@@ -109,30 +172,34 @@ def _message(data: bytes, start: int) -> GribMessage | None:
     if length < 16 or edition not in (1, 2):
         return None
     if edition == 1:
-        problem = "it is GRIB edition 1, and only edition 2 is read"
+        problem = f"it is GRIB edition 1, and only edition 2 is read. {TO_EDITION_2}"
         return GribMessage(start, length, edition, problem=problem)
     sections = list(_sections(data, start + 16, start + length))
-    fields = sum(number == _DATA for number, _ in sections)
+    fields = sum(number == _DATA for number, _, _ in sections)
     # The first of repeated sections.
-    first = dict(reversed(sections))
+    first = {number: section for number, section, _ in reversed(sections)}
+    positions = {number: position for number, _, position in reversed(sections)}
     if not first.keys() >= _NEEDED:
         return GribMessage(start, length, edition, problem=_DAMAGED)
     try:
-        return GribMessage(start, length, edition, fields, first, _problem(first))
+        found = GribMessage(start, length, edition, fields, first, positions[4], _problem(first))
+        if found.problem is None:
+            _ = found.grid, found.packing, found.before_reference  # they need octets, too
+        return found
     except IndexError:
         return GribMessage(start, length, edition, problem=_DAMAGED)
 
 
-def _sections(data: bytes, position: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the first octets of every section, and number 8 for the end marker."""
+def _sections(data: bytes, position: int, end: int) -> Iterator[tuple[int, bytes, int]]:
+    """Yield number, first octets and position of every section, and number 8 for the end marker."""
     while position < end - len(_END):
         size = int.from_bytes(data[position : position + 4], "big")
         if size < 5:
             return
-        yield data[position + 4], data[position : position + min(size, _FIRST)]
+        yield data[position + 4], data[position : position + min(size, _FIRST)], position
         position += size
     if position == end - len(_END) and data[position:end] == _END:
-        yield 8, _END
+        yield 8, _END, position
 
 
 def _number(section: bytes | bytearray, first: int, last: int) -> int:
@@ -195,8 +262,8 @@ def _time_problem(product: bytes) -> str | None:
     if template not in _FORECASTS:
         return None
     unit, time = _number(product, 18, 18), _number(product, 19, 22)
-    if time >> 31:
-        return "its forecast time is negative"
+    if time >> 31 and unit not in _SECONDS:
+        return "its forecast time is negative, in months or years, which vary in length"
     if time and unit in _LONG_UNITS and template not in _WITH_END:
         return "its forecast time is in months or years, which vary in length"
     return None

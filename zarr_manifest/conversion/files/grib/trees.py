@@ -1,18 +1,26 @@
 """GRIB2 files through gribberish, VirtualiZarr's parser: every message.
 
 gribberish reads either a whole file or nothing, and some messages make it abort the process.
-So it only gets the messages that it reads correctly; all others are refused, by offset.
+So it only gets the messages that it reads correctly, which another process finds out; all others
+are refused, by offset.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from zarr_manifest.conversion.files.grib.messages import GribMessage, messages
+from zarr_manifest.conversion.files.grib.messages import (
+    ONE_BY_ONE,
+    TO_EDITION_2,
+    GribMessage,
+    messages,
+    without_negative_times,
+)
+from zarr_manifest.conversion.files.grib.trying import try_messages
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
 from zarr_manifest.conversion.virtual import join_path, library
 from zarr_manifest.errors import NotConvertibleError
@@ -34,8 +42,12 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     size, _ = registry.state(url)
     data = bytes(registry.read(url, 0, size))
     found = list(messages(data))
+    data, changed = without_negative_times(data, found)
     if all(message.edition != 2 for message in found):
-        raise NotConvertibleError("the file has no message of GRIB edition 2, and no other is read")
+        raise NotConvertibleError(
+            "the file has no message of GRIB edition 2, and no other is read",
+            remedy=TO_EDITION_2,
+        )
     tree = FileTree()
     problems = _problems(found, data)
     if len(problems) == len(found):
@@ -47,6 +59,7 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     readable = _without(data, problems)
     parse = partial(gribberish.parse_grib_dataset, encode_coords=True, collapse_groups=False)
     dataset = _result_of(partial(parse, readable))
+    _restore_reference(dataset, {m.start: m for m in found if m.start in changed})
     explained = _refuse_incomplete(dataset, "", tree)
     tree.add_manifest_group(_result_of(partial(parser._manifest_group, url, dataset)))
     explained |= _referenced(tree) | problems.keys()
@@ -56,7 +69,8 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
             tree.refuse(_name(message.start, url), problem)
         for number in range(2, message.fields + 1):
             tree.refuse(
-                f"{_name(message.start, url)}, field {number}", "only the first field is read"
+                f"{_name(message.start, url)}, field {number}",
+                f"only the first field is read. {ONE_BY_ONE}",
             )
     return tree
 
@@ -78,27 +92,17 @@ def _without(data: bytes, starts: Collection[int]) -> bytes:
 
 def _problems(found: Sequence[GribMessage], data: bytes) -> dict[int, str]:
     """Return, by offset, why messages are refused."""
-    gribberish: Any = library("gribberish")
-    problems: dict[int, str] = {}
-    packings: set[int] = set()
+    problems = {each.start: each.problem for each in found if each.problem is not None}
+    readable = [message for message in found if message.start not in problems]
+    problems |= try_messages(readable, _without(data, problems))
+    # gribberish gives all variables of a group the coordinates of one of them.
     grid: bytes | None = None
-    for message in found:
-        body = data[message.start : message.start + message.length]
-        try:
-            if message.problem is not None:
-                raise NotConvertibleError(message.problem)
-            _result_of(partial(gribberish.parse_grib_message_metadata, body, 0))
-            if message.packing not in packings:
-                # Read one message with each packing to see whether it works.
-                _result_of(partial(gribberish.parse_grib_array, body, 0))
-                packings.add(message.packing)
-            # gribberish gives all variables of a group the coordinates of one of them.
+    for message in readable:
+        if message.start not in problems:
             grid = grid or message.grid
             if message.grid != grid:
-                raise NotConvertibleError("its grid differs from that of the messages before it")
-        except NotConvertibleError as error:
-            problems[message.start] = error.problem
-    return problems
+                problems[message.start] = "its grid differs from that of the messages before it"
+    return dict(sorted(problems.items()))
 
 
 def _result_of[R](question: Callable[[], R]) -> R:
@@ -118,6 +122,17 @@ def _result_of[R](question: Callable[[], R]) -> R:
         if type(error).__name__ != "PanicException":
             raise
         raise NotConvertibleError(f"gribberish cannot read it: {error}") from error
+
+
+def _restore_reference(node: dict[str, Any], changed: Mapping[int, GribMessage]) -> None:
+    """State the reference times of messages that were given another one."""
+    for variable in node.get("data_vars", {}).values():
+        offsets = [int(offset) for offset, _ in variable["values"]["offsets"]]
+        if changed.keys() & set(offsets):
+            first = changed.get(offsets[0], changed[min(changed.keys() & set(offsets))])
+            variable["attrs"]["reference_date"] = first.reference_time.isoformat()
+    for below in node.get("groups", {}).values():
+        _restore_reference(below, changed)
 
 
 def _refuse_incomplete(node: dict[str, Any], path: str, tree: FileTree) -> set[int]:

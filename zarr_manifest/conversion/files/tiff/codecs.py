@@ -10,7 +10,7 @@ from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
 
-__all__ = ["interleaved_array", "with_announced_codecs"]
+__all__ = ["interleaved", "with_announced_codecs"]
 
 _PREDICTOR = "HorizontalDeltaCodec"
 
@@ -18,8 +18,15 @@ _PREDICTOR = "HorizontalDeltaCodec"
 _BY_PIXEL = [1, 2, 0]
 
 
-def with_announced_codecs(array: Any) -> Any:
+def with_announced_codecs(array: Any, *, last_is_shorter: bool) -> Any:
     """Give the horizontal predictor a name that readers can find; virtual-tiff uses another.
+
+    Parameters
+    ----------
+    array : ManifestArray
+        An image, as virtual-tiff describes it.
+    last_is_shorter : bool
+        Whether its last chunks are shorter than the others.
 
     Raises
     ------
@@ -33,6 +40,10 @@ def with_announced_codecs(array: Any) -> Any:
         raise NotConvertibleError(
             "the codec that Zarr finds does not reverse its predictor for big-endian floats"
         )
+    if "imagecodecs_floatpred" in names and last_is_shorter:
+        raise NotConvertibleError(
+            "its last strip is shorter, which the codec that reverses its predictor does not allow"
+        )
     if _PREDICTOR not in names:
         return array
     if is_big_endian and not HAS_ALL_BYTE_ORDERS:
@@ -44,7 +55,7 @@ def with_announced_codecs(array: Any) -> Any:
         raise NotConvertibleError(
             "its horizontal predictor is applied to floats, which no codec that Zarr finds reverses"
         )
-    delta = _delta(array, is_by_pixel=names[0] == "transpose")
+    delta = _delta(array, is_by_pixel=names[0] == "transpose", any_shape=last_is_shorter)
     codecs = [
         delta if name == _PREDICTOR else codec
         for name, codec in zip(names, document["codecs"], strict=True)
@@ -52,7 +63,7 @@ def with_announced_codecs(array: Any) -> Any:
     return _with_metadata(array, {**document, "codecs": codecs})
 
 
-def interleaved_array(image: Any, url: str, endianness: Any) -> Any:
+def interleaved(plane: Any, count: int) -> Any:
     """Return an image with interleaved samples as an array by band, row and column.
 
     virtual-tiff has a codec for this, which readers cannot find. So it parses the image as
@@ -60,16 +71,11 @@ def interleaved_array(image: Any, url: str, endianness: Any) -> Any:
 
     Parameters
     ----------
-    image : ImageFileDirectory
-        Of async-tiff.
-    url : str
-        Of the file.
-    endianness : Endianness
-        Of the file, for async-tiff.
+    plane : ManifestArray
+        The image, parsed as if it had one sample.
+    count : int
+        Number of samples.
     """
-    parser: Any = library("virtual_tiff.parser", "reading TIFF")
-    endian = parser._ENDIANNESS_TO_STR[endianness]
-    plane = parser._construct_manifest_array(ifd=_OneSample(image), url=url, endian=endian)
     document: dict[str, Any] = plane.metadata.to_dict()
     if any(codec["name"] == "imagecodecs_floatpred" for codec in document["codecs"]):
         raise NotConvertibleError(
@@ -77,7 +83,6 @@ def interleaved_array(image: Any, url: str, endianness: Any) -> Any:
             "finds reverses"
         )
     pixels = {"name": "transpose", "configuration": {"order": _BY_PIXEL}}
-    count = int(image.samples_per_pixel)
     chunks = [count, *plane.metadata.chunk_grid.chunk_shape]
     document |= {
         "shape": [count, *plane.metadata.shape],
@@ -85,23 +90,14 @@ def interleaved_array(image: Any, url: str, endianness: Any) -> Any:
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
         "codecs": [pixels, *document["codecs"]],
     }
-    return with_announced_codecs(_with_metadata(plane, document))
+    return _with_metadata(plane, document)
 
 
-class _OneSample:
-    """An image that pretends to have one sample per pixel."""
-
-    samples_per_pixel = 1
-
-    def __init__(self, image: Any) -> None:
-        self._image = image
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._image, name)
-
-
-def _delta(array: Any, *, is_by_pixel: bool) -> dict[str, Any]:
+def _delta(array: Any, *, is_by_pixel: bool, any_shape: bool) -> dict[str, Any]:
     """Return the codec for differences along rows, for chunks as they are in the file."""
+    axis = 1 if is_by_pixel else -1
+    if any_shape:
+        return {"name": "imagecodecs_delta", "configuration": {"axis": axis, "dist": 1}}
     shape: list[int] = list(array.metadata.chunk_grid.chunk_shape)
     if is_by_pixel:
         shape = [shape[dimension] for dimension in _BY_PIXEL]
@@ -110,7 +106,7 @@ def _delta(array: Any, *, is_by_pixel: bool) -> dict[str, Any]:
         "configuration": {
             "dtype": array.dtype.newbyteorder("=").str,
             "shape": shape,
-            "axis": 1 if is_by_pixel else -1,
+            "axis": axis,
             "dist": 1,
         },
     }

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from zarr_manifest.conversion.files.tiff.codecs import interleaved_array, with_announced_codecs
+from zarr_manifest.conversion.files.tiff.codecs import interleaved, with_announced_codecs
+from zarr_manifest.conversion.files.tiff.no_data import NoData
+from zarr_manifest.conversion.files.tiff.stored_chunks import Changed, StoredChunks
+from zarr_manifest.conversion.files.tiff.structure import check_structure
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, with_metadata
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
@@ -25,6 +29,14 @@ _PACKING = {*_DECODED, "SCALE", "OFFSET"}
 _INTERLEAVED = 1  # PlanarConfiguration: the samples of a pixel are stored together
 
 
+@dataclass(frozen=True, slots=True)
+class _Image:
+    array: Any
+    chunk_grid: dict[str, Any] | None
+    is_sparse: bool
+    notes: list[str]
+
+
 def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     """Parse a TIFF file.
 
@@ -37,7 +49,7 @@ def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
         It is not a TIFF file.
     """
     library("virtual_tiff", "reading TIFF")
-    arrays: dict[str, Any] = {}
+    images: dict[str, _Image] = {}
     reasons: dict[str, str] = {}
     # Its codecs warn that they are not in the Zarr specification.
     with warnings.catch_warnings():
@@ -46,35 +58,60 @@ def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
         for number in range(len(tiff.ifds)):
             name = str(number)
             try:
-                arrays[name] = _array(tiff, number, url, registry)
+                images[name] = _image(tiff, number, url)
             except (*FOREIGN_ERRORS, ElementTree.ParseError) as error:
                 reasons[name] = f"virtual-tiff cannot express it: {error}"
             except NotConvertibleError as error:
-                reasons[name] = error.problem
-    return _tree(arrays, reasons)
+                reasons[name] = error.message
+    return _tree(images, reasons)
 
 
-def _array(tiff: Any, number: int, url: str, registry: Any) -> Any:
+def _image(tiff: Any, number: int, url: str) -> _Image:
     image = tiff.ifds[number]
     if image.other_tags.get(_FILL_ORDER, 1) != 1:
         raise NotConvertibleError("the bits in its bytes are in reverse order (FillOrder 2)")
-    is_by_pixel = image.samples_per_pixel > 1 and image.planar_configuration == _INTERLEAVED
-    if is_by_pixel:
-        array = interleaved_array(image, url, tiff.endianness)
-    else:
-        store: Any = library("virtual_tiff").VirtualTIFF(ifd=number)(url, registry)
-        array = with_announced_codecs(store._group.arrays[str(number)])
+    parser: Any = library("virtual_tiff.parser", "reading TIFF")
+    dtype = parser._get_dtype(image.sample_format, image.bits_per_sample)
     bits = int(image.bits_per_sample[0])
-    if bits != 8 * array.dtype.itemsize:
+    if bits != 8 * dtype.itemsize:
         raise NotConvertibleError(
             f"its samples have {counted(bits, 'bit')}, and Zarr has no such data type"
         )
+    is_by_pixel = image.samples_per_pixel > 1 and image.planar_configuration == _INTERLEAVED
+    no_data = NoData.of(image.gdal_nodata, dtype)
+    chunks = StoredChunks.of(image)
+    changed = Changed(
+        image,
+        gdal_nodata=no_data.stated,
+        image_height=chunks.padded_height,
+        **({"samples_per_pixel": 1} if is_by_pixel else {}),
+        **chunks.as_if_none_were_empty(),
+    )
+    endian = parser._ENDIANNESS_TO_STR[tiff.endianness]
+    array = parser._construct_manifest_array(ifd=changed, url=url, endian=endian)
+    if is_by_pixel:
+        array = interleaved(array, int(image.samples_per_pixel))
     if image.compression == _LERC and (array.dtype.kind == "f" or _has_mask(image, is_by_pixel)):
         raise NotConvertibleError(
             "LERC marks pixels that are NaN or transparent in a way that its codec for Zarr "
             "ignores: they would become 0"
         )
-    return with_metadata(array, attributes=_unambiguous(array.metadata.attributes, image))
+    array, grid = chunks.of_array(array)
+    array = with_announced_codecs(array, last_is_shorter=grid is not None)
+    attributes = _unambiguous(array.metadata.attributes, image)
+    notes: list[str] = []
+    if no_data.other is not None:
+        attributes["gdal_no_data"] = no_data.other
+        notes.append(
+            f"its GDAL_NODATA, {no_data.other!r}, is no value of the type {dtype.name}: it is kept "
+            "as an attribute only"
+        )
+    changes: dict[str, Any] = {"attributes": attributes}
+    if chunks.has_empty:
+        # What GDAL reads there, whatever the fill value is for others.
+        changes["fill_value"] = array.metadata.data_type.cast_scalar(no_data.fill_value)
+    array = with_metadata(array, **changes)
+    return _Image(array, grid, chunks.has_empty, [*notes, *chunks.notes(array)])
 
 
 def _unambiguous(attributes: Mapping[str, Any], image: Any) -> dict[str, Any]:
@@ -109,17 +146,23 @@ def _has_mask(image: Any, is_by_pixel: bool) -> bool:
     return bool(is_by_pixel and image.extra_samples)
 
 
-def _tree(images: dict[str, Any], reasons: dict[str, str]) -> FileTree:
+def _tree(images: dict[str, _Image], reasons: dict[str, str]) -> FileTree:
     tree = FileTree([FileGroup("", {})])
-    if len(images) + len(reasons) == 1:
-        tree.groups[0].arrays.update(images)
-        for name, reason in reasons.items():
-            tree.refuse(name, reason)
-        return tree
+    is_alone = len(images) + len(reasons) == 1
     for name, image in images.items():
-        tree.groups.append(FileGroup(name, {}, {name: image}))
+        path = name if is_alone else f"{name}/{name}"
+        if is_alone:
+            tree.groups[0].arrays[name] = image.array
+        else:
+            tree.groups.append(FileGroup(name, {}, {name: image.array}))
+        if image.chunk_grid is not None:
+            tree.chunk_grids[path] = image.chunk_grid
+        if image.is_sparse:
+            tree.sparse.add(path)
+        for note in image.notes:
+            tree.note(path, note)
     for name, reason in reasons.items():
-        tree.refuse(f"{name}/{name}", reason)
+        tree.refuse(name if is_alone else f"{name}/{name}", reason)
     return tree
 
 
@@ -127,6 +170,8 @@ def _open(url: str, registry: Any) -> Any:
     """Return what async-tiff reads from the file: its byte order, and a directory per image."""
     tiff: Any = library("async_tiff", "reading TIFF")
     sync: Any = library("zarr.core.sync").sync
+    size, _ = registry.state(url)
+    check_structure(lambda start, stop: registry.read(url, start, stop), size)
     store, key = registry.resolve(url)
 
     async def opened() -> Any:

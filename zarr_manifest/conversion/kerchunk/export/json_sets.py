@@ -20,7 +20,7 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedGroup,
     exported_nodes,
 )
-from zarr_manifest.conversion.kerchunk.local_paths import existing_target_error, require_local_path
+from zarr_manifest.conversion.kerchunk.local_paths import new_target
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, refused
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Limits, grid_indices
@@ -76,7 +76,8 @@ def export_kerchunk_json(
     Raises
     ------
     ManifestError
-        There is no hierarchy, it cannot be read or listed, or the target exists.
+        There is no hierarchy, it cannot be read or listed, or the target exists, or its
+        directory does not.
 
     Examples
     --------
@@ -94,9 +95,7 @@ def export_kerchunk_json(
     """
     if version not in (0, 1):
         raise ValueError(f"kerchunk's versions are 0 and 1, not {version!r}")
-    file = require_local_path(target, "reference sets are only written")
-    if file.exists():
-        raise existing_target_error(file)
+    file = new_target(target, is_directory=False)
     report = ConversionReport()
     tally = Tally(progress)
     references: dict[str, Any] = {}

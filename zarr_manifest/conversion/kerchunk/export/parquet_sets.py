@@ -17,7 +17,7 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
     exported_nodes,
 )
 from zarr_manifest.conversion.kerchunk.export.parquet_files import RefsWriter
-from zarr_manifest.conversion.kerchunk.local_paths import existing_target_error, require_local_path
+from zarr_manifest.conversion.kerchunk.local_paths import new_target
 from zarr_manifest.conversion.kerchunk.parquet import parquet
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
 from zarr_manifest.errors import ManifestError, NotConvertibleError
@@ -73,7 +73,8 @@ def export_kerchunk_parquet(
     Raises
     ------
     ManifestError
-        There is no hierarchy, it cannot be read or listed, or the target exists.
+        There is no hierarchy, it cannot be read or listed, or the target exists, or its
+        directory does not.
     ImportError
         pyarrow is not installed.
 
@@ -88,9 +89,7 @@ def export_kerchunk_parquet(
     parquet()
     if record_size < 1:
         raise ValueError(f"record_size must be at least 1, not {record_size}")
-    directory = require_local_path(target, "reference sets are only written")
-    if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
-        raise existing_target_error(directory)
+    directory = new_target(target, is_directory=True)
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     export = _Export(directory, record_size, Tally(progress))
     return export.run(hierarchy, inline_empty=inline_empty)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.json.members import TOO_LARGE, Batch, Members, distribute
-from zarr_manifest.conversion.kerchunk.urls import SourceUrls
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls, relative_path_notes
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import (
@@ -36,7 +36,7 @@ from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.manifest import Grid, Manifest, NumberedPaths, Rows, interpret_keys
 
-__all__ = ["chunks_of", "inline_bytes", "reference_nodes"]
+__all__ = ["byte_range", "chunks_of", "inline_bytes", "reference_nodes"]
 
 
 def reference_nodes(
@@ -154,8 +154,8 @@ class _Columns:
                 "it refers to two versions of an object, but a manifest has only one per path",
                 location=source.path,
             )
-        if source.was_relative:
-            self.relative.add(str(url))
+        if source.relative is not None:
+            self.relative.add(source.relative)
         return self.paths.setdefault(source.path, len(self.paths))
 
 
@@ -167,13 +167,9 @@ def _array_node(plan: ArrayPlan, members: Members, sources: _Sources) -> Node:
         manifest = _manifest(plan, rows, columns)
     except ManifestError as error:
         return refused(plan.path, error)
-    if columns.relative:
-        notes.append(
-            f"{len(columns.relative)} relative paths, such as {min(columns.relative)!r}, were "
-            "resolved against the working directory, as fsspec does"
-        )
-    prefixed = (f"array {plan.path!r}: {note}" for note in notes)
-    return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed))
+    prefixed = [f"array {plan.path!r}: {note}" for note in notes]
+    relative = relative_path_notes(plan.path, columns.relative)
+    return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed, *relative))
 
 
 def _columns(rows: Rows, members: Members, sources: _Sources) -> _Columns:
@@ -209,12 +205,23 @@ def _take_other(columns: _Columns, row: int, value: object, sources: _Sources) -
     if parts is None:
         columns.inline[row] = inline_bytes(value)
         return
-    url, columns.offsets[row], columns.lengths[row] = _byte_range(parts)
+    url, columns.offsets[row], columns.lengths[row] = byte_range(parts)
     columns.path_numbers[row] = columns.path_number(url, sources)
 
 
-def _byte_range(parts: Sequence[object]) -> tuple[str | None, int, int]:
-    """Return URL, offset and length; -1 stands for the rest of the object."""
+def byte_range(parts: Sequence[object]) -> tuple[str | None, int, int]:
+    """Return URL, offset and length of a reference; -1 stands for the rest of the object.
+
+    Raises
+    ------
+    NotConvertibleError
+        It has another form.
+
+    Examples
+    --------
+    >>> byte_range(["s3://b/f.nc", 100, 8]), byte_range(["s3://b/f.nc"])
+    (('s3://b/f.nc', 100, 8), ('s3://b/f.nc', 0, -1))
+    """
     if len(parts) in (1, 3) and (parts[0] is None or isinstance(parts[0], str)):
         if len(parts) == 1:
             return parts[0], 0, -1

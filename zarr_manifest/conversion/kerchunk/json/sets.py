@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
@@ -15,12 +16,13 @@ from urllib.parse import unquote
 import msgspec
 
 from zarr_manifest.conversion.kerchunk.json.members import Batch, PlainReference
+from zarr_manifest.conversion.kerchunk.json.metadata import with_fetched
 from zarr_manifest.conversion.kerchunk.json.references import reference_nodes
 from zarr_manifest.conversion.kerchunk.json.templates import MAX_GENERATED, Templates, generate
 from zarr_manifest.conversion.kerchunk.local_paths import local_path
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
-from zarr_manifest.conversion.nodes import Node, RefusedNode
-from zarr_manifest.conversion.values import as_object, brief
+from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode, inside, refused
+from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import is_metadata_key
 from zarr_manifest.errors import (
     Advice,
@@ -60,6 +62,7 @@ _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 # A million values take less memory as JSON than as Python objects.
 _UNPARSED_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_UNPARSED_SETS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _VALUE: msgspec.json.Decoder[object] = msgspec.json.Decoder()
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _PLAIN_OR_TEXT = msgspec.json.Decoder(list[PlainReference | str])
@@ -69,7 +72,7 @@ _AT_ONCE = 2**14
 
 
 def read_kerchunk_json(
-    references: str | Path | bytes | Mapping[str, Any],
+    references: str | Path | bytes | Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
     rewrite: Mapping[str, str] | None = None,
     max_generated: int = MAX_GENERATED,
@@ -80,21 +83,25 @@ def read_kerchunk_json(
 
     Parameters
     ----------
-    references : str, Path, bytes or mapping
+    references : str, Path, bytes, mapping or sequence of mappings
         A path or a URL; the document itself as bytes, optionally compressed (gzip, zstd);
-        or its parsed content.
+        or its parsed content. The sets of a list, as kerchunk makes of a GRIB file, become
+        groups named by number: ``0``, ``1``, …
     rewrite : mapping of str to str, optional
-        Replacements for URL prefixes, applied before any check; the longest prefix wins.
-        A prefix that no URL has is reported as a :class:`RefusedNode` of the root.
+        Replacements for URL prefixes, applied before any check; the longest prefix wins,
+        and an empty one is that of every relative path, such as ``bucket/f.nc``. A prefix
+        that no URL has is reported as a :class:`RefusedNode` of the root.
         Relative paths in the set resolve against the working directory, as in fsspec.
     max_generated : int
         Maximum number of references that ``gen`` may generate.
     max_bytes : int
-        Maximum size of a compressed document, before and after decompression.
+        Maximum size of a compressed document, before and after decompression, and of a
+        metadata document in another file.
     allow : mapping of str to Access, or iterable of str, optional
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. The location
         needs no authorisation; it is read without credentials unless a prefix says
-        otherwise. Referenced objects are not read.
+        otherwise. Referenced objects are not read, except metadata documents that are
+        references: these must be below a prefix.
 
     Returns
     -------
@@ -129,18 +136,43 @@ def read_kerchunk_json(
     ('s3://bucket/a%20file.nc', b'text')
     """
     access = access_by_prefix(allow)
-    document = as_object(references)
+    found: object = references
+    if isinstance(references, str | Path | bytes):
+        found = _parse(_content(references, max_bytes, access))
+    context = _Context(rewrite, access, max_generated, max_bytes)
+    sets = as_array(found)
+    nodes = _one_set(_object(found), context) if sets is None else _groups(sets, context)
+    return itertools.chain(nodes, context.refused_rewrites())
+
+
+def _groups(sets: Sequence[object], context: _Context) -> Iterator[Node]:
+    yield GroupNode("", {})
+    for number, each in enumerate(sets):
+        try:
+            for node in _one_set(_object(_value(each)), context):
+                yield inside(str(number), node)
+        except ManifestError as error:
+            # The other sets are not affected.
+            yield refused(str(number), error)
+
+
+def _object(found: object) -> Mapping[str, object]:
+    document = as_object(found)
     if document is None:
-        document = _parse(_content(cast("str | Path | bytes", references), max_bytes, access))
+        raise NotConvertibleError(f"the reference set is not a JSON object, but {brief(found)}")
+    return document
+
+
+def _one_set(document: Mapping[str, object], context: _Context) -> Iterator[Node]:
     if "version" not in document:
-        return _version_0(document, rewrite)
+        return _version_0(document, context)
     version = _value(document["version"])
     if isinstance(version, bool) or version != 1:
         raise NotConvertibleError(
             f"the reference set has version {brief(version)}; known are 1, and 0, which omits "
             "'version'"
         )
-    return _version_1(document, rewrite, max_generated)
+    return _version_1(document, context)
 
 
 # ------------------------------------------------------------ the document
@@ -219,19 +251,10 @@ async def _fetched(url: str, access: Mapping[str, Access]) -> memoryview:
     return await reader_of(store).read(key_within(store, prefix, location), whole, NO_CONDITIONS)
 
 
-def _parse(content: bytes | msgspec.Raw) -> Mapping[str, object]:
-    parsed = _parsed(content, _UNPARSED_MEMBERS)
-    document = as_object(parsed)
-    if document is None:
-        kind = "a list" if isinstance(parsed, list) else brief(parsed)
-        raise NotConvertibleError(
-            f"the reference set is not a JSON object, but {kind}",
-            remedy="Import the sets of a list, as kerchunk makes of a GRIB file, one by one, or "
-            "combine them first."
-            if kind == "a list"
-            else None,
-        )
-    return document
+def _parse(content: bytes | msgspec.Raw) -> object:
+    """Return the document, with the values of its members unparsed: of a set, or of each set."""
+    is_list = bytes(memoryview(content)[:1024]).lstrip()[:1] == b"["
+    return _parsed(content, _UNPARSED_SETS if is_list else _UNPARSED_MEMBERS)
 
 
 def _value(value: object) -> object:
@@ -265,28 +288,47 @@ def _values(values: list[object]) -> Sequence[object]:
 # ------------------------------------------------------------ versions
 
 
-def _version_0(document: Mapping[str, object], rewrite: Mapping[str, str] | None) -> Iterator[Node]:
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What applies to all references of a document, and the URLs in its sets."""
+
+    rewrite: Mapping[str, str] | None
+    access: Mapping[str, Access]
+    max_generated: int
+    max_bytes: int
+    _urls: list[SourceUrls] = field(default_factory=list[SourceUrls])
+
+    def urls(self, render: Callable[[str], str] | None = None) -> SourceUrls:
+        """Return what handles the URLs of a set."""
+        self._urls.append(SourceUrls(self.rewrite, render))
+        return self._urls[-1]
+
+    def refused_rewrites(self) -> Iterator[RefusedNode]:
+        """Yield a refusal for every prefix to be rewritten that no set has."""
+        if self._urls:
+            yield from self._urls[0].refused_rewrites(self._urls[1:])
+
+
+def _version_0(document: Mapping[str, object], context: _Context) -> Iterator[Node]:
     if as_object(_value(document.get("refs"))) and not any(map(is_metadata_key, document)):
         raise NotConvertibleError("the reference set has 'refs', but no 'version'")
-    return _nodes(document, {}, SourceUrls(rewrite))
+    return _nodes(document, {}, context.urls(), context)
 
 
-def _version_1(
-    document: Mapping[str, object], rewrite: Mapping[str, str] | None, max_generated: int
-) -> Iterator[Node]:
+def _version_1(document: Mapping[str, object], context: _Context) -> Iterator[Node]:
     references = _references(document.get("refs", {}))
     stated = _value(document.get("templates"))
     templates = Templates(stated)
-    generated = dict(generate(_value(document.get("gen")), templates, limit=max_generated))
+    generated = dict(generate(_value(document.get("gen")), templates, limit=context.max_generated))
     # As in fsspec: without templates, URLs are not rendered.
     render = templates.render if stated else None
-    nodes = _nodes(references, generated, SourceUrls(rewrite, render))
+    nodes = _nodes(references, generated, context.urls(render), context)
     return _with_unknown(sorted(document.keys() - _MEMBERS), nodes)
 
 
 def _references(refs: object) -> Mapping[str, object]:
     if type(refs) is msgspec.Raw and bytes(memoryview(refs)[:1]) == b"{":
-        return _parse(refs)
+        return _object(_parse(refs))
     references = as_object(refs)
     if references is None:
         raise NotConvertibleError(f"'refs' is not a JSON object: {brief(_value(refs))}")
@@ -301,7 +343,10 @@ def _with_unknown(names: list[str], nodes: Iterator[Node]) -> Iterator[Node]:
 
 
 def _nodes(
-    references: Mapping[str, object], generated: Mapping[str, object], urls: SourceUrls
+    references: Mapping[str, object],
+    generated: Mapping[str, object],
+    urls: SourceUrls,
+    context: _Context,
 ) -> Iterator[Node]:
     # Most keys are chunk keys, and end in a digit.
     documents = {
@@ -310,6 +355,7 @@ def _nodes(
         if key[-1:] in _METADATA_ENDS and is_metadata_key(key)
     }
     documents |= {key: value for key, value in generated.items() if is_metadata_key(key)}
+    documents = with_fetched(documents, urls, context.access, context.max_bytes)
 
     def batches() -> Iterator[Batch]:
         # Generated references win, as in fsspec.
@@ -321,6 +367,4 @@ def _nodes(
             own = [item for item in batch if item[0] not in documents]
             yield [key for key, _ in own], [value for _, value in own]
 
-    nodes = reference_nodes(batches(), documents, urls=urls)
-    # Only now is it known which rewrites applied.
-    return itertools.chain(nodes, urls.refused_rewrites())
+    return reference_nodes(batches(), documents, urls=urls)

@@ -62,8 +62,8 @@ class ReferenceRows(NamedTuple):
         Inline chunks, by chunk number.
     versions : dict of str to str
         Object versions by path, where stated.
-    were_relative : bool
-        Whether some paths were relative.
+    relative : frozenset of str
+        Paths relative to the working directory.
     """
 
     numbers: _Integers
@@ -73,7 +73,7 @@ class ReferenceRows(NamedTuple):
     lengths: _Integers
     data: dict[int, bytes]
     versions: dict[str, str]
-    were_relative: bool
+    relative: frozenset[str]
 
     def part(self, start: int, stop: int) -> ReferenceRows:
         """Return some of the rows, with their inline chunks and all paths."""
@@ -240,7 +240,7 @@ class RefsFiles:
             lengths,
             data,
             {path: s.version for path, s in sources.items() if s.version is not None},
-            any(source.was_relative for source in sources.values()),
+            frozenset(s.relative for s in sources.values() if s.relative is not None),
         )
 
     def _paths(self, batch: Any) -> tuple[npt.NDArray[np.int32], dict[str, SourceReference]]:

@@ -48,8 +48,10 @@ def contiguous_partition_shape(grid_shape: Sequence[int], most: int) -> tuple[in
     return tuple(reversed(shape))
 
 
-def whole_manifest(grid_shape: tuple[int, ...], files: RefsFiles) -> tuple[Manifest, bool]:
-    """Return the references of an array, and whether some were relative file paths.
+def whole_manifest(
+    grid_shape: tuple[int, ...], files: RefsFiles
+) -> tuple[Manifest, frozenset[str]]:
+    """Return the references of an array, and the relative file paths among them.
 
     Raises
     ------
@@ -57,7 +59,7 @@ def whole_manifest(grid_shape: tuple[int, ...], files: RefsFiles) -> tuple[Manif
         They cannot be read, or no manifest can express them.
     """
     parts = list(files.rows())
-    return _manifest(grid_shape, parts), any(part.were_relative for part in parts)
+    return _manifest(grid_shape, parts), frozenset[str]().union(*(p.relative for p in parts))
 
 
 @dataclass(slots=True)
@@ -105,9 +107,9 @@ class RefsPartitions:
         except ManifestError as error:
             raise error.in_context(array=self.path) from error.__cause__
 
-    def first_is_relative(self) -> bool:
-        """Whether there are relative file paths among the first references."""
-        return any(rows.were_relative for rows in itertools.islice(self.files.rows(), 1))
+    def first_relative(self) -> frozenset[str]:
+        """Return the relative file paths among the first references."""
+        return next((rows.relative for rows in self.files.rows()), frozenset[str]())
 
     def _pieces(self, rows: ReferenceRows) -> Iterator[tuple[int, ReferenceRows]]:
         """Split rows where the partition changes; yield its number with each piece."""

@@ -22,7 +22,7 @@ from zarr_manifest.conversion.kerchunk.parquet.manifests import (
     contiguous_partition_shape,
     whole_manifest,
 )
-from zarr_manifest.conversion.kerchunk.urls import SourceUrls
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls, relative_path_notes
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
     GroupNode,
@@ -222,11 +222,12 @@ class _Importer:
         notes = (*plan.notes, *_notes(plan.path, files))
         at_most = min(chunk_count, len(files.present()) * files.record_size)
         if at_most <= self.stream_above:
-            manifest, more = whole_manifest(plan.grid_shape, files)
-            return ArrayNode(plan.path, plan.metadata, manifest, (*notes, *_relative(plan, more)))
+            manifest, relative = whole_manifest(plan.grid_shape, files)
+            found = relative_path_notes(plan.path, relative)
+            return ArrayNode(plan.path, plan.metadata, manifest, (*notes, *found))
         shape = contiguous_partition_shape(plan.grid_shape, min(_PARTITION, self.stream_above))
         parts = RefsPartitions(plan.path, plan.grid_shape, shape, files)
-        notes += tuple(_relative(plan, parts.first_is_relative()))
+        notes += tuple(relative_path_notes(plan.path, parts.first_relative()))
         self._streams.append(parts)
         return ArrayNode(plan.path, plan.metadata, StreamedManifest(shape, parts), notes)
 
@@ -254,12 +255,4 @@ def _notes(path: str, files: RefsFiles) -> Iterator[str]:
         yield (
             f"array {path!r}: did not read {counted(len(beyond), 'file')} of references past the "
             f"end of the chunk grid, from refs.{beyond[0]}.parq on"
-        )
-
-
-def _relative(plan: ArrayPlan, were_relative: bool) -> Iterator[str]:
-    if were_relative:
-        yield (
-            f"array {plan.path!r}: relative file paths were resolved against the working "
-            "directory, as fsspec does"
         )

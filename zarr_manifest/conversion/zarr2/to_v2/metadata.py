@@ -227,6 +227,8 @@ def _numcodecs(name: str, configuration: dict[str, Any]) -> dict[str, Any] | Non
         codec = name.removeprefix(_NUMCODECS)
         known = codec in BYTES_CODECS | ARRAY_FILTERS | ARRAY_TO_BYTES
         return {"id": codec} | configuration if known else None
+    if name.startswith("imagecodecs_"):
+        return {"id": name} | configuration if name in BYTES_CODECS | ARRAY_FILTERS else None
     if name in OBJECT_CODECS:
         return {"id": name}
     if name == "gzip":

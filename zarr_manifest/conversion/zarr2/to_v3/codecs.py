@@ -36,6 +36,7 @@ _NO_V3_CODEC = {
     "pickle": "unpickling runs code that the data names",
     "vlen-array": "there is no Zarr v3 data type for variable-length arrays",
     "base64": "there is no Zarr v3 codec for it",
+    "grib": "only kerchunk decodes it; make a hierarchy of the GRIB file itself",
 }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from zarr_manifest.conversion.nodes import RefusedNode, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array, convert_group
-from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ChunkGrid, impossible_name
 
 __all__ = ["ArrayPlan", "GroupPlan", "Plan", "is_metadata_key", "plan_nodes"]
@@ -89,7 +89,8 @@ def plan_nodes(documents: Mapping[str, Any]) -> list[Plan]:
     ----------
     documents : mapping
         By key, such as ``"a/.zarray"``: text, bytes, or the JSON value itself. Text may
-        begin with ``base64:``, as in kerchunk, and contain a bare NaN. Consolidated
+        begin with ``base64:``, as in kerchunk, and contain a bare NaN. An error takes the
+        place of a document that could not be read, and refuses the node. Consolidated
         metadata stands in for missing documents.
 
     Returns
@@ -120,7 +121,7 @@ def plan_nodes(documents: Mapping[str, Any]) -> list[Plan]:
             continue
         try:
             plans[path] = _plan(path, by_path.get(path, {}))
-        except NotConvertibleError as error:
+        except ManifestError as error:
             if _ARRAY in by_path.get(path, {}) or impossible_name(path) is not None:
                 plans[path] = refused(path, error)
             else:
@@ -210,6 +211,8 @@ def _check_group(document: Any) -> None:
 
 def _load(value: object, name: str) -> Any:
     """Return the content of a document; kerchunk writes objects, text, and base64 text."""
+    if isinstance(value, ManifestError):
+        raise value
     reference = as_array(value)
     if reference is not None:
         raise NotConvertibleError(

@@ -1,0 +1,276 @@
+"""TIFF images whose strips or tiles are not all alike, and damaged files."""
+
+from __future__ import annotations
+
+import random
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
+from zarr_manifest.conversion.files.reading import read_files
+from zarr_manifest.conversion.files.tiff.no_data import NoData
+from zarr_manifest.conversion.nodes import ArrayNode
+from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.manifest import Manifest
+
+pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
+
+VALUES = np.arange(1, 50 * 30 + 1, dtype="u2").reshape(50, 30)
+PIXELS = np.stack([VALUES, VALUES + 1, VALUES + 2], axis=-1)
+RGB = {"photometric": "rgb"}
+HAS_RECTILINEAR = zarr.config.get("array.rectilinear_chunks", None) is not None
+
+
+def by_band(values: Any) -> Any:
+    return values if values.ndim == 2 else np.moveaxis(values, -1, 0)
+
+
+# Strips ---------------------------------------------------------------------------
+
+SHORT_STRIPS = {
+    "rows": (VALUES, {"rowsperstrip": 20}),
+    "no common divisor": (VALUES, {"rowsperstrip": 7}),
+    "big-endian": (VALUES, {"rowsperstrip": 20, "byteorder": ">"}),
+    "pixels": (PIXELS, {"rowsperstrip": 20, "planarconfig": "contig", **RGB}),
+    "bands": (PIXELS.transpose(2, 0, 1), {"rowsperstrip": 20, "planarconfig": "separate", **RGB}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", SHORT_STRIPS)
+def test_uncompressed_strips_are_split(layout: str, tmp_path: Path) -> None:
+    values, options = SHORT_STRIPS[layout]
+    tifffile.imwrite(tmp_path / "f.tif", values, **options)
+    found = convert(tmp_path / "f.tif", tmp_path / "h.zarr")
+    assert found.refused == {}
+    expected = values if layout == "bands" else by_band(values)
+    assert same(found.arrays["0"][...], expected)
+    rows = options["rowsperstrip"]
+    ((_, note),) = found.report.notes
+    assert f"its strips of {rows} rows were split into pieces of {np.gcd(rows, 50 % rows)}" in note
+
+
+COMPRESSED = {
+    "zlib": (VALUES, {"compression": "zlib"}),
+    "lzw": (VALUES, {"compression": "lzw", "predictor": True}),
+    "pixels": (PIXELS, {"compression": "lzw", "predictor": True, "planarconfig": "contig", **RGB}),
+    "bands": (
+        PIXELS.transpose(2, 0, 1),
+        {"compression": "zlib", "planarconfig": "separate", **RGB},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", COMPRESSED)
+def test_compressed_strips_have_a_rectilinear_grid(layout: str, tmp_path: Path) -> None:
+    values, options = COMPRESSED[layout]
+    tifffile.imwrite(tmp_path / "f.tif", values, rowsperstrip=20, **options)
+    refused = convert(tmp_path / "f.tif", tmp_path / "refused.zarr").refused["0"]
+    assert "its last strip is shorter than the others and compressed" in refused
+    if not HAS_RECTILINEAR:
+        assert "Upgrade zarr" in refused
+        return
+    assert "ZARR_ARRAY__RECTILINEAR_CHUNKS to True" in refused
+    with zarr.config.set({"array.rectilinear_chunks": True}):
+        found = convert(tmp_path / "f.tif", tmp_path / "h.zarr")
+        assert found.refused == {}
+        expected = values if layout == "bands" else by_band(values)
+        assert same(found.arrays["0"][...], expected)
+        several = [tmp_path / "f.tif"] * 2
+        (array,) = (n for n in read_files(several, concat_dim="t") if n.path == "0")
+        assert "are not combined with those of other files" in getattr(array, "reason", "")
+
+
+def test_a_predictor_for_floats_needs_strips_of_one_length(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"compression": "zlib", "predictor": 3}
+    tifffile.imwrite(tmp_path / "f.tif", VALUES.astype("f4"), rowsperstrip=20, **options)
+    with zarr.config.set({"array.rectilinear_chunks": True}):
+        refused = convert(tmp_path / "f.tif", tmp_path / "h.zarr").refused
+    assert "strip is shorter" in refused["0"]
+
+
+# Sparse files ---------------------------------------------------------------------
+
+
+def make_sparse(path: Path, empty: Callable[[int], bool]) -> None:
+    """Remove tiles or strips, as GDAL does with SPARSE_OK."""
+    with tifffile.TiffFile(path) as tiff:
+        page: Any = tiff.pages[0]
+        found = [tag for tag in page.tags.values() if tag.code in (273, 279, 324, 325)]
+    content = bytearray(path.read_bytes())
+    for tag in found:
+        size = {3: 2, 4: 4}[int(tag.dtype)]
+        for number in range(tag.count):
+            if empty(number):
+                at = tag.valueoffset + number * size
+                content[at : at + size] = bytes(size)
+    path.write_bytes(content)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dtype", "no_data", "expected"),
+    [
+        ("i2", None, 0),
+        ("i2", "-99", -99),
+        ("u1", "-9999", 0),
+        ("u1", "300", 255),
+        ("f4", "nan", np.nan),
+    ],
+)
+@pytest.mark.parametrize(
+    "options", [{"tile": (16, 16)}, {"rowsperstrip": 20}, {"rowsperstrip": 25}], ids=str
+)
+def test_tiles_that_were_left_out(
+    options: dict[str, Any], dtype: str, no_data: str | None, expected: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "f.tif"
+    extra = [] if no_data is None else [(42113, "s", 0, no_data, True)]
+    values = (VALUES % 100).astype(dtype)
+    tifffile.imwrite(file, values, extratags=extra, **options)
+    make_sparse(file, lambda number: number == 1)
+    found = convert(file, tmp_path / "h.zarr")
+    assert found.refused == {}
+    read = found.arrays["0"][...]
+    rows, columns = (
+        (slice(0, 16), slice(16, 30))
+        if "tile" in options
+        else (slice(options["rowsperstrip"], 2 * options["rowsperstrip"]), slice(None))
+    )
+    filled = values.copy()
+    filled[rows, columns] = expected
+    assert np.array_equal(read, filled, equal_nan=dtype == "f4")
+    (node,) = (node for node in read_files(file) if isinstance(node, ArrayNode))
+    assert isinstance(node.manifest, Manifest)
+    # Explicitly empty, not missing.
+    counts = node.manifest.grid_shape
+    assert len(list(node.manifest)) == counts[0] * counts[1]
+
+
+def test_an_image_without_any_tile(tmp_path: Path) -> None:
+    file = tmp_path / "f.tif"
+    tifffile.imwrite(file, VALUES, tile=(16, 16))
+    make_sparse(file, lambda _: True)
+    found = convert(file, tmp_path / "h.zarr")
+    assert same(found.arrays["0"][...], np.zeros_like(VALUES))
+
+
+# No data --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "value"),
+    [
+        ("255", "u1", 255),
+        ("255.0", "u1", 255),
+        ("-9999 \0", "i2", -9999),
+        ("1e3", "i2", 1000),
+        ("18446744073709551615", "u8", 2**64 - 1),
+        ("nan", "f4", None),
+        ("-1.#IND", "f8", None),
+        ("-3.4028234663852886e+38", "f4", -3.4028234663852886e38),
+    ],
+)
+def test_no_data(text: str, dtype: str, value: Any) -> None:
+    found = NoData.of(text, np.dtype(dtype))
+    assert found.other is None
+    assert found.stated is not None
+    assert np.isnan(found.fill_value) if value is None else found.fill_value == value
+
+
+@given(st.text(max_size=8), st.sampled_from(["u1", "i2", "u4", "f4"]))
+def test_any_no_data_fits_the_type(text: str, code: str) -> None:
+    dtype = np.dtype(code)
+    found = NoData.of(text, dtype)
+    assert found.stated is None or found.other is None
+    if code != "f4":
+        assert np.iinfo(dtype).min <= found.fill_value <= np.iinfo(dtype).max
+
+
+@pytest.mark.parametrize("text", ["-9999", "nan", "none", "0.5"])
+def test_no_data_that_is_no_value_of_the_type(text: str, tmp_path: Path) -> None:
+    extra = [(42113, "s", 0, text, True)]
+    tifffile.imwrite(tmp_path / "f.tif", VALUES.astype("u1"), tile=(16, 16), extratags=extra)
+    found = convert(tmp_path / "f.tif", tmp_path / "h.zarr")
+    assert same(found.arrays["0"][...], VALUES.astype("u1"))
+    assert found.arrays["0"].attrs["gdal_no_data"] == text
+    ((_, note),) = found.report.notes
+    assert f"its GDAL_NODATA, {text!r}, is no value of the type uint8" in note
+
+
+# Damaged files --------------------------------------------------------------------
+
+READ = """
+import sys, warnings
+from pathlib import Path
+from zarr_manifest.conversion import read_files
+from zarr_manifest.errors import ManifestError
+
+warnings.simplefilter("ignore")
+for file in sorted(Path(sys.argv[1]).iterdir()):
+    try:
+        list(read_files(file))
+    except ManifestError:
+        print(file.name)
+"""
+
+
+@pytest.mark.slow
+def test_damaged_files(tmp_path: Path) -> None:
+    """The Rust reader would print a stack for some, and abort the process for others."""
+    chance = random.Random(3)
+    tifffile.imwrite(tmp_path / "f.tif", VALUES, tile=(16, 16), compression="lzw")
+    tifffile.imwrite(tmp_path / "g.tif", VALUES, rowsperstrip=25, bigtiff=True, byteorder=">")
+    whole = [(tmp_path / name).read_bytes() for name in ("f.tif", "g.tif")]
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for number in range(100):
+        content = bytearray(chance.choice(whole))
+        for _ in range(chance.choice((1, 1, 3))):
+            content[chance.randrange(4, 400)] = chance.choice((0, 1, 127, 255))
+        (damaged / f"{number:04}.tif").write_bytes(content)
+    command = [sys.executable, "-c", READ, damaged]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+@pytest.mark.parametrize(
+    ("position", "content", "problem"),
+    [
+        (4, struct.pack("<I", 2**31), "is not in it"),
+        (10, struct.pack("<H", 7), "has no ImageWidth"),
+        (12, struct.pack("<H", 99), "tag 256 is of the unknown type 99"),
+        (14, struct.pack("<I", 2**30), "the values of tag 256 end after it"),
+        (8, struct.pack("<H", 60000), "the directory at byte 8 ends after it"),
+    ],
+)
+def test_what_is_damaged(position: int, content: bytes, problem: str, tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "f.tif", VALUES, tile=(16, 16))
+    body = bytearray((tmp_path / "f.tif").read_bytes())
+    body[position : position + len(content)] = content
+    (tmp_path / "f.tif").write_bytes(body)
+    with pytest.raises(NotConvertibleError, match=f"the TIFF file is damaged: .*{problem}"):
+        list(read_files(tmp_path / "f.tif"))
+
+
+def test_directories_in_a_circle(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "f.tif", VALUES, tile=(16, 16))
+    body = bytearray((tmp_path / "f.tif").read_bytes())
+    (count,) = struct.unpack_from("<H", body, 8)
+    struct.pack_into("<I", body, 10 + 12 * count, 8)
+    (tmp_path / "f.tif").write_bytes(body)
+    with pytest.raises(NotConvertibleError, match="its directories form a circle"):
+        list(read_files(tmp_path / "f.tif"))

@@ -1,0 +1,205 @@
+"""The tiles or strips of a TIFF image where they are not all alike.
+
+The last strip has fewer rows where the height is not a multiple of a strip's. Sparse files leave
+out tiles: these have no bytes, and GDAL reads them as "no data".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import zarr
+
+from zarr_manifest.conversion.files.combining import References, split_references
+from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.showing import counted
+
+__all__ = ["Changed", "StoredChunks"]
+
+_UNCOMPRESSED = 1
+_MAX_REFERENCES = 1_000_000
+
+# The path that VirtualiZarr gives to chunks without a source.
+_MISSING = ""
+
+_RECTILINEAR = "array.rectilinear_chunks"
+
+
+class Changed:
+    """An image that pretends to have other tags, for virtual-tiff.
+
+    Parameters
+    ----------
+    image : ImageFileDirectory
+        Of async-tiff.
+    **tags
+        Values that replace its own.
+    """
+
+    def __init__(self, image: Any, **tags: Any) -> None:
+        self._image = image
+        self._tags = tags
+
+    def __getattr__(self, name: str) -> Any:
+        return self._tags[name] if name in self._tags else getattr(self._image, name)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunks:
+    """The tiles or strips of an image.
+
+    Parameters
+    ----------
+    name : {"tile", "strip"}
+        Which of them.
+    offsets, lengths : tuple of int
+        Position and number of bytes of each; 0 for those that are left out.
+    height, rows : int
+        Number of rows of the image, and of each but the last strips.
+    is_compressed : bool
+        Whether they are compressed.
+    """
+
+    name: str
+    offsets: tuple[int, ...]
+    lengths: tuple[int, ...]
+    height: int
+    rows: int
+    is_compressed: bool
+
+    @classmethod
+    def of(cls, image: Any) -> StoredChunks:
+        """Return those of an image."""
+        name = "tile" if image.tile_height else "strip"
+        offsets = tuple(getattr(image, f"{name}_offsets") or ())
+        lengths = tuple(getattr(image, f"{name}_byte_counts") or ())
+        height = int(image.image_height)
+        rows = height if name == "tile" else min(int(image.rows_per_strip or height), height)
+        return cls(name, offsets, lengths, height, rows, image.compression != _UNCOMPRESSED)
+
+    @property
+    def last_rows(self) -> int:
+        """Number of rows of the last strips, if they have fewer; otherwise 0."""
+        return self.height % self.rows if self.rows else 0
+
+    @property
+    def padded_height(self) -> int:
+        """Height of the image if all strips had the same number of rows."""
+        return self.height - self.last_rows + self.rows if self.last_rows else self.height
+
+    @property
+    def has_empty(self) -> bool:
+        """Whether some are left out."""
+        return 0 in self.lengths
+
+    def as_if_none_were_empty(self) -> dict[str, Any]:
+        """Return tags with which virtual-tiff accepts the image."""
+        if not self.has_empty:
+            return {}
+        offsets = [offset or 1 for offset in self.offsets]
+        lengths = [length or 1 for length in self.lengths]
+        return {f"{self.name}_offsets": offsets, f"{self.name}_byte_counts": lengths}
+
+    def of_array(self, array: Any) -> tuple[Any, dict[str, Any] | None]:
+        """Return an array of the padded height with its own, and its chunk grid if not regular.
+
+        Raises
+        ------
+        NotConvertibleError
+            Zarr cannot have such chunks.
+        """
+        manifest = array.manifest
+        shape = tuple(manifest.shape_chunk_grid)
+        is_empty = (np.array(self.lengths, np.int64) == 0).reshape(shape)
+        found = References(
+            np.where(is_empty, _MISSING, manifest._paths),
+            np.where(is_empty, 0, manifest._offsets).astype(np.uint64),
+            np.where(is_empty, 0, manifest._lengths).astype(np.uint64),
+            {},
+        )
+        if not self.last_rows:
+            return _with_references(array, found, {}) if self.has_empty else array, None
+        row = array.dtype.itemsize * math.prod(array.metadata.chunk_grid.chunk_shape) // self.rows
+        members = {"shape": (*array.shape[:-2], self.height, array.shape[-1])}
+        if self.is_compressed:
+            return _with_references(array, found, members), self._rectilinear(array)
+        if self._last_are_padded(found, row):
+            return _with_references(array, found, members), None
+        return self._split(array, found, row, members), None
+
+    def _last_are_padded(self, found: References, row: int) -> bool:
+        lengths = found.lengths[found.lengths > 0]
+        if bool((lengths == self.rows * row).all()):
+            return True
+        last = found.lengths[..., -1, :]
+        others = found.lengths[..., :-1, :]
+        if not np.isin(last, (0, self.last_rows * row)).all() or not (
+            np.isin(others, (0, self.rows * row)).all()
+        ):
+            raise NotConvertibleError("its strips do not have as many bytes as their rows need")
+        return False
+
+    def _split(self, array: Any, found: References, row: int, members: dict[str, Any]) -> Any:
+        piece = math.gcd(self.rows, self.last_rows)
+        pieces = -(-self.height // piece)
+        count = found.paths.size // found.paths.shape[-2] * pieces
+        if count > _MAX_REFERENCES:
+            raise NotConvertibleError(
+                "its last strip is shorter, and splitting all into pieces of the same length takes "
+                f"{count:,} references, more than {_MAX_REFERENCES:,}"
+            )
+        axis = found.paths.ndim - 2
+        split = split_references(
+            found, axis, length=self.height, chunk=self.rows, piece=piece, row=row
+        )
+        grid = array.metadata.chunk_grid
+        chunks = (*grid.chunk_shape[:-2], piece, grid.chunk_shape[-1])
+        members["chunk_grid"] = dataclasses.replace(grid, chunk_shape=chunks)
+        return _with_references(array, split, members)
+
+    def _rectilinear(self, array: Any) -> dict[str, Any]:
+        """Return the chunk grid in which the last strips are shorter."""
+        enabled = zarr.config.get(_RECTILINEAR, None)
+        if enabled is None:
+            raise NotConvertibleError(
+                "its last strip is shorter than the others and compressed, and zarr "
+                f"{zarr.__version__} has no chunk grid for that",
+                remedy="Upgrade zarr.",
+            )
+        if not enabled:
+            raise NotConvertibleError(
+                "its last strip is shorter than the others and compressed, and zarr reads such "
+                "chunks only where its setting 'array.rectilinear_chunks' is on",
+                remedy="Set the environment variable ZARR_ARRAY__RECTILINEAR_CHUNKS to True, here "
+                "and wherever it is read.",
+            )
+        *others, _, width = array.metadata.chunk_grid.chunk_shape
+        strips = [[self.rows, self.height // self.rows], self.last_rows]
+        return {
+            "name": "rectilinear",
+            "configuration": {"kind": "inline", "chunk_shapes": [*others, strips, width]},
+        }
+
+    def notes(self, array: Any) -> list[str]:
+        """Return what was done to the chunks of an array."""
+        rows = array.metadata.chunk_grid.chunk_shape[-2]
+        if self.last_rows and rows != self.rows:
+            return [
+                f"its strips of {counted(self.rows, 'row')} were split into pieces of {rows}, as "
+                "the last is shorter"
+            ]
+        return []
+
+
+def _with_references(array: Any, found: References, members: dict[str, Any]) -> Any:
+    manifests: Any = library("virtualizarr.manifests")
+    manifest = manifests.ChunkManifest.from_arrays(
+        paths=found.paths, offsets=found.offsets, lengths=found.lengths, validate_paths=False
+    )
+    metadata = dataclasses.replace(array.metadata, **members)
+    return manifests.ManifestArray(metadata=metadata, chunkmanifest=manifest)
