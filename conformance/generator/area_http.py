@@ -189,6 +189,8 @@ def _documents() -> Iterator[Case]:
     ).reads()
     for status, code, description in (
         (404, "manifest_not_found", "A document that does not exist"),
+        (410, "manifest_not_found", "A document that does not exist any more"),
+        (405, "source_error", "A document that the server does not let anybody GET"),
         (403, "source_access_denied", "A document that must not be read"),
         (500, "source_error", "A document on a server that fails"),
     ):

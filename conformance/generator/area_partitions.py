@@ -261,6 +261,12 @@ def _over_http() -> Iterator[Case]:
         {"path": "/m/1.json", "status": 404},
     ).reads(missing=[(1,)])
     yield _remote(
+        "document-that-cannot-be-got-over-http",
+        "Only 404 and 410 say that a block's document does not exist: 405, which some clients take "
+        "for that, is an error.",
+        {"path": "/m/1.json", "status": 405},
+    ).refuses("source_error", "manifest", selection=[[2, 4]])
+    yield _remote(
         "document-denied",
         "A document that must not be read may well exist: its chunks are not missing.",
         {"path": "/m/1.json", "status": 403},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
@@ -173,3 +174,18 @@ def test_instants_that_no_calendar_has_in_utc(text: str) -> None:
 
 def test_no_last_modified() -> None:
     assert format_last_modified(NO_CONDITIONS) is None
+
+
+@given(st.text(min_size=1), st.sampled_from(["etag", "version"]))
+@example("1\r\nX-Header: 1", "etag")
+@example("1\n", "version")
+def test_what_is_put_into_requests_cannot_end_them(text: str, member: str) -> None:
+    stated = {"etag": None, "version": None, member: text}
+    harmless = text.isprintable() if member == "version" else text.isascii() and text.isprintable()
+    try:
+        parse_conditions(stated["etag"], None, stated["version"])
+    except zm.errors.InvalidEntryError:
+        assert not harmless
+    else:
+        assert not any(unicodedata.category(c) in ("Cc", "Cs") for c in text)
+        assert member == "version" or text.isascii()

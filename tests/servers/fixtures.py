@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.servers.s3 import S3Server
 
 _bucket_numbers = itertools.count()
-_SERVERS = {"http_server", "second_http_server", "s3_server"}
+_SERVERS = {"http_server", "second_http_server", "other_host_server", "s3_server"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
@@ -34,8 +34,15 @@ def http_server() -> Iterator[FileServer]:
 
 @pytest.fixture
 def second_http_server() -> Iterator[FileServer]:
-    """Another origin, for redirects and for locations that were not authorised."""
+    """Another origin on the same host, for redirects and locations that were not authorised."""
     with FileServer() as server:
+        yield server
+
+
+@pytest.fixture
+def other_host_server() -> Iterator[FileServer]:
+    """A server on another host."""
+    with FileServer(host="127.0.0.2") as server:
         yield server
 
 

@@ -53,6 +53,11 @@ class Recorded(NamedTuple):
     target: str
     headers: dict[str, str]
 
+    @property
+    def is_question(self) -> bool:
+        """Whether it only asks where an object is, and in which state."""
+        return self.headers.get("range") == "bytes=0-0"
+
 
 @dataclass(frozen=True)
 class _Object:
@@ -294,6 +299,8 @@ class FileServer:
         Files to serve where no object was put.
     latency
         Seconds to wait before every answer; may be changed at any time.
+    host
+        An address of the loopback interface: each is a host of its own.
 
     Examples
     --------
@@ -302,15 +309,18 @@ class FileServer:
     ...     files.script("a.nc", status(503), truncate(2))
     """
 
-    def __init__(self, directory: Path | None = None, *, latency: float = 0.0) -> None:
+    def __init__(
+        self, directory: Path | None = None, *, latency: float = 0.0, host: str = "127.0.0.1"
+    ) -> None:
         self.latency = latency
+        self._host = host
         self._directory = None if directory is None else directory.resolve()
         self._lock = threading.Lock()
         self._objects: dict[str, _Object] = {}
         self._requests: list[Recorded] = []
         self._scripts: dict[str, _Script] = {}
         self._closing = threading.Event()
-        self._server = _Server(self)
+        self._server = _Server(self, host)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_POLL,))
 
     def __enter__(self) -> Self:
@@ -327,7 +337,7 @@ class FileServer:
     @property
     def url(self) -> str:
         """The origin, without a trailing slash."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://{self._host}:{self._server.server_port}"
 
     @property
     def requests(self) -> list[Recorded]:
@@ -466,11 +476,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = False
     request_queue_size = 128
 
-    def __init__(self, files: FileServer) -> None:
+    def __init__(self, files: FileServer, host: str) -> None:
         self.files = files
         self._live: set[socket.socket] = set()
         self._live_lock = threading.Lock()
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__((host, 0), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._live_lock:

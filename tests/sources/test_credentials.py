@@ -10,13 +10,20 @@ from typing import Any
 
 import pytest
 import zarr
+from obstore.store import HTTPStore
 
 import zarr_manifest as zm
 from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer
 from tests.untrusted_manifests import RAW, VALUES, declare, read
 from zarr_manifest.locations.resolving import UrlLocation
-from zarr_manifest.sources.access import open_object_store
+from zarr_manifest.sources.access import (
+    anonymous,
+    environment,
+    key_within,
+    open_object_store,
+    requested_url,
+)
 from zarr_manifest.sources.credentials import with_given_credentials
 
 KEY = base64.b64encode(b"k" * 32).decode()
@@ -163,3 +170,22 @@ def test_secrets_are_not_shown_and_travel_to_workers() -> None:
     assert again["credential_provider"]() == {"access_key": "SECRET", "expires_at": None}
     store = open_object_store(UrlLocation("az", "c", ""), {"account_name": "a", "token": "SECRET"})
     assert "SECRET" not in repr(store)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "bucket.s3.us-east-1.amazonaws.com",
+        "s3.us-east-1.amazonaws.com",
+        "account.blob.core.windows.net",
+        "account.r2.cloudflarestorage.com",
+        "storage.googleapis.com",
+    ],
+)
+def test_web_servers_of_clouds_are_web_servers(host: str) -> None:
+    """obstore alone would open them as buckets, with whatever credentials it finds."""
+    prefix, location = UrlLocation("https", host, "d"), UrlLocation("https", host, "d/f.nc")
+    for access in (None, anonymous(), environment()):
+        store = open_object_store(prefix, access)
+        assert isinstance(store, HTTPStore)
+        assert requested_url(store, key_within(store, prefix, location)) == location.url

@@ -109,6 +109,12 @@ class ChunkGrid:
             for i, edges, n in zip(index, self.edges, self.shape, strict=True)
         )
 
+    def elements(self, index: Sequence[int]) -> int:
+        """Return the number of elements in a chunk, including those outside the array."""
+        if self.regular is not None:
+            return math.prod(self.regular)
+        return math.prod(part.stop - part.start for part in self.region(index))
+
 
 def number_chunks(
     indices: npt.NDArray[np.int64], grid_shape: Sequence[int]

@@ -110,6 +110,10 @@ _RFC_3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
 
+# A line break would begin another header.
+_IN_HEADERS = re.compile(r"[\x20-\x7e]*")
+_IN_QUERIES = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*")
+
 
 def _opaque(etag: str | None) -> str | None:
     """Return an entity tag without ``W/`` and quotes: some stores report it bare."""
@@ -124,8 +128,15 @@ def parse_conditions(
     Raises
     ------
     InvalidEntryError
-        `last_modified` is not an RFC 3339 date and time with an offset.
+        `last_modified` is not an RFC 3339 date and time with an offset; or `etag` or
+        `version` cannot be part of a request.
     """
+    for name, value, allowed in (("etag", etag, _IN_HEADERS), ("version", version, _IN_QUERIES)):
+        if value is not None and not allowed.fullmatch(value):
+            raise InvalidEntryError(
+                f"{name!r} {value!r} has a character that no request can carry",
+                remedy="Write it as the server sends it.",
+            )
     when = None
     if last_modified is not None:
         text = last_modified.upper()

@@ -36,6 +36,9 @@ class Limits:
         Number of partitions whose documents are asked for one by one where all are
         needed (for listing and validation). Where the store can be listed, only
         documents that exist are read, and their number is not limited.
+    chunk_bytes : int
+        Bytes of a source that are read for one chunk, beyond four times the size of the
+        decoded chunk: a manifest may refer to a large object for a small chunk.
 
     Examples
     --------
@@ -48,6 +51,7 @@ class Limits:
     inline_bytes: int = 2**27
     path_length: int = 2**13
     partitions: int = 10_000
+    chunk_bytes: int = 2**28
 
 
 def limit_exceeded(

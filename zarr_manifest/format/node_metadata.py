@@ -31,6 +31,7 @@ __all__ = [
     "arrays_in",
     "declare",
     "dump_node",
+    "element_size",
     "impossible_member",
     "impossible_name",
     "interpret_codecs",
@@ -151,6 +152,27 @@ def _levels(document: bytes) -> int:
     brackets = kind[(kind == 0x5B) | (kind == 0x5D)]
     steps = np.where(brackets == 0x5B, np.int8(1), np.int8(-1))
     return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
+
+
+def element_size(metadata: dict[str, Any]) -> int:
+    """Return the size of one element of an array in bytes; 0 if it varies, or is unknown.
+
+    Examples
+    --------
+    >>> element_size({"data_type": "float64"}), element_size({"data_type": "string"})
+    (8, 0)
+    """
+    stated: Any = metadata["data_type"]
+    name: Any = stated
+    if isinstance(stated, dict):
+        configuration = _object(cast("Any", stated).get("configuration")) or {}
+        if isinstance(length := configuration.get("length_bytes"), int):
+            return max(0, length)
+        name = cast("Any", stated).get("name")
+    if name == "bool":
+        return 1
+    bits = re.fullmatch(r"[a-z_.]+([0-9]{1,9})", str(name))
+    return 0 if bits is None else -(-int(bits[1]) // 8)
 
 
 def _object(value: Any) -> dict[str, Any] | None:

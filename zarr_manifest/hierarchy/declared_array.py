@@ -21,6 +21,7 @@ from zarr_manifest.format import (
     Partitions,
     collect,
     document_reference,
+    element_size,
     interpret_chunk_grid,
     interpret_members,
 )
@@ -90,6 +91,12 @@ class DeclaredArray:
             region = self.partitions.region(partition)
         shape = None if self.chunk_grid is None else self.chunk_grid.counts
         return Grid(self.ndim, shape, region, self.encoding.decode)
+
+    def decoded_size(self, index: Sequence[int]) -> int:
+        """Return the size of a decoded chunk in bytes; 0 if the metadata do not say it."""
+        if self.chunk_grid is None:
+            return 0
+        return self.chunk_grid.elements(index) * element_size(self.metadata)
 
 
 def interpret_array(

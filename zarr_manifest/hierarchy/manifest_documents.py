@@ -15,6 +15,7 @@ from zarr.abc.store import Store
 
 from zarr_manifest.errors import (
     InvalidPathError,
+    LimitExceededError,
     ManifestError,
     ManifestNotFoundError,
     SourceNotFoundError,
@@ -25,6 +26,7 @@ from zarr_manifest.format import (
     Limits,
     decode_body,
     format_canonical,
+    limit_exceeded,
     parse_declaration,
     parse_node,
     strict,
@@ -214,7 +216,7 @@ class ManifestDocuments:
                 return _Missing(is_checked=True)
             document = self._array.document(partition)
             where = None if isinstance(document, bytes) else str(document)
-            body = yield from fetch_document(self._array, partition, self._sources)
+            body = yield from fetch_document(self._array, partition, self._sources, self._limits)
             if body is None:
                 if missing is None:
                     yield from self._require_still_declared()
@@ -278,7 +280,7 @@ def _memory(found: LoadedManifest | _Missing) -> int:
 
 
 def fetch_document(
-    array: DeclaredArray, partition: Partition, sources: Sources
+    array: DeclaredArray, partition: Partition, sources: Sources, limits: Limits
 ) -> Steps[bytes | memoryview | None]:
     """Return the document of a partition as stored; None if the partition has none.
 
@@ -292,11 +294,16 @@ def fetch_document(
     if isinstance(location, bytes):
         return location
     sources.check([location])
+    whole = _WHOLE_OBJECT._replace(most=limits.manifest_bytes)
     try:
         body: memoryview = yield Call(
-            lambda: sources.fetch(location, _WHOLE_OBJECT),
-            lambda: sources.fetch_sync(location, _WHOLE_OBJECT),
+            lambda: sources.fetch(location, whole),
+            lambda: sources.fetch_sync(location, whole),
         )
+    except LimitExceededError as error:
+        raise limit_exceeded(
+            f"the manifest is too large: {error.problem}", limits.manifest_bytes, "manifest_bytes"
+        ).in_context(location=error.location) from None
     except SourceNotFoundError as error:
         if partition is not None:
             return None

@@ -10,12 +10,11 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
-from zarr_manifest.errors import InvalidPathError, NotConvertibleError
+from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.locations import (
     AllowList,
     Base,
@@ -29,9 +28,12 @@ from zarr_manifest.sources import (
     Access,
     Anonymous,
     Environment,
+    WebStore,
     access_to,
     key_within,
     open_object_store,
+    web_directory,
+    within_host,
 )
 
 if TYPE_CHECKING:
@@ -80,13 +82,14 @@ def open_hierarchy(
     LocalStore('file:///data/h.zarr')
     """
     if isinstance(location, Store):
-        return location.with_read_only(True) if read_only and not location.read_only else location
+        closed = read_only and not location.read_only
+        return _guarded(location.with_read_only(True) if closed else location, allow)
     if isinstance(location, Path):
         # The working directory may change, or differ in another process.
         return LocalStore(location.absolute(), read_only=read_only)
     if not isinstance(location, str):
         if type(location).__module__.startswith("obstore"):
-            return ObjectStore(location, read_only=read_only)
+            return _guarded(ObjectStore(location, read_only=read_only), allow)
         raise TypeError(
             "location must be a path, a URL, an obstore store or a zarr Store, "
             f"not {type(location).__name__}"
@@ -98,7 +101,21 @@ def open_hierarchy(
         return LocalStore(Path(path_of_file_url(location)), read_only=read_only)
     if scheme == "memory":
         return FsspecStore.from_url(location, read_only=read_only)
-    return ObjectStore(_open_url(location, allow), read_only=read_only)
+    return _guarded(ObjectStore(_open_url(location, allow), read_only=read_only), allow)
+
+
+def _guarded(store: Store, allow: Mapping[str, Access]) -> Store:
+    """Return the same store, but reading through the guard against redirects, if there are any."""
+    # Exact types only: a subclass may behave differently.
+    if type(store) not in (ObjectStore, WebStore):
+        return store
+    from obstore.store import HTTPStore
+
+    inner: Any = cast(Any, store).store
+    if isinstance(inner, HTTPStore):
+        return WebStore(inner, allow, read_only=store.read_only)
+    guarded = within_host(inner)
+    return store if guarded is inner else ObjectStore(guarded, read_only=store.read_only)
 
 
 def store_as_zarr_would(location: Any, storage_options: dict[str, Any] | None = None) -> Any:
@@ -213,7 +230,8 @@ def store_urls(store: Store) -> list[UrlLocation]:
 
     inner: Any = cast(Any, store).store
     if isinstance(inner, HTTPStore):
-        return _web_directory(inner.url)
+        root = web_directory(inner.url)
+        return [] if root is None else [root]
     if isinstance(inner, ObstoreLocalStore):
         return _directories(str(inner.prefix)) if inner.prefix is not None else []
     prefix = str(inner.prefix or "").strip("/") if hasattr(inner, "prefix") else ""
@@ -226,18 +244,6 @@ def store_urls(store: Store) -> list[UrlLocation]:
         if isinstance(inner, kind):
             return [UrlLocation(scheme, str(inner.config[member]), prefix) for scheme in schemes]
     return []
-
-
-def _web_directory(url: str) -> list[UrlLocation]:
-    """Return a directory on a web server; nothing if references cannot name it."""
-    parts = urlsplit(url)
-    path = f"{parts.path.rstrip('/')}/"
-    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path, query="", fragment="")
-    try:
-        base = Base.parse(plain.geturl())
-    except InvalidPathError:
-        return []
-    return [UrlLocation(base.scheme, base.authority, base.path.strip("/"))]
 
 
 def _directories(path: str) -> list[UrlLocation]:

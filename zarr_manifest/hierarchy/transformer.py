@@ -23,6 +23,7 @@ from zarr.storage import MemoryStore
 
 from zarr_manifest.errors import (
     ChecksumMismatchError,
+    LimitExceededError,
     ManifestError,
     RangeOutOfBoundsError,
     SourceError,
@@ -32,6 +33,7 @@ from zarr_manifest.format import (
     Configuration,
     Limits,
     format_canonical,
+    limit_exceeded,
     strict,
     verify_checksum,
 )
@@ -119,6 +121,8 @@ class ChunkManifestTransformer:
         except ManifestError as error:
             raise error.in_context(array=array_path) from error.__cause__
         assert array is not None  # it has no problems
+        self._array = array
+        self._limits = limits
         self._encoding = array.encoding
         self._documents = ManifestDocuments(array, sources, store, limits)
         self._missing_is_an_error = False
@@ -192,7 +196,8 @@ class ChunkManifestTransformer:
             body = memoryview(reference.data)[slice(*slice_bounds(len(reference.data), wanted))]
         else:
             location = loaded.locations[reference.path_number]
-            body = yield from self._fetch(reference, location, wanted)
+            most = 4 * self._array.decoded_size(index) + self._limits.chunk_bytes
+            body = yield from self._fetch(reference, location, wanted, most)
         if verifying and reference.checksum is not None:
             try:
                 verify_checksum(reference.checksum, body)
@@ -204,7 +209,9 @@ class ChunkManifestTransformer:
                 body = body[slice(*slice_bounds(len(body), request))]
         return body
 
-    def _fetch(self, reference: Row, location: Location, request: ByteRequest) -> Steps[memoryview]:
+    def _fetch(
+        self, reference: Row, location: Location, request: ByteRequest, most: int
+    ) -> Steps[memoryview]:
         offset, length, conditions = reference.offset, reference.length, reference.conditions
         ask_size = Call(
             lambda: self._sources.size(location), lambda: self._sources.size_sync(location)
@@ -212,15 +219,17 @@ class ChunkManifestTransformer:
         size: int | None = None
         if needs_size(offset, length, request):
             size = yield ask_size
-        span = source_range(offset, length, request, size=size)
+        span = source_range(offset, length, request, size=size)._replace(most=most)
         try:
             body: memoryview = yield self._fetch_call(location, span, conditions)
+        except LimitExceededError as error:
+            raise limit_exceeded(f"for this chunk, {error.problem}", most, "chunk_bytes") from None
         except RangeOutOfBoundsError:
             if length is not None or size is not None or isinstance(request, Whole):
                 raise
             # The request may start past the end of an open-ended entry: then it selects nothing.
             size = yield ask_size
-            span = source_range(offset, length, request, size=size)
+            span = source_range(offset, length, request, size=size)._replace(most=most)
             body = yield self._fetch_call(location, span, conditions)
         if not body and length is None and isinstance(request, Whole):
             raise RangeOutOfBoundsError("the object has no bytes at or after the entry's offset")

@@ -258,7 +258,9 @@ class _Validator:
         location = array.document(partition)
         where = None if isinstance(location, bytes) else str(location)
         try:
-            body = await run_async(fetch_document(array, partition, self.hierarchy.sources))
+            body = await run_async(
+                fetch_document(array, partition, self.hierarchy.sources, self.hierarchy.limits)
+            )
         except ManifestError as error:
             return [_problem(array.path, "manifest", error.in_context(location=where))]
         if body is None:

@@ -37,6 +37,8 @@ from zarr_manifest.sources.local_files import HIERARCHY, Directory, link_outside
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
 from zarr_manifest.sources.store_directory import directory_of, is_fsspec_on_web
+from zarr_manifest.sources.web import within_host
+from zarr_manifest.sources.web_hierarchy import WebStore, web_directory
 
 __all__ = [
     "DEFAULT_MAX_GAP",
@@ -51,6 +53,7 @@ __all__ = [
     "SourceRange",
     "Sources",
     "Steps",
+    "WebStore",
     "Whole",
     "access_by_prefix",
     "access_to",
@@ -78,4 +81,6 @@ __all__ = [
     "store_errors",
     "store_failure",
     "store_name",
+    "web_directory",
+    "within_host",
 ]

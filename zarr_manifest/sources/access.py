@@ -36,6 +36,7 @@ __all__ = [
     "access_by_prefix",
     "access_to",
     "anonymous",
+    "client_options_in_environment",
     "describe_access",
     "environment",
     "key_within",
@@ -57,6 +58,13 @@ DEFAULT_RETRIES: RetryConfig = {
     },
 }
 
+# To connect, and for a request until the last byte of its answer. Together with the retries,
+# a server that never answers, or one byte at a time, ends in an error after two minutes.
+DEFAULT_TIMEOUTS: Mapping[str, timedelta] = {
+    "connect_timeout": timedelta(seconds=10),
+    "timeout": timedelta(seconds=60),
+}
+
 
 # obstore panics if these are passed beside `client_options` instead of in it.
 _CLIENT_OPTIONS = {
@@ -65,6 +73,9 @@ _CLIENT_OPTIONS = {
     *("pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes", "read_timeout"),
     *("randomize_addresses", "root_certificate", "timeout", "user_agent"),
 }
+
+# What the names of a cloud's environment variables begin with.
+_VARIABLES = {"s3": "AWS_", "gs": "GOOGLE_", "gcs": "GOOGLE_"}
 
 GIVE_CREDENTIALS = Advice(
     "Give credentials for the prefix: ",
@@ -292,17 +303,39 @@ def open_object_store(
         options |= access.options
     elif access is not None:
         options |= access
-    if prefix.scheme in ("http", "https"):
-        client: Any = options.pop("client_options", {})
-        if isinstance(client, Mapping):
-            client = {"allow_http": prefix.scheme == "http", **cast("Mapping[str, Any]", client)}
+    web = prefix.scheme in ("http", "https")
+    variables = "" if web else _VARIABLES.get(prefix.scheme, "AZURE_")
+    client: Any = options.pop("client_options", None) or client_options_in_environment(variables)
+    if isinstance(client, Mapping):
+        allowing = {"allow_http": prefix.scheme == "http"} if web else {}
+        client = {**DEFAULT_TIMEOUTS, **allowing, **cast("Mapping[str, Any]", client)}
+    if web:
         # With a trailing slash, obstore would request `/directory//key`.
         root = prefix.url.rstrip("/") if at_prefix and prefix.path else f"{prefix.origin}/"
         url = root + (f"?{query}" if query else "")
         return _from_url(url, {"client_options": client, **options})
     if not isinstance(access, Environment):
         options = with_given_credentials(prefix.scheme, options)
-    return _from_url(prefix.url if at_prefix else prefix.origin, options)
+    url = prefix.url if at_prefix else prefix.origin
+    return _from_url(url, {"client_options": client, **options})
+
+
+def client_options_in_environment(variables: str) -> dict[str, Any]:
+    """Return the options of the HTTP client that obstore finds in the environment for a cloud.
+
+    obstore ignores them as soon as it is given one option; so whoever gives one adds these.
+
+    Parameters
+    ----------
+    variables : str
+        What the names of the cloud's variables begin with; ``""`` if it is none.
+    """
+    found = {
+        name.removeprefix(variables).lower(): value
+        for name, value in os.environ.items()
+        if variables and name.startswith(variables)
+    }
+    return {name: value for name, value in found.items() if name in _CLIENT_OPTIONS}
 
 
 def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
@@ -319,8 +352,10 @@ def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
     import obstore.store
     from obstore.exceptions import BaseError
 
-    # Overloaded by scheme, which only the URL tells.
-    from_url: Any = obstore.store.from_url
+    # Overloaded by scheme, which only the URL tells. For web servers of clouds, obstore would
+    # choose a store that reads other keys, and signs its requests.
+    web = url.startswith(("http://", "https://"))
+    from_url: Any = obstore.store.HTTPStore.from_url if web else obstore.store.from_url
     try:
         store: ObjectStore = from_url(url, **options)
     except (BaseError, TypeError, ValueError) as error:

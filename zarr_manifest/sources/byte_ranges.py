@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from zarr_manifest.errors import RangeOutOfBoundsError
+from zarr_manifest.errors import LimitExceededError, RangeOutOfBoundsError
 from zarr_manifest.showing import counted
 
 __all__ = [
@@ -121,6 +121,8 @@ class SourceRange(NamedTuple):
     exact : bool
         Whether the object must hold every requested byte. If not, the object's end
         may cut the range short, because the length of the entry is unknown.
+    most : int or None
+        Largest number of bytes that are accepted; None for any.
 
     Examples
     --------
@@ -131,6 +133,25 @@ class SourceRange(NamedTuple):
     start: int
     stop: int | None
     exact: bool
+    most: int | None = None
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether it will not be accepted, provided that the object is long enough."""
+        if self.most is None or self.stop is None:
+            return False
+        return self.stop - self.start > self.most
+
+    def require_acceptable(self, size: int) -> None:
+        """Reject an answer of more than `most` bytes, before they are read.
+
+        Raises
+        ------
+        LimitExceededError
+            If it has more.
+        """
+        if self.most is not None and size > self.most:
+            raise LimitExceededError(f"{counted(size, 'byte')} would be read")
 
 
 def source_range(
@@ -165,13 +186,13 @@ def source_range(
     Examples
     --------
     >>> source_range(100, 50, Bounded(10, 20))
-    SourceRange(start=110, stop=120, exact=True)
+    SourceRange(start=110, stop=120, exact=True, most=None)
     >>> source_range(100, 50, Last(80))
-    SourceRange(start=100, stop=150, exact=True)
+    SourceRange(start=100, stop=150, exact=True, most=None)
     >>> source_range(100, None, From(10))
-    SourceRange(start=110, stop=None, exact=False)
+    SourceRange(start=110, stop=None, exact=False, most=None)
     >>> source_range(100, None, Last(8), size=300)
-    SourceRange(start=292, stop=300, exact=True)
+    SourceRange(start=292, stop=300, exact=True, most=None)
     """
     # A negative offset would become a suffix of the object: wrong bytes, and no error.
     if offset < 0 or (length is not None and length < 0):

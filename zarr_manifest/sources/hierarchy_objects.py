@@ -52,6 +52,7 @@ from zarr_manifest.sources.byte_ranges import (
 from zarr_manifest.sources.local_files import Directory, FileReader
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 from zarr_manifest.sources.store_directory import directory_of, is_fsspec_on_web
+from zarr_manifest.sources.web_hierarchy import WebStore
 
 if TYPE_CHECKING:
     from zarr_manifest.sources.object_reader import ObjectReader
@@ -82,6 +83,8 @@ def hierarchy_reader(store: Store, directories: tuple[str, ...] = ()) -> ObjectR
     directories : tuple of str
         Where links out of its directory, if it has one, may lead.
     """
+    if isinstance(store, WebStore):
+        return store.reader
     place = directory_of(store)
     if place is not None:
         directory = Directory(place.path, directories)
@@ -204,8 +207,12 @@ class _ZarrStoreReader:
                 "manifest was written",
                 remedy="Open the hierarchy through obstore, which can.",
             )
+        if span.is_too_long:
+            size = yield Call(lambda: self.size(key), lambda: self.size_sync(key))
+            span.require_acceptable(size)
         buffer = yield from self._get(key, zarr_request(span))
         view = memoryview(buffer.as_numpy_array())
+        span.require_acceptable(len(view))
         if span.exact and span.stop is not None and len(view) != span.stop - span.start:
             size = len((yield from self._get(key, None)))
             if size < span.stop:
@@ -301,4 +308,7 @@ def zarr_request(span: SourceRange) -> ZarrByteRequest | None:
         return SuffixByteRequest(-span.start)
     if span.stop is not None:
         return RangeByteRequest(span.start, span.stop)
+    if span.most is not None:
+        # One more, to see that there are more.
+        return RangeByteRequest(span.start, span.start + span.most + 1)
     return OffsetByteRequest(span.start) if span.start else None

@@ -369,7 +369,9 @@ def _bounds(span: SourceRange, size: int) -> tuple[int, int]:
     whole = span.start == 0 and span.stop is None
     if (size < (span.stop or 0)) if span.exact else (size <= span.start and not whole):
         raise out_of_bounds(span, size)
-    return span.start, size if span.stop is None else min(span.stop, size)
+    stop = size if span.stop is None else min(span.stop, size)
+    span.require_acceptable(stop - span.start)
+    return span.start, stop
 
 
 def _require_unchanged(status: os.stat_result, conditions: Conditions) -> None:

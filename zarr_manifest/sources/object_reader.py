@@ -30,10 +30,15 @@ from zarr_manifest.sources.access import GIVE_CREDENTIALS
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 
 if TYPE_CHECKING:
-    from obstore import GetResult
+    from collections.abc import Callable
+
+    from obstore import Attributes, GetResult, ObjectMeta
     from obstore.store import ObjectStore
 
-__all__ = ["ObjectReader", "ObstoreReader"]
+__all__ = ["CheckObject", "ObjectReader", "ObstoreReader"]
+
+type CheckObject = Callable[[ObjectMeta, Attributes], None]
+"""Raises an error if the metadata of an object, or its headers, are not as they must be."""
 
 
 class ObjectReader(Protocol):
@@ -76,11 +81,17 @@ class ObstoreReader:
         """Whether reading needs no network round trip."""
         return isinstance(self.store, LocalStore | MemoryStore)
 
-    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object."""
+    async def read(
+        self,
+        key: str,
+        span: SourceRange,
+        conditions: Conditions,
+        check: CheckObject | None = None,
+    ) -> memoryview:
+        """Return the bytes of a range of an object; `check` sees its metadata before that."""
         try:
             answer = await obs.get_async(self.store, key, options=_options(span, conditions))
-            _check_answer(answer, span, conditions)
+            _check_answer(answer, span, conditions, check)
             return _checked_body(memoryview(await answer.bytes_async()), answer)
         except _FOREIGN_ERRORS as error:
             size = None
@@ -90,11 +101,17 @@ class ObstoreReader:
                     size = await self.size(key)
             _raise_translated(error, span, size, conditions)
 
-    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object, without an event loop."""
+    def read_sync(
+        self,
+        key: str,
+        span: SourceRange,
+        conditions: Conditions,
+        check: CheckObject | None = None,
+    ) -> memoryview:
+        """Return the bytes of a range of an object, without an event loop; see :meth:`read`."""
         try:
             answer = obs.get(self.store, key, options=_options(span, conditions))
-            _check_answer(answer, span, conditions)
+            _check_answer(answer, span, conditions, check)
             return _checked_body(memoryview(answer.bytes()), answer)
         except _FOREIGN_ERRORS as error:
             size = None
@@ -141,9 +158,13 @@ def _options(span: SourceRange, conditions: Conditions) -> Any:
     return options
 
 
-def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) -> None:
+def _check_answer(
+    answer: GetResult, span: SourceRange, conditions: Conditions, check: CheckObject | None
+) -> None:
     """Check the metadata of a response, before its body is read."""
     meta = answer.meta
+    if check is not None:
+        check(meta, answer.attributes)
     if conditions:
         conditions.require(
             etag=meta["e_tag"], last_modified=meta["last_modified"], version=meta["version"]
@@ -156,6 +177,8 @@ def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) 
         raise ShortReadError(
             f"bytes {span.start} to {span.stop} were requested, but {first} to {last} were sent"
         )
+    first, last = answer.range
+    span.require_acceptable(last - first)
 
 
 def _checked_body(body: memoryview, answer: GetResult) -> memoryview:

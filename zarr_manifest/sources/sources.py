@@ -1,16 +1,15 @@
 """Sources: bytes of authorised locations.
 
-Finds the reader for a location, follows redirects only to authorised locations, and
-merges reads of one object that are requested at the same moment into few requests.
+Finds the reader for a location, says where redirects may lead, and merges reads of one
+object that are requested at the same moment into few requests.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zarr_manifest.errors import (
     Advice,
@@ -19,7 +18,6 @@ from zarr_manifest.errors import (
     ManifestError,
     RangeOutOfBoundsError,
     Setting,
-    SourceError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import (
@@ -32,29 +30,26 @@ from zarr_manifest.locations import (
 )
 from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import (
-    DEFAULT_RETRIES,
     Access,
     key_within,
     local_directories,
     local_place,
     open_object_store,
     reader_of,
-    requested_url,
 )
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.local_files import Directory, FileReader
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
-from zarr_manifest.sources.redirects import redirect_target
+from zarr_manifest.sources.web import WebReader, within_host
 
 if TYPE_CHECKING:
-    from obstore.store import HTTPStore, ObjectStore
-
     from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
 
 __all__ = [
     "DEFAULT_MAX_GAP",
     "DEFAULT_MAX_REQUEST",
     "Sources",
+    "redirected",
 ]
 
 # `python -m benchmarks` shows the effect of other values.
@@ -65,7 +60,6 @@ DEFAULT_MAX_REQUEST = 16 * 1024 * 1024
 _MAX_GAP_ON_DISK = 64 * 1024
 _MAX_REQUEST_ON_DISK = 1024 * 1024
 
-_LONGEST_REDIRECT_CHAIN = 5
 
 # Number of authorised locations to remember; once it is exceeded, all are checked again.
 _MOST_TARGETS = 100_000
@@ -111,7 +105,7 @@ class Sources:
         self._hierarchy = hierarchy
         self._max_gap = max_gap
         self._max_request = max_request
-        self._readers: dict[tuple[str, str], ObstoreReader] = {}
+        self._readers: dict[tuple[str, str], _StoreReader] = {}
         self._targets: dict[UrlLocation, _Target] = {}
         self._batches: dict[_BatchKey, _Batch] = {}
 
@@ -153,7 +147,7 @@ class Sources:
         """
         if span.start == span.stop:
             return memoryview(b"")
-        if not span.exact or self._max_gap < 0:
+        if not span.exact or self._max_gap < 0 or span.is_too_long:
             return await self._fetch_alone(location, span, conditions)
         loop = asyncio.get_running_loop()
         batch_key = (loop, location, conditions)
@@ -263,7 +257,6 @@ class Sources:
         known = self._targets.get(location)
         if known is not None:
             return known
-        # May ask the server for redirects.
         return await asyncio.to_thread(self._authorised_target, location)
 
     def _target_sync(self, location: Location) -> _Target:
@@ -271,101 +264,101 @@ class Sources:
             return _Target(self._hierarchy, location.key)
         return self._targets.get(location) or self._authorised_target(location)
 
-    def _authorised_target(self, asked: UrlLocation) -> _Target:
-        location = asked
-        for _ in range(_LONGEST_REDIRECT_CHAIN):
-            prefix = self._allow_list.match(location)
-            if prefix is None:
-                self.check([location])
-            assert prefix is not None
-            # Redirects often lead to signed URLs, which expire: only the original is remembered.
-            reader = self._reader(prefix, location, keep=location is asked)
-            target = self._on_disk(prefix, reader.store, location)
-            redirected = None
-            if target is None:
-                normalized = self._allow_list.normalized(prefix)
-                target = _Target(reader, key_within(reader.store, normalized, location))
-                redirected = self._redirected(reader.store, target.key)
-            if redirected is None:
-                if location is asked:
-                    if len(self._targets) >= _MOST_TARGETS:
-                        self._targets.clear()
-                    self._targets[asked] = target
-                return target
-            location = redirected
-        raise SourceError(f"the location redirects more than {_LONGEST_REDIRECT_CHAIN} times")
+    def _authorised_target(self, location: UrlLocation) -> _Target:
+        prefix = self._prefix(location)
+        target = self._target_in(prefix, self._reader(prefix, location), location)
+        if len(self._targets) >= _MOST_TARGETS:
+            self._targets.clear()
+        self._targets[location] = target
+        return target
 
-    def _reader(self, prefix: str, location: UrlLocation, *, keep: bool) -> ObstoreReader:
+    def _target_in(self, prefix: str, reader: _StoreReader, location: UrlLocation) -> _Target:
+        normalized = self._allow_list.normalized(prefix)
+        place = local_place(reader.store, normalized, location)
+        if place is None:
+            return _Target(reader, key_within(reader.store, normalized, location))
+        directory = Directory(place.directory, self._directories, "authorised directory")
+        return _Target(FileReader(directory), place.key)
+
+    def _prefix(self, location: UrlLocation) -> str:
+        prefix = self._allow_list.match(location)
+        if prefix is None:
+            self.check([location])
+        assert prefix is not None
+        return prefix
+
+    def _reader(self, prefix: str, location: UrlLocation) -> _StoreReader:
         reader_key = (prefix, location.query)
         reader = self._readers.get(reader_key)
         if reader is None:
-            normalized = self._allow_list.normalized(prefix)
-            store = open_object_store(normalized, self._allow[prefix], query=location.query)
-            reader = reader_of(store)
-            if keep or not location.query:
-                if len(self._readers) >= _MOST_READERS:
-                    self._readers.clear()
-                    self._targets.clear()
-                self._readers[reader_key] = reader
+            reader = self._opened(prefix, location)
+            if len(self._readers) >= _MOST_READERS:
+                self._readers.clear()
+                self._targets.clear()
+            self._readers[reader_key] = reader
         return reader
 
-    def _redirected(self, store: ObjectStore, key: str) -> UrlLocation | None:
+    def _opened(self, prefix: str, location: UrlLocation) -> _StoreReader:
         from obstore.store import HTTPStore
 
-        if not isinstance(store, HTTPStore):
-            return None
-        asked = requested_url(store, key)
-        retries = store.retry_config or DEFAULT_RETRIES
-        target = redirect_target(asked, _headers(store), retries, tls=_tls(store))
-        if target is None:
-            return None
+        normalized = self._allow_list.normalized(prefix)
+        opened = open_object_store(normalized, self._allow[prefix], query=location.query)
+        store = within_host(opened)
+        return WebReader(store, self.follow) if isinstance(store, HTTPStore) else reader_of(store)
+
+    def follow(self, asked: str, target: str) -> tuple[ObjectReader, str]:
+        """Return the reader and the key of what a web server redirects to, if it is authorised.
+
+        Parameters
+        ----------
+        asked, target : str
+            The requested URL, and that of the redirect.
+
+        Raises
+        ------
+        LocationNotAllowedError
+            If it is not.
+        """
         try:
-            resolved = Base.parse(asked).resolve(target)
-            if not isinstance(resolved, UrlLocation) or resolved.scheme not in ("http", "https"):
-                # A web server must not point the reader at its own files and buckets.
-                raise LocationNotAllowedError(f"{resolved} is not an http or https URL")
-            self.check([resolved])
+            location = redirected(asked, target)
+            prefix = self._prefix(location)
         except (InvalidPathError, LocationNotAllowedError) as error:
             raise LocationNotAllowedError(
                 f"the location redirects to one that is not authorised: {error.problem}",
                 remedy=error.remedy,
             ) from error
-        return resolved
-
-    def _on_disk(self, prefix: str, store: ObjectStore, location: UrlLocation) -> _Target | None:
-        """Return a location that a store keeps as a file; None if it keeps no files."""
-        place = local_place(store, self._allow_list.normalized(prefix), location)
-        if place is None:
-            return None
-        directory = Directory(place.directory, self._directories, "authorised directory")
-        return _Target(FileReader(directory), place.key)
+        # Redirects often lead to signed URLs, which expire: their clients are not kept here.
+        reader = self._readers.get((prefix, location.query))
+        if reader is None:
+            signed = bool(location.query)
+            reader = self._opened(prefix, location) if signed else self._reader(prefix, location)
+        found = self._target_in(prefix, reader, location)
+        return found.reader, found.key
 
 
-def _headers(store: HTTPStore) -> dict[str, str]:
-    """Return the headers that an HTTP store sends with every request."""
-    options: Any = store.client_options or {}
-    return {
-        name: value.decode("latin-1") if isinstance(value, bytes) else str(value)
-        for name, value in dict(options.get("default_headers", {})).items()
-    }
+def redirected(asked: str, target: str) -> UrlLocation:
+    """Return the location that a web server redirects to.
+
+    Raises
+    ------
+    InvalidPathError
+        If it is not a usable URL.
+    LocationNotAllowedError
+        If it is not on a web server.
+
+    Examples
+    --------
+    >>> print(redirected("http://example.com/d/f.nc", "https://example.com/d/f.nc"))
+    https://example.com/d/f.nc
+    """
+    location = Base.parse(asked).resolve(target)
+    if not isinstance(location, UrlLocation) or location.scheme not in ("http", "https"):
+        # A web server must not point the reader at its own files and buckets.
+        raise LocationNotAllowedError(f"{location} is not an http or https URL")
+    return location
 
 
-def _tls(store: HTTPStore) -> ssl.SSLContext | None:
-    """Return the certificate trust configured in an HTTP store; None for the system's."""
-    options: Any = store.client_options or {}
-    certificate: str | bytes | None = options.get("root_certificate")
-    invalid_too = str(options.get("allow_invalid_certificates", "")).lower() == "true"
-    if certificate is None and not invalid_too:
-        return None
-    context = ssl.create_default_context()
-    if certificate is not None:
-        text = certificate.decode() if isinstance(certificate, bytes) else certificate
-        context.load_verify_locations(cadata=text)
-    if invalid_too:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
+type _StoreReader = ObstoreReader | WebReader
 
 type _BatchKey = tuple[asyncio.AbstractEventLoop, Location, Conditions]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
@@ -11,8 +12,9 @@ from zarr_manifest.locations import resolving
 from zarr_manifest.locations.allow_list import AllowList
 from zarr_manifest.locations.resolving import Base, UrlLocation
 from zarr_manifest.sources import sources
-from zarr_manifest.sources.access import Anonymous, Environment
+from zarr_manifest.sources.access import Anonymous, Environment, reader_of
 from zarr_manifest.sources.sources import Sources
+from zarr_manifest.sources.web import WebReader, web_reader
 
 # ------------------------------------------------------------------ paths
 
@@ -103,7 +105,14 @@ def allow_by_characters() -> None:
 @broken_in("security")
 def redirects_followed() -> None:
     """Follow a redirect to wherever it leads."""
-    replace(sources, "redirect_target", lambda _: lambda *_: None)
+
+    def make(_: Any) -> Any:
+        def located(self: WebReader, key: str) -> Any:
+            return web_reader._Place(reader_of(self.store), key, None, False, monotonic())
+
+        return located
+
+    replace(WebReader, "_located", make)
 
 
 # ------------------------------------------------------------------ access

@@ -1,0 +1,152 @@
+"""Connections that are kept open between questions, and that no server can keep waiting."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from zarr_manifest.errors import SourceError
+
+__all__ = ["Trust", "connections"]
+
+_CONNECTIONS_PER_HOST = 32
+
+
+class Trust(NamedTuple):
+    """Which certificates are trusted.
+
+    Attributes
+    ----------
+    certificate : str or None
+        PEM of certificates that are trusted besides those of the system.
+    proxy_certificate : str or None
+        Likewise, for a proxy.
+    invalid_too : bool
+        Whether all are.
+    """
+
+    certificate: str | None
+    proxy_certificate: str | None
+    invalid_too: bool
+
+
+@contextmanager
+def _deadline(connection: HTTPConnection) -> Generator[None]:
+    """Cut a connection off when its timeout has passed, even if bytes trickle in."""
+    seconds: Any = connection.timeout
+
+    def cut() -> None:
+        open_socket: Any = connection.sock
+        if open_socket is not None:
+            with suppress(OSError):
+                # Of the plain socket: TLS would wait for the server to agree.
+                socket.socket.shutdown(open_socket, socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    try:
+        timer.start()
+    except RuntimeError as error:
+        # No thread can be started any more.
+        raise SourceError("reading was abandoned: the process is ending") from error
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class _Connection(HTTPConnection):
+    def connect(self) -> None:
+        with _deadline(self):
+            super().connect()
+
+    def getresponse(self) -> Any:
+        with _deadline(self):
+            return super().getresponse()
+
+
+class _SecureConnection(HTTPSConnection):
+    def connect(self) -> None:
+        with _deadline(self):
+            super().connect()
+
+    def getresponse(self) -> Any:
+        with _deadline(self):
+            return super().getresponse()
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Connection  # pyright: ignore[reportAssignmentType]
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection  # pyright: ignore[reportAssignmentType]
+
+
+@lru_cache(maxsize=32)
+def connections(proxy: str | None, trust: Trust) -> urllib3.PoolManager:
+    """Return the connections through a proxy, or none; shared by all that ask the same way.
+
+    Raises
+    ------
+    SourceError
+        If the proxy is of an unknown kind.
+    """
+    settings: dict[str, Any] = {
+        "num_pools": 32,
+        "maxsize": _CONNECTIONS_PER_HOST,
+        "ssl_context": _context(trust.certificate, trust.invalid_too),
+    }
+    manager = _through(proxy, trust, settings) if proxy else urllib3.PoolManager(**settings)
+    by_scheme: dict[str, Any] = {"http": _Pool, "https": _SecurePool}
+    manager.pool_classes_by_scheme = by_scheme
+    return manager
+
+
+def _through(proxy: str, trust: Trust, settings: dict[str, Any]) -> urllib3.ProxyManager:
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    account, _, server = parts.netloc.rpartition("@")
+    headers = (
+        urllib3.make_headers(proxy_basic_auth=unquote(account), disable_cache=None)
+        if account
+        else None
+    )
+    try:
+        return urllib3.ProxyManager(
+            f"{parts.scheme}://{server}",
+            proxy_headers=headers,
+            proxy_ssl_context=_context(trust.proxy_certificate, trust.invalid_too),
+            **settings,
+        )
+    except urllib3.exceptions.HTTPError as error:
+        raise SourceError(
+            f"the proxy is of a kind that is not supported: {parts.scheme}",
+            remedy="Use one whose URL begins with http:// or https://.",
+        ) from error
+
+
+@lru_cache(maxsize=32)
+def _context(certificate: str | None, invalid_too: bool) -> ssl.SSLContext:
+    # Loading all the certificates takes longer than many a request.
+    context = ssl.create_default_context()
+    if certificate is not None:
+        context.load_verify_locations(cadata=certificate)
+    if invalid_too:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+# Two processes must not write to one connection.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=connections.cache_clear)

@@ -1,0 +1,153 @@
+"""Proxies: through which one a request goes, and one that goes nowhere.
+
+obstore follows redirects by itself, to any host. A proxy that cannot exist stops it: every
+request goes there, except those to the host that the reader authorised.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from zarr_manifest.sources.access import client_options_in_environment
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["proxy_for", "within_host"]
+
+# Nothing can listen on port 0.
+_NOWHERE = "http://127.0.0.1:0"
+
+_LINK_LOCAL = ("169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::/32")
+
+# Where clouds serve objects, and where obstore asks for credentials.
+_CLOUD_HOSTS = {
+    "AWS_": ("amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "api.aws", *_LINK_LOCAL),
+    "GOOGLE_": (
+        *("googleapis.com", "accounts.google.com", "metadata.google.internal", "metadata"),
+        *_LINK_LOCAL,
+    ),
+    "AZURE_": (
+        *("core.windows.net", "core.usgovcloudapi.net", "core.chinacloudapi.cn"),
+        *("fabric.microsoft.com", "login.microsoftonline.com", "login.microsoftonline.us"),
+        *("login.chinacloudapi.cn", "localhost", "127.0.0.1", *_LINK_LOCAL),
+    ),
+}
+# Named without the prefix of their cloud.
+_OTHER_VARIABLES = ("IDENTITY_ENDPOINT", "MSI_ENDPOINT", "AZURITE_BLOB_STORAGE_URL")
+
+
+def within_host(store: ObjectStore) -> ObjectStore:
+    """Return the same store, but unable to reach other hosts than its own.
+
+    For a cloud, those that serve its credentials are its own, too. A store that uses a
+    proxy is returned as it is: where its requests go is the proxy's decision.
+
+    Parameters
+    ----------
+    store : ObjectStore
+        Any obstore store.
+
+    Examples
+    --------
+    >>> import obstore.store
+    >>> store = within_host(obstore.store.HTTPStore("https://example.com/d"))
+    >>> store.client_options["proxy_excludes"]
+    'example.com'
+    """
+    from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
+
+    variables = ""
+    for kind, prefix in ((S3Store, "AWS_"), (GCSStore, "GOOGLE_"), (AzureStore, "AZURE_")):
+        if isinstance(store, kind):
+            variables = prefix
+    if not variables and not isinstance(store, HTTPStore):
+        return store
+    pickled: Any = store
+    positional, named = pickled.__getnewargs_ex__()
+    options: dict[str, Any] = dict(named.get("client_options") or {})
+    if variables and not options:
+        options = client_options_in_environment(variables)
+    urls = [store.url] if isinstance(store, HTTPStore) else list(_service_urls(named, variables))
+    hosts = [host for host in map(_host, urls) if host]
+    if not _goes_nowhere(options) and any(
+        proxy_for(url, options) for url in urls or ["https://s3"]
+    ):
+        return store
+    if variables and not (hosts and _asks_for_no_credentials(named)):
+        hosts += _CLOUD_HOSTS[variables]
+    options |= {"proxy_url": _NOWHERE, "proxy_excludes": ",".join(hosts)}
+    again: Any = type(store).__new__
+    guarded: ObjectStore = again(type(store), *positional, **{**named, "client_options": options})
+    return guarded
+
+
+def _goes_nowhere(options: Mapping[str, Any]) -> bool:
+    return options.get("proxy_url") == _NOWHERE
+
+
+def _asks_for_no_credentials(named: Mapping[str, Any]) -> bool:
+    config: Mapping[str, Any] = named.get("config") or {}
+    unsigned = str(config.get("skip_signature", "")).lower() == "true"
+    return unsigned or named.get("credential_provider") is not None
+
+
+def _service_urls(named: Mapping[str, Any], variables: str) -> Iterator[str]:
+    """Yield the URLs in a cloud's options, and in its environment variables."""
+    stated = dict(named.get("config") or {})
+    for name, value in os.environ.items():
+        if name.startswith(variables) or name in _OTHER_VARIABLES:
+            stated.setdefault(name, value)
+    for value in stated.values():
+        if re.match(r"https?://", str(value)):
+            yield str(value)
+
+
+def proxy_for(url: str, options: Mapping[str, Any]) -> str | None:
+    """Return the proxy through which obstore requests a URL; None if there is none.
+
+    Parameters
+    ----------
+    url : str
+        The requested URL.
+    options : mapping
+        obstore's ``client_options``; if they state no proxy, the environment may.
+
+    Examples
+    --------
+    >>> options = {"proxy_url": "http://proxy:3128", "proxy_excludes": "intern.example,10.0.0.0/8"}
+    >>> proxy_for("https://example.com/f", options)
+    'http://proxy:3128'
+    >>> proxy_for("http://a.intern.example/f", options), proxy_for("http://10.1.2.3/f", options)
+    (None, None)
+    """
+    host = _host(url)
+    stated = options.get("proxy_url")
+    if stated is not None:
+        return None if _is_excluded(host, str(options.get("proxy_excludes", ""))) else str(stated)
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(urlsplit(url).scheme) or proxies.get("all")
+    return None if proxy is None or urllib.request.proxy_bypass(host) else proxy
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
+
+
+def _is_excluded(host: str, excludes: str) -> bool:
+    """Whether a host is in a list of those that are requested directly, as reqwest reads it."""
+    for entry in map(str.strip, excludes.split(",")):
+        try:
+            if ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False):
+                return True
+        except ValueError:
+            domain = entry.removeprefix(".").lower()
+            if entry == "*" or (domain and f".{host}".endswith(f".{domain}")):
+                return True
+    return False

@@ -1,0 +1,238 @@
+"""Objects on a web server, read only from where the reader allows.
+
+obstore fetches the bytes, and follows redirects on the way without saying so. What it returns
+is therefore proven to come from the right place:
+
+- It cannot reach another host: see :mod:`zarr_manifest.sources.web.proxies`.
+- Before an object is first read, the server is asked where it is, without following. A
+  redirect is followed only if its target is allowed. What the server says of the object
+  (entity tag, time of the last change, size) is remembered for a minute.
+- Each answer must be of that very object. If it is not, or fails, the server is asked again:
+  it may have begun to redirect, or have another version of the object by now.
+
+What remains: a server may begin to redirect to another port or path of its own host, or to one
+of its subdomains, after it was asked. The request is made, but its answer is refused, unless
+that server knows the entity tag (where there is none, the time of the last change) and the
+size of what it redirects to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, cast
+
+from zarr_manifest.errors import LimitExceededError, ManifestError, SourceError
+from zarr_manifest.format import Conditions
+from zarr_manifest.sources.access import reader_of, requested_url
+from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
+from zarr_manifest.sources.web.asking import Client, Validators, ask, reject_encoded
+
+if TYPE_CHECKING:
+    from obstore import Attributes, ObjectMeta
+    from obstore.store import HTTPStore
+
+    from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
+
+__all__ = ["Follow", "WebReader"]
+
+# Seconds for which an answer is believed.
+_LIFE = 60
+
+_LONGEST_REDIRECT_CHAIN = 5
+
+# Number of objects to remember; once it is exceeded, all are asked about again.
+_MOST_OBJECTS = 10_000
+
+# Likewise for those behind signed URLs, each of which has a client that takes about 100 KiB.
+_MOST_SIGNED = 256
+
+_QUESTIONS_AT_ONCE = 32
+
+type Follow = Callable[[str, str], tuple[ObjectReader, str]]
+"""Given a URL and the target of its redirect, returns what reads that, and its key; or raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an object is read, and what the server says of it."""
+
+    reader: ObjectReader
+    key: str
+    validators: Validators | None
+    ranges: bool
+    asked: float
+
+
+class WebReader:
+    """Reads the objects of a web server.
+
+    Parameters
+    ----------
+    store : HTTPStore
+        The server, or a directory there.
+    follow : Follow
+        Decides where redirects may lead.
+    """
+
+    on_disk = False
+
+    def __init__(self, store: HTTPStore, follow: Follow) -> None:
+        self.store = store
+        self._follow = follow
+        self._lock = threading.Lock()
+        self._places: dict[str, _Place] = {}
+        self._signed: dict[str, _Place] = {}
+        self._questions: dict[str, Future[_Place]] = {}
+
+    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        """Return the bytes of a range of an object."""
+        return await run_async(self._read(key, span, conditions))
+
+    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        """Return the bytes of a range of an object, without an event loop."""
+        return run_sync(self._read(key, span, conditions))
+
+    async def size(self, key: str) -> int:
+        """Return the size of an object in bytes."""
+        return await run_async(self._size(key))
+
+    def size_sync(self, key: str) -> int:
+        """Return the size of an object in bytes, without an event loop."""
+        return run_sync(self._size(key))
+
+    def _read(self, key: str, span: SourceRange, conditions: Conditions) -> Steps[memoryview]:
+        place = self._known(key)
+        if place is None:
+            place = yield self._question(key)
+        try:
+            body: memoryview = yield _reading(place, span, conditions)
+        except LimitExceededError:
+            raise
+        except (ManifestError, _AnotherObjectError) as error:
+            # Asked again, a server that redirects by now says so.
+            now: _Place = yield self._question(key)
+            if isinstance(error, ManifestError) and _same(now, place):
+                raise
+            try:
+                body = yield _reading(now, span, conditions)
+            except _AnotherObjectError:
+                raise SourceError(
+                    "the server sends another object than the one that it describes when asked",
+                    remedy="It may be changing right now, or come from several servers that "
+                    "disagree on its ETag. Try again.",
+                ) from None
+        return body
+
+    def _size(self, key: str) -> Steps[int]:
+        place: _Place = yield self._question(key)
+        if place.validators is not None and place.validators.size is not None:
+            return place.validators.size
+        size: int = yield Call(
+            lambda: place.reader.size(place.key), lambda: place.reader.size_sync(place.key)
+        )
+        return size
+
+    def _known(self, key: str) -> _Place | None:
+        place = self._places.get(key) or self._signed.get(key)
+        if place is None or place.asked + _LIFE < time.monotonic():
+            return None
+        # Without any, each answer may come from anywhere: the server is asked every time.
+        recognisable = place.validators is None or place.validators.are_enough
+        return place if recognisable else None
+
+    def _question(self, key: str) -> Call:
+        """Return the call that asks where an object is; at most one at a time for each."""
+
+        async def asynchronously() -> _Place:
+            # If this reader is cancelled, others still want the answer.
+            return await asyncio.shield(asyncio.wrap_future(self._ask_once(key)))
+
+        return Call(asynchronously, lambda: self._ask_once(key).result())
+
+    def _ask_once(self, key: str) -> Future[_Place]:
+        with self._lock:
+            question = self._questions.get(key)
+            if question is None:
+                question = self._questions[key] = _threads().submit(self._ask, key)
+                question.add_done_callback(lambda _: self._questions.pop(key, None))
+        return question
+
+    def _ask(self, key: str) -> _Place:
+        place = self._located(key)
+        signed = place.reader != reader_of(self.store)
+        places, most = (self._signed, _MOST_SIGNED) if signed else (self._places, _MOST_OBJECTS)
+        with self._lock:
+            if len(places) >= most:
+                places.clear()
+            self._places.pop(key, None)
+            self._signed.pop(key, None)
+            places[key] = place
+        return place
+
+    def _located(self, key: str) -> _Place:
+        reader: ObjectReader = self
+        for _ in range(_LONGEST_REDIRECT_CHAIN):
+            asked = time.monotonic()
+            if not isinstance(reader, WebReader):
+                return _Place(reader, key, None, False, asked)
+            url = requested_url(reader.store, key)
+            answer = ask(url, Client.of(reader.store))
+            if answer.target is None:
+                inner = reader_of(reader.store)
+                return _Place(inner, key, answer.validators, answer.has_ranges, asked)
+            reader, key = self._follow(url, answer.target)
+        raise SourceError(f"the location redirects more than {_LONGEST_REDIRECT_CHAIN} times")
+
+
+class _AnotherObjectError(Exception):
+    """An answer is of another object than the one that the server described."""
+
+
+def _reading(place: _Place, span: SourceRange, conditions: Conditions) -> Call:
+    """Return the call that reads a range, and checks of which object it is."""
+    if place.validators is None:
+        return Call(
+            lambda: place.reader.read(place.key, span, conditions),
+            lambda: place.reader.read_sync(place.key, span, conditions),
+        )
+    validators, reader = place.validators, cast("ObstoreReader", place.reader)
+
+    def check(meta: ObjectMeta, attributes: Attributes) -> None:
+        if not validators.describe(meta):
+            raise _AnotherObjectError
+        reject_encoded(attributes.get("Content-Encoding"))
+
+    if place.ranges and span.start == 0 and span.stop is None and validators.size:
+        # Of a range, obstore checks which part is sent; of a whole object, it does not.
+        span.require_acceptable(validators.size)
+        span = SourceRange(0, validators.size, True)
+    return Call(
+        lambda: reader.read(place.key, span, conditions, check),
+        lambda: reader.read_sync(place.key, span, conditions, check),
+    )
+
+
+def _same(place: _Place, other: _Place) -> bool:
+    return (place.reader, place.key, place.validators) == (
+        other.reader,
+        other.key,
+        other.validators,
+    )
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="zarr-manifest-web")
+
+
+# The threads are not there in a forked process.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)

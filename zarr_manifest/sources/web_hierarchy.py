@@ -1,0 +1,187 @@
+"""A hierarchy on a web server, read through the guard against redirects.
+
+What belongs to the hierarchy may redirect within the hierarchy's own URL; to other places,
+only if the reader authorised them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self, cast
+from urllib.parse import urlsplit
+
+from zarr.abc.store import (
+    ByteRequest,
+    OffsetByteRequest,
+    RangeByteRequest,
+    SuffixByteRequest,
+)
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import ObjectStore
+
+from zarr_manifest.errors import (
+    InvalidPathError,
+    LocationNotAllowedError,
+    ManifestError,
+    SourceNotFoundError,
+)
+from zarr_manifest.format import NO_CONDITIONS
+from zarr_manifest.locations import Base, UrlLocation, redact
+from zarr_manifest.sources.access import Access, requested_url
+from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.sources import Sources, redirected
+from zarr_manifest.sources.web import WebReader, within_host
+
+if TYPE_CHECKING:
+    from obstore.store import HTTPStore
+    from zarr.abc.buffer import Buffer, BufferPrototype
+
+    from zarr_manifest.sources.object_reader import ObjectReader
+
+    _HTTPObjectStore = ObjectStore["HTTPStore"]
+else:
+    _HTTPObjectStore = ObjectStore
+
+__all__ = ["WebStore", "web_directory"]
+
+
+class WebStore(_HTTPObjectStore):
+    """The zarr store of a hierarchy on a web server.
+
+    Parameters
+    ----------
+    store : HTTPStore
+        Rooted at the hierarchy.
+    allow : mapping of str to Access
+        Where redirects may lead besides the hierarchy's own URL.
+    read_only : bool
+        Whether the store refuses to be written to.
+    """
+
+    def __init__(
+        self, store: HTTPStore, allow: Mapping[str, Access], *, read_only: bool = False
+    ) -> None:
+        super().__init__(cast("HTTPStore", within_host(store)), read_only=read_only)
+        self._allow = allow
+        self._connect()
+
+    def _connect(self) -> None:
+        """Create what is not pickled."""
+        self.reader = WebReader(self.store, self._follow)
+        self._sources = Sources(self._allow, self.reader)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        made_again = ("reader", "_sources")
+        return {k: v for k, v in super().__getstate__().items() if k not in made_again}
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        super().__setstate__(state)
+        self._connect()
+
+    def with_read_only(self, read_only: bool = False) -> Self:
+        """Return the same hierarchy, read-only or writable."""
+        return type(self)(self.store, self._allow, read_only=read_only)
+
+    def _follow(self, asked: str, target: str) -> tuple[ObjectReader, str]:
+        root = web_directory(self.store.url)
+        try:
+            location = redirected(asked, target)
+        except (InvalidPathError, LocationNotAllowedError):
+            return self._sources.follow(asked, target)
+        below = f"{root.path}/" if root is not None and root.path else ""
+        if (
+            root is None
+            or location.origin != root.origin
+            or not location.path.startswith(below)
+            or location.query not in ("", urlsplit(self.store.url).query)
+        ):
+            return self._sources.follow(asked, target)
+        return self.reader, location.path[len(below) :]
+
+    # Reading -----------------------------------------------------------------
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """Return the value of a key, or a range of it; None if there is none."""
+        prototype = default_buffer_prototype() if prototype is None else prototype
+        span = _span(byte_range)
+        if span.start == span.stop:
+            return prototype.buffer.from_bytes(b"")
+        try:
+            body = await self.reader.read(key, span, NO_CONDITIONS)
+        except SourceNotFoundError:
+            return None
+        except ManifestError as error:
+            raise self._located(error, key) from error.__cause__
+        return prototype.buffer.from_bytes(body)
+
+    async def get_partial_values(
+        self,
+        prototype: BufferPrototype,
+        key_ranges: Iterable[tuple[str, ByteRequest | None]],
+    ) -> list[Buffer | None]:
+        """Return the values of many keys, in order."""
+        return list(
+            await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
+        )
+
+    async def exists(self, key: str) -> bool:
+        """Whether a key has a value."""
+        try:
+            await self.getsize(key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    async def getsize(self, key: str) -> int:
+        """Return the size of a value in bytes."""
+        try:
+            return await self.reader.size(key)
+        except SourceNotFoundError:
+            raise FileNotFoundError(key) from None
+        except ManifestError as error:
+            raise self._located(error, key) from error.__cause__
+
+    def _located(self, error: ManifestError, key: str) -> ManifestError:
+        return error.in_context(location=redact(requested_url(self.store, key)))
+
+
+def _span(part: ByteRequest | None) -> SourceRange:
+    match part:
+        case None:
+            return SourceRange(0, None, False)
+        case RangeByteRequest(start, end):
+            return SourceRange(start, max(start, end), False)
+        case OffsetByteRequest(offset):
+            return SourceRange(offset, None, False)
+        case SuffixByteRequest(0):
+            return SourceRange(0, 0, False)
+        case SuffixByteRequest(suffix):
+            return SourceRange(-suffix, None, False)
+        case _:
+            raise TypeError(f"Unexpected byte_range, got {part}.")
+
+
+def web_directory(url: str) -> UrlLocation | None:
+    """Return a directory on a web server; None if references cannot name it.
+
+    Without user information and query, which may be secret.
+
+    Examples
+    --------
+    >>> print(web_directory("https://user@example.com/a%20b/?token=x"))
+    https://example.com/a%20b
+    """
+    parts = urlsplit(url)
+    path = f"{parts.path.rstrip('/')}/"
+    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path, query="", fragment="")
+    try:
+        base = Base.parse(plain.geturl())
+    except InvalidPathError:
+        return None
+    return UrlLocation(base.scheme, base.authority, base.path.strip("/"))
