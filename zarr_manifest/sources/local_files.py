@@ -130,7 +130,7 @@ def _real_path(path: str) -> str:
 
 def _fall_out_of_step() -> None:
     """Wait a moment, lest another process changes the path each time at the same point."""
-    time.sleep(random.uniform(0, 0.001))  # noqa: S311
+    time.sleep(random.uniform(0, 0.001))
 
 
 def _ever_changing() -> OSError:
