@@ -1,13 +1,32 @@
-"""zarr stores that fail after a number of changes, as if the process had ended there."""
+"""zarr stores that fail after a number of changes, as if the process had ended there.
+
+In memory, a change is an object that is set or deleted. On disk, it is whatever Python asks of
+the system: a file that is opened for writing, linked, renamed or removed, a new directory.
+"""
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from hypothesis import settings
 from zarr.abc.store import Store
 from zarr.storage import LocalStore, MemoryStore
 
-__all__ = ["Interrupted", "InterruptedDirectory", "InterruptedMemory"]
+from zarr_manifest.writing.conditional_put import guarded_store
+
+__all__ = [
+    "Interrupted",
+    "InterruptedDirectory",
+    "InterruptedMemory",
+    "changed_path",
+    "every_change",
+    "keys_without_tokens",
+]
 
 
 class Interrupted(Exception):
@@ -38,14 +57,73 @@ class InterruptedMemory(_Changes, MemoryStore):
         await Store.delete_dir(self, prefix)  # one after the other
 
 
+_CHANGING = {"os.rename": 1, "os.link": 1, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+def changed_path(event: str, arguments: tuple[Any, ...]) -> str | None:
+    """Return the path of a file or directory that an audit event is about to change."""
+    if event == "open":
+        path, _, flags = arguments
+        return path if isinstance(path, str) and flags & _WRITING else None
+    position = _CHANGING.get(event)
+    return None if position is None else os.fspath(arguments[position])
+
+
 class InterruptedDirectory(_Changes, LocalStore):
-    async def set(self, *args: Any, **options: Any) -> None:
-        self.change()
-        await super().set(*args, **options)
+    """Watched only while the number of changes is limited."""
 
-    async def delete(self, key: str) -> None:
-        self.change()
-        await super().delete(key)
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "left":
+            if value < _Changes.left:
+                _watched[f"{self.root.absolute()}/"] = self
+            elif value == _Changes.left:
+                _watched.pop(f"{self.root.absolute()}/", None)
 
-    async def delete_dir(self, prefix: str) -> None:
-        await Store.delete_dir(self, prefix)  # one after the other
+
+_watched: dict[str, InterruptedDirectory] = {}
+
+
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    path = changed_path(event, arguments) if _watched else None
+    if path is not None:
+        for root, store in list(_watched.items()):
+            if f"{path}/".startswith(root):
+                store.change()
+
+
+def every_change(
+    make: Callable[[], Any], change: Callable[[Any], Any]
+) -> Iterator[tuple[Any, bool]]:
+    """Yield a store after every number of changes that a writer makes, and whether it is the last.
+
+    On disk, with few examples, after every few.
+    """
+    profile = settings.default
+    stride = 1
+    if isinstance(make(), InterruptedDirectory) and profile is not None:
+        stride = max(1, 100 // profile.max_examples)
+    for left in itertools.count(0, stride):
+        store = make()
+        store.left = left
+        try:
+            change(store)
+        except Interrupted:
+            store.left = _Changes.left
+            yield store, False
+        else:
+            store.left = _Changes.left
+            yield store, True
+            return
+
+
+def keys_without_tokens(store: Store) -> set[str]:
+    """All keys of a store; documents of which only one is declared have the same names."""
+    found = guarded_store(store).keys_below("")
+    assert found is not None
+    return {re.sub(r"-[0-9a-f]{12}", "", key) for key in found}
+
+
+# It cannot be removed; other tests do not notice it.
+sys.addaudithook(_watch)

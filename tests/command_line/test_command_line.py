@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +19,9 @@ from zarr.storage import FsspecStore
 
 import zarr_manifest as zm
 from tests.command_line.commands import commands, run, words, zarray
+from tests.interrupted_stores import Interrupted, InterruptedDirectory
 from zarr_manifest.command_line.application import application
+from zarr_manifest.format import is_placeholder
 
 EXAMPLES = [
     pytest.param(example.call, id=example.call.removeprefix("zarr-manifest "))
@@ -100,6 +104,7 @@ def remove_target(arguments: list[str]) -> None:
         (["export", "kerchunk", "data.zarr", "new.parq", "--parquet"], 0, {"arrays": 3}),
         (["upgrade", "theirs.zarr"], 0, {"valid": [], "written": ["sst/zarr.json"]}),
         (["upgrade", "data.zarr"], 0, {"valid": ["sst", "time"], "repaired": {}}),
+        (["recover", "data.zarr", "--finish"], 0, {"recovered": False, "nodes": []}),
         (["info", "theirs.zarr"], 1, {"locations": []}),
         (["validate", "data.zarr"], 0, {"problems": []}),
         (["validate", "theirs.zarr"], 1, {}),
@@ -313,6 +318,41 @@ def test_upgrading_what_could_not_be_read_afterwards(inputs: Path) -> None:
     assert done.status == 1
     assert done.stdout == "theirs.zarr: 0 of 1 manifest array repaired\n"
     assert "which is unknown. State it: --working-directory URL." in done.stderr
+
+
+# recover -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["finish", "undo"])
+def test_recovering(inputs: Path, how: str) -> None:
+    before = run("info", "data.zarr").stdout
+    change = ["import", "kerchunk", "references.json", "data.zarr", "--overwrite"]
+    store = InterruptedDirectory(inputs / "data.zarr")
+    for left in itertools.count(10, 4):
+        store.left = left
+        try:
+            with pytest.raises(Interrupted):
+                run(*change)
+        finally:
+            store.left = 10**9
+        if is_placeholder((inputs / "data.zarr/zarr.json").read_bytes()):
+            break
+    for command in ("info", "locations", "export kerchunk", "upgrade"):
+        new = ["new.json"] if command.startswith("export") else []
+        done = run(*command.split(), "data.zarr", *new)
+        assert done.status == 3
+        assert "error: write_conflict: the hierarchy is being written, or" in done.stderr
+        assert "zarr-manifest recover HIERARCHY --finish, or --undo.\n" in done.stderr
+    done = run("validate", "data.zarr")
+    assert done.status == 1
+    assert done.stdout.startswith("write_conflict: the hierarchy is being written, or")
+    assert run("recover", "data.zarr").status == 2
+    done = run("recover", "data.zarr", f"--{how}")
+    assert re.fullmatch(r"data\.zarr: the change of \d nodes is (finished|undone)\n", done.stdout)
+    assert run("validate", "data.zarr").status == 0
+    assert (run("info", "data.zarr").stdout == before) == (how == "undo")
+    done = run("recover", "data.zarr", f"--{how}")
+    assert done.stdout == "data.zarr: there is nothing to recover\n"
 
 
 # info, locations, validate -----------------------------------------------------------

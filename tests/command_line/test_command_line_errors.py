@@ -45,6 +45,7 @@ from zarr_manifest.conversion.nodes import Node
         ("export kerchunk data.zarr references.json", "write_conflict"),
         ("export kerchunk data.zarr data.zarr --overwrite", "write_conflict"),
         ("upgrade missing.zarr", "source_not_found"),
+        ("recover missing.zarr --undo", "source_not_found"),
         ("info missing.zarr", "source_not_found"),
         ("validate missing.zarr", "source_not_found"),
         ("locations theirs.zarr", "invalid_configuration"),

@@ -17,6 +17,7 @@ from tests.quick_retries import QUICK
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
 from zarr_manifest.sources.access import DEFAULT_RETRIES
+from zarr_manifest.writing import conditional_put
 
 # Paths -------------------------------------------------------------------------------
 
@@ -215,15 +216,13 @@ def test_remedies_name_options(inputs: Path) -> None:
 
 
 def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock that somebody left is not put right by overwriting."""
-    monkeypatch.setattr("zarr_manifest.writing.conditional_put._PATIENCE", 0.1)
-    (inputs / "new.zarr").mkdir()
-    (inputs / "new.zarr" / "zarr.json.lock").write_text("process 1 on elsewhere\n")
-    done = run("import", "kerchunk", "references.json", "new.zarr")
+    """A lock that another writer holds is not put right by overwriting."""
+    monkeypatch.setattr(conditional_put, "_PATIENCE", 0.1)
+    with conditional_put._locked(inputs / "new.zarr" / "zarr.json"):
+        done = run("import", "kerchunk", "references.json", "new.zarr")
     assert done.status == 3
     assert "error: write_conflict: another writer has held the lock" in done.stderr
-    assert "If it was interrupted, run rm '" in done.stderr
-    assert "' to remove the lock file.\n" in done.stderr
+    assert "Try again when it has finished.\n" in done.stderr
     assert "--overwrite" not in done.stderr
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,12 @@ import zarr
 from zarr.abc.store import Store
 
 import zarr_manifest as zm
-from tests.interrupted_stores import Interrupted, InterruptedDirectory, InterruptedMemory
+from tests.interrupted_stores import (
+    InterruptedDirectory,
+    InterruptedMemory,
+    every_change,
+    keys_without_tokens,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -64,28 +70,19 @@ STORES = pytest.mark.parametrize("new_store", [memory, directory])
 
 
 def interrupted_everywhere(
-    new_store: Callable[[], Any], prepare: Callable[[Any], None], write: Callable[[Any], None]
-) -> Any:
-    """Yield the store after every number of changes that `write` may make, and at its end."""
-    for left in itertools.count():
-        store = new_store()
-        prepare(store)
-        store.left = left
-        try:
-            write(store)
-        except Interrupted:
-            store.left = 10**9
-            yield store
-        else:
-            store.left = 10**9
-            yield store
-            assert left > 0
-            return
-
-
-def new_stores(kind: Callable[[Path], Store], tmp_path: Path) -> Callable[[], Store]:
+    kind: Callable[[Path], Store],
+    tmp_path: Path,
+    prepare: Callable[[Any], None],
+    write: Callable[[Any], None],
+) -> Iterator[tuple[Any, bool]]:
     numbers = itertools.count()
-    return lambda: kind(tmp_path / str(next(numbers)))
+
+    def make() -> Store:
+        store = kind(tmp_path / str(next(numbers)))
+        prepare(store)
+        return store
+
+    return every_change(make, write)
 
 
 def nothing(store: Any) -> None:
@@ -121,8 +118,8 @@ def read(store: Any, **options: Any) -> Values:
     return np.asarray(array[...])
 
 
-def is_one_of(found: Values, *expected: Values) -> bool:
-    return any(np.array_equal(found, values) for values in expected)
+def is_one_of(found: Values | None, *expected: Values) -> bool:
+    return found is not None and any(np.array_equal(found, values) for values in expected)
 
 
 # The order of the changes is the same in every store, a single change is not: where documents of
@@ -146,13 +143,17 @@ def test_replaced(
     def write(store: Any) -> None:
         zm.write_manifest(store, "a", NEW_ENTRIES, **OPTIONS[after])
 
-    for store in interrupted_everywhere(new_stores(new_store, tmp_path), prepare, write):
+    complete = new_store(tmp_path / "complete")
+    prepare(complete)
+    write(complete)
+    for store, _ in interrupted_everywhere(new_store, tmp_path, prepare, write):
         found = read(store, use_consolidated=False)
         assert is_one_of(found, OLD, NEW)
         seen.append(np.array_equal(found, NEW))
         write(store)
         assert np.array_equal(read(store), NEW)
         assert zm.validate(store) == []
+        assert keys_without_tokens(store) == keys_without_tokens(complete)
     assert seen == sorted(seen)  # the old one, and from some point on the new one
     assert (seen[0], seen[-1]) == (False, True)
 
@@ -164,7 +165,7 @@ def test_consolidated_metadata_never_names_documents_that_are_gone(
     def write(store: Any) -> None:
         zm.write_manifest(store, "a", NEW_ENTRIES, **options)
 
-    for store in interrupted_everywhere(InterruptedMemory, consolidated(options), write):
+    for store, _ in interrupted_everywhere(memory, tmp_path, consolidated(options), write):
         assert is_one_of(read(store, use_consolidated=True), OLD, NEW)
         assert is_one_of(read(store, use_consolidated=False), OLD, NEW)
     assert np.array_equal(read(store, use_consolidated=True), NEW)
@@ -178,15 +179,41 @@ def test_new_arrays_are_complete_or_not_there(
     def write(store: Any) -> None:
         zm.create_array(store, "deep/a", NEW_ENTRIES, **CREATION, **options)
 
-    complete = 0
-    for store in interrupted_everywhere(new_stores(new_store, tmp_path), nothing, write):
+    def again(store: Any, entries: Any) -> None:
+        zm.create_array(store, "deep/a", entries, **CREATION, **options)
+
+    def stored(store: Any) -> Values | None:
         try:
             array = zarr.open_array(zm.ManifestStore(store), path="deep/a", mode="r")
         except FileNotFoundError:
-            continue
-        complete += 1
-        assert np.array_equal(array[...], NEW)
-    assert complete > 0
+            return None
+        return np.asarray(array[...])
+
+    complete = new_store(tmp_path / "complete")
+    write(complete)
+    outcomes = []
+    for store, is_last in interrupted_everywhere(new_store, tmp_path, nothing, write):
+        found = stored(store)
+        outcomes.append(found is not None)
+        if is_last:
+            with pytest.raises(zm.errors.WriteConflictError, match="already a node"):
+                write(store)
+        elif found is None:
+            again(store, inline_entries(OLD))  # whatever it is to be now
+            assert is_one_of(stored(store), OLD)
+        else:
+            assert is_one_of(found, NEW)
+            if "zarr.json" not in keys_without_tokens(store):
+                with pytest.raises(zm.errors.WriteConflictError, match="already a node"):
+                    again(store, inline_entries(OLD))
+            with contextlib.suppress(zm.errors.WriteConflictError):
+                again(store, NEW_ENTRIES)
+            assert is_one_of(stored(store), NEW)
+        assert "deep" in zarr.open_group(zm.ManifestStore(store), mode="r")
+        extra = keys_without_tokens(store) - keys_without_tokens(complete)
+        assert extra <= {"deep/a/manifest/1.1.json"}  # the partition that has no chunks in NEW
+    assert outcomes == sorted(outcomes)
+    assert outcomes[-1]
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)

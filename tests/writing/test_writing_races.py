@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import multiprocessing
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +21,8 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, Wrap
 
 import zarr_manifest as zm
 from tests.servers.s3 import S3Server
-from zarr_manifest.errors import WriteConflictError
+from zarr_manifest import conversion
+from zarr_manifest.errors import SourceAccessDeniedError, WriteConflictError
 from zarr_manifest.writing import conditional_put
 from zarr_manifest.writing.conditional_put import Stored, guarded_store
 
@@ -255,30 +257,45 @@ def test_processes(tmp_path: Path) -> None:
 # Locks ----------------------------------------------------------------------------------
 
 
-def test_a_lock_that_was_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_another_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conditional_put, "_PATIENCE", 0.05)
     zarr.create_array(tmp_path, name="a", **CREATION)
     lock = tmp_path / "a" / "zarr.json.lock"
+    with conditional_put._locked(tmp_path / "a" / "zarr.json"):
+        with pytest.raises(WriteConflictError) as raised:
+            zm.write_manifest(tmp_path, "a", entries(1, lambda: None))
+        assert f"process {os.getpid()} on " in str(raised.value)
+        assert lock.exists()
+    assert not lock.exists()
+    zm.write_manifest(tmp_path, "a", entries(1, lambda: None))
+    assert not lock.exists()
+
+
+def test_a_lock_that_was_left_behind(tmp_path: Path) -> None:
+    """The system takes it away from a process that ends."""
+    zarr.create_array(tmp_path, name="a", **CREATION)
+    lock = tmp_path / "a" / "zarr.json.lock"
     lock.write_text("process 7 on elsewhere\n")
-    with pytest.raises(WriteConflictError) as raised:
-        zm.write_manifest(tmp_path, "a", entries(1, lambda: None))
-    message = str(raised.value)
-    assert "process 7 on elsewhere" in message
-    assert f"rm {str(lock)!r}" in message
-    assert lock.exists()
-    lock.unlink()
     zm.write_manifest(tmp_path, "a", entries(1, lambda: None))
     assert not lock.exists()
 
 
 def test_a_lock_that_is_held_for_a_moment(tmp_path: Path) -> None:
     zarr.create_array(tmp_path, name="a", **CREATION)
-    lock = tmp_path / "a" / "zarr.json.lock"
-    lock.touch()
-    release = threading.Timer(0.1, lock.unlink)
-    release.start()
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with conditional_put._locked(tmp_path / "a" / "zarr.json"):
+            held.set()
+            release.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    threading.Timer(0.1, release.set).start()
     zm.write_manifest(tmp_path, "a", entries(1, lambda: None))
-    release.join()
+    assert release.is_set()
+    holder.join()
 
 
 # Stores that cannot tell ----------------------------------------------------------------
@@ -307,6 +324,28 @@ def test_a_service_without_conditions(s3_server: S3Server, s3_bucket: str) -> No
     with pytest.raises(WriteConflictError, match="sole_writer=True"):
         zm.write_manifest(objects, "a", entries(1, lambda: None))
     zm.write_manifest(objects, "a", entries(1, lambda: None), sole_writer=True)
+
+
+def test_a_service_that_refuses(s3_server: S3Server, s3_bucket: str) -> None:
+    url = f"s3://{s3_bucket}/h"
+    mine = ObjectStore(S3Store.from_url(url, **s3_server.options))
+    zarr.create_array(mine, name="a", **CREATION)
+    objects = S3Store.from_url(url, **s3_server.anonymous_options)
+    calls: list[Callable[[], Any]] = [
+        lambda: zm.write_manifest(objects, "a", entries(1, lambda: None)),
+        lambda: zm.create_array(objects, "b", entries(1, lambda: None), **CREATION),
+        lambda: conversion.write_hierarchy(objects, [], overwrite=True),
+        lambda: conversion.recover(objects, "finish"),
+    ]
+    for call in calls:
+        with pytest.raises(SourceAccessDeniedError, match="refused") as raised:
+            call()
+        assert s3_bucket in str(raised.value.location)
+    guarded = guarded_store(ObjectStore(objects))
+    with pytest.raises(SourceAccessDeniedError):
+        guarded.create("k", b"")
+    with pytest.raises(SourceAccessDeniedError):
+        guarded.replace("k", Stored(None), b"")
 
 
 # The guarded stores themselves ----------------------------------------------------------

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         StreamedManifest,
     )
     from zarr_manifest.conversion.older_writers import UpgradeReport, upgrade
-    from zarr_manifest.conversion.target import write_hierarchy
+    from zarr_manifest.conversion.target import recover, write_hierarchy
     from zarr_manifest.conversion.virtual import (
         read_virtual,
         to_virtual_dataset,
@@ -52,6 +52,7 @@ __all__ = [
     "read_kerchunk_parquet",
     "read_virtual",
     "read_zarr2",
+    "recover",
     "to_virtual_dataset",
     "to_virtual_datatree",
     "upgrade",
@@ -76,7 +77,7 @@ _MODULES = {
         "StreamedManifest",
     ],
     "older_writers": ["UpgradeReport", "upgrade"],
-    "target": ["write_hierarchy"],
+    "target": ["recover", "write_hierarchy"],
     "virtual": ["read_virtual", "to_virtual_dataset", "to_virtual_datatree"],
     "zarr2": ["read_zarr2"],
 }

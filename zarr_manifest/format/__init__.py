@@ -35,6 +35,7 @@ from zarr_manifest.format.declaration import (
     parse_declaration,
 )
 from zarr_manifest.format.document_codecs import (
+    KNOWN_CODECS,
     DocumentCodec,
     complete_codec,
     decode_body,
@@ -68,8 +69,10 @@ from zarr_manifest.format.node_metadata import (
     parse_node,
     without_declarations,
 )
+from zarr_manifest.format.unfinished import is_placeholder, placeholder, unfinished_error
 
 __all__ = [
+    "KNOWN_CODECS",
     "NODE_METADATA",
     "NODE_NAMES",
     "NO_CONDITIONS",
@@ -112,6 +115,7 @@ __all__ = [
     "interpret_document",
     "interpret_members",
     "is_declaration",
+    "is_placeholder",
     "is_possible_path",
     "limit_exceeded",
     "members_in",
@@ -123,8 +127,10 @@ __all__ = [
     "parse_declaration",
     "parse_node",
     "parse_relative",
+    "placeholder",
     "strict",
     "too_much",
+    "unfinished_error",
     "verify_checksum",
     "without_declarations",
 ]

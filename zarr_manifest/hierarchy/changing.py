@@ -64,7 +64,8 @@ def writable(arrays: KnownArrays, key: str, value: Buffer, *, may_grow: bool) ->
     ReadOnlyError
         It is a chunk of a manifest array, or grows one though it may not.
     ManifestError
-        A declaration that is to be restored is no longer there.
+        A declaration that is to be restored is no longer there; or nodes below a group are
+        being changed, since zarr opened it.
     """
     path = node_of_metadata(key)
     if path is not None and hasattr(value, "to_bytes"):
@@ -83,6 +84,8 @@ def _restored(arrays: KnownArrays, path: str, body: bytes, may_grow: bool) -> St
     node = parse_node(body)
     if node is None:
         return body
+    if node.get("node_type") != "array":
+        yield from arrays.own(path)  # which raises if nodes below it are being changed
     restored = False
     for array in arrays_in(node):
         if array.declared:

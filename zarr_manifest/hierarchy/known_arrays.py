@@ -24,14 +24,16 @@ from zarr_manifest.format import (
     arrays_in,
     dump_node,
     impossible_member,
+    is_placeholder,
     owner_candidates,
     parse_declaration,
     parse_node,
+    unfinished_error,
     without_declarations,
 )
 from zarr_manifest.hierarchy.document_cache import SharedCalls
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
-from zarr_manifest.sources import Call, Steps, run_async, run_sync
+from zarr_manifest.sources import Call, Steps, run_async, run_sync, store_name
 
 __all__ = [
     "METADATA_NAMES",
@@ -171,6 +173,8 @@ class KnownArrays:
         if node is None or node.get("node_type") != "array":
             self.note_absence(path)
         if node is None:
+            if not body.strip() or body.lstrip().startswith(b"{"):
+                raise _incomplete(path)
             return body
         impossible = impossible_member(node)
         if impossible is not None:
@@ -234,6 +238,7 @@ class KnownArrays:
         self, path: str, array: ArrayMetadata, group: str | None = None
     ) -> _Array | _Unsettled:
         """Record the metadata of an array: its own, or from a group's consolidated metadata."""
+        self.require_finished(array.metadata)
         fingerprint = dump_node(array.metadata)
         known = self._arrays.get(path)
         if known is None or self._seen.get(path) != fingerprint:
@@ -257,6 +262,11 @@ class KnownArrays:
         self._seen[path] = fingerprint
         self._arrays[path] = known
         return known
+
+    def require_finished(self, metadata: bytes | dict[str, Any] | None) -> None:
+        """Refuse the metadata of a node below which nodes are being changed."""
+        if is_placeholder(metadata):
+            raise unfinished_error(store_name(self._store))
 
     def _interpret(self, path: str, array: ArrayMetadata) -> _Array:
         try:
@@ -390,6 +400,7 @@ class KnownArrays:
 
     def _settle(self, path: str) -> Steps[_Array | None]:
         body = yield from self._stored(join(path, "zarr.json"))
+        self.require_finished(body)
         own = array = _array_in(body)
         told, member = self._told.get(path), None
         if told is not None and (own is None or _declares(own) != told.declares):
@@ -430,7 +441,9 @@ class KnownArrays:
 
     def own(self, path: str) -> Steps[ArrayMetadata | None]:
         """Read the metadata of an array from its own ``zarr.json``; None if there is none."""
-        return _array_in((yield from self._stored(join(path, "zarr.json"))))
+        body = yield from self._stored(join(path, "zarr.json"))
+        self.require_finished(body)
+        return _array_in(body)
 
     def consolidated(self, group: str, path: str) -> Steps[ArrayMetadata | None]:
         """Read the metadata of an array from a group's consolidated metadata."""
@@ -448,6 +461,14 @@ class KnownArrays:
             lambda: store.get(key, prototype), lambda: store.get_sync(key, prototype=prototype)
         )
         return None if found is None else found.to_bytes()
+
+
+def _incomplete(path: str) -> InvalidConfigurationError:
+    return InvalidConfigurationError(
+        "'zarr.json' is not JSON: it may be incomplete, because writing was interrupted",
+        array=path,
+        remedy="Write the node again, or remove the file.",
+    )
 
 
 def _array_in(body: bytes | None) -> ArrayMetadata | None:

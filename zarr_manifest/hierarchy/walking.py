@@ -31,9 +31,11 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import (
     ArrayMetadata,
     ancestors,
+    is_placeholder,
     is_possible_path,
     members_in,
     parse_node,
+    unfinished_error,
 )
 from zarr_manifest.hierarchy.inside_store import inside_store
 from zarr_manifest.hierarchy.known_arrays import join, not_a_path
@@ -203,6 +205,8 @@ async def list_nodes(
         The store failed, or cannot be listed and has no consolidated metadata.
     SourceAccessDeniedError
         There is no permission to list a directory.
+    WriteConflictError
+        Nodes are being changed, or writing was interrupted: some may be old, and others new.
     """
     if can_list(store):
         nodes, links = await _listed(store, below, deep, keep_bodies, directories)
@@ -344,6 +348,8 @@ async def _read(store: Store, path: str, name: str, directories: tuple[str, ...]
     if found is None:
         return None
     body = found.to_bytes()
+    if is_placeholder(body):
+        raise unfinished_error(store_name(store))
     try:
         return _interpreted(path, name, parse_node(body), body)
     except LimitExceededError as error:

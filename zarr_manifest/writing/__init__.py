@@ -1,9 +1,10 @@
 """Authoring: new manifest arrays, and manifests for existing arrays."""
 
-from zarr_manifest.writing.array_writer import ArrayWriter, Form, earlier_array, remove_documents
+from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
 from zarr_manifest.writing.consolidated import update_consolidated
-from zarr_manifest.writing.document_names import with_token
+from zarr_manifest.writing.document_names import is_document, with_token
+from zarr_manifest.writing.document_removal import earlier_array, unused_documents
 from zarr_manifest.writing.writing import create_array, write_manifest
 
 __all__ = [
@@ -14,7 +15,8 @@ __all__ = [
     "create_array",
     "earlier_array",
     "guarded_store",
-    "remove_documents",
+    "is_document",
+    "unused_documents",
     "update_consolidated",
     "with_token",
     "write_manifest",

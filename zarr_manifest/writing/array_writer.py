@@ -11,20 +11,21 @@ the last to be removed, so that no writer can claim a name that is still being c
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
 import json
 import operator
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, cast
 
 from zarr_manifest.errors import (
     InvalidChunkKeyError,
     InvalidConfigurationError,
-    ManifestError,
     WriteConflictError,
 )
 from zarr_manifest.format import (
@@ -32,20 +33,17 @@ from zarr_manifest.format import (
     ArrayMetadata,
     Configuration,
     DocumentCodec,
-    collect,
     complete_codec,
     declare,
     dump_node,
     encode_body,
     interpret_declaration,
     is_declaration,
-    parse_node,
     strict,
 )
 from zarr_manifest.hierarchy import (
     DeclaredArray,
     Partition,
-    around_partition,
     interpret_array,
     join,
 )
@@ -59,9 +57,16 @@ from zarr_manifest.writing.document_names import (
     is_variant,
     with_token,
 )
+from zarr_manifest.writing.document_removal import (
+    earlier_array,
+    existing_documents,
+    left_behind,
+    sources_in,
+    unused_documents,
+)
 from zarr_manifest.writing.entries import encode_manifest, encode_parts
 
-__all__ = ["ArrayWriter", "Form", "earlier_array", "remove_documents"]
+__all__ = ["ArrayWriter", "Form"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,8 @@ class ArrayWriter:
         self._form = form
         self._earlier, self._declares = earlier_array(path, before)
         self._written: list[str] = []
+        self._left: list[str] | None = None
+        self._sources: set[str] = set()
         if form.inline and form.manifest is not None:
             raise InvalidConfigurationError(
                 f"an inline manifest has no document to name {form.manifest!r}"
@@ -148,11 +155,17 @@ class ArrayWriter:
         self.array = self._declared({} if form.inline else form.reference)
         if not form.inline:
             document_key(self.array, self._first)
+        if before.body is not None:
+            self._look_for_documents()
 
     # First: documents -----------------------------------------------------------
 
     def write(self, manifest: ReferenceTable) -> None:
         """Write the documents of a manifest that has been checked."""
+        self._write(manifest)
+        self._note_sources(manifest)
+
+    def _write(self, manifest: ReferenceTable) -> None:
         if self._form.inline:
             self.array = self._declared(json.loads(manifest.dumps()))
             return
@@ -180,6 +193,7 @@ class ArrayWriter:
         self._claim({self._first: nothing}, lambda attempt: uuid.uuid4().hex[:12])
         seen: set[Partition] = set()
         for manifest in parts:
+            self._note_sources(manifest)
             for index, part in manifest.blocks(self.array.partitions.shape):
                 if index in seen:
                     raise InvalidChunkKeyError(f"the partition {list(index)} occurs twice")
@@ -192,14 +206,26 @@ class ArrayWriter:
     # Second: zarr.json ----------------------------------------------------------
 
     @functools.cached_property
-    def _document(self) -> bytes:
+    def document(self) -> bytes:
         """The new ``zarr.json``; not to be used before the documents have names."""
-        return dump_node(self._metadata)
+        document, before = dump_node(self._metadata), self._before.body
+        if before is None or not self.is_same:
+            return document
+        if not self._left:
+            return before
+        # Changed, so that no other writer can declare what will be removed.
+        return document if before != document else document + b"\n"
+
+    @functools.cached_property
+    def is_same(self) -> bool:
+        """Whether the array is already as it is to be; not before the documents have names."""
+        before = self._before.body
+        return before is not None and before.removesuffix(b"\n") == dump_node(self._metadata)
 
     @property
     def changes_metadata(self) -> bool:
         """Whether the new ``zarr.json`` differs from the current one."""
-        return self._document != self._before.body
+        return self.document != self._before.body
 
     def declare(self) -> None:
         """Write the array's metadata, with the declaration, to the store.
@@ -211,25 +237,73 @@ class ArrayWriter:
         """
         if self.changes_metadata:
             try:
-                self._store.replace(join(self._path, "zarr.json"), self._before, self._document)
+                self._store.replace(join(self._path, "zarr.json"), self._before, self.document)
             except WriteConflictError as error:
                 self.discard()
                 raise error.in_context(array=self._path) from error.__cause__
-        self._written = []
+        self.declared()
         update_consolidated(self._store, self._path, self._metadata)
+
+    @property
+    def undeclared(self) -> list[str]:
+        """Keys of the documents that were written but not yet declared; the first one last."""
+        return self._written[::-1]
+
+    def declared(self) -> None:
+        """Note that the metadata has been written, and with it all documents are in use."""
+        self._written = []
 
     def discard(self) -> None:
         """Remove the documents that were written but not yet declared."""
-        for key in reversed(self._written):
+        for key in self.undeclared:
             self._store.delete(key)
         self._written = []
 
+    @contextmanager
+    def discarding(self) -> Generator[None]:
+        """Remove the documents if an error is raised, as far as that is possible."""
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.discard()
+            raise
+
     # Third: what was there before -----------------------------------------------
 
-    def remove_earlier(self) -> None:
-        """Remove the documents of the replaced declaration."""
-        if self._earlier is not None:
-            remove_documents(self._store, self._earlier, keep=self.array)
+    @functools.cached_property
+    def unused(self) -> list[str]:
+        """Keys of the documents that can be removed once the metadata is written.
+
+        Whoever wrote them but has not declared them cannot do so any more then.
+        """
+        left = [key for key in self._left or () if not is_document(self.array, key)]
+        earlier = self._earlier
+        replaced = [] if earlier is None else unused_documents(self._store, earlier, self.array)
+        return [key for key in dict.fromkeys([*left, *replaced]) if key not in self._sources]
+
+    def remove_unused(self) -> None:
+        """Remove documents of the replaced declaration, and those of interrupted writers."""
+        for key in self.unused:
+            self._store.delete(key)
+
+    def _look_for_documents(self) -> None:
+        """Note the documents that are not declared, before the metadata is written."""
+        references = [default_reference(partitioned=False), default_reference(partitioned=True)]
+        if not self._form.inline:
+            references.append(self._form.reference)
+        found = left_behind(self._store, self.array, references)
+        earlier = self._earlier
+        self._left = [key for key in found if earlier is None or not is_document(earlier, key)]
+
+    def _note_sources(self, manifest: ReferenceTable) -> None:
+        """Note which sources of the new manifest might be taken for unused documents."""
+        if self._earlier is None and not self._left:
+            return
+        for key in sources_in(self.array, manifest):
+            was_document = self._earlier is not None and is_document(self._earlier, key)
+            if was_document or key in (self._left or ()):
+                self._sources.add(key)
 
     # Names ----------------------------------------------------------------------
 
@@ -272,9 +346,11 @@ class ArrayWriter:
             key = document_key(self.array, self._first)
             if self._store.create(key, bodies[self._first]):
                 self._written.append(key)
-                if self._first is None or _documents(self._store, self.array) == [key]:
+                if self._first is None or existing_documents(self._store, self.array) == [key]:
                     return
                 self.discard()
+            if self._left is None:
+                self._look_for_documents()
 
     def _is_there(self, bodies: Mapping[Partition, bytes]) -> bool:
         """Whether the present documents equal those to be written, and can be kept."""
@@ -288,28 +364,12 @@ class ArrayWriter:
             return False
         array = self._declared(present.manifest)
         keys = {document_key(array, partition): body for partition, body in bodies.items()}
-        if set(_documents(self._store, array)) != set(keys):
+        if set(existing_documents(self._store, array)) != set(keys):
             return False
         if any(self._store.read(key).body != body for key, body in keys.items()):
             return False
         self.array = array
         return True
-
-
-def earlier_array(path: str, before: Stored) -> tuple[DeclaredArray | None, bool]:
-    """Return an array's present declaration if it is valid, and whether there is one at all."""
-    node = None if before.body is None else parse_node(before.body)
-    if node is None or node.get("node_type") != "array":
-        return None, False
-    declared = ArrayMetadata("", node).declared
-    configuration, problems = collect(interpret_declaration(declared))
-    declares = isinstance(declared, list) and any(
-        map(is_declaration, cast("list[object]", declared))
-    )
-    if configuration is None or problems:
-        return None, declares
-    array, problems = collect(interpret_array(path, node, configuration))
-    return (None if problems else array), declares
 
 
 def _as_declared(codec: DocumentCodec) -> dict[str, Any]:
@@ -329,37 +389,3 @@ def _stack(declared: Any, configuration: dict[str, Any]) -> list[Any]:
         elif declaration not in stack:
             stack.append(declaration)
     return stack
-
-
-def _documents(store: GuardedStore, array: DeclaredArray) -> list[str]:
-    """Return the keys of the existing documents, whoever wrote them; the first one last."""
-    first = None if array.partitions is None else (0,) * array.ndim
-    try:
-        first_key = document_key(array, first)
-    except ManifestError:
-        return []  # inline, or not in this store
-    if array.partitions is None:
-        return [first_key] if store.exists(first_key) else []
-    # The directory that contains the documents.
-    around = around_partition(array)
-    assert around is not None  # like its first document, they are in this store
-    directory = around[0].rpartition("/")[0]
-    found = store.keys_below(f"{directory}/" if directory else "")
-    if found is None:
-        keys = [document_key(array, partition) for partition in array.partitions]
-        found = [key for key in {*keys, first_key} if store.exists(key)]
-    documents = [key for key in found if is_document(array, key)]
-    return sorted(documents, key=lambda key: key == first_key)
-
-
-def remove_documents(
-    store: GuardedStore, array: DeclaredArray, keep: DeclaredArray | None = None
-) -> None:
-    """Remove the documents of a declaration that is no longer used.
-
-    Only those in the array's own directory: others may be shared.
-    """
-    below = f"{array.path}/" if array.path else ""
-    for key in _documents(store, array):
-        if key.startswith(below) and (keep is None or not is_document(keep, key)):
-            store.delete(key)

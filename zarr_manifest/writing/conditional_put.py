@@ -8,12 +8,15 @@ error, unless the caller promises to be the only writer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import os
 import socket
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +28,21 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 from zarr_manifest.errors import Advice, Setting, WriteConflictError
 from zarr_manifest.hierarchy import ensure_open, list_inside, sync
-from zarr_manifest.sources import can_list, refused_key, store_name
+from zarr_manifest.sources import (
+    can_list,
+    refused_key,
+    store_errors,
+    store_failure,
+    store_name,
+)
 
 __all__ = ["GuardedStore", "Stored", "guarded_store"]
 
 # Number of objects written at the same time.
 _AT_ONCE = 16
+
+# What the names of files that exist for a moment end with; a process that is killed leaves them.
+LOCK, PARTIAL = ".lock", ".partial"
 
 # How long another process may hold a lock, in seconds; it only writes one small file.
 _PATIENCE = 5.0
@@ -91,17 +103,17 @@ class GuardedStore(ABC):
                 some = items[start : start + _AT_ONCE]
                 await asyncio.gather(*(self._put(key, body) for key, body in some))
 
-        sync(put_all())
+        self._run(put_all())
 
     def delete(self, key: str) -> None:
         """Delete an object."""
-        sync(self.store.delete(key))
+        self._run(self.store.delete(key))
 
     def keys_below(self, prefix: str) -> list[str] | None:
         """Return all keys that begin with a prefix; None if the store cannot list them."""
         if not can_list(self.store):
             return None
-        listing = sync(list_inside(self.store, prefix))
+        listing = self._run(list_inside(self.store, prefix))
         return [*listing.keys, *listing.links]
 
     def names_in(self, path: str) -> list[str]:
@@ -110,20 +122,47 @@ class GuardedStore(ABC):
         async def names() -> list[str]:
             return [name async for name in self.store.list_dir(path)]
 
-        return sync(names())
+        return self._run(names())
 
     def exists(self, key: str) -> bool:
         """Whether an object exists."""
         with _refusals(key):
-            return sync(self.store.exists(key))
+            return self._run(self.store.exists(key))
+
+    def size(self, key: str) -> int:
+        """Return the size of an existing object, in bytes."""
+        return self._run(self.store.getsize(key))
+
+    @contextmanager
+    def held(self, key: str) -> Generator[None]:
+        """Keep other processes from work on an object, if the kind of store can do that.
+
+        Raises
+        ------
+        WriteConflictError
+            Another writer holds it.
+        """
+        yield
 
     async def _put(self, key: str, body: bytes) -> None:
         with _refusals(key):
             await self.store.set(key, default_buffer_prototype().buffer.from_bytes(body))
 
     def _get(self, key: str) -> bytes | None:
-        found = sync(self.store.get(key, default_buffer_prototype()))
+        found = self._run(self.store.get(key, default_buffer_prototype()))
         return None if found is None else found.to_bytes()
+
+    def _run[T](self, steps: Coroutine[Any, Any, T]) -> T:
+        with self._own_errors():
+            return sync(steps)
+
+    @contextmanager
+    def _own_errors(self) -> Generator[None]:
+        """Raise this package's errors in place of those of obstore."""
+        try:
+            yield
+        except store_errors() as error:
+            raise store_failure(error).in_context(location=store_name(self.store)) from error
 
     def _compare_and_put(self, key: str, before: Stored, body: bytes) -> None:
         """Replace an object while nobody else can write it."""
@@ -132,7 +171,7 @@ class GuardedStore(ABC):
             return
         if found != before.body:
             raise _conflict(key)
-        sync(self._put(key, body))
+        self._run(self._put(key, body))
 
 
 @contextmanager
@@ -155,7 +194,7 @@ class _InProcess(GuardedStore):
         with self._lock:
             if self._get(key) is not None:
                 return False
-            sync(self._put(key, body))
+            self._run(self._put(key, body))
             return True
 
     def replace(self, key: str, before: Stored, body: bytes) -> None:
@@ -164,20 +203,36 @@ class _InProcess(GuardedStore):
 
 
 class _Directory(GuardedStore):
-    """Files, which cannot be replaced conditionally, so that writers take turns by a lock file."""
+    """Files, which cannot be replaced conditionally, so that writers take turns by a lock file.
+
+    A file is written under another name first, so that nobody ever sees part of it. As in
+    zarr's LocalStore, the system decides when it reaches the disk.
+    """
 
     def __init__(self, store: Store, root: Path) -> None:
         super().__init__(store)
         self._root = root
 
-    def create(self, key: str, body: bytes) -> bool:
+    def read(self, key: str) -> Stored:
         path = self._root / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with path.open("xb") as file:
-                file.write(body)
-        except FileExistsError:
+        if any(os.path.lexists(f"{path}{ending}") for ending in (LOCK, PARTIAL)):
+            # A process that was killed may have left them.
+            _remove_unlocked(path)
+        return super().read(key)
+
+    def create(self, key: str, body: bytes) -> bool:
+        if self.read(key).body is not None:
             return False
+        path = self._root / key
+        with _locked(path), _written(path, body) as partial:
+            try:
+                os.link(partial, path)
+            except FileExistsError:
+                return False
+            except OSError:  # a file system without hard links
+                if path.exists():
+                    return False
+                partial.replace(path)
         return True
 
     def _get(self, key: str) -> bytes | None:
@@ -187,40 +242,121 @@ class _Directory(GuardedStore):
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
 
+    async def _put(self, key: str, body: bytes) -> None:
+        def put() -> None:
+            path = self._root / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _written(path, body) as partial:
+                partial.replace(path)
+
+        await asyncio.to_thread(put)
+
+    @contextmanager
+    def held(self, key: str) -> Generator[None]:
+        # Another file than the one that is locked while the object is written.
+        with _locked(self._root / f"{key}.held"):
+            yield
+
     def replace(self, key: str, before: Stored, body: bytes) -> None:
-        with _locked(self._root / f"{key}.lock"):
+        with _locked(self._root / key):
             self._compare_and_put(key, before, body)
 
 
 @contextmanager
-def _locked(lock: Path) -> Generator[None]:
-    """Hold a lock that is visible to other processes."""
+def _written(path: Path, body: bytes) -> Generator[Path]:
+    """Yield a complete file beside a path, under the one name that a later writer overwrites."""
+    partial = path.with_name(f"{path.name}{PARTIAL}")
+    try:
+        partial.write_bytes(body)
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    """Hold a lock on a file that is visible to other processes."""
+    lock = path.with_name(f"{path.name}{LOCK}")
     lock.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            with lock.open("x") as file:
-                file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-            break
-        except FileExistsError:
-            if time.monotonic() > deadline:
-                raise _locked_by_another(lock) from None
-            time.sleep(0.005)
+    while (held := _try_lock(lock)) is None:
+        if time.monotonic() > deadline:
+            raise _locked_by_another(lock)
+        time.sleep(0.005)
+    with _releasing(lock, held):
+        os.write(held, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        yield
+
+
+@contextmanager
+def _releasing(lock: Path, held: int) -> Generator[None]:
     try:
         yield
     finally:
-        lock.unlink()
+        if sys.platform == "win32":  # which does not remove an open file
+            os.close(held)
+            lock.unlink()
+        else:
+            try:
+                lock.unlink()
+            finally:
+                os.close(held)
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove what a writer of a file left behind, unless it is at work."""
+    lock = path.with_name(f"{path.name}{LOCK}")
+    held = _try_lock(lock)
+    if held is not None:
+        with _releasing(lock, held):
+            path.with_name(f"{path.name}{PARTIAL}").unlink(missing_ok=True)
+
+
+if sys.platform == "win32":
+
+    def _try_lock(lock: Path) -> int | None:
+        """Create the lock file, or return None if it exists."""
+        try:
+            return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        except FileExistsError:
+            return None
+
+else:
+    import fcntl
+
+    def _try_lock(lock: Path) -> int | None:
+        """Lock the lock file, or return None if another writer has locked it.
+
+        The system takes the lock away from a process that ends, so that a file that it left
+        behind is no obstacle.
+        """
+        file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(file), lock.stat()):
+                os.truncate(file, 0)
+                return file
+        except (BlockingIOError, FileNotFoundError):
+            pass  # held by another writer, or just removed by it
+        except OSError as error:
+            os.close(file)
+            if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):
+                raise _undetectable("file system") from error
+            raise
+        os.close(file)
+        return None
 
 
 def _locked_by_another(lock: Path) -> WriteConflictError:
-    try:
-        owner = lock.read_text().strip() or "an unnamed process"
-    except FileNotFoundError:
-        owner = "several processes in turn"
+    owner, remedy = "an unnamed process", "Try again when it has finished."
+    if sys.platform == "win32":
+        remedy += " If it was interrupted, remove the lock file."
+    with contextlib.suppress(FileNotFoundError):
+        owner = lock.read_text().strip() or owner
     return WriteConflictError(
         f"another writer has held the lock for more than {_PATIENCE:g} seconds: {owner}",
         location=str(lock),
-        remedy=f"If it was interrupted, run rm {str(lock)!r} to remove the lock file.",
+        remedy=remedy,
     )
 
 
@@ -233,7 +369,8 @@ class _ObjectStorage(GuardedStore):
 
     def read(self, key: str) -> Stored:
         try:
-            found = self._objects.get(key)
+            with self._own_errors():
+                found = self._objects.get(key)
         except FileNotFoundError:
             return Stored(None)
         version = {name: found.meta[name] for name in ("e_tag", "version") if found.meta.get(name)}
@@ -242,12 +379,13 @@ class _ObjectStorage(GuardedStore):
     def create(self, key: str, body: bytes) -> bool:
         from obstore.exceptions import AlreadyExistsError, NotSupportedError
 
-        try:
-            self._objects.put(key, body, mode="create")
-        except AlreadyExistsError:
-            return False
-        except (NotSupportedError, NotImplementedError) as error:
-            raise _undetectable(type(self._objects).__name__) from error
+        with self._own_errors():
+            try:
+                self._objects.put(key, body, mode="create")
+            except AlreadyExistsError:
+                return False
+            except (NotSupportedError, NotImplementedError) as error:
+                raise _undetectable(type(self._objects).__name__) from error
         return True
 
     def replace(self, key: str, before: Stored, body: bytes) -> None:
@@ -255,17 +393,16 @@ class _ObjectStorage(GuardedStore):
 
         if before.body is not None and not before.version:
             raise _undetectable(type(self._objects).__name__)
-        try:
-            if before.body is None:
-                self._objects.put(key, body, mode="create")
-            else:
-                self._objects.put(key, body, mode=before.version)
-        except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
-            # A request that was retried because its response was lost conflicts with itself.
-            if self.read(key).body != body:
-                raise _conflict(key) from error
-        except (NotSupportedError, NotImplementedError) as error:
-            raise _undetectable(type(self._objects).__name__) from error
+        mode = "create" if before.body is None else before.version
+        with self._own_errors():
+            try:
+                self._objects.put(key, body, mode=mode)
+            except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
+                # A request that was retried because its response was lost conflicts with itself.
+                if self.read(key).body != body:
+                    raise _conflict(key) from error
+            except (NotSupportedError, NotImplementedError) as error:
+                raise _undetectable(type(self._objects).__name__) from error
 
 
 class _Unguarded(GuardedStore):
@@ -274,7 +411,7 @@ class _Unguarded(GuardedStore):
     def create(self, key: str, body: bytes) -> bool:
         if self.exists(key):
             return False
-        sync(self._put(key, body))
+        self._run(self._put(key, body))
         return True
 
     def replace(self, key: str, before: Stored, body: bytes) -> None:

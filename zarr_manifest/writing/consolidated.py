@@ -14,7 +14,12 @@ from zarr_manifest.format import ancestors, dump_node, parse_node
 from zarr_manifest.hierarchy import join
 from zarr_manifest.writing.conditional_put import GuardedStore
 
-__all__ = ["add_to_consolidated", "consolidated_members", "update_consolidated"]
+__all__ = [
+    "add_to_consolidated",
+    "consolidated_members",
+    "lacks_parents",
+    "update_consolidated",
+]
 
 # Others may update the same group at the same time, for other arrays.
 _MOST_ATTEMPTS = 20
@@ -69,6 +74,19 @@ def add_to_consolidated(store: GuardedStore, path: str, metadata: dict[str, Any]
         document = store.read(join(group, "zarr.json")).body
         new[group] = {} if document is None else parse_node(document) or {}
         new[group].pop("consolidated_metadata", None)
+
+
+def lacks_parents(store: GuardedStore, path: str) -> bool:
+    """Whether a group above a node is missing, or has consolidated metadata without the node."""
+    for group in ancestors(path):
+        body = store.read(join(group, "zarr.json")).body
+        node = None if body is None else parse_node(body)
+        if node is None:
+            return True
+        copies = isinstance(node.get("consolidated_metadata"), dict)
+        if copies and _member(group, path) not in consolidated_members(node):
+            return True
+    return False
 
 
 def _change(

@@ -6,18 +6,24 @@ taken, a token is added. Pure.
 
 from __future__ import annotations
 
+import posixpath
 import re
+from dataclasses import dataclass
 
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import PLACEHOLDER, parse_canonical
 from zarr_manifest.hierarchy import METADATA_NAMES, DeclaredArray, Partition, around_partition
-from zarr_manifest.locations import StoreLocation
+from zarr_manifest.locations import Base, StoreLocation
+from zarr_manifest.writing.conditional_put import LOCK, PARTIAL
 
 __all__ = [
+    "DocumentNames",
     "default_reference",
     "document_key",
     "is_document",
+    "is_own_name",
     "is_variant",
+    "partition_of",
     "with_token",
 ]
 
@@ -25,6 +31,10 @@ __all__ = [
 _MARKER = "the-place-of-the-token"
 
 _TOKEN = re.compile(r"[0-9a-f]{12}")
+_PARTITION_MARK = "the-place-of-the-partition"
+
+# What the writer of a file leaves beside it if it is killed.
+_MOMENTARY = f"({re.escape(LOCK)}|{re.escape(PARTIAL)})"
 
 
 def default_reference(*, partitioned: bool) -> str:
@@ -113,3 +123,107 @@ def is_document(array: DeclaredArray, key: str) -> bool:
     between = key[len(before) : len(key) - len(after)]
     is_partition = parse_canonical(between, array.ndim) is not None
     return key.startswith(before) and key.endswith(after) and is_partition
+
+
+def partition_of(array: DeclaredArray, key: str) -> Partition:
+    """Return the partition of one of an array's documents; None if there are no partitions."""
+    if array.partitions is None:
+        return None
+    around = around_partition(array)
+    assert around is not None  # its documents are in this store
+    before, after = around
+    return parse_canonical(key[len(before) : len(key) - len(after)], array.ndim)
+
+
+def is_own_name(path: str, key: str) -> bool:
+    """Whether only this package gives such names, and only to documents of the array at a path.
+
+    Examples
+    --------
+    >>> [is_own_name("a", f"a/{name}") for name in ("manifest-0123456789ab.json", "manifest.json")]
+    [True, False]
+    >>> is_own_name("a", "a/manifest/0.0.json.partial")
+    True
+    """
+    for partitioned in (False, True):
+        names = DocumentNames.of(path, default_reference(partitioned=partitioned))
+        if names is not None and names.is_own(key):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentNames:
+    """The names that writers may have given to documents of one array.
+
+    Parameters
+    ----------
+    directory : str
+        The directory that holds the documents, or directories with them.
+    plain : re.Pattern
+        Matches keys without a token.
+    own : re.Pattern
+        Matches keys with a token, and those of files that are there for a moment only.
+    first : re.Pattern
+        Matches the names in the directory of those that hold documents.
+
+    Examples
+    --------
+    >>> names = DocumentNames.of("a", "./manifest/{partition}.json")
+    >>> names.directory, names.is_document("a/manifest-0123456789ab/0.0.json")
+    ('a', True)
+    >>> names.may_hold_documents("manifest-0123456789ab"), names.may_hold_documents("c")
+    (True, False)
+    """
+
+    directory: str
+    plain: re.Pattern[str]
+    own: re.Pattern[str]
+    first: re.Pattern[str]
+
+    @classmethod
+    def of(cls, path: str, reference: str) -> DocumentNames | None:
+        """Return the names of documents for a reference; None if they are not the array's own."""
+        plain, tokens = (
+            _key_of(path, text) for text in (reference, with_token(reference, _MARKER))
+        )
+        below = f"{path}/" if path else ""
+        if plain is None or tokens is None or not plain.startswith(below):
+            return None
+        directory = posixpath.commonpath([f"/{posixpath.dirname(key)}" for key in (plain, tokens)])
+        directory = directory.lstrip("/")
+        inside = f"{directory}/" if directory else ""
+        firsts = {key.removeprefix(inside).partition("/")[0] for key in (plain, tokens)}
+        return cls(
+            directory,
+            re.compile(_pattern(plain)),
+            re.compile(f"{_pattern(tokens)}{_MOMENTARY}?|{_pattern(plain)}{_MOMENTARY}"),
+            re.compile("|".join(map(_pattern, sorted(firsts)))),
+        )
+
+    def is_document(self, key: str) -> bool:
+        """Whether a key may be that of a document."""
+        return self.is_own(key) or self.plain.fullmatch(key) is not None
+
+    def is_own(self, key: str) -> bool:
+        """Whether a key has a token, or the ending of a file that is there for a moment."""
+        return self.own.fullmatch(key) is not None
+
+    def may_hold_documents(self, name: str) -> bool:
+        """Whether a name in the directory may be that of a directory with documents."""
+        return self.first.fullmatch(name) is not None
+
+
+def _key_of(path: str, reference: str) -> str | None:
+    try:
+        location = Base.parse("./", directory=path).resolve(
+            reference.replace(PLACEHOLDER, _PARTITION_MARK)
+        )
+    except InvalidPathError:
+        return None
+    return location.key if isinstance(location, StoreLocation) else None
+
+
+def _pattern(key: str) -> str:
+    text = re.escape(key).replace(re.escape(_MARKER), _TOKEN.pattern)
+    return text.replace(re.escape(_PARTITION_MARK), r"\d+(\.\d+)*")

@@ -20,7 +20,15 @@ from zarr_manifest.errors import (
     ManifestError,
     WriteConflictError,
 )
-from zarr_manifest.format import NODE_NAMES, ancestors, dump_node, impossible_name, parse_node
+from zarr_manifest.format import (
+    NODE_NAMES,
+    ancestors,
+    dump_node,
+    impossible_name,
+    is_placeholder,
+    parse_node,
+    unfinished_error,
+)
 from zarr_manifest.hierarchy import (
     ManifestStore,
     join,
@@ -29,10 +37,10 @@ from zarr_manifest.hierarchy import (
     store_underneath,
     sync,
 )
-from zarr_manifest.sources import Allow, access_by_prefix
+from zarr_manifest.sources import Allow, access_by_prefix, store_name
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
-from zarr_manifest.writing.consolidated import add_to_consolidated
+from zarr_manifest.writing.consolidated import add_to_consolidated, lacks_parents
 from zarr_manifest.writing.entries import Entries, interpret_entries
 
 if TYPE_CHECKING:
@@ -171,6 +179,7 @@ def create_array(
     Works like :func:`write_manifest`. The array's ``zarr.json`` is written only once,
     complete, so that no reader sees the array without its manifest. Missing groups
     above it are created afterwards, and it is added to consolidated metadata above it.
+    After an interruption, the same call finishes what is missing.
 
     Parameters
     ----------
@@ -217,15 +226,10 @@ def create_array(
     opened = open_hierarchy(location, access_by_prefix(allow))
     store = guarded_store(store_underneath(opened), sole_writer=sole_writer)
     before = store.read(join(path, "zarr.json"))
-    if before.body is not None:
-        raise WriteConflictError(
-            "there is already a node at this path",
-            array=path,
-            remedy="Delete it first; or, to replace the manifest of an existing array, use "
-            "write_manifest.",
-        )
+    if before.body is not None and not lacks_parents(store, path):
+        raise _existing_node(path)
     _require_no_array_above(store, path)
-    _write(store, path, metadata, before, entries, form)
+    _write(store, path, metadata, before, entries, form, is_new=True)
     _make_parents(store, path)
     add_to_consolidated(store, path, metadata)
     _notice(opened, path)
@@ -260,19 +264,36 @@ def _write(
     before: Stored,
     entries: Entries,
     form: Form,
+    *,
+    is_new: bool = False,
 ) -> None:
     try:
         writer = ArrayWriter(store, path, metadata, before, form)
-        writer.write(interpret_entries(writer.array, entries))
+        with writer.discarding():
+            writer.write(interpret_entries(writer.array, entries))
+            if is_new and before.body is not None and not writer.is_same:
+                # Otherwise, creating it was interrupted, and is finished now.
+                raise _existing_node(path)
         writer.declare()
-        writer.remove_earlier()
+        writer.remove_unused()
     except ManifestError as error:
         raise error.in_context(array=path) from error.__cause__
+
+
+def _existing_node(path: str) -> WriteConflictError:
+    return WriteConflictError(
+        "there is already a node at this path",
+        array=path,
+        remedy="Delete it first; or, to replace the manifest of an existing array, use "
+        "write_manifest.",
+    )
 
 
 def _require_no_array_above(store: GuardedStore, path: str) -> None:
     for parent in ancestors(path):
         document = store.read(join(parent, "zarr.json")).body
+        if is_placeholder(document):
+            raise unfinished_error(store_name(store.store))
         node = None if document is None else parse_node(document)
         if node is not None and node.get("node_type") == "array":
             raise WriteConflictError(

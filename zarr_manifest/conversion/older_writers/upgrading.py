@@ -21,7 +21,13 @@ from zarr_manifest.conversion.older_writers.arrays import OlderArray
 from zarr_manifest.conversion.older_writers.groups import OlderGroup, groups_to_repair
 from zarr_manifest.conversion.older_writers.paths import directories_with, has_files
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting, WriteConflictError
-from zarr_manifest.format import ArrayMetadata, Limits, parse_node
+from zarr_manifest.format import (
+    ArrayMetadata,
+    Limits,
+    is_placeholder,
+    parse_node,
+    placeholder,
+)
 from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     ManifestStore,
@@ -39,7 +45,7 @@ from zarr_manifest.hierarchy import (
 )
 from zarr_manifest.showing import counted, html_table, note_lines
 from zarr_manifest.sources import Allow, can_list
-from zarr_manifest.writing import GuardedStore, Stored, guarded_store, update_consolidated
+from zarr_manifest.writing import GuardedStore, guarded_store, update_consolidated
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -359,16 +365,16 @@ def _write(store: GuardedStore, array: OlderArray) -> None:
 
 def _create(store: GuardedStore, key: str, body: bytes) -> None:
     """Write an object unless it exists, possibly with the same content."""
-    there = store.read(key).body
-    if there is not None and there != body:
+    there = store.read(key)
+    if there.body == body:
+        return
+    if there.body is not None and not is_placeholder(there.body):
         raise WriteConflictError(
             "there is already something else",
             location=key,
             remedy="Choose an empty place.",
         )
-    if there is None:
-        # Not `create`: if interrupted, it may leave an incomplete object.
-        store.replace(key, Stored(None), body)
+    store.replace(key, there, body)
 
 
 def _target(own: Store, other: Store, *, sole_writer: bool, dry_run: bool) -> GuardedStore | None:
@@ -398,6 +404,9 @@ def _copy(
         (set(keys) | set(bodies)) - left_out,
         key=lambda key: (key in nodes, key == "zarr.json", key),
     )
+    if "zarr.json" in order and target is not None and not report.dry_run:
+        # So that nobody takes what is incomplete for a hierarchy, or creates one in its place.
+        target.create("zarr.json", placeholder("copy"))
     for key in order:
         body = bodies[key] if key in bodies else store.read(key).body
         there = None if target is None else target.read(key).body

@@ -1,28 +1,21 @@
 """An earlier hierarchy at the target: nodes that the new one replaces, and those it removes.
 
 Its nodes are those that can be reached from the root through groups. Metadata and manifest
-documents are removed, but never chunks: the new hierarchy may refer to them.
-
-While metadata is being written, the root has no metadata but a marker, which explains why.
-Without either of them, whatever lies below does not belong to an earlier hierarchy, and is
-left alone.
+documents are removed, but never chunks: the new hierarchy may refer to them. Without metadata of
+the root, whatever lies below does not belong to an earlier hierarchy, and is left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from zarr_manifest.conversion.target.journal import Change
 from zarr_manifest.errors import Advice, Setting, WriteConflictError
-from zarr_manifest.format import parse_node
+from zarr_manifest.format import ancestors, is_placeholder, parse_node
 from zarr_manifest.hierarchy import join
-from zarr_manifest.writing import GuardedStore, Stored, earlier_array, remove_documents
+from zarr_manifest.writing import GuardedStore, Stored, earlier_array, unused_documents
 
 __all__ = ["EarlierHierarchy"]
-
-_MARK = "zarr.json.unfinished"
-_MARK_TEXT = (
-    b"This hierarchy is being written, or writing was interrupted. Write it again (overwrite).\n"
-)
 
 
 class EarlierHierarchy:
@@ -53,8 +46,7 @@ class EarlierHierarchy:
             found = self._store.read(join(path, "zarr.json"))
             if found.body is not None:
                 self._nodes[path] = found
-            unfinished = not path and found.body is None and self._store.exists(_MARK)
-            if unfinished or _is_group(found):
+            if _is_group(found) or is_placeholder(found.body):
                 below += [join(path, name) for name in self._store.names_in(path)]
 
     def read(self, path: str) -> Stored:
@@ -107,65 +99,33 @@ class EarlierHierarchy:
                     remedy="Nothing was replaced. Check what is there now, and try again.",
                 )
 
-    def close(self, changed: Collection[str], kept: Collection[str]) -> None:
-        """Remove the metadata of a group at the root if several nodes will change.
+    def removed(self, kept: Collection[str]) -> list[str]:
+        """Return the paths of all nodes but those in `kept`, in order."""
+        return sorted(self._nodes.keys() - set(kept))
 
-        Until it is back, nobody can open the root and find a mixture of old and new nodes.
-        The parameters are those of `require_unchanged`.
+    def unused_documents(self, path: str) -> list[str]:
+        """Return the keys of an array's documents, if the new hierarchy has no array there."""
+        array, _ = earlier_array(path, self.read(path))
+        return [] if array is None else unused_documents(self._store, array)
+
+    def changes(self, bodies: Mapping[str, bytes]) -> tuple[dict[str, Change], tuple[str, ...]]:
+        """Return what changes, and the paths of the nodes to close meanwhile.
+
+        Parameters
+        ----------
+        bodies : mapping of str to bytes
+            The ``zarr.json`` of the new hierarchy's nodes.
         """
-        root = self.read("")
-        # It copies all metadata, so it changes with any of it.
-        has_copy = root.body is not None and b'"consolidated_metadata"' in root.body
-        if len(self._concerned(changed, kept)) < 2 and not has_copy:
-            return
-        self._store.put({_MARK: _MARK_TEXT})
-        if _is_group(root):
-            self._store.delete("zarr.json")
-            self._first_read[""] = Stored(None)
-
-    def finish(self) -> None:
-        """Remove the marker, once the metadata of the root is written."""
-        if self._store.exists(_MARK):
-            self._store.delete(_MARK)
-
-    def replace(self, path: str, body: bytes) -> None:
-        """Write the ``zarr.json`` of a group."""
-        before = self.read(path)
-        if before.body != body:
-            self._store.replace(join(path, "zarr.json"), before, body)
-
-    def remove_documents(self, path: str) -> None:
-        """Remove the documents of an array that a group has replaced."""
-        self._remove_documents(path, self.read(path))
+        changed = {path for path, body in bodies.items() if self.differs(path, body)}
+        concerned = self._concerned(changed, kept=bodies)
+        groups: set[str] = set()
+        if len(concerned) > 1:
+            groups = {"", *(group for path in concerned for group in ancestors(path))}
+        nodes = {p: Change(self.read(p).body, bodies.get(p)) for p in concerned | groups}
+        return nodes, tuple(sorted(groups))
 
     def _concerned(self, changed: Collection[str], kept: Collection[str]) -> set[str]:
-        return {*changed, *(self._nodes.keys() - set(kept))}
-
-    def remove_except(self, kept: Collection[str]) -> list[str]:
-        """Remove all nodes but those in `kept`, and return their paths.
-
-        Raises
-        ------
-        WriteConflictError
-            Another writer has changed one of them.
-        """
-        removed = sorted(set(self._nodes) - set(kept), reverse=True)
-        for path in removed:
-            key = join(path, "zarr.json")
-            if self._store.read(key).body not in (None, self._nodes[path].body):
-                raise WriteConflictError(
-                    "the node is not in the new hierarchy, but another writer has changed it",
-                    array=path,
-                    location=key,
-                )
-            self._store.delete(key)
-            self._remove_documents(path, self._nodes[path])
-        return removed[::-1]
-
-    def _remove_documents(self, path: str, before: Stored) -> None:
-        array, _ = earlier_array(path, before)
-        if array is not None:
-            remove_documents(self._store, array)
+        return {*changed, *self.removed(kept)}
 
 
 def _is_group(found: Stored) -> bool:

@@ -5,7 +5,9 @@ Knows nothing of where the nodes come from.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,8 @@ from zarr_manifest.conversion.nodes import (
 )
 from zarr_manifest.conversion.target.array_metadata import require_valid_array, require_valid_group
 from zarr_manifest.conversion.target.earlier_hierarchy import EarlierHierarchy
+from zarr_manifest.conversion.target.journal import JOURNAL, Journal
+from zarr_manifest.conversion.target.recovery import clear_the_way
 from zarr_manifest.conversion.target.renaming import Renaming
 from zarr_manifest.conversion.target.source_paths import SourcePaths
 from zarr_manifest.errors import (
@@ -69,10 +73,11 @@ def write_hierarchy(
     Manifest documents are written node by node, those of a streamed manifest one at a
     time, under names that nothing refers to yet; if the iterable of nodes raises, they
     are removed again. Then the metadata is written, that of the root last. An earlier
-    hierarchy stays as it is until then, and cannot be opened from its root while its
-    metadata is replaced: readers find the old hierarchy, the new one, or none, but never
-    a mixture, even after a crash. Nodes that the new hierarchy lacks are removed; chunks
-    of native arrays stay, because the new hierarchy may refer to them.
+    hierarchy stays as it is until then. While its metadata is replaced, the groups concerned,
+    and so the root, cannot be opened: readers find the old hierarchy, the new one, or an
+    error, but never a mixture. After a crash, :func:`recover` finishes or undoes it, and
+    writing again works as well. Nodes that the new hierarchy lacks are removed; chunks of
+    native arrays stay, because the new hierarchy may refer to them.
 
     A node that cannot be written is reported, and the others are still written.
 
@@ -147,6 +152,7 @@ def write_hierarchy(
     renaming = Renaming(rename or {})
     own = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
     store = guarded_store(own, sole_writer=sole_writer)
+    clear_the_way(store, overwrite=overwrite)
     if not overwrite and store.exists("zarr.json"):
         raise WriteConflictError(
             "there is already a hierarchy",
@@ -346,33 +352,49 @@ class _HierarchyWriter:
 
     def finish(self) -> None:
         """Write all metadata, the root's last, and remove nodes that the new hierarchy lacks."""
-        changed = {path for path, writer in self._arrays.items() if writer.changes_metadata}
-        changed |= {p for p, body in self._groups.items() if self._earlier.differs(p, body)}
-        self._earlier.require_unchanged(changed, kept=self._kinds)
-        if "" in self._arrays:  # one put replaces the whole earlier hierarchy
-            self._arrays[""].declare()
-            removed = self._earlier.remove_except(self._kinds)
-        else:
-            self._earlier.close(changed, kept=self._kinds)
-            removed = self._earlier.remove_except(self._kinds)
-            self._put_metadata()
-        self._earlier.finish()
-        for writer in self._arrays.values():
-            writer.remove_earlier()
-        for path in self._groups:
-            self._earlier.remove_documents(path)
+        bodies = {path: self._body(path) for path in self._kinds}
+        nodes, groups = self._earlier.changes(bodies)
+        changed = {path for path, change in nodes.items() if change.old != change.new}
+        self._earlier.require_unchanged(changed & bodies.keys(), kept=bodies)
+        removed = self._earlier.removed(bodies)
+        journal = Journal(
+            uuid.uuid4().hex,
+            nodes,
+            groups,
+            tuple(self._unused_documents(removed)),
+            tuple(key for writer in self._arrays.values() for key in writer.undeclared),
+        )
+        if changed:
+            with self._store.held(JOURNAL):
+                self._carry_out(journal)
         self.report.groups = len(self._groups)
         self.report.notes += [
             (path, "was removed, as the new hierarchy lacks it; its native chunks were left")
             for path in removed
         ]
 
-    def _put_metadata(self) -> None:
-        for path in [*sorted(self._kinds.keys() - {""}), ""]:
-            if path in self._groups:
-                self._earlier.replace(path, self._groups[path])
-            else:
-                self._arrays[path].declare()
+    def _body(self, path: str) -> bytes:
+        return self._groups[path] if path in self._groups else self._arrays[path].document
+
+    def _unused_documents(self, removed: Iterable[str]) -> Iterator[str]:
+        for writer in self._arrays.values():
+            yield from writer.unused
+        for path in [*self._groups, *removed]:
+            yield from self._earlier.unused_documents(path)
+
+    def _carry_out(self, journal: Journal) -> None:
+        known = {path: self._earlier.read(path) for path in journal.nodes}
+        journal.write(self._store)
+        # From now on, the journal says which documents to remove.
+        for writer in self._arrays.values():
+            writer.declared()
+        try:
+            journal.bring(self._store, "new", known)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                if Journal.read(self._store) == journal:
+                    journal.bring(self._store, "old")
+            raise
 
 
 def _rename(path: str, name: str) -> Advice | None:

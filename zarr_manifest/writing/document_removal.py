@@ -1,0 +1,180 @@
+"""Manifest documents that nothing refers to any more, or not yet, and their removal.
+
+Documents of an earlier declaration, and those that an interrupted writer left behind. Only
+documents in the array's own directory are removed: others may be shared. A file is removed only
+if this package chose its name, or if it can be read as a manifest: the declaration of a stranger
+may name anything, such as a file with data.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import cast
+
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import (
+    KNOWN_CODECS,
+    ArrayMetadata,
+    DocumentCodec,
+    Limits,
+    collect,
+    interpret_declaration,
+    is_declaration,
+    parse_node,
+    strict,
+)
+from zarr_manifest.hierarchy import (
+    DeclaredArray,
+    Partition,
+    around_partition,
+    interpret_array,
+    interpret_document_of,
+    join,
+)
+from zarr_manifest.locations import StoreLocation
+from zarr_manifest.manifest import ReferenceTable
+from zarr_manifest.sources import can_list
+from zarr_manifest.writing.conditional_put import GuardedStore, Stored
+from zarr_manifest.writing.document_names import (
+    DocumentNames,
+    document_key,
+    is_document,
+    is_own_name,
+    partition_of,
+)
+
+__all__ = ["earlier_array", "existing_documents", "left_behind", "sources_in", "unused_documents"]
+
+
+def earlier_array(path: str, before: Stored) -> tuple[DeclaredArray | None, bool]:
+    """Return an array's present declaration if it is valid, and whether there is one at all."""
+    node = None if before.body is None else parse_node(before.body)
+    if node is None or node.get("node_type") != "array":
+        return None, False
+    declared = ArrayMetadata("", node).declared
+    configuration, problems = collect(interpret_declaration(declared))
+    declares = isinstance(declared, list) and any(
+        map(is_declaration, cast("list[object]", declared))
+    )
+    if configuration is None or problems:
+        return None, declares
+    array, problems = collect(interpret_array(path, node, configuration))
+    return (None if problems else array), declares
+
+
+def existing_documents(store: GuardedStore, array: DeclaredArray) -> list[str]:
+    """Return the keys of the existing documents, whoever wrote them; the first one last."""
+    first = None if array.partitions is None else (0,) * array.ndim
+    try:
+        first_key = document_key(array, first)
+    except ManifestError:
+        return []  # inline, or not in this store
+    if array.partitions is None:
+        return [first_key] if store.exists(first_key) else []
+    # The directory that contains the documents.
+    around = around_partition(array)
+    assert around is not None  # like its first document, they are in this store
+    directory = around[0].rpartition("/")[0]
+    found = store.keys_below(f"{directory}/" if directory else "")
+    if found is None:
+        keys = [document_key(array, partition) for partition in array.partitions]
+        found = [key for key in {*keys, first_key} if store.exists(key)]
+    documents = [key for key in found if is_document(array, key)]
+    return sorted(documents, key=lambda key: key == first_key)
+
+
+def left_behind(store: GuardedStore, array: DeclaredArray, references: Iterable[str]) -> list[str]:
+    """Return the keys of what interrupted writers of an array left behind, or are writing now.
+
+    Also those of the documents that it declares, or declared.
+
+    Parameters
+    ----------
+    store : GuardedStore
+        The hierarchy's own store.
+    array : DeclaredArray
+        The array.
+    references : iterable of str
+        References or templates that writers used, to which they may have added a token.
+    """
+    found: dict[str, None] = {}
+    for names in dict.fromkeys(DocumentNames.of(array.path, text) for text in references):
+        if names is None or not can_list(store.store):
+            continue
+        for name in store.names_in(names.directory):
+            below = join(names.directory, name)
+            if names.is_document(below):
+                found[below] = None
+            elif names.may_hold_documents(name):
+                keys = store.keys_below(f"{below}/") or []
+                found.update(dict.fromkeys(filter(names.is_document, keys)))
+    return [key for key in found if is_own_name(array.path, key) or _is_manifest(store, key, array)]
+
+
+def _is_manifest(store: GuardedStore, key: str, array: DeclaredArray) -> bool:
+    """Whether an object can be read as a manifest of an array, however it is encoded."""
+    for names in ((), *itertools.product(KNOWN_CODECS), *itertools.permutations(KNOWN_CODECS, 2)):
+        codecs = tuple(DocumentCodec(name) for name in names)
+        configuration = replace(array.configuration, codecs=codecs)
+        whole = replace(array, configuration=configuration, partitions=None)
+        if _manifest_in(store, key, whole, None) is not None:
+            return True
+    return False
+
+
+def sources_in(array: DeclaredArray, manifest: ReferenceTable) -> set[str]:
+    """Return the keys of those sources of an array that lie in its own directory."""
+    below = f"{array.path}/" if array.path else ""
+    locations = (array.base.resolve(path) for path in manifest.paths)
+    keys = (location.key for location in locations if isinstance(location, StoreLocation))
+    return {key for key in keys if key.startswith(below)}
+
+
+def unused_documents(
+    store: GuardedStore, array: DeclaredArray, keep: DeclaredArray | None = None
+) -> list[str]:
+    """Return the keys of an earlier declaration's documents that can be removed.
+
+    Parameters
+    ----------
+    store : GuardedStore
+        The hierarchy's own store.
+    array : DeclaredArray
+        The array with its earlier declaration.
+    keep : DeclaredArray, optional
+        The array with its new one.
+    """
+    below = f"{array.path}/" if array.path else ""
+    keys = [
+        key
+        for key in existing_documents(store, array)
+        if key.startswith(below) and (keep is None or not is_document(keep, key))
+    ]
+    data: set[str] = set()
+    documents: list[str] = []
+    for key in keys:
+        if is_own_name(array.path, key):
+            documents.append(key)
+            continue
+        manifest = _manifest_in(store, key, array, partition_of(array, key))
+        if manifest is not None:
+            documents.append(key)
+            data |= sources_in(array, manifest)
+    return [key for key in documents if key not in data]
+
+
+def _manifest_in(
+    store: GuardedStore, key: str, array: DeclaredArray, partition: Partition
+) -> ReferenceTable | None:
+    """Return the manifest in an object, or None if it is no manifest document of an array."""
+    limits = Limits()
+    if store.size(key) > limits.manifest_bytes:
+        return None
+    body = store.read(key).body
+    try:
+        loaded = strict(interpret_document_of(array, partition, body or b"", limits))
+    except ManifestError:
+        return None
+    return None if loaded is None else loaded.manifest
