@@ -79,6 +79,8 @@ class _SecureConnection(HTTPSConnection):
     def connect(self) -> None:
         with _deadline(self):
             super().connect()
+        # Lest urllib3 warn: if certificates are not verified, the reader asked for that.
+        self.is_verified = True
 
     def getresponse(self) -> Any:
         with _deadline(self):
