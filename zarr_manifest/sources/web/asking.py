@@ -204,7 +204,7 @@ def ask(url: str, client: Client) -> Answer:
             )
         except urllib3.exceptions.HTTPError as error:
             # Only the class: messages may contain the URL with its signature.
-            reason = getattr(error, "original_error", error.__cause__)
+            reason = getattr(error, "original_error", None) or error.__cause__ or error.__context__
             problem = type(reason or error).__name__
             continue
         try:
