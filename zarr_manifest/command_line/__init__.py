@@ -5,9 +5,12 @@ Its entry point must start without click, to say what to install.
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import os
 import sys
 import traceback
+from typing import NoReturn
 
 __all__ = ["main"]
 
@@ -23,13 +26,35 @@ def main() -> None:
         from zarr_manifest.command_line.application import run
 
         run()
+    except SystemExit as end:
+        _leave(end.code if isinstance(end.code, int) else 0)
     except KeyboardInterrupt:
         # As shells report the signal.
-        sys.exit(130)
+        _leave(130)
     except Exception:
         # Python would exit with 1, which to scripts means that problems were found.
         traceback.print_exc()
-        sys.exit(3)
+        _leave(3)
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process, whatever other threads still do.
+
+    After an error, obstore may still be waiting for answers that nobody wants any more. In
+    rare cases one that comes while the interpreter ends crashes the process
+    (`hierarchy.process_end`), after the work is done, and with another exit status.
+    """
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:  # it was closed before the command began
+                stream.flush()
+        except BrokenPipeError:
+            pass  # whoever read the output wanted no more of it
+        except OSError as error:
+            traceback.print_exception(error)
+            status = 3
+    os._exit(status)
 
 
 def _require_extra() -> None:
