@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import re
 import shlex
 import tomllib
@@ -72,8 +73,8 @@ class Run:
 
     def all(self) -> None:
         """Run every block."""
-        found = blocks(self.page)
-        for block, following in zip(found, [*found[1:], None], strict=True):
+        for block, following in itertools.pairwise([*blocks(self.page), None]):
+            assert block is not None  # only the last has nothing that follows
             where = f"{self.page.name}, line {block.line}"
             promised = following if following and following.language == "text" else None
             if block.language == "python":
