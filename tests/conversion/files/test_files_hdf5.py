@@ -132,9 +132,22 @@ def test_filters_of_hdf5plugin_are_read_or_refused(tmp_path: Path) -> None:
     subprocess.run(command, check=True, env=environment)
     found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
     assert found.arrays.keys() | found.refused.keys() == set(names)
-    assert {"Blosc", "Zstd"} <= found.arrays.keys()
+    assert {"Blosc", "BZip2", "Zstd"} <= found.arrays.keys()
     for name, array in found.arrays.items():
         assert same(array[...], np.arange(1000)), name
+
+
+def test_bzip2_in_netcdf4(tmp_path: Path) -> None:
+    values = np.arange(1000, dtype="f4")
+    with netCDF4.Dataset(tmp_path / "f.nc", "w") as file:
+        if not file.has_bzip2_filter():
+            pytest.skip("this netCDF was built without bzip2")
+        file.createDimension("x", 1000)
+        made = file.createVariable("x", "f4", ("x",), compression="bzip2", chunksizes=(100,))
+        made[:] = values
+    found = convert(tmp_path / "f.nc", tmp_path / "h.zarr")
+    assert found.refused == {}
+    assert same(found.arrays["x"][...], values)
 
 
 def test_chunks_that_were_never_written_read_as_the_fill_value(tmp_path: Path) -> None:

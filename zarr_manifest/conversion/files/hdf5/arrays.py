@@ -25,6 +25,10 @@ __all__ = ["require_possible_grid", "virtual_array"]
 # Not all of its functions have known types.
 _untyped_zarr: Any = zarr
 
+# The filter bzip2, for which VirtualiZarr names a codec of imagecodecs that zarr does not know;
+# that of numcodecs decodes the same.
+_BZIP2 = "307"
+
 # The filter Blosc, and what it takes for options that a file omits: revisions of the filter and
 # of Blosc, size of an element and of a chunk, and then level, shuffle and compressor.
 _BLOSC = "32001"
@@ -133,14 +137,17 @@ class _BareDataset:
 
     @property
     def _filters(self) -> dict[str, Any]:
-        """The options of filters by number; VirtualiZarr counts those of Blosc from the end."""
+        """The options of filters by name or number, in order.
+
+        VirtualiZarr counts those of Blosc from the end.
+        """
         if self.dtype.itemsize != self._dataset.dtype.itemsize:
             return {}  # its values are stored inline, not as the filters expect them
         found = dict(self._dataset._filters)
         if _BLOSC in found:
             stated = found[_BLOSC] or ()
             found[_BLOSC] = (*stated, *_BLOSC_DEFAULTS[len(stated) :])[: len(_BLOSC_DEFAULTS)]
-        return found
+        return {"bz2" if name == _BZIP2 else name: options for name, options in found.items()}
 
     def asstr(self) -> _Texts:
         return _Texts(self)
