@@ -12,7 +12,7 @@ from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Lis
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import ChunkGrid
+from zarr_manifest.format import ChunkGrid, interpret_chunk_grid, strict
 from zarr_manifest.hierarchy import (
     ChunkKeyEncoding,
     no_hierarchy,
@@ -121,7 +121,7 @@ def _node(
             remedy="Copy the hierarchy with its manifests.",
         )
     metadata = checked_metadata(stated)
-    grid = ChunkGrid.from_metadata(metadata)
+    grid = strict(interpret_chunk_grid(metadata))
     if grid is None:
         raise NotConvertibleError("its chunk grid is of an unknown kind")
     encoding = ChunkKeyEncoding(metadata, len(grid.shape))

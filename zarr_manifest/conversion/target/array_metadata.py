@@ -14,7 +14,14 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from zarr_manifest.errors import InvalidConfigurationError
-from zarr_manifest.format import ChunkGrid, dump_node, interpret_codecs, interpret_members, strict
+from zarr_manifest.format import (
+    ChunkGrid,
+    dump_node,
+    interpret_chunk_grid,
+    interpret_codecs,
+    interpret_members,
+    strict,
+)
 
 __all__ = ["require_valid_array", "require_valid_group"]
 
@@ -41,7 +48,7 @@ def require_valid_array(metadata: dict[str, Any]) -> ChunkGrid:
     if metadata.get("storage_transformers"):
         raise InvalidConfigurationError("the metadata already declares storage transformers")
     _open(metadata)
-    grid = ChunkGrid.from_metadata(metadata)
+    grid = strict(interpret_chunk_grid(metadata))
     if grid is None:
         raise InvalidConfigurationError("the chunk grid is of an unknown kind")
     return grid

@@ -18,7 +18,7 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.values import as_object, json_attributes, unstable_types_accepted
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.format import ChunkGrid
+from zarr_manifest.format import ChunkGrid, interpret_chunk_grid, strict
 from zarr_manifest.locations import Base
 from zarr_manifest.manifest import Manifest
 
@@ -160,7 +160,7 @@ def _manifest(
     *,
     is_sparse: bool,
 ) -> Manifest:
-    grid = ChunkGrid.from_metadata(metadata)
+    grid = strict(interpret_chunk_grid(metadata))
     if grid is None:
         raise NotConvertibleError("the chunk grid is of an unknown kind")
     # VirtualiZarr has no public name for its columns.

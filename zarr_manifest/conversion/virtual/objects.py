@@ -25,7 +25,7 @@ from zarr_manifest.errors import (
     Setting,
     SourceNotFoundError,
 )
-from zarr_manifest.format import ChunkGrid, Limits, ancestors, strict
+from zarr_manifest.format import ChunkGrid, Limits, ancestors, interpret_chunk_grid, strict
 from zarr_manifest.hierarchy import (
     DeclaredArray,
     InspectedHierarchy,
@@ -213,7 +213,7 @@ class _Tree:
         manifests: Any = library("virtualizarr.manifests")
         plain = {k: v for k, v in node.metadata.items() if k != "storage_transformers"}
         array = strict(self.hierarchy.declaration(node))
-        grid = ChunkGrid.from_metadata(plain)
+        grid = strict(interpret_chunk_grid(plain))
         if grid is None or grid.regular is None:
             raise NotConvertibleError("its chunk grid is not regular")
         columns = ChunkColumns(grid.counts)

@@ -35,7 +35,6 @@ from zarr_manifest.conversion.values import as_object, brief
 from zarr_manifest.conversion.zarr2 import ArrayPlan, GroupPlan, Plan, is_metadata_key, plan_nodes
 from zarr_manifest.errors import (
     InvalidJSONError,
-    LimitExceededError,
     ManifestError,
     NotConvertibleError,
     SourceError,
@@ -209,10 +208,6 @@ class _Importer:
 
     def _array(self, plan: ArrayPlan) -> ArrayNode:
         chunk_count = math.prod(plan.grid_shape)
-        if chunk_count >= 2**62:
-            raise LimitExceededError(
-                f"the chunk grid is too large: its shape is {list(plan.grid_shape)}"
-            )
         files = RefsFiles(
             self.found.root / plan.path,
             self.found.record_size,

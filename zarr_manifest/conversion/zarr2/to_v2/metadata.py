@@ -22,7 +22,7 @@ from zarr_manifest.conversion.zarr2.data_types import OBJECT_CODECS
 from zarr_manifest.conversion.zarr2.missing_values import fill_value_for_masking
 from zarr_manifest.conversion.zarr2.to_v2.trial import require_same_values
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import ChunkGrid
+from zarr_manifest.format import interpret_chunk_grid, strict
 
 __all__ = ["Zarr2Metadata", "convert_array_to_zarr2", "convert_group_to_zarr2"]
 
@@ -96,7 +96,7 @@ def convert_array_to_zarr2(
     ('>i2', {'id': 'zlib', 'level': 4}, {'_ARRAY_DIMENSIONS': ['y', 'x']})
     """
     decisions = Decisions(path)
-    grid = ChunkGrid.from_metadata(metadata)
+    grid = strict(interpret_chunk_grid(metadata))
     if grid is None or grid.regular is None:
         raise decisions.refusal("Zarr v2 has only regular chunk grids")
     pipeline = _pipeline(metadata.get("codecs"), len(grid.shape), decisions)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.zarr2.to_v3.planning import Plan
-from zarr_manifest.errors import LimitExceededError, ManifestError, NotConvertibleError
+from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import owner_candidates
 
 __all__ = ["count_keys", "find_owner", "refused_strays", "unread_keys"]
@@ -50,19 +50,8 @@ def count_keys(keys: Sequence[str], what: str) -> str:
 
 
 def unread_keys(problems: Iterable[ManifestError]) -> list[str]:
-    """Return the keys that turned out not to be chunk keys.
-
-    Raises
-    ------
-    LimitExceededError
-        It is one of the problems: the grid is too large for any key.
-    """
-    keys: list[str] = []
-    for problem in problems:
-        if isinstance(problem, LimitExceededError):
-            raise problem
-        keys.append(str(problem.chunk))
-    return keys
+    """Return the keys that turned out not to be chunk keys."""
+    return [str(problem.chunk) for problem in problems]
 
 
 def refused_strays(keys: Iterable[str], plans: Iterable[Plan], what: str) -> Iterator[RefusedNode]:

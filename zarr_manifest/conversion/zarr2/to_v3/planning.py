@@ -18,7 +18,7 @@ from zarr_manifest.conversion.nodes import RefusedNode, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2.to_v3.metadata import convert_array, convert_group
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import ChunkGrid, impossible_name
+from zarr_manifest.format import impossible_name, interpret_chunk_grid, strict
 
 __all__ = ["ArrayPlan", "GroupPlan", "Plan", "is_metadata_key", "plan_nodes"]
 
@@ -191,8 +191,8 @@ def _plan(path: str, documents: Mapping[str, Any]) -> Plan:
             _check_group(_load(documents[_GROUP], _GROUP))
         return GroupPlan(path, convert_group(attributes, path=path)["attributes"])
     converted = convert_array(_load(documents[_ARRAY], _ARRAY), attributes, path=path)
-    grid = ChunkGrid.from_metadata(converted.metadata)
-    assert grid is not None  # the metadata was just converted
+    grid = strict(interpret_chunk_grid(converted.metadata))
+    assert grid is not None  # its kind is known
     return ArrayPlan(
         path, converted.metadata, converted.notes, grid.counts, converted.key_separator
     )
