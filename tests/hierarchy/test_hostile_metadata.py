@@ -104,7 +104,7 @@ ARRAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "long path": (LIMIT, array(storage_transformers=declaration({"0": {"path": "p" * 10**5}}))),
 }
 
-MEMBERS = ["..", "/a", "a//b", "a/../b", "", ".", "a\\b", "a/zarr.json"]
+MEMBERS = ["..", "/a", "a//b", "a/../b", "", ".", "a\\b", "a/zarr.json", "a/"]
 
 
 def listing(root: Path) -> Any:

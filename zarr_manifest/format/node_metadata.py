@@ -221,7 +221,7 @@ def _own_members(prefix: str, node: dict[str, Any]) -> list[tuple[str, Any]]:
         return []
     consolidated = _object(node.get("consolidated_metadata")) or {}
     members = _object(consolidated.get("metadata")) or {}
-    return [(f"{prefix}{name}".rstrip("/"), members[name]) for name in reversed(members)]
+    return [(f"{prefix}{name}", members[name]) for name in reversed(members)]
 
 
 def is_possible_path(name: str) -> bool:
