@@ -160,7 +160,7 @@ def test_many_files_at_a_time(inputs: Path, how: str) -> None:
 def test_on_a_dask_cluster(inputs: Path) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=1, processes=False, dashboard_address=None, threads_per_worker=1
+        n_workers=1, processes=False, dashboard_address=":0", threads_per_worker=1
     ) as cluster:
         address = cluster.scheduler_address
         call = ["create", "2023.nc", "2024.nc", "new.zarr", "--concat-dim", "time"]

@@ -24,10 +24,13 @@ ONLY_IN_PYTHON = {
     "client_options",
     "credential_provider",
     "drop_variables",
+    "inline",
     "inline_limit",
     "max_bytes",
+    "may_grow",
     "resize",
     "store",
+    "stores",
 }
 
 _CALLS: dict[str, object] = {

@@ -58,7 +58,7 @@ from tests.integrations.test_activation_processes import by_xarray, by_zarr
 
 if __name__ == "__main__":
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0"
     ) as cluster, distributed.Client(cluster) as client:
         for read in (by_zarr, by_xarray):
             print(client.submit(read, sys.argv[1]).result(timeout=60).sum())
@@ -96,7 +96,7 @@ def test_the_initializer_of_a_pool_enables_its_processes(tmp_path: Path, archive
 def test_callbacks_enable_workers_that_run_already(tmp_path: Path, archive: str) -> None:
     """Here, they are threads of this process."""
     with (
-        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         client.register_worker_callbacks(partial(enable, allow=[archive]))
@@ -108,7 +108,7 @@ def test_callbacks_enable_workers_that_run_already(tmp_path: Path, archive: str)
 
 async def start_worker() -> None:
     async with (
-        distributed.Scheduler(dashboard_address=None, port=0) as scheduler,
+        distributed.Scheduler(dashboard_address=":0", port=0) as scheduler,
         distributed.Worker(scheduler.address, preload=[PRELOAD]),
     ):
         assert opening.make_store is not ORIGINAL

@@ -165,8 +165,8 @@ def _refuse_unread_manifests(initialize: Any) -> Any:
                 array=store_path.path,
                 location=store_name(store_path.store),
                 remedy=Advice(
-                    "Open zarr_manifest.ManifestStore(store) instead of the store; or let enable() "
-                    "do so, with ",
+                    "Open a zarr_manifest.ManifestStore of the store instead; or let "
+                    "zarr_manifest.enable do so, with ",
                     Setting("stores", True),
                     ".",
                 ),

@@ -119,7 +119,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     options = ["--rename", f"{old}=sst", "--rename", "nothing=x"]
     done = run("create", f"{tmp_path}/f.nc", f"{tmp_path}/second.zarr", *options)
     assert done.status == 0
-    assert f"array 'sst': it was named {old!r}" in done.stderr
+    assert f"/sst: it was named {old!r}" in done.stderr
     assert "/nothing: there is no such node" in done.stderr
     assert (tmp_path / "second.zarr/sst/zarr.json").exists()
     done = run("create", f"{tmp_path}/f.nc", f"{tmp_path}/third.zarr", "--rename", "sst")
