@@ -315,6 +315,30 @@ def test_a_fifo_does_not_hang(root: Path, kind: str, what: str) -> None:
         (native if what == "chunk" else read)(PLAIN[kind](root))
 
 
+@pytest.mark.parametrize("what", ["source", "document", "directory"])
+def test_names_that_no_file_can_have(make: Callable[[Path], Any], root: Path, what: str) -> None:
+    """What has one does not exist."""
+    long = "n" * 300
+    declare(root, f"../{long}")
+    if what != "source":
+        document = f"./{long}.json" if what == "document" else f"./{long}/manifest.json"
+        path = root / "a/zarr.json"
+        path.write_text(path.read_text().replace("./manifest.json", document))
+    with pytest.raises(errors.ManifestError) as raised:
+        read(make(root))
+    # obstore has no error of its own for them.
+    codes = {"source_not_found" if what == "source" else "manifest_not_found", "source_error"}
+    assert raised.value.code in codes
+    assert raised.value.location is not None
+    assert what == "source" or {found.code for found in zm.validate(make(root))} <= codes
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_nodes_with_names_that_no_file_can_have(root: Path, kind: str) -> None:
+    group = zarr.open_group(zm.ManifestStore(PLAIN[kind](root)), mode="r")
+    assert "n" * 300 not in group
+
+
 def test_a_directory_as_a_source(root: Path) -> None:
     (root / "d").mkdir()
     declare(root, "../d")

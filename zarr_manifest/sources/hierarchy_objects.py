@@ -7,6 +7,7 @@ check conditions.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,7 +194,7 @@ class _ZarrStoreReader:
 
         try:
             found = yield Call(lambda: self.store.get(name, prototype, request), synchronous)
-        except (FileNotFoundError, KeyError, OSError, ValueError) as error:
+        except Exception as error:  # of any store
             _raise_translated(error)
         if found is None:
             _raise_translated(FileNotFoundError(key))
@@ -235,7 +236,7 @@ class _ZarrStoreReader:
     async def size(self, key: str) -> int:
         try:
             return await self.store.getsize(self._name(key))
-        except (FileNotFoundError, KeyError, OSError, ValueError) as error:
+        except Exception as error:  # of any store
             _raise_translated(error)
 
     def size_sync(self, key: str) -> int:
@@ -263,17 +264,22 @@ def refused_key(error: Exception) -> SourceError | None:
 
 
 def _raise_translated(error: Exception) -> NoReturn:
+    if isinstance(error, ManifestError):
+        raise error
     refused = refused_key(error)
     if refused is not None:
         raise refused from error
-    if isinstance(error, FileNotFoundError | KeyError):
+    is_too_long = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
+    if is_too_long or isinstance(error, FileNotFoundError | KeyError):
         raise SourceNotFoundError(
             "the object does not exist in the hierarchy's own store",
             remedy="If it was moved, a different 'base' may find it.",
         ) from error
     if isinstance(error, PermissionError):
         raise SourceAccessDeniedError(f"reading was refused: {error}") from error
-    raise SourceError(f"reading failed: {type(error).__name__}: {error}") from error
+    raise SourceError(
+        f"reading failed: {type(error).__name__}: {without_secrets(str(error))}"
+    ) from error
 
 
 def pure_request(byte_range: ZarrByteRequest | None) -> ByteRequest:

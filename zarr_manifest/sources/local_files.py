@@ -128,6 +128,11 @@ def _real_path(path: str) -> str:
     raise _ever_changing()
 
 
+def _too_long() -> FileNotFoundError:
+    """Return the error for a path that no file can have."""
+    return FileNotFoundError(errno.ENAMETOOLONG, "its path is too long for a file")
+
+
 def _fall_out_of_step() -> None:
     """Wait a moment, lest another process changes the path each time at the same point."""
     time.sleep(random.uniform(0, 0.001))
@@ -214,7 +219,7 @@ class Directory:
 
     def _reach[T](self, key: str, act: _Act[T]) -> T:
         if len(key) > _LONGEST_PATH:
-            raise FileNotFoundError(errno.ENAMETOOLONG, "its path is too long for a file")
+            raise _too_long()
         place = self.path, key
         for attempt in range(_MOST_CHANGES):
             try:
@@ -225,6 +230,10 @@ class Directory:
                 place = self._require_located(key)
                 if attempt:
                     _fall_out_of_step()
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:
+                    raise _too_long() from None
+                raise
         raise _ever_changing()
 
     def _require_located(self, key: str) -> tuple[str, str]:
@@ -387,8 +396,7 @@ def _require_unchanged(status: os.stat_result, conditions: Conditions) -> None:
 
 def _raise_translated(error: OSError, conditions: Conditions = NO_CONDITIONS) -> NoReturn:
     """Raise the :class:`ManifestError` for an error of the operating system."""
-    is_missing = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
-    if is_missing or error.errno == errno.ENAMETOOLONG:
+    if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
         if conditions.version is not None:
             raise SourceChangedError(
                 f"the object has no version {conditions.version}", remedy="Regenerate the manifest."
