@@ -364,6 +364,8 @@ def test_relative_paths_native_arrays_and_partitions(tmp_path: Path) -> None:
         ({"path": "s3://b/f.nc"}, "run to the end of their object"),
         ({"path": "s3://b/f.nc", "offset": 3}, "run to the end of their object"),
         ({"path": "s3://b/f.nc", "length": 8, "version": "1"}, "refer to a version"),
+        # Without names of its dimensions:
+        ({"path": "s3://b/f.nc", "offset": 3, "length": 8}, "its dimensions have no names"),
     ],
 )
 def test_what_virtualizarr_cannot_express_is_refused_by_name(

@@ -221,6 +221,10 @@ class _Tree:
             sync(self._add_native(node, grid, columns))
         else:
             sync(self._add_documents(array, columns))
+        if grid.shape and plain.get("dimension_names") is None:
+            raise NotConvertibleError(
+                "its dimensions have no names: its metadata has no 'dimension_names'"
+            )
         try:
             parsed = ArrayV3Metadata.from_dict(plain)
             return manifests.ManifestArray(parsed, columns.chunk_manifest())
