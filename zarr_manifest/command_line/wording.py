@@ -31,6 +31,7 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "loadable_variables": lambda names: " ".join(f"--load {shlex.quote(name)}" for name in names),
     "options": "--option",
     "overwrite": "--overwrite",
+    "parallel": "--parallel",
     "partition_shape": "--partition-shape",
     "read_kerchunk": "zarr-manifest import kerchunk",
     "recover": "zarr-manifest recover HIERARCHY --finish",

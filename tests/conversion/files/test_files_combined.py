@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import xarray as xr
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
 from zarr_manifest.conversion.files.reading import read_files
-from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.errors import NotConvertibleError, SourceError
 
 pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
 
@@ -127,6 +128,15 @@ def test_in_processes_unless_they_are_forks(
         assert "'sst'" in done.stdout, done.stderr
     else:
         assert "ValueError: files cannot be read in forked processes" in done.stderr
+
+
+def test_a_worker_that_dies(months: list[Path]) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, initializer=os._exit, initargs=(9,)) as pool:
+        with pytest.raises(SourceError, match="a worker ended without an answer") as raised:
+            list(read_files(months, concat_dim="time", parallel=pool))
+    assert repr(months[0].as_uri()) in raised.value.problem
+    assert "without parallel=" in str(raised.value.remedy)
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import Advice, Setting, SourceError
+from zarr_manifest.locations import redact
 
 __all__ = ["Parallel", "in_parallel"]
+
+# Of files of which one ended a worker.
+_MOST_NAMED = 3
 
 type Parallel = Literal["dask", "lithops", False] | Executor
 
@@ -23,6 +28,8 @@ def in_parallel[R](
 
     Raises
     ------
+    SourceError
+        A worker ended without an answer.
     ValueError
         The workers are forks of this process.
     """
@@ -31,10 +38,31 @@ def in_parallel[R](
     checked = _NotForked(work)
     if isinstance(executor, Executor):
         # The caller's, who shuts it down.
-        yield from executor.map(checked, urls)
+        yield from _mapped(executor, checked, list(urls))
         return
     with executor() as made:
         yield from made.map(checked, urls)
+
+
+def _mapped[R](executor: Executor, work: Callable[[str], R], urls: list[str]) -> Iterator[R]:
+    unread = list(urls)
+    try:
+        for found in executor.map(work, urls):
+            del unread[0]
+            yield found
+    except BrokenExecutor as error:
+        more = len(unread) - _MOST_NAMED
+        names = [repr(redact(url)) for url in unread[:_MOST_NAMED]]
+        listed = ", ".join([*names, f"and {more:,} more"] if more > 0 else names)
+        raise SourceError(
+            f"a worker ended without an answer while it read {'one of ' * (len(unread) > 1)}{listed}",
+            remedy=Advice(
+                "It may lack memory, or a file may be damaged: to find out which, read the files "
+                "one by one, without ",
+                Setting("parallel"),
+                ".",
+            ),
+        ) from error
 
 
 @dataclass(frozen=True)
