@@ -267,10 +267,13 @@ def test_every_way_to_read(
     ]
     if hasattr(store._store, "get_sync"):
         calls += [lambda key: store.get_sync(key, prototype=prototype, byte_range=part)]
+    if hasattr(Store, "get_ranges_sync") and hasattr(store._store, "get_sync"):
         calls += [lambda key: store.get_ranges_sync(key, [part], prototype=prototype)]
     for key in ("native/c/1", f"d/{target}"):
         for call in calls:
             check_refused(lambda call=call, key=key: call(key), private)
+        if not hasattr(Store, "get_ranges"):  # an older zarr
+            continue
         with pytest.raises((errors.LocationNotAllowedError, BaseExceptionGroup)) as raised:
             sync(ranges(key))
         assert isinstance(raised.value, errors.LocationNotAllowedError) or raised.group_contains(

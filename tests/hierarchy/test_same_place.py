@@ -106,9 +106,9 @@ def test_memory(tmp_path: Path) -> None:
     objects = ObstoreMemoryStore()
     assert zm.ManifestStore(objects) == zm.ManifestStore(ObjectStore(objects, read_only=True))
     assert zm.ManifestStore(objects) != zm.ManifestStore(ObstoreMemoryStore())
-    with ZipStore(tmp_path / "z", mode="w") as archive, ZipStore(tmp_path / "y", mode="w") as two:
-        assert zm.ManifestStore(archive) == zm.ManifestStore(archive)
-        assert zm.ManifestStore(archive) != zm.ManifestStore(two)
+    archive, two = ZipStore(tmp_path / "z", mode="w"), ZipStore(tmp_path / "y", mode="w")
+    assert zm.ManifestStore(archive) == zm.ManifestStore(archive)
+    assert zm.ManifestStore(archive) != zm.ManifestStore(two)
 
 
 # What it is for --------------------------------------------------------------------------

@@ -145,6 +145,18 @@ def test_a_source_is_kept(
     assert "g/x/left over" not in left
 
 
+def test_a_source_is_kept_when_a_directory_is_deleted_twice(root: Path) -> None:
+    """As older versions of zarr do to open with mode "w"."""
+    refer(root, "g/x", relative(root))
+    store = zm.ManifestStore(root)
+    for _ in range(3):
+        sync(store.clear())
+        assert set(files_below(root)) == {"g/x/raw/f g.bin"}
+    sync(store.set("g/x/raw/f g.bin", BUFFER.from_bytes(b"new")))
+    sync(store.clear())
+    assert files_below(root) == {}
+
+
 @pytest.mark.parametrize(
     "kind",
     [

@@ -222,6 +222,8 @@ async def delete_below(
     below = f"{directory}/" if directory else ""
     keys = [key async for key in store.list_prefix(below)]
     kept = await _referenced(store, arrays, directory, keys, allowed) if keys else set[str]()
+    kept |= arrays.kept.intersection(keys)
+    arrays.kept |= kept
     levels: dict[int, list[str]] = {}
     for key in keys:
         if key.rpartition("/")[2] in _OPENING:

@@ -154,6 +154,8 @@ class KnownArrays:
         self._own: dict[str, bool] = {}  # whether they declare a manifest
         self._told: dict[str, _Told] = {}
         self._settling = SharedCalls[str, _Array | None]()
+        # Keys that manifests of deleted arrays referred to: zarr may delete a directory twice.
+        self.kept: set[str] = set()
 
     # What was seen -----------------------------------------------------------------
 

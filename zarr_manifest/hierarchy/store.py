@@ -506,7 +506,8 @@ class ManifestStore(StoreOnStore):
             self._changed(key)
 
     def _changed(self, key: str, value: Buffer | None = None) -> None:
-        """Take note of metadata that were just written, or deleted."""
+        """Take note of a value that was just written, or deleted; without a value, of metadata."""
+        self._arrays.kept.discard(key)
         directory, _, name = key.rpartition("/")
         if name == "zarr.json" and value is not None:
             self._arrays.written(directory, value.to_bytes())

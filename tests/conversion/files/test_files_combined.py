@@ -132,9 +132,11 @@ def test_in_processes_unless_they_are_forks(
 
 def test_a_worker_that_dies(months: list[Path]) -> None:
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn, initializer=os._exit, initargs=(9,)) as pool:
-        with pytest.raises(SourceError, match="a worker ended without an answer") as raised:
-            list(read_files(months, concat_dim="time", parallel=pool))
+    with (
+        ProcessPoolExecutor(1, spawn, initializer=os._exit, initargs=(9,)) as pool,
+        pytest.raises(SourceError, match="a worker ended without an answer") as raised,
+    ):
+        list(read_files(months, concat_dim="time", parallel=pool))
     assert repr(months[0].as_uri()) in raised.value.problem
     assert "without parallel=" in str(raised.value.remedy)
 

@@ -54,8 +54,9 @@ def _mapped[R](executor: Executor, work: Callable[[str], R], urls: list[str]) ->
         more = len(unread) - _MOST_NAMED
         names = [repr(redact(url)) for url in unread[:_MOST_NAMED]]
         listed = ", ".join([*names, f"and {more:,} more"] if more > 0 else names)
+        which = f"one of {listed}" if len(unread) > 1 else listed
         raise SourceError(
-            f"a worker ended without an answer while it read {'one of ' * (len(unread) > 1)}{listed}",
+            f"a worker ended without an answer while it read {which}",
             remedy=Advice(
                 "It may lack memory, or a file may be damaged: to find out which, read the files "
                 "one by one, without ",
