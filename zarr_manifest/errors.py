@@ -160,7 +160,7 @@ class ManifestError(Exception):
         remedy: str | None = None,
     ) -> None:
         super().__init__(problem)
-        self.problem = _shortened(problem)
+        self.problem = without_middle(problem)
         self.array = array
         self.chunk = chunk
         self.location = location
@@ -194,7 +194,7 @@ class ManifestError(Exception):
     def message(self) -> str:
         """What is wrong, where, and what to do about it."""
         context = ", ".join(
-            f"{name} {_shortened(repr(value), _MOST_OF_A_NAME)}"
+            f"{name} {without_middle(repr(value), MOST_OF_A_NAME)}"
             for name, value in (
                 ("array", self.array),
                 ("chunk", self.chunk),
@@ -230,10 +230,10 @@ def _rebuild(
 
 # Names and paths come from documents that strangers wrote.
 _MOST_CHARACTERS = 2000
-_MOST_OF_A_NAME = 1000
+MOST_OF_A_NAME = 1000
 
 
-def _shortened(text: str, most: int = _MOST_CHARACTERS) -> str:
+def without_middle(text: str, most: int = _MOST_CHARACTERS) -> str:
     """Cut the middle out of a very long text."""
     left_out = len(text) - most
     if left_out <= 0:

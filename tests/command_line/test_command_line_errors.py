@@ -127,6 +127,18 @@ main()
     assert not (inputs / "new.zarr").exists()
 
 
+def test_long_names_are_shortened(inputs: Path) -> None:
+    path = inputs / "data.zarr/sst/manifest.json"
+    path.write_text(json.dumps({"k" * 100_000: {}}))
+    done = run("locations", "data.zarr")
+    assert done.status == 3
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("  chunk: ")]
+    assert "(99,000 characters)" in line
+    assert max(map(len, done.stderr.splitlines())) < 3000
+    named = run("locations", "data.zarr", "--json").document["error"]["chunk"]
+    assert named == "k" * 100_000
+
+
 def test_a_bug_is_not_hidden(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zarr_manifest.inspection.describing.summarize", None)
     with pytest.raises(TypeError):

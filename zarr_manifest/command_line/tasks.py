@@ -15,7 +15,7 @@ import click
 from zarr.errors import UnstableSpecificationWarning
 
 from zarr_manifest.command_line.wording import spelled, visible
-from zarr_manifest.errors import Advice, ManifestError
+from zarr_manifest.errors import MOST_OF_A_NAME, Advice, ManifestError, without_middle
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.sources import store_errors, store_failure
 
@@ -293,6 +293,6 @@ def _error_lines(members: dict[str, Any]) -> Iterator[str]:
     yield _ERROR + (f"{code}: " if code else "") + members["problem"]
     for name in ("array", "chunk", "location"):
         if members.get(name) is not None:
-            yield f"  {name}: {members[name]}"
+            yield f"  {name}: {without_middle(members[name], MOST_OF_A_NAME)}"
     if members.get("remedy"):
         yield f"  {members['remedy']}"
