@@ -75,7 +75,16 @@ LOGGER = getLogger(__name__)
 
 #: The navigation, as toctrees: directives of Sphinx have no place in a page that the forge shows.
 NAVIGATION = {
-    "Tasks": ["netcdf", "kerchunk", "zarr2", "upgrading", "authoring", "enable", "errors"],
+    "Tasks": [
+        "netcdf",
+        "kerchunk",
+        "zarr2",
+        "upgrading",
+        "authoring",
+        "enable",
+        "errors",
+        "limits",
+    ],
     "Python": ["reference/zarr_manifest", "reference/errors", "reference/conversion"],
     "Format": [
         "/specs/chunk-manifest-json/README",
