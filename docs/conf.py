@@ -84,6 +84,7 @@ NAVIGATION = {
         "enable",
         "errors",
         "limits",
+        "security",
     ],
     "Python": ["reference/zarr_manifest", "reference/errors", "reference/conversion"],
     "Format": [
