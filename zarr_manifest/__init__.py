@@ -22,7 +22,10 @@ from zarr_manifest.hierarchy import ManifestStore
 from zarr_manifest.inspection import contents, validate
 from zarr_manifest.integrations import enable
 from zarr_manifest.manifest import Manifest
-from zarr_manifest.sources import anonymous, environment
+from zarr_manifest.sources import (
+    anonymous,
+    environment,
+)
 from zarr_manifest.writing import create_array, write_manifest
 
 __version__ = "0.1.0.dev0"

@@ -35,8 +35,8 @@ import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused
 from zarr_manifest import errors
-from zarr_manifest.hierarchy import inside_store
-from zarr_manifest.sources import directory_of
+from zarr_manifest.hierarchy import directory_of
+from zarr_manifest.hierarchy.underneath import checked_store
 
 PRIVATE = b"private!"
 
@@ -371,7 +371,7 @@ def test_other_stores_are_read_as_they_are(tmp_path: Path) -> None:
         WrapperStore(MemoryStore()),
     ):
         assert directory_of(store) is None
-        assert inside_store.inside_store(store) is store
+        assert checked_store.inside_store(store) is store
 
 
 @pytest.mark.usefixtures("pipeline")
@@ -389,7 +389,7 @@ def test_bytes_come_through_stores_that_transform_them(root: Path, private: Path
     assert read(Inverting(root), allow=[private]) == VALUES
 
 
-@pytest.mark.parametrize("kind", [inside_store.CheckedStore, inside_store.DirectoryStore])
+@pytest.mark.parametrize("kind", [checked_store.CheckedStore, checked_store.DirectoryStore])
 def test_every_method_that_reads_is_overridden(kind: type) -> None:
     """zarr's WrapperStore would pass the others on, unchecked."""
     writing = {"set", "set_sync", "set_if_not_exists", "_set_many", "delete", "delete_sync"}

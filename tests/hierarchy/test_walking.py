@@ -18,7 +18,10 @@ import zarr_manifest as zm
 from tests.conversion.older_writers.older_writer_stores import unpack
 from tests.hierarchies import copy_into, files_below, write_hierarchy
 from zarr_manifest import conversion
-from zarr_manifest.hierarchy.store_listing import list_inside, list_keys
+from zarr_manifest.hierarchy.underneath.store_listing import (
+    list_inside,
+    list_keys,
+)
 from zarr_manifest.hierarchy.walking import list_nodes
 from zarr_manifest.hierarchy.zarr_internals import sync
 from zarr_manifest.inspection.describing import contents

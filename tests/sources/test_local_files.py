@@ -19,7 +19,11 @@ from obstore.store import LocalStore
 
 from zarr_manifest import errors
 from zarr_manifest.format import NO_CONDITIONS, Conditions
-from zarr_manifest.sources import Directory, SourceRange, local_files
+from zarr_manifest.sources import (
+    Directory,
+    SourceRange,
+    local_files,
+)
 from zarr_manifest.sources.local_files import FileReader
 from zarr_manifest.sources.object_reader import ObstoreReader
 

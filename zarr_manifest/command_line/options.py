@@ -12,7 +12,12 @@ import click
 from zarr_manifest.command_line.tasks import stating_usage
 from zarr_manifest.errors import SourceNotFoundError
 from zarr_manifest.format import Limits
-from zarr_manifest.sources import Access, access_by_prefix, anonymous, environment
+from zarr_manifest.sources import (
+    Access,
+    access_by_prefix,
+    anonymous,
+    environment,
+)
 
 __all__ = [
     "access_options",

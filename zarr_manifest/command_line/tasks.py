@@ -16,8 +16,8 @@ from zarr.errors import UnstableSpecificationWarning
 
 from zarr_manifest.command_line.wording import spelled, visible
 from zarr_manifest.errors import MOST_OF_A_NAME, Advice, ManifestError, without_middle
+from zarr_manifest.hierarchy import store_errors, store_failure
 from zarr_manifest.locations import without_secrets
-from zarr_manifest.sources import store_errors, store_failure
 
 __all__ = [
     "BROKEN_PIPE",

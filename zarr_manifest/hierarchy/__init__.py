@@ -2,38 +2,48 @@
 
 import atexit
 
-from zarr_manifest.hierarchy.declared_array import DeclaredArray, interpret_array
-from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
-from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
-from zarr_manifest.hierarchy.known_arrays import METADATA_NAMES, join, node_of_metadata
-from zarr_manifest.hierarchy.manifest_documents import (
+from zarr_manifest.hierarchy.arrays import (
     CONCURRENCY,
+    ChunkKeyEncoding,
+    DeclaredArray,
     ManifestDocuments,
-    fetch_document,
-    interpret_document_of,
-)
-from zarr_manifest.hierarchy.opening import (
-    base_directory,
-    object_url,
-    open_hierarchy,
-    store_as_zarr_would,
-    store_urls,
-)
-from zarr_manifest.hierarchy.partition_documents import (
     Partition,
+    Verify,
     around_partition,
+    encode_fill_chunk,
+    fetch_document,
+    interpret_array,
+    interpret_document_of,
     partitions_to_read,
     require_few_partitions,
 )
+from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
+from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
 from zarr_manifest.hierarchy.process_end import finish_requests
 from zarr_manifest.hierarchy.store import ManifestStore
-from zarr_manifest.hierarchy.store_listing import (
+from zarr_manifest.hierarchy.underneath import (
+    WebStore,
+    base_directory,
+    can_list,
+    directory_of,
+    hierarchy_reader,
+    is_fsspec_on_web,
     link_outside,
     list_inside,
     list_keys,
     not_listable,
+    object_url,
+    open_hierarchy,
+    pure_request,
+    refused_key,
+    slice_of,
+    store_as_zarr_would,
+    store_errors,
+    store_failure,
+    store_name,
+    store_urls,
+    web_directory,
 )
-from zarr_manifest.hierarchy.transformer import Verify, encode_fill_chunk
 from zarr_manifest.hierarchy.walking import (
     Node,
     list_nodes,
@@ -61,15 +71,21 @@ __all__ = [
     "Node",
     "Partition",
     "Verify",
+    "WebStore",
     "around_partition",
     "array_class",
     "base_directory",
+    "can_list",
+    "directory_of",
     "encode_fill_chunk",
     "ensure_open",
     "fetch_document",
+    "finish_requests",
+    "hierarchy_reader",
     "ignored_transformers",
     "interpret_array",
     "interpret_document_of",
+    "is_fsspec_on_web",
     "is_store",
     "join",
     "link_outside",
@@ -84,12 +100,19 @@ __all__ = [
     "open_hierarchy",
     "opening_module",
     "partitions_to_read",
+    "pure_request",
     "read_node",
+    "refused_key",
     "require_few_partitions",
+    "slice_of",
     "store_as_zarr_would",
+    "store_errors",
+    "store_failure",
+    "store_name",
     "store_underneath",
     "store_urls",
     "sync",
+    "web_directory",
 ]
 
 # Before zarr's own, which closes the loop: the last one registered is called first.

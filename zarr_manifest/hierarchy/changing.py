@@ -31,18 +31,16 @@ from zarr_manifest.format import (
     dump_node,
     parse_node,
 )
-from zarr_manifest.hierarchy.known_arrays import (
-    METADATA_NAMES,
-    KnownArrays,
-    join,
-    node_of_metadata,
-    vanished,
-)
-from zarr_manifest.hierarchy.places import OwnKeys
-from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
+from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, KnownArrays, vanished
+from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
+from zarr_manifest.hierarchy.underneath import OwnKeys
 from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
 from zarr_manifest.locations import Location
-from zarr_manifest.sources import Call, Steps, in_order
+from zarr_manifest.sources import (
+    Call,
+    Steps,
+    in_order,
+)
 
 __all__ = ["deletable", "delete_below", "writable"]
 

@@ -14,12 +14,22 @@ from typing import TYPE_CHECKING, Self
 from zarr.abc.store import Store
 
 from zarr_manifest.format import ChunkGrid, Findings, Limits, interpret_declaration
-from zarr_manifest.hierarchy.declared_array import DeclaredArray, interpret_array
-from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
-from zarr_manifest.hierarchy.manifest_documents import ManifestDocuments
-from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy
+from zarr_manifest.hierarchy.arrays import (
+    ChunkKeyEncoding,
+    DeclaredArray,
+    ManifestDocuments,
+    interpret_array,
+)
 from zarr_manifest.hierarchy.store import ManifestStore
-from zarr_manifest.hierarchy.store_listing import link_outside, list_inside, not_listable
+from zarr_manifest.hierarchy.underneath import (
+    base_directory,
+    can_list,
+    hierarchy_reader,
+    link_outside,
+    list_inside,
+    not_listable,
+    open_hierarchy,
+)
 from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
 from zarr_manifest.hierarchy.zarr_internals import sync
 from zarr_manifest.sources import (
@@ -27,8 +37,6 @@ from zarr_manifest.sources import (
     Allow,
     Sources,
     access_by_prefix,
-    can_list,
-    hierarchy_reader,
     local_directories,
 )
 

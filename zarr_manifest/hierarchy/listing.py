@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from zarr.abc.store import Store
 
 from zarr_manifest.format import owner_candidates
-from zarr_manifest.hierarchy.known_arrays import KnownArrays, node_of_metadata
-from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
+from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, KnownArrays
+from zarr_manifest.hierarchy.keys import node_of_metadata
 from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
 from zarr_manifest.locations import Location
 from zarr_manifest.sources import run_async

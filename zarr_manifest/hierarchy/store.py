@@ -16,14 +16,9 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.format import Configuration, Limits
+from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, KnownArrays, Remembered, Verify
 from zarr_manifest.hierarchy.changing import deletable, delete_below, writable
-from zarr_manifest.hierarchy.inside_store import inside_store
-from zarr_manifest.hierarchy.known_arrays import (
-    METADATA_NAMES,
-    KnownArrays,
-    Remembered,
-    node_of_metadata,
-)
+from zarr_manifest.hierarchy.keys import METADATA_NAMES, node_of_metadata
 from zarr_manifest.hierarchy.listing import (
     list_chunk_keys,
     list_dir,
@@ -31,9 +26,16 @@ from zarr_manifest.hierarchy.listing import (
     list_manifest_arrays,
     list_prefix,
 )
-from zarr_manifest.hierarchy.opening import base_directory, open_hierarchy
-from zarr_manifest.hierarchy.places import same_place
-from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, Verify
+from zarr_manifest.hierarchy.underneath import (
+    base_directory,
+    hierarchy_reader,
+    inside_store,
+    open_hierarchy,
+    pure_request,
+    same_place,
+    slice_of,
+    store_name,
+)
 from zarr_manifest.hierarchy.zarr_internals import StoreOnStore, sync
 from zarr_manifest.locations import (
     ReferencedLocation,
@@ -51,13 +53,9 @@ from zarr_manifest.sources import (
     Steps,
     access_by_prefix,
     describe_access,
-    hierarchy_reader,
     local_directories,
-    pure_request,
     run_async,
     run_sync,
-    slice_of,
-    store_name,
 )
 
 if TYPE_CHECKING:

@@ -37,24 +37,23 @@ from zarr_manifest.format import (
     parse_node,
     unfinished_error,
 )
-from zarr_manifest.hierarchy.inside_store import inside_store
-from zarr_manifest.hierarchy.known_arrays import join, not_a_path
-from zarr_manifest.hierarchy.store_listing import (
+from zarr_manifest.hierarchy.arrays import not_a_path
+from zarr_manifest.hierarchy.keys import join
+from zarr_manifest.hierarchy.underneath import (
+    can_list,
+    inside_store,
     link_outside,
     list_inside,
     list_members,
     list_names,
     listed_directory,
     not_listable,
-)
-from zarr_manifest.hierarchy.zarr_internals import ensure_open
-from zarr_manifest.sources import (
-    can_list,
-    in_order,
     store_errors,
     store_failure,
     store_name,
 )
+from zarr_manifest.hierarchy.zarr_internals import ensure_open
+from zarr_manifest.sources import in_order
 
 __all__ = [
     "Node",

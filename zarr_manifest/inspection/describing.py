@@ -17,7 +17,12 @@ from zarr.abc.store import Store
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, strict
-from zarr_manifest.hierarchy import CONCURRENCY, InspectedHierarchy, Node, sync
+from zarr_manifest.hierarchy import (
+    CONCURRENCY,
+    InspectedHierarchy,
+    Node,
+    sync,
+)
 from zarr_manifest.inspection.node_contents import Contents, NodeContents
 from zarr_manifest.locations import (
     Location,
@@ -27,7 +32,10 @@ from zarr_manifest.locations import (
     summarize,
 )
 from zarr_manifest.manifest import INLINE
-from zarr_manifest.sources import Allow, in_order
+from zarr_manifest.sources import (
+    Allow,
+    in_order,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -38,6 +38,7 @@ from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     Node,
     Partition,
+    can_list,
     fetch_document,
     interpret_document_of,
     join,
@@ -47,7 +48,11 @@ from zarr_manifest.hierarchy import (
     read_node,
     sync,
 )
-from zarr_manifest.sources import Allow, can_list, in_order, run_async
+from zarr_manifest.sources import (
+    Allow,
+    in_order,
+    run_async,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

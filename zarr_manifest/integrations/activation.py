@@ -22,9 +22,13 @@ from zarr_manifest.hierarchy import (
     ignored_transformers,
     is_store,
     opening_module,
+    store_name,
 )
 from zarr_manifest.locations import redact
-from zarr_manifest.sources import Allow, access_by_prefix, store_name
+from zarr_manifest.sources import (
+    Allow,
+    access_by_prefix,
+)
 
 __all__ = ["Activation", "enable"]
 

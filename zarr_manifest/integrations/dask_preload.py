@@ -10,7 +10,11 @@ from __future__ import annotations
 import os
 
 from zarr_manifest.integrations.activation import Activation, enable
-from zarr_manifest.sources import Access, anonymous, environment
+from zarr_manifest.sources import (
+    Access,
+    anonymous,
+    environment,
+)
 
 __all__ = ["dask_setup", "dask_teardown"]
 

@@ -10,7 +10,11 @@ from xarray import Dataset, DataTree
 from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
 
 from zarr_manifest.format import Limits
-from zarr_manifest.hierarchy import ManifestStore, Verify, store_as_zarr_would
+from zarr_manifest.hierarchy import (
+    ManifestStore,
+    Verify,
+    store_as_zarr_would,
+)
 from zarr_manifest.sources import Allow
 
 __all__ = ["ManifestBackendEntrypoint"]

@@ -66,7 +66,7 @@ def split_members(document: bytes, size: int) -> Iterator[Part]:
 
     Examples
     --------
-    >>> [part.document for part in split_members(b'{"0": "},", "1": 5 , "2": {}}', 10)]
+    >>> [part.document for part in split_members(b'{"0": "},", "1": 5 , "2": {}}', 5)]
     [b'{"0": "},"}', b'{ "1": 5 }', b'{ "2": {}}']
     """
     start = document.index(b"{") + 1

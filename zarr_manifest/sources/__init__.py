@@ -1,6 +1,9 @@
 """The bytes of authorised locations; the only package that fetches."""
 
+from typing import TYPE_CHECKING
+
 from zarr_manifest.sources.access import (
+    GIVE_CREDENTIALS,
     Access,
     Allow,
     Anonymous,
@@ -14,73 +17,64 @@ from zarr_manifest.sources.access import (
     local_directories,
     open_object_store,
     reader_of,
+    requested_url,
 )
 from zarr_manifest.sources.byte_ranges import (
+    Bounded,
     ByteRequest,
+    From,
+    Last,
     SourceRange,
     Whole,
     needs_size,
     slice_bounds,
     source_range,
 )
-from zarr_manifest.sources.hierarchy_objects import (
-    can_list,
-    hierarchy_reader,
-    pure_request,
-    refused_key,
-    slice_of,
-    store_errors,
-    store_failure,
-    store_name,
-)
-from zarr_manifest.sources.local_files import HIERARCHY, Directory, link_outside
-from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
+from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
+from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources, redirected
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
-from zarr_manifest.sources.store_directory import directory_of, is_fsspec_on_web
-from zarr_manifest.sources.web import within_host
-from zarr_manifest.sources.web_hierarchy import WebStore, web_directory
+from zarr_manifest.sources.web import WebReader, within_host
+
+if TYPE_CHECKING:
+    from zarr_manifest.sources.object_reader import ObjectReader as ObjectReader
 
 __all__ = [
     "DEFAULT_MAX_GAP",
+    "GIVE_CREDENTIALS",
     "HIERARCHY",
     "Access",
     "Allow",
     "Anonymous",
+    "Bounded",
     "ByteRequest",
     "Call",
     "Directory",
     "Environment",
+    "FileReader",
+    "From",
+    "Last",
     "SourceRange",
     "Sources",
     "Steps",
-    "WebStore",
+    "WebReader",
     "Whole",
     "access_by_prefix",
     "access_to",
     "anonymous",
-    "can_list",
     "describe_access",
-    "directory_of",
     "environment",
-    "hierarchy_reader",
     "in_order",
-    "is_fsspec_on_web",
     "key_within",
     "link_outside",
     "local_directories",
     "needs_size",
     "open_object_store",
-    "pure_request",
     "reader_of",
-    "refused_key",
+    "redirected",
+    "requested_url",
     "run_async",
     "run_sync",
     "slice_bounds",
-    "slice_of",
     "source_range",
-    "store_errors",
-    "store_failure",
-    "store_name",
-    "web_directory",
     "within_host",
 ]

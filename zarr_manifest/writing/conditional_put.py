@@ -27,13 +27,15 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 from zarr_manifest.errors import Advice, Setting, WriteConflictError
-from zarr_manifest.hierarchy import ensure_open, list_inside, sync
-from zarr_manifest.sources import (
+from zarr_manifest.hierarchy import (
     can_list,
+    ensure_open,
+    list_inside,
     refused_key,
     store_errors,
     store_failure,
     store_name,
+    sync,
 )
 
 __all__ = ["GuardedStore", "Stored", "guarded_store"]

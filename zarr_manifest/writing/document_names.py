@@ -12,7 +12,12 @@ from dataclasses import dataclass
 
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import PLACEHOLDER, parse_canonical
-from zarr_manifest.hierarchy import METADATA_NAMES, DeclaredArray, Partition, around_partition
+from zarr_manifest.hierarchy import (
+    METADATA_NAMES,
+    DeclaredArray,
+    Partition,
+    around_partition,
+)
 from zarr_manifest.locations import Base, StoreLocation
 from zarr_manifest.writing.conditional_put import LOCK, PARTIAL
 

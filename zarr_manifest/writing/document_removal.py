@@ -29,13 +29,13 @@ from zarr_manifest.hierarchy import (
     DeclaredArray,
     Partition,
     around_partition,
+    can_list,
     interpret_array,
     interpret_document_of,
     join,
 )
 from zarr_manifest.locations import StoreLocation
 from zarr_manifest.manifest import ReferenceTable
-from zarr_manifest.sources import can_list
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.document_names import (
     DocumentNames,

@@ -21,7 +21,11 @@ from zarr_manifest.errors import (
     Setting,
 )
 from zarr_manifest.format import Configuration, Entry, Limits, encode_body, format_canonical, strict
-from zarr_manifest.hierarchy import DeclaredArray, Partition, interpret_document_of
+from zarr_manifest.hierarchy import (
+    DeclaredArray,
+    Partition,
+    interpret_document_of,
+)
 from zarr_manifest.manifest import Manifest, ReferenceTable, references_of
 
 __all__ = ["Entries", "encode_manifest", "encode_parts", "interpret_entries"]

@@ -34,10 +34,14 @@ from zarr_manifest.hierarchy import (
     join,
     open_for_reading,
     open_hierarchy,
+    store_name,
     store_underneath,
     sync,
 )
-from zarr_manifest.sources import Allow, access_by_prefix, store_name
+from zarr_manifest.sources import (
+    Allow,
+    access_by_prefix,
+)
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
 from zarr_manifest.writing.consolidated import add_to_consolidated, lacks_parents

@@ -12,7 +12,9 @@ from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import Limits, manifest_document
 from zarr_manifest.format.node_metadata import arrays_in
-from zarr_manifest.hierarchy import known_arrays, manifest_documents, store, transformer
+from zarr_manifest.hierarchy import store
+from zarr_manifest.hierarchy.arrays import known_arrays, transformer
+from zarr_manifest.hierarchy.arrays.documents import manifest_documents
 from zarr_manifest.manifest import ReferenceTable, Row, decoding
 
 _MEMBERS = ("manifest", "base", "codecs", "partition_shape")

@@ -8,7 +8,7 @@ from typing import Any
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidManifestError, ManifestError, ManifestNotFoundError
 from zarr_manifest.format.chunk_grid import Partitions
-from zarr_manifest.hierarchy import manifest_documents
+from zarr_manifest.hierarchy.arrays.documents import manifest_documents
 from zarr_manifest.manifest import ReferenceTable, decoding, keys
 
 # ------------------------------------------------------------------ chunk keys

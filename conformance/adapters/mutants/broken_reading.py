@@ -11,12 +11,15 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.hierarchy import transformer
-from zarr_manifest.hierarchy.known_arrays import KnownArrays
+from zarr_manifest.hierarchy.arrays import transformer
+from zarr_manifest.hierarchy.arrays.known_arrays import KnownArrays
+from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.store import ManifestStore
-from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.manifest import ReferenceTable, Row
-from zarr_manifest.sources import local_files, object_reader
+from zarr_manifest.sources import (
+    local_files,
+    object_reader,
+)
 from zarr_manifest.sources.byte_ranges import Bounded, Last, SourceRange
 
 # ------------------------------------------------------------------ ranges

@@ -33,7 +33,10 @@ from zarr_manifest.conversion.virtual import (
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.manifest import Manifest, references_of
-from zarr_manifest.sources import Allow, access_by_prefix
+from zarr_manifest.sources import (
+    Allow,
+    access_by_prefix,
+)
 
 __all__ = ["Parallel", "read_files"]
 

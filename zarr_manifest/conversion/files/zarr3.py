@@ -15,14 +15,15 @@ from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ChunkGrid, interpret_chunk_grid, strict
 from zarr_manifest.hierarchy import (
     ChunkKeyEncoding,
+    can_list,
     no_hierarchy,
     not_listable,
     open_for_reading,
     open_hierarchy,
+    store_failure,
     sync,
 )
 from zarr_manifest.manifest import Manifest
-from zarr_manifest.sources import can_list, store_failure
 
 __all__ = ["list_objects", "read_zarr3"]
 

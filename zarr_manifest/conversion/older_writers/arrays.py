@@ -33,7 +33,11 @@ from zarr_manifest.format import (
     parse_declaration,
     strict,
 )
-from zarr_manifest.hierarchy import interpret_array, interpret_document_of, join
+from zarr_manifest.hierarchy import (
+    interpret_array,
+    interpret_document_of,
+    join,
+)
 from zarr_manifest.locations import Base, StoreLocation
 from zarr_manifest.writing import GuardedStore, Stored, with_token
 

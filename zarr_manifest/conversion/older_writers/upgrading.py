@@ -32,6 +32,7 @@ from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     ManifestStore,
     Node,
+    can_list,
     join,
     link_outside,
     list_inside,
@@ -44,7 +45,7 @@ from zarr_manifest.hierarchy import (
     sync,
 )
 from zarr_manifest.showing import counted, html_table, note_lines
-from zarr_manifest.sources import Allow, can_list
+from zarr_manifest.sources import Allow
 from zarr_manifest.writing import GuardedStore, guarded_store, update_consolidated
 
 if TYPE_CHECKING:

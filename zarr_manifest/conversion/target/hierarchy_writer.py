@@ -41,9 +41,17 @@ from zarr_manifest.errors import (
     WriteConflictError,
 )
 from zarr_manifest.format import ChunkGrid, Partitions, ancestors, dump_node, impossible_name
-from zarr_manifest.hierarchy import open_hierarchy, store_underneath, store_urls
+from zarr_manifest.hierarchy import (
+    open_hierarchy,
+    store_name,
+    store_underneath,
+    store_urls,
+)
 from zarr_manifest.manifest import Manifest, ReferenceTable, references_of
-from zarr_manifest.sources import Allow, access_by_prefix, store_name
+from zarr_manifest.sources import (
+    Allow,
+    access_by_prefix,
+)
 from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store
 
 if TYPE_CHECKING:

@@ -22,8 +22,11 @@ import msgspec
 
 from zarr_manifest.errors import InvalidConfigurationError, WriteConflictError
 from zarr_manifest.format import placeholder
-from zarr_manifest.hierarchy import DeclaredArray, join
-from zarr_manifest.sources import store_name
+from zarr_manifest.hierarchy import (
+    DeclaredArray,
+    join,
+    store_name,
+)
 from zarr_manifest.writing import GuardedStore, Stored, earlier_array, is_document
 
 __all__ = ["JOURNAL", "Change", "Journal"]

@@ -10,8 +10,17 @@ from zarr.abc.store import Store
 from zarr_manifest.conversion.target.journal import JOURNAL, Journal, Side
 from zarr_manifest.errors import Advice, Setting, WriteConflictError
 from zarr_manifest.format import is_placeholder
-from zarr_manifest.hierarchy import open_for_reading, open_hierarchy, store_underneath, sync
-from zarr_manifest.sources import Allow, access_by_prefix, store_name
+from zarr_manifest.hierarchy import (
+    open_for_reading,
+    open_hierarchy,
+    store_name,
+    store_underneath,
+    sync,
+)
+from zarr_manifest.sources import (
+    Allow,
+    access_by_prefix,
+)
 from zarr_manifest.writing import GuardedStore, guarded_store
 
 if TYPE_CHECKING:

@@ -32,11 +32,15 @@ from zarr_manifest.hierarchy import (
     Node,
     join,
     object_url,
+    store_name,
     store_urls,
     sync,
 )
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
-from zarr_manifest.sources import Allow, in_order, store_name
+from zarr_manifest.sources import (
+    Allow,
+    in_order,
+)
 
 if TYPE_CHECKING:
     import xarray as xr

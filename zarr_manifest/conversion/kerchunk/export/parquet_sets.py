@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from zarr.abc.store import Store
 
     from zarr_manifest.format import Limits
-    from zarr_manifest.sources import Allow
+    from zarr_manifest.sources import (
+        Allow,
+    )
 
 __all__ = ["export_kerchunk_parquet"]
 

@@ -14,10 +14,17 @@ from zarr_manifest.conversion.kerchunk.urls import SourceUrls
 from zarr_manifest.conversion.values import as_array
 from zarr_manifest.errors import LimitExceededError, LocationNotAllowedError, ManifestError
 from zarr_manifest.format import Conditions
-from zarr_manifest.hierarchy import sync
+from zarr_manifest.hierarchy import (
+    hierarchy_reader,
+    sync,
+)
 from zarr_manifest.locations import Base
 from zarr_manifest.showing import counted
-from zarr_manifest.sources import Access, SourceRange, Sources, hierarchy_reader
+from zarr_manifest.sources import (
+    Access,
+    SourceRange,
+    Sources,
+)
 
 __all__ = ["with_fetched"]
 

@@ -37,7 +37,11 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import NO_CONDITIONS, DocumentCodec, decode_body
-from zarr_manifest.hierarchy import open_hierarchy, sync
+from zarr_manifest.hierarchy import (
+    hierarchy_reader,
+    open_hierarchy,
+    sync,
+)
 from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
 from zarr_manifest.sources import (
     Access,
@@ -45,7 +49,6 @@ from zarr_manifest.sources import (
     SourceRange,
     access_by_prefix,
     access_to,
-    hierarchy_reader,
     key_within,
     open_object_store,
     reader_of,

@@ -41,7 +41,10 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.showing import counted
-from zarr_manifest.sources import Allow, access_by_prefix
+from zarr_manifest.sources import (
+    Allow,
+    access_by_prefix,
+)
 
 __all__ = ["read_kerchunk_parquet"]
 

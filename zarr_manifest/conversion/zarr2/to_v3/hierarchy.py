@@ -33,6 +33,7 @@ from zarr_manifest.conversion.zarr2.to_v3.planning import (
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
 from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.hierarchy import (
+    can_list,
     list_keys,
     no_hierarchy,
     not_listable,
@@ -43,7 +44,11 @@ from zarr_manifest.hierarchy import (
 )
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.manifest import Grid, Manifest, interpret_keys
-from zarr_manifest.sources import Allow, access_by_prefix, can_list, in_order
+from zarr_manifest.sources import (
+    Allow,
+    access_by_prefix,
+    in_order,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -23,13 +23,15 @@ from zarr_manifest.errors import (
     SourceError,
 )
 from zarr_manifest.format import NODE_METADATA
-from zarr_manifest.sources import (
-    HIERARCHY,
-    Directory,
-    directory_of,
+from zarr_manifest.hierarchy.underneath.relative_sources import (
     store_errors,
     store_failure,
     store_name,
+)
+from zarr_manifest.hierarchy.underneath.store_directory import directory_of
+from zarr_manifest.sources import (
+    HIERARCHY,
+    Directory,
 )
 from zarr_manifest.sources import link_outside as outside
 

@@ -13,11 +13,10 @@ from zarr.abc.store import Store
 
 from zarr_manifest.errors import Advice, LimitExceededError, ManifestError, Setting
 from zarr_manifest.format import PLACEHOLDER, Limits, parse_canonical
-from zarr_manifest.hierarchy.declared_array import DeclaredArray
-from zarr_manifest.hierarchy.store_listing import list_inside
+from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
+from zarr_manifest.hierarchy.underneath import can_list, list_inside
 from zarr_manifest.locations import Base, StoreLocation
 from zarr_manifest.showing import counted
-from zarr_manifest.sources import can_list
 
 __all__ = [
     "Partition",

@@ -19,8 +19,10 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import WrapperStore
 
 from zarr_manifest.errors import ManifestError
+from zarr_manifest.hierarchy.underneath.relative_sources import slice_of
+from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
 from zarr_manifest.hierarchy.zarr_internals import ensure_open, ensure_open_sync
-from zarr_manifest.sources import Directory, directory_of, is_fsspec_on_web, slice_of
+from zarr_manifest.sources import Directory
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype

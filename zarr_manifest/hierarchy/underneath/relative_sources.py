@@ -38,25 +38,30 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import Conditions
+from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
+from zarr_manifest.hierarchy.underneath.web_store import WebStore
 from zarr_manifest.locations import redact, without_secrets
 from zarr_manifest.showing import counted
-from zarr_manifest.sources.access import GIVE_CREDENTIALS, reader_of
-from zarr_manifest.sources.byte_ranges import (
+from zarr_manifest.sources import (
+    GIVE_CREDENTIALS,
     Bounded,
     ByteRequest,
+    Call,
+    Directory,
+    FileReader,
     From,
     Last,
     SourceRange,
+    Steps,
     Whole,
+    reader_of,
+    run_async,
+    run_sync,
     slice_bounds,
 )
-from zarr_manifest.sources.local_files import Directory, FileReader
-from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
-from zarr_manifest.sources.store_directory import directory_of, is_fsspec_on_web
-from zarr_manifest.sources.web_hierarchy import WebStore
 
 if TYPE_CHECKING:
-    from zarr_manifest.sources.object_reader import ObjectReader
+    from zarr_manifest.sources import ObjectReader
 
 __all__ = [
     "can_list",

@@ -15,9 +15,8 @@ from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import InvalidConfigurationError, ManifestError, ManifestNotFoundError
+from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import (
-    NODE_METADATA,
     ArrayMetadata,
     Configuration,
     ancestors,
@@ -31,32 +30,29 @@ from zarr_manifest.format import (
     unfinished_error,
     without_declarations,
 )
-from zarr_manifest.hierarchy.document_cache import SharedCalls
-from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
-from zarr_manifest.sources import Call, Steps, run_async, run_sync, store_name
+from zarr_manifest.hierarchy.arrays.contradictions import (
+    contradiction,
+    incomplete,
+    not_a_path,
+    only_consolidated,
+    vanished,
+)
+from zarr_manifest.hierarchy.arrays.shared_calls import SharedCalls
+from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
+from zarr_manifest.hierarchy.keys import METADATA_NAMES, join
+from zarr_manifest.hierarchy.underneath import store_name
+from zarr_manifest.sources import (
+    Call,
+    Steps,
+    run_async,
+    run_sync,
+)
 
 __all__ = [
-    "METADATA_NAMES",
     "KnownArrays",
     "Native",
     "Remembered",
-    "join",
-    "node_of_metadata",
-    "not_a_path",
-    "vanished",
 ]
-
-METADATA_NAMES = NODE_METADATA | {".zattrs", ".zmetadata"}
-
-
-def not_a_path(group: str, name: str) -> InvalidConfigurationError:
-    """Return the error for a member of consolidated metadata that no node can have."""
-    return InvalidConfigurationError(
-        f"the consolidated metadata of {group or '/'!r} has a member {name!r}, which is not the "
-        "path of a node",
-        array=join(group, name),
-        remedy="Consolidate the metadata again.",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +88,6 @@ class _Told:
 
     group: str
     declares: bool
-
-
-def join(directory: str, name: str) -> str:
-    """Join two parts of a key, either of which may be empty."""
-    return f"{directory}/{name}" if directory and name else directory or name
-
-
-def node_of_metadata(key: str) -> str | None:
-    """Return the path of the node whose ``zarr.json`` this key names, or None."""
-    if key == "zarr.json":
-        return ""
-    return key.removesuffix("/zarr.json") if key.endswith("/zarr.json") else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +160,7 @@ class KnownArrays:
             self.note_absence(path)
         if node is None:
             if not body.strip() or body.lstrip().startswith(b"{"):
-                raise _incomplete(path)
+                raise incomplete(path)
             return body
         impossible = impossible_member(node)
         if impossible is not None:
@@ -415,7 +399,7 @@ class KnownArrays:
         if own is not None:
             differs = member is not None and _declares(member) != _declares(own)
             if told is not None and differs and not is_outdated:
-                raise _contradiction(path, told.group, _declares(own))
+                raise contradiction(path, told.group, _declares(own))
             if path in self.declared and not _declares(own):
                 raise vanished(path, body)
         elif not is_outdated and body is None and member is not None and _declares(member):
@@ -423,7 +407,7 @@ class KnownArrays:
         elif path in self.declared:
             raise vanished(path, body)
         elif told is not None and not (yield from self._is_v2(path)):
-            raise _only_consolidated(path, body, told.group)
+            raise only_consolidated(path, body, told.group)
         return self._keep(path, own, array)
 
     def _keep(
@@ -465,14 +449,6 @@ class KnownArrays:
         return None if found is None else found.to_bytes()
 
 
-def _incomplete(path: str) -> InvalidConfigurationError:
-    return InvalidConfigurationError(
-        "'zarr.json' is not JSON: it may be incomplete, because writing was interrupted",
-        array=path,
-        remedy="Write the node again, or remove the file.",
-    )
-
-
 def _array_in(body: bytes | None) -> ArrayMetadata | None:
     node = None if body is None else parse_node(body)
     is_array = node is not None and node.get("node_type") == "array"
@@ -485,52 +461,3 @@ def _declares(array: ArrayMetadata) -> bool:
         return parse_declaration(array.declared) is not None
     except ManifestError:
         return True
-
-
-def vanished(path: str, body: bytes | None) -> ManifestNotFoundError:
-    """Return the error for an array that declared a manifest before, and does so no longer.
-
-    Parameters
-    ----------
-    path : str
-        Path of the array.
-    body : bytes or None
-        Its present ``zarr.json``.
-    """
-    return ManifestNotFoundError(
-        f"the array declared a manifest when this store first saw it, but now {_state(path, body)}",
-        array=path,
-        remedy="Restore it; or, if the array was removed or replaced, open the hierarchy again.",
-    )
-
-
-def _only_consolidated(path: str, body: bytes | None, group: str) -> InvalidConfigurationError:
-    document = join(group, "zarr.json")
-    return InvalidConfigurationError(
-        f"only the consolidated metadata in {document!r} describe the array: {_state(path, body)}",
-        array=path,
-        remedy="Restore it; or, if the array was removed, consolidate the metadata again.",
-    )
-
-
-def _state(path: str, body: bytes | None) -> str:
-    """Say what is in place of an array's metadata with a declaration."""
-    key = join(path, "zarr.json")
-    node = None if body is None else parse_node(body)
-    if node is None:
-        return f"there is no {key!r}" if body is None else f"{key!r} is empty or damaged"
-    return f"{key!r} is that of {_KINDS.get(str(node.get('node_type')), 'another node')}"
-
-
-_KINDS = {"array": "an array without a manifest", "group": "a group"}
-
-
-def _contradiction(path: str, group: str, own_declares: bool) -> InvalidConfigurationError:
-    own, other = join(path, "zarr.json"), join(group, "zarr.json")
-    first, second = (own, other) if own_declares else (other, own)
-    return InvalidConfigurationError(
-        f"{own!r} and the consolidated metadata in {other!r} contradict each other: in {first!r}, "
-        f"the array declares a manifest, in {second!r} it does not",
-        array=path,
-        remedy=f"If {own!r} is right, consolidate the metadata of the group again.",
-    )

@@ -16,10 +16,10 @@ from urllib.parse import unquote, urlsplit
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, MemoryStore, ObjectStore, WrapperStore
 
-from zarr_manifest.hierarchy.opening import store_urls
+from zarr_manifest.hierarchy.underneath.store_directory import directory_of
+from zarr_manifest.hierarchy.underneath.urls import store_urls
 from zarr_manifest.hierarchy.zarr_internals import StoreOnStore
 from zarr_manifest.locations import Location, StoreLocation
-from zarr_manifest.sources import directory_of
 
 __all__ = ["OwnKeys", "same_place"]
 
@@ -46,6 +46,7 @@ def same_place(one: Store, other: Store) -> bool:
 
     Examples
     --------
+    >>> from zarr.storage import LocalStore
     >>> same_place(LocalStore("/data/h"), LocalStore("/data/x/../h", read_only=True))
     True
     >>> same_place(MemoryStore(), MemoryStore())
@@ -139,6 +140,8 @@ class OwnKeys:
 
         Examples
         --------
+        >>> from zarr.storage import LocalStore
+        >>> from zarr_manifest.locations import UrlLocation
         >>> keys = OwnKeys(LocalStore("/data/h.zarr"))
         >>> sorted(keys.of_all([StoreLocation("a/f"), UrlLocation("file", "", "data/h.zarr/g")]))
         ['a/f', 'g']

@@ -31,12 +31,23 @@ from zarr_manifest.format import (
     parse_node,
     strict,
 )
-from zarr_manifest.hierarchy.declared_array import DeclaredArray
-from zarr_manifest.hierarchy.document_cache import DocumentCache
-from zarr_manifest.hierarchy.partition_documents import Partition, partitions_to_read
+from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
+from zarr_manifest.hierarchy.arrays.documents.document_cache import DocumentCache
+from zarr_manifest.hierarchy.arrays.documents.partition_documents import (
+    Partition,
+    partitions_to_read,
+)
 from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import ReferenceTable, interpret_manifest
-from zarr_manifest.sources import Call, SourceRange, Sources, Steps, in_order, run_async, run_sync
+from zarr_manifest.sources import (
+    Call,
+    SourceRange,
+    Sources,
+    Steps,
+    in_order,
+    run_async,
+    run_sync,
+)
 
 __all__ = [
     "CONCURRENCY",

@@ -25,7 +25,7 @@ from zarr_manifest.format import (
     interpret_chunk_grid,
     interpret_members,
 )
-from zarr_manifest.hierarchy.key_encoding import ChunkKeyEncoding
+from zarr_manifest.hierarchy.arrays.key_encoding import ChunkKeyEncoding
 from zarr_manifest.locations import Base, Location
 from zarr_manifest.manifest import Grid
 from zarr_manifest.showing import counted

@@ -37,8 +37,8 @@ from zarr_manifest.format import (
     strict,
     verify_checksum,
 )
-from zarr_manifest.hierarchy.declared_array import interpret_array
-from zarr_manifest.hierarchy.manifest_documents import LoadedManifest, ManifestDocuments
+from zarr_manifest.hierarchy.arrays.declared_array import interpret_array
+from zarr_manifest.hierarchy.arrays.documents import LoadedManifest, ManifestDocuments
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import Row
 from zarr_manifest.showing import counted

@@ -28,16 +28,21 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import Base, UrlLocation, redact
-from zarr_manifest.sources.access import Access, requested_url
-from zarr_manifest.sources.byte_ranges import SourceRange
-from zarr_manifest.sources.sources import Sources, redirected
-from zarr_manifest.sources.web import WebReader, within_host
+from zarr_manifest.sources import (
+    Access,
+    SourceRange,
+    Sources,
+    WebReader,
+    redirected,
+    requested_url,
+    within_host,
+)
 
 if TYPE_CHECKING:
     from obstore.store import HTTPStore
     from zarr.abc.buffer import Buffer, BufferPrototype
 
-    from zarr_manifest.sources.object_reader import ObjectReader
+    from zarr_manifest.sources import ObjectReader
 
     _HTTPObjectStore = ObjectStore["HTTPStore"]
 else:

@@ -1,0 +1,44 @@
+"""Manifest arrays: what they declare, and whose chunk a key is."""
+
+from zarr_manifest.hierarchy.arrays.contradictions import not_a_path, vanished
+from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray, interpret_array
+from zarr_manifest.hierarchy.arrays.documents import (
+    CONCURRENCY,
+    ManifestDocuments,
+    Partition,
+    around_partition,
+    fetch_document,
+    interpret_document_of,
+    partitions_to_read,
+    require_few_partitions,
+)
+from zarr_manifest.hierarchy.arrays.key_encoding import ChunkKeyEncoding
+from zarr_manifest.hierarchy.arrays.known_arrays import KnownArrays, Remembered
+from zarr_manifest.hierarchy.arrays.shared_calls import SharedCalls
+from zarr_manifest.hierarchy.arrays.transformer import (
+    ChunkManifestTransformer,
+    Verify,
+    encode_fill_chunk,
+)
+
+__all__ = [
+    "CONCURRENCY",
+    "ChunkKeyEncoding",
+    "ChunkManifestTransformer",
+    "DeclaredArray",
+    "KnownArrays",
+    "ManifestDocuments",
+    "Partition",
+    "Remembered",
+    "SharedCalls",
+    "Verify",
+    "around_partition",
+    "encode_fill_chunk",
+    "fetch_document",
+    "interpret_array",
+    "interpret_document_of",
+    "not_a_path",
+    "partitions_to_read",
+    "require_few_partitions",
+    "vanished",
+]

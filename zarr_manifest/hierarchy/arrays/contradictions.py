@@ -1,0 +1,79 @@
+"""Errors for metadata that contradict each other, or what was seen before. Pure."""
+
+from __future__ import annotations
+
+from zarr_manifest.errors import InvalidConfigurationError, ManifestNotFoundError
+from zarr_manifest.format import parse_node
+from zarr_manifest.hierarchy.keys import join
+
+__all__ = ["contradiction", "incomplete", "not_a_path", "only_consolidated", "vanished"]
+
+
+def vanished(path: str, body: bytes | None) -> ManifestNotFoundError:
+    """Return the error for an array that declared a manifest before, and does so no longer.
+
+    Parameters
+    ----------
+    path : str
+        Path of the array.
+    body : bytes or None
+        Its present ``zarr.json``.
+    """
+    return ManifestNotFoundError(
+        f"the array declared a manifest when this store first saw it, but now {_state(path, body)}",
+        array=path,
+        remedy="Restore it; or, if the array was removed or replaced, open the hierarchy again.",
+    )
+
+
+def only_consolidated(path: str, body: bytes | None, group: str) -> InvalidConfigurationError:
+    """Return the error for an array without metadata of its own, given what is in their place."""
+    document = join(group, "zarr.json")
+    return InvalidConfigurationError(
+        f"only the consolidated metadata in {document!r} describe the array: {_state(path, body)}",
+        array=path,
+        remedy="Restore it; or, if the array was removed, consolidate the metadata again.",
+    )
+
+
+def contradiction(path: str, group: str, own_declares: bool) -> InvalidConfigurationError:
+    """Return the error for own metadata that differ from a group's in whether they declare."""
+    own, other = join(path, "zarr.json"), join(group, "zarr.json")
+    first, second = (own, other) if own_declares else (other, own)
+    return InvalidConfigurationError(
+        f"{own!r} and the consolidated metadata in {other!r} contradict each other: in {first!r}, "
+        f"the array declares a manifest, in {second!r} it does not",
+        array=path,
+        remedy=f"If {own!r} is right, consolidate the metadata of the group again.",
+    )
+
+
+def not_a_path(group: str, name: str) -> InvalidConfigurationError:
+    """Return the error for a member of consolidated metadata that no node can have."""
+    return InvalidConfigurationError(
+        f"the consolidated metadata of {group or '/'!r} has a member {name!r}, which is not the "
+        "path of a node",
+        array=join(group, name),
+        remedy="Consolidate the metadata again.",
+    )
+
+
+def incomplete(path: str) -> InvalidConfigurationError:
+    """Return the error for a ``zarr.json`` that was written in part."""
+    return InvalidConfigurationError(
+        "'zarr.json' is not JSON: it may be incomplete, because writing was interrupted",
+        array=path,
+        remedy="Write the node again, or remove the file.",
+    )
+
+
+def _state(path: str, body: bytes | None) -> str:
+    """Say what is in place of an array's metadata with a declaration."""
+    key = join(path, "zarr.json")
+    node = None if body is None else parse_node(body)
+    if node is None:
+        return f"there is no {key!r}" if body is None else f"{key!r} is empty or damaged"
+    return f"{key!r} is that of {_KINDS.get(str(node.get('node_type')), 'another node')}"
+
+
+_KINDS = {"array": "an array without a manifest", "group": "a group"}

@@ -1,0 +1,27 @@
+"""The manifest documents of an array: which exist, and what they hold."""
+
+from zarr_manifest.hierarchy.arrays.documents.manifest_documents import (
+    CONCURRENCY,
+    LoadedManifest,
+    ManifestDocuments,
+    fetch_document,
+    interpret_document_of,
+)
+from zarr_manifest.hierarchy.arrays.documents.partition_documents import (
+    Partition,
+    around_partition,
+    partitions_to_read,
+    require_few_partitions,
+)
+
+__all__ = [
+    "CONCURRENCY",
+    "LoadedManifest",
+    "ManifestDocuments",
+    "Partition",
+    "around_partition",
+    "fetch_document",
+    "interpret_document_of",
+    "partitions_to_read",
+    "require_few_partitions",
+]

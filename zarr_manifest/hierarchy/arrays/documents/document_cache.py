@@ -1,0 +1,86 @@
+"""A bounded cache, and calls that are made once for all who wait for their result.
+
+Event loops do not wait for each other: one that was stopped in the middle of a call would
+keep the others waiting for ever. Readers without an event loop wait only for one another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+
+from zarr_manifest.hierarchy.arrays.shared_calls import SharedCalls
+
+__all__ = ["DocumentCache"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept[V]:
+    value: V
+    size: int
+
+
+class DocumentCache[K: Hashable, V]:
+    """A least-recently-used cache of values by key. Failures are not cached.
+
+    A value is made once for all who ask for it at the same time; see :class:`SharedCalls`.
+
+    Parameters
+    ----------
+    capacity : int
+        Largest total size of all values; the latest value is kept whatever its size.
+    size_of : callable
+        Returns the size of a value.
+    """
+
+    def __init__(self, capacity: int, size_of: Callable[[V], int]) -> None:
+        self._capacity = capacity
+        self._size_of = size_of
+        self._values: OrderedDict[K, _Kept[V]] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+        self._calls = SharedCalls[K, V]()
+
+    async def get(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
+        """Return a value; if it is not cached, make it, or wait for another reader to do so."""
+        kept = self._find(key)
+        if kept is not None:
+            return kept.value
+
+        async def make_and_keep() -> V:
+            kept = self._find(key)  # made since
+            return self._keep(key, await make()) if kept is None else kept.value
+
+        return await self._calls.get(key, make_and_keep)
+
+    def get_sync(self, key: K, make: Callable[[], V]) -> V:
+        """Return a value, without an event loop; see :meth:`get`."""
+        kept = self._find(key)
+        if kept is not None:
+            return kept.value
+
+        def make_and_keep() -> V:
+            kept = self._find(key)  # made since
+            return self._keep(key, make()) if kept is None else kept.value
+
+        return self._calls.get_sync(key, make_and_keep)
+
+    def _find(self, key: K) -> _Kept[V] | None:
+        with self._lock:
+            kept = self._values.get(key)
+            if kept is not None:
+                self._values.move_to_end(key)
+            return kept
+
+    def _keep(self, key: K, value: V) -> V:
+        size = self._size_of(value)
+        with self._lock:
+            earlier = self._values.pop(key, None)
+            self._values[key] = _Kept(value, size)
+            self._size += size - (0 if earlier is None else earlier.size)
+            while self._size > self._capacity and len(self._values) > 1:
+                _, forgotten = self._values.popitem(last=False)
+                self._size -= forgotten.size
+        return value

@@ -1,0 +1,61 @@
+"""The store underneath a hierarchy: where it is, and what is read from it and how."""
+
+from zarr_manifest.hierarchy.underneath.checked_store import inside_store
+from zarr_manifest.hierarchy.underneath.opening import (
+    base_directory,
+    open_hierarchy,
+    store_as_zarr_would,
+)
+from zarr_manifest.hierarchy.underneath.places import OwnKeys, same_place
+from zarr_manifest.hierarchy.underneath.relative_sources import (
+    can_list,
+    hierarchy_reader,
+    pure_request,
+    refused_key,
+    slice_of,
+    store_errors,
+    store_failure,
+    store_name,
+)
+from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
+from zarr_manifest.hierarchy.underneath.store_listing import (
+    link_outside,
+    list_inside,
+    list_keys,
+    list_members,
+    list_names,
+    listed_directory,
+    not_listable,
+)
+from zarr_manifest.hierarchy.underneath.urls import object_url, store_urls
+from zarr_manifest.hierarchy.underneath.web_store import WebStore, web_directory
+
+__all__ = [
+    "OwnKeys",
+    "WebStore",
+    "base_directory",
+    "can_list",
+    "directory_of",
+    "hierarchy_reader",
+    "inside_store",
+    "is_fsspec_on_web",
+    "link_outside",
+    "list_inside",
+    "list_keys",
+    "list_members",
+    "list_names",
+    "listed_directory",
+    "not_listable",
+    "object_url",
+    "open_hierarchy",
+    "pure_request",
+    "refused_key",
+    "same_place",
+    "slice_of",
+    "store_as_zarr_would",
+    "store_errors",
+    "store_failure",
+    "store_name",
+    "store_urls",
+    "web_directory",
+]
