@@ -184,14 +184,20 @@ class Directory:
         return None if found is None else str(Path(*found))
 
     def require(self, key: str) -> None:
-        """Reject a key that leads out of the directory.
+        """Reject a key that may not be read, before somebody else opens it by name.
 
         Raises
         ------
         LocationNotAllowedError
-            It is, or lies behind, a symbolic link that leads out.
+            It is, or lies behind, a symbolic link that leads out of the directory.
+        SourceError
+            It is a FIFO, or a device: to open it may take forever.
         """
-        self._require_located(key)
+        real = str(Path(*self._require_located(key)))
+        try:
+            _require_regular(os.stat(real))
+        except OSError:
+            pass  # there is none, or it is a directory: for its reader to say
 
     def open(self, key: str) -> OpenFile:
         """Open a regular file.
