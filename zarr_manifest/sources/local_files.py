@@ -12,6 +12,7 @@ file is opened by its name, and a link that is made in between is followed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import random
@@ -193,11 +194,10 @@ class Directory:
         SourceError
             It is a FIFO, or a device: to open it may take forever.
         """
-        real = str(Path(*self._require_located(key)))
-        try:
-            _require_regular(os.stat(real))
-        except OSError:
-            pass  # there is none, or it is a directory: for its reader to say
+        real = Path(*self._require_located(key))
+        # What is not there, or a directory, is for the reader to report.
+        with contextlib.suppress(OSError):
+            _require_regular(real.stat())
 
     def open(self, key: str) -> OpenFile:
         """Open a regular file.
