@@ -301,7 +301,7 @@ def test_a_pickled_store_refuses_too(root: Path, private: Path) -> None:
 
 
 @pytest.mark.usefixtures("pipeline")
-@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("what", ["source", "document", "chunk", "metadata"])
 def test_a_fifo_does_not_hang(root: Path, kind: str, what: str) -> None:
     (root / "f.bin").write_bytes(RAW)
@@ -315,7 +315,7 @@ def test_a_fifo_does_not_hang(root: Path, kind: str, what: str) -> None:
     (root / name).unlink()
     os.mkfifo(root / name)
     with pytest.raises(errors.SourceError, match="not a regular file"):
-        (native if what == "chunk" else read)(PLAIN[kind](root))
+        (native if what == "chunk" else read)(STORES[kind](root))
 
 
 @pytest.mark.parametrize("what", ["source", "document", "directory"])

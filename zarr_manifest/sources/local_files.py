@@ -12,6 +12,7 @@ file is opened by its name, and a link that is made in between is followed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import random
@@ -184,14 +185,19 @@ class Directory:
         return None if found is None else str(Path(*found))
 
     def require(self, key: str) -> None:
-        """Reject a key that leads out of the directory.
+        """Reject a key that may not be read, before somebody else opens it by name.
 
         Raises
         ------
         LocationNotAllowedError
-            It is, or lies behind, a symbolic link that leads out.
+            It is, or lies behind, a symbolic link that leads out of the directory.
+        SourceError
+            It is a FIFO, or a device: to open it may take forever.
         """
-        self._require_located(key)
+        real = Path(*self._require_located(key))
+        # What is not there, or a directory, is for the reader to report.
+        with contextlib.suppress(OSError):
+            _require_regular(real.stat())
 
     def open(self, key: str) -> OpenFile:
         """Open a regular file.

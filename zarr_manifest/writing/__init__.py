@@ -4,7 +4,7 @@ from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
 from zarr_manifest.writing.consolidated import update_consolidated
 from zarr_manifest.writing.document_names import is_document, with_token
-from zarr_manifest.writing.document_removal import earlier_array, unused_documents
+from zarr_manifest.writing.document_removal import earlier_array, removable, unused_documents
 from zarr_manifest.writing.writing import create_array, write_manifest
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "earlier_array",
     "guarded_store",
     "is_document",
+    "removable",
     "unused_documents",
     "update_consolidated",
     "with_token",

@@ -9,7 +9,7 @@ may name anything, such as a file with data.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -45,7 +45,14 @@ from zarr_manifest.writing.document_names import (
     partition_of,
 )
 
-__all__ = ["earlier_array", "existing_documents", "left_behind", "sources_in", "unused_documents"]
+__all__ = [
+    "earlier_array",
+    "existing_documents",
+    "left_behind",
+    "removable",
+    "sources_in",
+    "unused_documents",
+]
 
 
 def earlier_array(path: str, before: Stored) -> tuple[DeclaredArray | None, bool]:
@@ -111,6 +118,31 @@ def left_behind(store: GuardedStore, array: DeclaredArray, references: Iterable[
                 keys = store.keys_below(f"{below}/") or []
                 found.update(dict.fromkeys(filter(names.is_document, keys)))
     return [key for key in found if is_own_name(array.path, key) or _is_manifest(store, key, array)]
+
+
+def removable(
+    store: GuardedStore, keys: Iterable[str], nodes: Iterable[tuple[str, bytes | None]]
+) -> Iterator[str]:
+    """Yield those of the keys that may be documents of arrays, and nothing else.
+
+    Parameters
+    ----------
+    store : GuardedStore
+        The hierarchy's own store.
+    keys : iterable of str
+        What somebody says are documents.
+    nodes : iterable of tuple
+        Paths of nodes, and their ``zarr.json``, as it is or was.
+    """
+    declared = [array for path, body in nodes if (array := earlier_array(path, Stored(body))[0])]
+    for key in keys:
+        for array in declared:
+            below = f"{array.path}/" if array.path else ""
+            if is_own_name(array.path, key) or (
+                key.startswith(below) and store.exists(key) and _is_manifest(store, key, array)
+            ):
+                yield key
+                break
 
 
 def _is_manifest(store: GuardedStore, key: str, array: DeclaredArray) -> bool:

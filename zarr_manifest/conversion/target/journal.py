@@ -21,13 +21,9 @@ from typing import Literal
 import msgspec
 
 from zarr_manifest.errors import InvalidConfigurationError, WriteConflictError
-from zarr_manifest.format import placeholder
-from zarr_manifest.hierarchy import (
-    DeclaredArray,
-    join,
-    store_name,
-)
-from zarr_manifest.writing import GuardedStore, Stored, earlier_array, is_document
+from zarr_manifest.format import is_possible_path, placeholder
+from zarr_manifest.hierarchy import DeclaredArray, join, store_name
+from zarr_manifest.writing import GuardedStore, Stored, earlier_array, is_document, removable
 
 __all__ = ["JOURNAL", "Change", "Journal"]
 
@@ -122,10 +118,14 @@ class Journal:
             stored = msgspec.json.decode(body, type=_Stored)
             nodes = {p: Change(_bytes(n.old), _bytes(n.new)) for p, n in stored.nodes.items()}
         except (msgspec.MsgspecError, ValueError) as error:
-            raise InvalidConfigurationError(
-                f"{JOURNAL!r} is not the journal of an interrupted writer: {error}",
-                remedy="Remove it, and write the hierarchy again.",
-            ) from error
+            raise _not_a_journal(error) from error
+        if stored.groups and not nodes.keys() >= {"", *stored.groups}:
+            raise _not_a_journal("a group is not among its nodes")
+        documents = [*stored.old_documents, *stored.new_documents, *stored.unused]
+        # It may have come with somebody else's hierarchy, and is not to lead out of it.
+        for key in [*filter(None, nodes), *documents]:
+            if not is_possible_path(key):
+                raise _not_a_journal(f"{key!r} is not a path in the hierarchy")
         return cls(
             stored.writer,
             nodes,
@@ -220,8 +220,12 @@ class Journal:
         done.clean(store)
 
     def clean(self, store: GuardedStore) -> None:
-        """Remove the documents that are not used on the side reached, and the journal."""
-        for key in self.unused:
+        """Remove the documents that are not used on the side reached, and the journal.
+
+        What is no document stays, whatever the journal says.
+        """
+        bodies = [(p, body) for p, c in self.nodes.items() for body in (c.old, c.new)]
+        for key in removable(store, self.unused, bodies):
             store.delete(key)
         store.delete(JOURNAL)
 
@@ -289,6 +293,13 @@ class _Switch:
             self.store.delete(key)
         else:
             self.store.replace(key, found, body)
+
+
+def _not_a_journal(reason: object) -> InvalidConfigurationError:
+    return InvalidConfigurationError(
+        f"{JOURNAL!r} is not the journal of an interrupted writer: {reason}",
+        remedy="Remove it, and write the hierarchy again.",
+    )
 
 
 def _another_writer(store: GuardedStore) -> WriteConflictError:
