@@ -30,12 +30,10 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 from zarr_manifest.errors import (
     Advice,
     ManifestError,
-    RangeOutOfBoundsError,
     Setting,
     ShortReadError,
     SourceAccessDeniedError,
     SourceError,
-    SourceNotFoundError,
 )
 from zarr_manifest.format import Conditions
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
@@ -54,6 +52,8 @@ from zarr_manifest.sources import (
     SourceRange,
     Steps,
     Whole,
+    missing_object,
+    out_of_bounds,
     reader_of,
     run_async,
     run_sync,
@@ -222,11 +222,7 @@ class _ZarrStoreReader:
         if span.exact and span.stop is not None and len(view) != span.stop - span.start:
             size = len((yield from self._get(key, None)))
             if size < span.stop:
-                raise RangeOutOfBoundsError(
-                    f"bytes {span.start} to {span.stop} are out of bounds: "
-                    f"the object has {counted(size, 'byte')}",
-                    remedy="The object is incomplete, or the manifest was written for another one.",
-                )
+                raise out_of_bounds(span, size)
             raise ShortReadError(
                 f"requested {counted(span.stop - span.start, 'byte')}, but {len(view):,} arrived"
             )
@@ -276,10 +272,7 @@ def _raise_translated(error: Exception) -> NoReturn:
         raise refused from error
     is_too_long = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
     if is_too_long or isinstance(error, FileNotFoundError | KeyError):
-        raise SourceNotFoundError(
-            "the object does not exist in the hierarchy's own store",
-            remedy="If it was moved, a different 'base' may find it.",
-        ) from error
+        raise missing_object(detail=" in the hierarchy's own store") from error
     if isinstance(error, PermissionError):
         raise SourceAccessDeniedError(f"reading was refused: {error}") from error
     raise SourceError(
