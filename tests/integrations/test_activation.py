@@ -15,7 +15,7 @@ import zarr
 import zarr.core.sync
 import zarr.storage._common as opening
 from zarr.abc.store import Store
-from zarr.storage import LocalStore, MemoryStore, StorePath
+from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore
 
 import zarr_manifest as zm
 from tests.hierarchies import FIELD, write_hierarchy, write_manifest_array
@@ -281,6 +281,11 @@ def test_private_names_of_zarr_are_where_they_are_expected() -> None:
     for name in ("_open", "_ensure_open", "_check_writable", "_get_many", "_set_many"):
         assert name in vars(Store), name
     assert MemoryStore()._is_open in (True, False)
+    values: dict[str, Any] = {}
+    memory = MemoryStore(values)
+    assert zarr_internals.dictionary_of(memory) is values
+    assert zarr_internals.wrapped_store(WrapperStore(memory)) is memory
+    assert zarr_internals.wrapped_store(zm.ManifestStore(memory)) is memory
 
 
 def test_synchronous_stores_are_recognised() -> None:

@@ -30,7 +30,7 @@ _AFTER_CANCELLING = 0.05
 
 
 def finish_requests() -> None:
-    """Cancel what is still requested, and wait for threads with answers; at most seconds."""
+    """Cancel what is still requested, and wait a few seconds at most for threads with answers."""
     loop = io_loop()
     if loop is not None and loop.is_running():
         try:

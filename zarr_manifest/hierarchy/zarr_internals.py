@@ -15,11 +15,12 @@ import zarr.core.sync as synchronous
 import zarr.storage._common as store_opening
 from zarr.abc.store import Store
 from zarr.core.sync import sync
-from zarr.storage import StorePath
+from zarr.storage import MemoryStore, StorePath
 
 __all__ = [
     "StoreOnStore",
     "array_class",
+    "dictionary_of",
     "ensure_open",
     "ensure_open_sync",
     "ignored_transformers",
@@ -28,6 +29,7 @@ __all__ = [
     "opening_module",
     "supports_synchronous_io",
     "sync",
+    "wrapped_store",
 ]
 
 
@@ -132,6 +134,17 @@ def supports_synchronous_io(store: Store) -> bool:
     return all(hasattr(store, name) for name in names) and bool(
         getattr(store, "_supports_sync_io", True)
     )
+
+
+def dictionary_of(store: MemoryStore) -> object:
+    """Return the dictionary in which a store keeps its values, which others may share."""
+    return store._store_dict  # pyright: ignore[reportPrivateUsage]
+
+
+def wrapped_store(wrapper: Store) -> Store:
+    """Return the store that zarr's WrapperStore, or a :class:`StoreOnStore`, is on top of."""
+    inner: Store = cast(Any, wrapper)._store
+    return inner
 
 
 class StoreOnStore(Store):

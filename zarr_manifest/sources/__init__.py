@@ -27,10 +27,12 @@ from zarr_manifest.sources.byte_ranges import (
     SourceRange,
     Whole,
     needs_size,
+    out_of_bounds,
     slice_bounds,
     source_range,
 )
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
+from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources, redirected
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
 from zarr_manifest.sources.web import WebReader, within_host
@@ -67,8 +69,10 @@ __all__ = [
     "key_within",
     "link_outside",
     "local_directories",
+    "missing_object",
     "needs_size",
     "open_object_store",
+    "out_of_bounds",
     "reader_of",
     "redirected",
     "requested_url",

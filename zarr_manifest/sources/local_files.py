@@ -30,12 +30,11 @@ from zarr_manifest.errors import (
     Setting,
     ShortReadError,
     SourceAccessDeniedError,
-    SourceChangedError,
     SourceError,
-    SourceNotFoundError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
+from zarr_manifest.sources.missing_objects import missing_object
 
 __all__ = ["HIERARCHY", "Directory", "FileReader", "OpenFile", "link_outside"]
 
@@ -403,15 +402,9 @@ def _require_unchanged(status: os.stat_result, conditions: Conditions) -> None:
 def _raise_translated(error: OSError, conditions: Conditions = NO_CONDITIONS) -> NoReturn:
     """Raise the :class:`ManifestError` for an error of the operating system."""
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
-        if conditions.version is not None:
-            raise SourceChangedError(
-                f"the object has no version {conditions.version}", remedy="Regenerate the manifest."
-            ) from None
         is_directory = isinstance(error, IsADirectoryError)
-        raise SourceNotFoundError(
-            "the object does not exist" + (": there is a directory" if is_directory else ""),
-            remedy="If it was moved, a different 'base' may find it.",
-        ) from None
+        detail = ": there is a directory" if is_directory else ""
+        raise missing_object(conditions, detail=detail) from None
     if isinstance(error, PermissionError):
         raise SourceAccessDeniedError(
             f"reading was refused: {error.strerror}",

@@ -21,13 +21,13 @@ from zarr_manifest.errors import (
     SourceAccessDeniedError,
     SourceChangedError,
     SourceError,
-    SourceNotFoundError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import GIVE_CREDENTIALS
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
+from zarr_manifest.sources.missing_objects import missing_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,15 +207,7 @@ def _raise_translated(
     text = without_secrets(str(error))
     changed = "the object is not the one that the manifest was written for"
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
-        if conditions.version is not None:
-            raise SourceChangedError(
-                f"the object has no version {conditions.version}",
-                remedy="Regenerate the manifest.",
-            ) from None
-        raise SourceNotFoundError(
-            "the object does not exist",
-            remedy="If it was moved, a different 'base' may find it.",
-        ) from None
+        raise missing_object(conditions) from None
     if _FORBIDDEN_FILE in text:
         raise SourceAccessDeniedError(
             f"reading was refused: {text}",

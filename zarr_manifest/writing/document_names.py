@@ -11,12 +11,12 @@ import re
 from dataclasses import dataclass
 
 from zarr_manifest.errors import InvalidPathError
-from zarr_manifest.format import PLACEHOLDER, parse_canonical
+from zarr_manifest.format import PLACEHOLDER
 from zarr_manifest.hierarchy import (
     METADATA_NAMES,
     DeclaredArray,
     Partition,
-    around_partition,
+    PartitionKeys,
 )
 from zarr_manifest.locations import Base, StoreLocation
 from zarr_manifest.writing.conditional_put import LOCK, PARTIAL
@@ -121,23 +121,17 @@ def is_document(array: DeclaredArray, key: str) -> bool:
     if array.partitions is None:
         location = array.document(None)
         return isinstance(location, StoreLocation) and key == location.key
-    around = around_partition(array)
-    if around is None:
-        return False
-    before, after = around
-    between = key[len(before) : len(key) - len(after)]
-    is_partition = parse_canonical(between, array.ndim) is not None
-    return key.startswith(before) and key.endswith(after) and is_partition
+    keys = PartitionKeys.of(array)
+    return keys is not None and keys.partition(key) is not None
 
 
 def partition_of(array: DeclaredArray, key: str) -> Partition:
     """Return the partition of one of an array's documents; None if there are no partitions."""
     if array.partitions is None:
         return None
-    around = around_partition(array)
-    assert around is not None  # its documents are in this store
-    before, after = around
-    return parse_canonical(key[len(before) : len(key) - len(after)], array.ndim)
+    keys = PartitionKeys.of(array)
+    assert keys is not None  # its documents are in this store
+    return keys.partition(key)
 
 
 def is_own_name(path: str, key: str) -> bool:

@@ -28,7 +28,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy import (
     DeclaredArray,
     Partition,
-    around_partition,
+    PartitionKeys,
     can_list,
     interpret_array,
     interpret_document_of,
@@ -80,11 +80,9 @@ def existing_documents(store: GuardedStore, array: DeclaredArray) -> list[str]:
         return []  # inline, or not in this store
     if array.partitions is None:
         return [first_key] if store.exists(first_key) else []
-    # The directory that contains the documents.
-    around = around_partition(array)
-    assert around is not None  # like its first document, they are in this store
-    directory = around[0].rpartition("/")[0]
-    found = store.keys_below(f"{directory}/" if directory else "")
+    names = PartitionKeys.of(array)
+    assert names is not None  # like its first document, they are in this store
+    found = store.keys_below(f"{names.directory}/" if names.directory else "")
     if found is None:
         keys = [document_key(array, partition) for partition in array.partitions]
         found = [key for key in {*keys, first_key} if store.exists(key)]

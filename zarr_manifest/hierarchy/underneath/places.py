@@ -18,7 +18,7 @@ from zarr.storage import FsspecStore, MemoryStore, ObjectStore, WrapperStore
 
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of
 from zarr_manifest.hierarchy.underneath.urls import store_urls
-from zarr_manifest.hierarchy.zarr_internals import StoreOnStore
+from zarr_manifest.hierarchy.zarr_internals import StoreOnStore, dictionary_of, wrapped_store
 from zarr_manifest.locations import Location, StoreLocation
 
 __all__ = ["OwnKeys", "same_place"]
@@ -62,8 +62,7 @@ def same_place(one: Store, other: Store) -> bool:
 def _place(store: Store) -> object | None:
     """Return what identifies the place of a store; None if only the store itself can tell."""
     if isinstance(store, MemoryStore):
-        anything: Any = store
-        return ("dict", id(anything._store_dict), getattr(store, "path", ""))
+        return ("dict", id(dictionary_of(store)), getattr(store, "path", ""))
     root = _root(store)
     if root is not None:
         return ("directory", os.path.realpath(root))
@@ -75,7 +74,7 @@ def _place(store: Store) -> object | None:
 
 def _unwrapped(store: Store) -> Store:
     while isinstance(store, WrapperStore | StoreOnStore):
-        store = cast(Any, store)._store
+        store = wrapped_store(cast(Store, store))
     return store
 
 

@@ -30,15 +30,14 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 from zarr_manifest.errors import (
     Advice,
     ManifestError,
-    RangeOutOfBoundsError,
     Setting,
     ShortReadError,
     SourceAccessDeniedError,
     SourceError,
-    SourceNotFoundError,
 )
 from zarr_manifest.format import Conditions
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
+from zarr_manifest.hierarchy.underneath.urls import store_urls
 from zarr_manifest.hierarchy.underneath.web_store import WebStore
 from zarr_manifest.locations import redact, without_secrets
 from zarr_manifest.showing import counted
@@ -54,6 +53,8 @@ from zarr_manifest.sources import (
     SourceRange,
     Steps,
     Whole,
+    missing_object,
+    out_of_bounds,
     reader_of,
     run_async,
     run_sync,
@@ -120,29 +121,27 @@ def store_name(store: Store) -> str:
     """
     if isinstance(store, LocalStore):
         return store.root.absolute().as_uri()
-    any_store: Any = store
-    name = _object_store_name(any_store.store) if isinstance(store, ObjectStore) else None
-    return redact(str(any_store)) if name is None else name
+    name = (
+        _object_store_name(cast("ObjectStore[Any]", store))
+        if isinstance(store, ObjectStore)
+        else None
+    )
+    return redact(str(cast(Any, store))) if name is None else name
 
 
-def _object_store_name(store: Any) -> str | None:
-    from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
+def _object_store_name(store: ObjectStore[Any]) -> str | None:
+    from obstore.store import HTTPStore
     from obstore.store import LocalStore as ObstoreLocalStore
 
-    buckets: Any = (
-        (S3Store, "bucket", "s3"),
-        (GCSStore, "bucket", "gs"),
-        (AzureStore, "container_name", "az"),
+    inner: Any = store.store
+    if isinstance(inner, HTTPStore):
+        return redact(inner.url)
+    if isinstance(inner, ObstoreLocalStore):
+        return None if inner.prefix is None else Path(inner.prefix).absolute().as_uri()
+    roots = store_urls(store)
+    return (
+        f"{roots[0].scheme}://{roots[0].authority}/{roots[0].path}".rstrip("/") if roots else None
     )
-    for kind, member, scheme in buckets:
-        if isinstance(store, kind):
-            prefix = str(store.prefix or "").strip("/")
-            return f"{scheme}://{store.config[member]}/{prefix}".rstrip("/")
-    if isinstance(store, HTTPStore):
-        return redact(store.url)
-    if isinstance(store, ObstoreLocalStore) and store.prefix is not None:
-        return Path(store.prefix).absolute().as_uri()
-    return None
 
 
 def store_errors() -> tuple[type[Exception], ...]:
@@ -222,11 +221,7 @@ class _ZarrStoreReader:
         if span.exact and span.stop is not None and len(view) != span.stop - span.start:
             size = len((yield from self._get(key, None)))
             if size < span.stop:
-                raise RangeOutOfBoundsError(
-                    f"bytes {span.start} to {span.stop} are out of bounds: "
-                    f"the object has {counted(size, 'byte')}",
-                    remedy="The object is incomplete, or the manifest was written for another one.",
-                )
+                raise out_of_bounds(span, size)
             raise ShortReadError(
                 f"requested {counted(span.stop - span.start, 'byte')}, but {len(view):,} arrived"
             )
@@ -276,10 +271,7 @@ def _raise_translated(error: Exception) -> NoReturn:
         raise refused from error
     is_too_long = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
     if is_too_long or isinstance(error, FileNotFoundError | KeyError):
-        raise SourceNotFoundError(
-            "the object does not exist in the hierarchy's own store",
-            remedy="If it was moved, a different 'base' may find it.",
-        ) from error
+        raise missing_object(detail=" in the hierarchy's own store") from error
     if isinstance(error, PermissionError):
         raise SourceAccessDeniedError(f"reading was refused: {error}") from error
     raise SourceError(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from zarr.storage import FsspecStore, LocalStore, ObjectStore, WrapperStore
 
+from zarr_manifest.hierarchy.zarr_internals import wrapped_store
+
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
@@ -42,16 +44,16 @@ def directory_of(store: Store) -> StoreDirectory | None:
     """
     if isinstance(store, LocalStore):
         return StoreDirectory(str(store.root.absolute()), type(store) is LocalStore)
-    any_store = cast("Any", store)
     if isinstance(store, WrapperStore):
-        found = directory_of(any_store._store)
+        found = directory_of(wrapped_store(cast("Store", store)))
         return None if found is None else found._replace(is_plain=False)
     if isinstance(store, ObjectStore):
         from obstore.store import LocalStore as ObstoreLocalStore
 
-        if not isinstance(any_store.store, ObstoreLocalStore):
+        inner: Any = cast("Any", store).store
+        if not isinstance(inner, ObstoreLocalStore):
             return None
-        return StoreDirectory(str(any_store.store.prefix or "/"), type(any_store) is ObjectStore)
+        return StoreDirectory(str(inner.prefix or "/"), type(cast("Any", store)) is ObjectStore)
     if isinstance(store, FsspecStore):
         found = _directory_in(store.fs, store.path)
         is_plain = type(store) is FsspecStore
@@ -92,7 +94,7 @@ def _is_obstore_on_disk(file_system: Any) -> bool:
 def is_fsspec_on_web(store: Store) -> bool:
     """Whether a store's keys become parts of URLs, whose escapes fsspec's HTTP client decodes."""
     if isinstance(store, WrapperStore):
-        return is_fsspec_on_web(cast("Any", store)._store)
+        return is_fsspec_on_web(wrapped_store(cast("Store", store)))
     web = _kind("fsspec.implementations.http", "HTTPFileSystem")
     file_system: Any = store.fs if isinstance(store, FsspecStore) else None
     while file_system is not None and not isinstance(file_system, web):

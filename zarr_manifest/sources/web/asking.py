@@ -21,10 +21,10 @@ from zarr_manifest.errors import (
     ShortReadError,
     SourceAccessDeniedError,
     SourceError,
-    SourceNotFoundError,
 )
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS, GIVE_CREDENTIALS
+from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.web.proxies import proxy_for
 
 if TYPE_CHECKING:
@@ -286,9 +286,7 @@ def _size_of_range(ranges: list[str]) -> int:
 def _refusal(status: int, reason: str | None) -> ManifestError:
     said = f"HTTP status {status} {reason or ''}".rstrip()
     if status in (404, 410):
-        return SourceNotFoundError(
-            "the object does not exist", remedy="If it was moved, a different 'base' may find it."
-        )
+        return missing_object()
     if status in (401, 403):
         return SourceAccessDeniedError(f"reading was refused: {said}", remedy=GIVE_CREDENTIALS)
     return SourceError(f"reading failed: {said}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import zarr
 from numpy.lib.recfunctions import repack_fields
-from zarr.core.buffer import cpu
+from zarr.buffer import cpu
 from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.storage import MemoryStore
 

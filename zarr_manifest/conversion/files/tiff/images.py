@@ -15,6 +15,7 @@ from zarr_manifest.conversion.files.tiff.structure import check_structure
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, with_metadata
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.hierarchy import sync
 from zarr_manifest.showing import counted
 
 __all__ = ["read_tiff"]
@@ -169,7 +170,6 @@ def _tree(images: dict[str, _Image], reasons: dict[str, str]) -> FileTree:
 def _open(url: str, registry: Any) -> Any:
     """Return what async-tiff reads from the file: its byte order, and a directory per image."""
     tiff: Any = library("async_tiff", "reading TIFF")
-    sync: Any = library("zarr.core.sync").sync
     size, _ = registry.state(url)
     check_structure(lambda start, stop: registry.read(url, start, stop), size)
     store, key = registry.resolve(url)

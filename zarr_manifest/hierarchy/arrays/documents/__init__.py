@@ -9,7 +9,7 @@ from zarr_manifest.hierarchy.arrays.documents.manifest_documents import (
 )
 from zarr_manifest.hierarchy.arrays.documents.partition_documents import (
     Partition,
-    around_partition,
+    PartitionKeys,
     partitions_to_read,
     require_few_partitions,
 )
@@ -19,7 +19,7 @@ __all__ = [
     "LoadedManifest",
     "ManifestDocuments",
     "Partition",
-    "around_partition",
+    "PartitionKeys",
     "fetch_document",
     "interpret_document_of",
     "partitions_to_read",

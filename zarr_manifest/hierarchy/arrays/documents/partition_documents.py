@@ -20,8 +20,8 @@ from zarr_manifest.showing import counted
 
 __all__ = [
     "Partition",
+    "PartitionKeys",
     "PartitionsToRead",
-    "around_partition",
     "partitions_to_read",
     "require_few_partitions",
 ]
@@ -33,6 +33,52 @@ _FEW = 64
 
 # Any text that a key cannot contain by chance.
 _MARKER = "the-place-of-the-partition"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKeys:
+    """The keys of a partitioned manifest's documents in the hierarchy's own store.
+
+    Parameters
+    ----------
+    before, after : str
+        What all of them begin and end with.
+    ndim : int
+        Number of dimensions of the array.
+
+    Examples
+    --------
+    >>> keys = PartitionKeys("a/manifest/", ".json", 2)
+    >>> keys.partition("a/manifest/0.3.json"), keys.partition("a/manifest/0.json")
+    ((0, 3), None)
+    """
+
+    before: str
+    after: str
+    ndim: int
+
+    @classmethod
+    def of(cls, array: DeclaredArray) -> PartitionKeys | None:
+        """Return the keys for an array; None if its documents are not in that store."""
+        template = array.configuration.manifest
+        assert isinstance(template, str)  # an inline manifest has no partitions
+        reference = template.replace(PLACEHOLDER, _MARKER)
+        location = Base.parse("./", directory=array.path).resolve(reference)
+        if not isinstance(location, StoreLocation):
+            return None
+        before, _, after = location.key.partition(_MARKER)
+        return cls(before, after, array.ndim)
+
+    @property
+    def directory(self) -> str:
+        """The directory that contains all documents."""
+        return self.before.rpartition("/")[0]
+
+    def partition(self, key: str) -> tuple[int, ...] | None:
+        """Return the partition whose document a key names; None if it names none."""
+        if not (key.startswith(self.before) and key.endswith(self.after)):
+            return None
+        return parse_canonical(key[len(self.before) : len(key) - len(self.after)], self.ndim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +118,11 @@ async def partitions_to_read(
     """
     if array.partitions is None:
         return PartitionsToRead((None,))
-    around = around_partition(array)
+    keys = PartitionKeys.of(array)
     is_many = array.partitions.total > min(_FEW, limits.partitions)
-    if is_many and around is not None and can_list(store):
+    if is_many and keys is not None and can_list(store):
         try:
-            found = await _listed(array, store, *around)
+            found = await _listed(array, store, keys)
         except ManifestError:
             pass  # it may still be possible to read them
         else:
@@ -107,32 +153,9 @@ def require_few_partitions(array: DeclaredArray, limits: Limits) -> None:
         )
 
 
-async def _listed(
-    array: DeclaredArray, store: Store, before: str, after: str
-) -> list[tuple[int, ...]]:
+async def _listed(array: DeclaredArray, store: Store, keys: PartitionKeys) -> list[tuple[int, ...]]:
     """Return the partitions that have a document in the store."""
-    directory, slash, _ = before.rpartition("/")
-    listing = await list_inside(store, directory + slash)
+    listing = await list_inside(store, f"{keys.directory}/" if keys.directory else "")
     # A link that leads out of the hierarchy is a document, too, which is refused when it is read.
-    keys = [
-        key[len(before) : len(key) - len(after)]
-        for key in (*listing.keys, *listing.links)
-        if key.startswith(before) and key.endswith(after)
-    ]
-    found = (parse_canonical(key, array.ndim) for key in keys)
+    found = map(keys.partition, (*listing.keys, *listing.links))
     return sorted(index for index in found if index is not None and array.has_partition(index))
-
-
-def around_partition(array: DeclaredArray) -> tuple[str, str] | None:
-    """Return the keys of a partitioned manifest's documents before and after the partition.
-
-    None if the documents are not in the hierarchy's own store.
-    """
-    template = array.configuration.manifest
-    assert isinstance(template, str)  # an inline manifest has no partitions
-    reference = template.replace(PLACEHOLDER, _MARKER)
-    location = Base.parse("./", directory=array.path).resolve(reference)
-    if not isinstance(location, StoreLocation):
-        return None
-    before, _, after = location.key.partition(_MARKER)
-    return before, after
