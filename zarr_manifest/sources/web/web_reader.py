@@ -23,7 +23,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, cast
@@ -161,7 +161,7 @@ class WebReader:
         with self._lock:
             question = self._questions.get(key)
             if question is None:
-                question = self._questions[key] = _threads().submit(self._ask, key)
+                question = self._questions[key] = _in_thread(self._ask, key)
                 question.add_done_callback(lambda _: self._questions.pop(key, None))
         return question
 
@@ -228,11 +228,27 @@ def _same(place: _Place, other: _Place) -> bool:
     )
 
 
+def _in_thread[R](ask_: Callable[[str], R], key: str) -> Future[R]:
+    """Ask in a thread; one that still waits for its answer does not keep the process."""
+    answer = Future[R]()
+    answer.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            with _turn():
+                answer.set_result(ask_(key))
+        except BaseException as error:  # whoever waits for the answer raises it
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="zarr-manifest-web", daemon=True).start()
+    return answer
+
+
 @cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="zarr-manifest-web")
+def _turn() -> threading.Semaphore:
+    return threading.Semaphore(_QUESTIONS_AT_ONCE)
 
 
-# The threads are not there in a forked process.
+# Those whose turn it was are not there in a forked process.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)
+    os.register_at_fork(after_in_child=_turn.cache_clear)
