@@ -121,12 +121,9 @@ def store_name(store: Store) -> str:
     """
     if isinstance(store, LocalStore):
         return store.root.absolute().as_uri()
-    name = (
-        _object_store_name(cast("ObjectStore[Any]", store))
-        if isinstance(store, ObjectStore)
-        else None
-    )
-    return redact(str(cast(Any, store))) if name is None else name
+    any_store: Any = store
+    name = _object_store_name(any_store) if isinstance(store, ObjectStore) else None
+    return redact(str(any_store)) if name is None else name
 
 
 def _object_store_name(store: ObjectStore[Any]) -> str | None:
