@@ -8,6 +8,7 @@ time whatever the server does.
 from __future__ import annotations
 
 import re
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin
 
 from zarr_manifest.errors import (
+    Advice,
     ManifestError,
+    Setting,
     ShortReadError,
     SourceAccessDeniedError,
     SourceError,
@@ -206,6 +209,8 @@ def ask(url: str, client: Client) -> Answer:
             # Only the class: messages may contain the URL with its signature.
             reason = getattr(error, "original_error", None) or error.__cause__ or error.__context__
             problem = type(reason or error).__name__
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise _untrusted(problem) from None  # trying again would not help
             continue
         try:
             if response.status < 500 and response.status not in _RETRIED:
@@ -280,6 +285,17 @@ def _size_of_range(ranges: list[str]) -> int:
         "the first byte was requested, but the server sent "
         f"{without_secrets(stated) or 'a part without Content-Range'}",
         remedy="Serve the object from a server that supports range requests.",
+    )
+
+
+def _untrusted(problem: str) -> SourceError:
+    return SourceError(
+        f"reading failed: {problem}: the certificate of the server is not trusted",
+        remedy=Advice(
+            "If you trust it, pass it in ",
+            Setting("client_options", python="client_options={'root_certificate': …}"),
+            ".",
+        ),
     )
 
 

@@ -71,11 +71,19 @@ export function decodeInline(text) {
 }
 
 /**
- * Step 7 of "Precedence": the form of `checksum`, its algorithm, the form of `last_modified`.
+ * Step 7 of "Precedence": the form of `checksum`, its algorithm, the form of the conditions.
  * @param {Record<string, unknown>} entry
  */
 export function checkForms(entry) {
   if (entry.checksum !== undefined) checkChecksumForm(entry.checksum);
+  require(
+    entry.etag === undefined || /^[ -~]*$/.test(entry.etag),
+    "etag has a character that no header can carry",
+  );
+  require(
+    entry.version === undefined || !/[\x00-\x1f\x7f-\x9f]/.test(entry.version),
+    "version has a control character",
+  );
   if (entry.last_modified !== undefined) parseTime(entry.last_modified);
 }
 
