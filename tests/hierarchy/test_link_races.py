@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from hypothesis import settings
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
@@ -119,20 +120,21 @@ def outcomes(store: zm.ManifestStore, key: str, reads: int) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "reads", [200, pytest.param(10_000, marks=pytest.mark.slow)], ids=["few", "many"]
-)
+# 40,000 in all in the thorough tier.
+READS = 5_000 if (settings.default or settings()).max_examples >= 100 else 200
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_leaks(top: Path, case: str, reads: int) -> None:
+def test_nothing_leaks(top: Path, case: str) -> None:
     key, name, private = CASES[case]
     store = zm.ManifestStore(LocalStore(top / "data.zarr"), allow=[top / "allowed"])
     assert store.get_sync(key) is not None
     with swapping(top / name, top / private):
-        found = outcomes(store, key, reads)
+        found = outcomes(store, key, READS)
         for _ in range(50):
             if "leaked" in found or {"read", "location_not_allowed"} <= found.keys():
                 break
-            found += outcomes(store, key, reads)
+            found += outcomes(store, key, READS)
     print(f"{case}: {dict(found)}")
     assert found["leaked"] == 0
     assert found.keys() <= {"read", "location_not_allowed", "leaked"}

@@ -188,7 +188,7 @@ def test_parts_have_the_members_in_turn(
 @pytest.mark.slow
 @pytest.mark.parametrize("indent", [None, 1])
 def test_memory_while_a_document_is_read(indent: int | None) -> None:
-    count = 100_000
+    count = 40_000
     document = json.dumps(
         {
             f"{n // 500}.{n % 500}": {"path": f"s3://b/{n // 500}", "offset": n, "length": 64}

@@ -225,15 +225,14 @@ def _finish(response: BaseHTTPResponse) -> None:
     """Keep the connection if the body has been sent with the head; else close it."""
     import urllib3
 
+    length = response.headers.get("Content-Length")
     # A server may ignore the range and send everything.
-    if response.status == 206 and response.headers.get("Content-Length") == "1":
+    if length == "0" or (length == "1" and response.status == 206):
         try:
             response.read(2, decode_content=False)
             response.release_conn()
         except urllib3.exceptions.HTTPError:
             response.close()
-    elif response.headers.get("Content-Length") == "0":
-        response.release_conn()
     else:
         response.close()
 
