@@ -33,7 +33,7 @@ demo: .make/demo ## manifests over real netCDF files, opened with zarr and xarra
 check: .make/lint ## before each commit: lint, types, layers and the fast tests, in less than a minute
 	@$(MAKE) --silent types >.make/types.log 2>&1 & types=$$!; \
 	$(MAKE) --silent lint layers && \
-		HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest --quiet -m '$(FAST)'; status=$$?; \
+		HYPOTHESIS_PROFILE=quick $(BIN)/$(PYTEST) --quiet -m '$(FAST)'; status=$$?; \
 	wait $$types || status=1; cat .make/types.log; exit $$status
 
 test: .make/test ## all tests of the package, with coverage; HYPOTHESIS_PROFILE=thorough for more examples
