@@ -12,6 +12,7 @@ import obstore
 import zarr
 
 from benchmarks import (
+    compact_form,
     http_requests,
     import_time,
     importing,
@@ -26,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Table]]] = {
     "native": native_overhead.run,
     "http": http_requests.run,
     "size": manifest_size.run,
+    "forms": compact_form.run,
     "import": importing.run,
     "import-time": import_time.run,
 }
