@@ -275,12 +275,12 @@ class Shared(NamedTuple):
     ----------
     paths : dict of str to int
         Every path, and its number.
-    asides : dict of Aside to Aside
-        Every value kept aside.
+    asides : dict of tuple to Aside
+        What is kept aside, by the values that entries state.
     """
 
     paths: dict[str, int]
-    asides: dict[Aside, Aside]
+    asides: dict[tuple[object, ...], Aside]
 
 
 def interpret_rows(
@@ -319,8 +319,7 @@ def interpret_rows(
         entry = ordered[row]
         if entry.data is not unset:
             path_numbers[row], lengths[row] = INLINE, len(entry.data)
-        extra = yield from _interpret_aside(entry, keys[members[row]])
-        aside[row] = shared.asides.setdefault(extra, extra)
+        aside[row] = yield from _aside_of(entry, keys[members[row]], shared)
     return EntryColumns(rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, aside)
 
 
@@ -341,6 +340,19 @@ def _has_aside(entry: Entry) -> bool:
         and entry.last_modified is unset
         and entry.version is unset
     )
+
+
+def _aside_of(entry: Entry, key: str, shared: Shared) -> Findings[Aside]:
+    """Yield what is wrong with what is kept aside, which is checked once if many rows share it."""
+    said = (entry.data, entry.checksum, entry.etag, entry.last_modified, entry.version)
+    known = shared.asides.get(said)
+    if known is not None:
+        return known
+    aside, problems = collect(_interpret_aside(entry, key))
+    yield from problems
+    if not problems:
+        shared.asides[said] = aside
+    return aside
 
 
 def _interpret_aside(entry: Entry, key: str) -> Findings[Aside]:
