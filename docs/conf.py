@@ -89,6 +89,10 @@ NAVIGATION = {
     "Python": ["reference/zarr_manifest", "reference/errors", "reference/conversion"],
     "Format": [
         "/specs/chunk-manifest-json/README",
+        "/specs/chunk-manifest-json/features",
+        "/specs/chunk-manifest-json/reading-safely",
+        "/specs/chunk-manifest-json/transports",
+        "/specs/chunk-manifest-json/errors",
         "/specs/chunk-manifest-json/examples/README",
         "/conformance/README",
         "/conformance/adapters/javascript/README",

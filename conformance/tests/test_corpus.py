@@ -29,7 +29,7 @@ from conformance.generator.writing import differences, render, write
 from zarr_manifest import errors
 
 CONFORMANCE = Path(__file__).parents[1]
-SPECIFICATION = Path(__file__).parents[2] / "specs" / "chunk-manifest-json" / "README.md"
+SPECIFICATION = Path(__file__).parents[2] / "specs" / "chunk-manifest-json"
 INDEX: list[dict[str, Any]] = json.loads((CONFORMANCE / "index.json").read_bytes())["cases"]
 CASES: dict[str, dict[str, Any]] = {
     entry["id"]: json.loads((CONFORMANCE / "cases" / entry["id"] / "case.json").read_bytes())
@@ -102,7 +102,8 @@ def test_errors_come_in_every_phase() -> None:
 
 
 def test_sections_are_in_the_specification() -> None:
-    headings = re.findall(r"^#+ (.*)$", SPECIFICATION.read_text(encoding="utf-8"), re.MULTILINE)
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SPECIFICATION.glob("*.md"))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     anchors = {re.sub(r"[^a-z0-9 -]", "", h.lower()).replace(" ", "-") for h in headings}
     assert {case["section"] for case in CASES.values()} - anchors == set()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from specs.tests.text import TEXT, Block, blocks, marked
+from specs.tests.text import DOCUMENTS, Block, blocks, marked
 from specs.tests.verdicts import METADATA, in_package, in_schema
 
 KINDS = {
@@ -21,9 +22,22 @@ KINDS = {
 # Invalid blocks that the schema accepts, and why (see `specs.tests.differences`).
 BEYOND_THE_SCHEMA: dict[str, str] = {}
 
+# What blocks show that the Python reader does not do yet, and the decision that it waits for.
+WAITING = {'"partitions": ["0.0", "3.1"]': "1", '"partitions": "all"': "1", '"ofset"': "4"}
+
 
 def _id(block: Block) -> str:
-    return f"line {block.line}: {block.mark}"
+    return f"{block.document}, line {block.line}: {block.mark}"
+
+
+def _parameters(kind: str) -> list[Any]:
+    """The blocks of a kind; those that wait for the reader must fail until it follows."""
+    return [pytest.param(block, marks=_waiting(block), id=_id(block)) for block in marked(kind)]
+
+
+def _waiting(block: Block) -> list[pytest.MarkDecorator]:
+    reasons = [f"decision {number}" for text, number in WAITING.items() if text in block.body]
+    return [pytest.mark.xfail(reason=reason, strict=True) for reason in reasons]
 
 
 def _metadata(declaration: object) -> dict[str, object]:
@@ -33,7 +47,9 @@ def _metadata(declaration: object) -> dict[str, object]:
     return {"shape": [8] * len(shape), "chunk_grid": grid}
 
 
-@pytest.mark.parametrize("block", blocks(TEXT), ids=_id)
+@pytest.mark.parametrize(
+    "block", [x for name, text in DOCUMENTS.items() for x in blocks(text, name)], ids=_id
+)
 def test_block_is_marked_and_is_json(block: Block) -> None:
     assert block.kind in KINDS, f"line {block.line} needs a comment that says what must hold"
     assert bool(block.argument) == (not block.kind.startswith("valid"))
@@ -46,34 +62,36 @@ def test_block_without_a_mark_is_found() -> None:
     assert [block.mark for block in blocks("<!-- a: b -->\n```json\n{}\n```\n")] == ["a: b"]
 
 
-def test_every_fence_has_a_language() -> None:
-    fences = [line.strip() for line in TEXT.splitlines() if line.lstrip().startswith("```")]
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_fence_has_a_language(document: str) -> None:
+    lines = DOCUMENTS[document].splitlines()
+    fences = [line.strip() for line in lines if line.lstrip().startswith("```")]
     assert all(fence != "```" for fence in fences[::2])
     assert all(fence == "```" for fence in fences[1::2])
 
 
-@pytest.mark.parametrize("block", marked("valid declaration"), ids=_id)
+@pytest.mark.parametrize("block", _parameters("valid declaration"))
 def test_valid_declaration(block: Block) -> None:
     declaration = json.loads(block.body)
     assert in_schema("declaration", declaration)
     assert in_package("declaration", declaration, **_metadata(declaration)) is None
 
 
-@pytest.mark.parametrize("block", marked("invalid declaration"), ids=_id)
+@pytest.mark.parametrize("block", _parameters("invalid declaration"))
 def test_invalid_declaration(block: Block) -> None:
     declaration = json.loads(block.body)
     assert in_schema("declaration", declaration) == (block.body in BEYOND_THE_SCHEMA)
     assert in_package("declaration", declaration, **_metadata(declaration)) == block.argument
 
 
-@pytest.mark.parametrize("block", marked("valid manifest"), ids=_id)
+@pytest.mark.parametrize("block", _parameters("valid manifest"))
 def test_valid_manifest(block: Block) -> None:
     manifest = json.loads(block.body)
     assert in_schema("manifest", manifest)
     assert in_package("manifest", manifest) is None
 
 
-@pytest.mark.parametrize("block", marked("invalid manifest"), ids=_id)
+@pytest.mark.parametrize("block", _parameters("invalid manifest"))
 def test_invalid_manifest(block: Block) -> None:
     manifest = json.loads(block.body)
     assert in_schema("manifest", manifest) == (block.body in BEYOND_THE_SCHEMA)

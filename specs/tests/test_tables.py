@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specs.tests.text import TEXT, section, tables
+from specs.tests.text import DOCUMENTS, section, tables
 from specs.tests.verdicts import MANIFEST_SCHEMA, SCHEMA, in_schema
 from zarr_manifest import errors
 from zarr_manifest.format.checksums import _REGISTRY, compute_checksum, parse_checksum
@@ -37,6 +37,7 @@ def test_path_resolution(row: list[str]) -> None:
     assert found == stated
 
 
+@pytest.mark.xfail(reason="decision 11: memory leaves the list of schemes", strict=True)
 def test_schemes() -> None:
     sentence = re.search(r"one of ((`\w+`,?\s*)+)", section("Path resolution"))
     assert sentence is not None
@@ -127,11 +128,12 @@ def test_codes_are_those_of_the_package() -> None:
 
 
 def test_every_code_in_the_text_is_in_the_table() -> None:
-    stated = set(re.findall(r"\*\(error: `(\w+)`\)\*", TEXT)) - {"code"}  # the convention itself
+    text = "\n".join(DOCUMENTS.values())
+    stated = set(re.findall(r"\*\(error:\s`(\w+)`\)\*", text)) - {"code"}  # the convention itself
     stated |= set(re.findall(r"\(`(\w+)`\)", section("Precedence")))
-    stated |= set(re.findall(r"<!-- invalid \w+: (\w+) -->", TEXT))
+    stated |= set(re.findall(r"<!-- invalid \w+: (\w+) -->", text))
     assert stated <= set(CODES)
-    elsewhere = TEXT.replace(section("Error codes"), "")
+    elsewhere = text.replace(section("Error codes"), "")
     assert [code for code in CODES if f"`{code}`" not in elsewhere] == []
 
 

@@ -1,4 +1,4 @@
-"""The specification as data: its marked JSON blocks, its tables, its headings."""
+"""The specification as data, all five documents: marked JSON blocks, tables, headings, anchors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,26 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["DIRECTORY", "TEXT", "Block", "anchors", "blocks", "marked", "section", "tables"]
+__all__ = [
+    "CORE",
+    "DIRECTORY",
+    "DOCUMENTS",
+    "Block",
+    "anchors",
+    "blocks",
+    "headings",
+    "marked",
+    "section",
+    "tables",
+]
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "chunk-manifest-json"
-TEXT = (DIRECTORY / "README.md").read_text(encoding="utf-8")
+CORE = "README.md"
+#: The text of each document, by its name; the core comes first.
+DOCUMENTS = {
+    name: (DIRECTORY / name).read_text(encoding="utf-8")
+    for name in (CORE, "features.md", "reading-safely.md", "transports.md", "errors.md")
+}
 
 # Blocks within list items are indented.
 _FENCE = re.compile(
@@ -23,6 +39,7 @@ _ROW = re.compile(r"^ *\|(.*)\|$")
 class Block(NamedTuple):
     """A fenced JSON block, and the HTML comment before it, which says what must hold."""
 
+    document: str
     line: int
     mark: str
     body: str
@@ -36,32 +53,33 @@ class Block(NamedTuple):
         return self.mark.partition(":")[2].strip()
 
 
-def blocks(text: str) -> list[Block]:
-    """Every JSON block of a document; the mark of one that has none is empty."""
+def blocks(text: str, document: str = "") -> list[Block]:
+    """Every JSON block of a text; the mark of one that has none is empty."""
     found: list[Block] = []
     for fence in _FENCE.finditer(text):
         if fence["language"] == "json":
             comment = _COMMENT.search(text, 0, fence.start())
             line = text.count("\n", 0, fence.start()) + 1
-            found.append(Block(line, comment["mark"].strip() if comment else "", fence["body"]))
+            mark = comment["mark"].strip() if comment else ""
+            found.append(Block(document, line, mark, fence["body"]))
     return found
 
 
 def marked(kind: str) -> list[Block]:
     """The blocks of the specification with a mark of this kind, of which there is one at least."""
-    found = [block for block in blocks(TEXT) if block.kind == kind]
+    everywhere = (block for name, text in DOCUMENTS.items() for block in blocks(text, name))
+    found = [block for block in everywhere if block.kind == kind]
     assert found, f"the specification has no block {kind!r}"
     return found
 
 
 def section(heading: str) -> str:
-    """The text below a heading, up to the next one of its level or above."""
-    headings = list(_HEADING.finditer(TEXT))
-    (start,) = (h for h in headings if h[2] == heading)
-    later = (
-        h.start() for h in headings if h.start() > start.start() and len(h[1]) <= len(start[1])
-    )
-    return TEXT[start.end() : next(later, len(TEXT))]
+    """The text below a heading of any document, up to the next one of its level or above."""
+    (text,) = (text for text in DOCUMENTS.values() if heading in headings(text))
+    found = list(_HEADING.finditer(text))
+    (start,) = (h for h in found if h[2] == heading)
+    later = (h.start() for h in found if h.start() > start.start() and len(h[1]) <= len(start[1]))
+    return text[start.end() : next(later, len(text))]
 
 
 def tables(text: str) -> list[list[list[str]]]:
@@ -78,7 +96,12 @@ def tables(text: str) -> list[list[list[str]]]:
     return found
 
 
-def anchors(text: str) -> set[str]:
-    """Anchors that GitHub gives the headings of a document."""
-    names = (match[2] for match in _HEADING.finditer(_FENCE.sub("", text)))
-    return {re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-") for name in names}
+def headings(text: str) -> list[str]:
+    """The headings of a document, in order."""
+    return [match[2] for match in _HEADING.finditer(_FENCE.sub("", text))]
+
+
+def anchors(text: str) -> list[str]:
+    """Anchors that GitHub gives the headings of a document, one each, in order."""
+    names = (re.sub(r"[^\w\- ]", "", name.lower()) for name in headings(text))
+    return [name.replace(" ", "-") for name in names]

@@ -42,7 +42,7 @@ _MEMBERS = frozenset({"manifest", "base", "codecs", "partition_shape"})
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A valid declaration of the transformer (specification, "Declaration").
+    """A valid declaration of the transformer (specification, "Name and configuration").
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Codecs of manifest documents: ``gzip``, ``zstd`` and ``crc32c``, in both directions.
 
 Documents are untrusted: decoding stops at the reader's limit, so that a small
-document cannot expand without bound (specification, "Encoded documents").
+document cannot expand without bound (specification, "Encoded manifests").
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class _Target:
 
 
 class Sources:
-    """Authorised prefixes, and the bytes below them (specification, "Security").
+    """Authorised prefixes, and the bytes below them (specification, "Authorisation").
 
     Parameters
     ----------
