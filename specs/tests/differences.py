@@ -1,18 +1,21 @@
 """Where the schemas and the package may disagree, and why.
 
 Each difference has a reason, a predicate that says which documents it is about, and an example;
-a test shows that the two really disagree about the example.
+a test shows that the two really disagree about the example. `WAITING` lists what the package does
+not do yet, where schemas and text are ahead of it; a test fails when it does.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from ipaddress import AddressValueError, IPv6Address
 from typing import Any, NamedTuple
 
-__all__ = ["BEYOND_THE_READER", "BEYOND_THE_SCHEMAS", "Case", "Difference"]
+__all__ = ["BEYOND_THE_READER", "BEYOND_THE_SCHEMAS", "WAITING", "Case", "Difference"]
 
 _LARGEST = 2**53 - 1
 _CODECS = {"gzip", "zstd", "crc32c"}
@@ -161,6 +164,24 @@ def _own_keys_elsewhere(key: str) -> bool:
     return key.startswith("c.") or ("/" in key and not key.startswith("c/"))
 
 
+def _partitions(case: Case) -> list[Any]:
+    stated = case.configuration.get("partitions")
+    return stated if isinstance(stated, list) else []
+
+
+def _no_block(name: Any) -> bool:
+    numbers = name.split(".") if isinstance(name, str) else []
+    return len(numbers) != 2 or any(int(number) > _LARGEST for number in numbers)
+
+
+def _no_address(reference: str) -> bool:
+    found = re.match(r"https?://\[([0-9a-f:.]*)\]", reference, re.IGNORECASE)
+    try:
+        return found is not None and not IPv6Address(found[1])
+    except AddressValueError:
+        return True
+
+
 # The schemas accept, and the package refuses.
 BEYOND_THE_SCHEMAS: dict[str, Difference] = {
     "offset + length": Difference(
@@ -194,7 +215,7 @@ BEYOND_THE_SCHEMAS: dict[str, Difference] = {
         _manifest({"path": "\ud800"}),
     ),
     "calendar": Difference(
-        "days of a month, leap seconds and the ends of time are not regular",
+        "days of a month and the ends of time, which depend on the offset, are not regular",
         lambda case: any(map(_no_time, case.members("last_modified"))),
         _manifest({"path": "f", "last_modified": "2024-02-30T12:00:00Z"}),
     ),
@@ -228,6 +249,16 @@ BEYOND_THE_SCHEMAS: dict[str, Difference] = {
         _unknown_codec,
         _declaration(codecs=["blosc"]),
     ),
+    "names in partitions": Difference(
+        "how many numbers a name has depends on partition_shape; the pattern counts digits",
+        lambda case: any(_no_block(name) for name in _partitions(case)),
+        _declaration(manifest="{partition}", partition_shape=[1, 1], partitions=["0"]),
+    ),
+    "IPv6 addresses": Difference(
+        "the pattern only sees that there are colons in the brackets",
+        lambda case: any(map(_no_address, [*case.references, *case.paths])),
+        _manifest({"path": "https://[1::2::3]/f"}),
+    ),
     "template with a scheme": Difference(
         "what is before the colon is no scheme, and may become one; the package takes it for one",
         lambda case: any(re.match(r"[^:/?]*\{partition\}[^:/?]*:", x) for x in case.references),
@@ -259,6 +290,11 @@ BEYOND_THE_READER: dict[str, Difference] = {
         lambda case: any(max(index, default=0) >= 8 for index in case.indices),
         _manifest({"path": "%2f"}, "8.0"),
     ),
+    "null": Difference(
+        "it is not core Zarr; a Zarr library may open such an array all the same",
+        lambda case: case.kind == "storage_transformers" and case.value is None,
+        Case("storage_transformers", None),
+    ),
     "another transformer": Difference(
         "the schema is for this one; a reader ignores others that need not be understood",
         _foreign_name,
@@ -269,5 +305,65 @@ BEYOND_THE_READER: dict[str, Difference] = {
         lambda case: case.value == {"0.0.tiff": {}},
         _manifest({}, "0.0.tiff"),
         {"chunk_key_encoding": {"name": "suffixed", "configuration": {}}},
+    ),
+}
+
+
+def _unknown_member(entry: Any) -> bool:
+    known = {"path", "offset", "length", "data", "checksum", "etag", "last_modified", "version"}
+    names = entry if isinstance(entry, dict) else ()
+    return any(not (name in known or ":" in name or name.startswith("_")) for name in names)
+
+
+def _host(reference: str) -> str:
+    found = re.match(r"https?://([^/?]*?)(:[0-9]*)?([/?]|$)", reference, re.IGNORECASE)
+    return "" if found is None else found[1]
+
+
+# The package accepts or refuses what the schemas do not, until it follows the text.
+WAITING: dict[str, Difference] = {
+    "members of entries": Difference(
+        "decision 4: members that are not defined are errors",
+        lambda case: any(map(_unknown_member, case.entries.values())),
+        _manifest({"path": "f", "ofset": 8}),
+    ),
+    "partitions": Difference(
+        "decision 1: which documents exist",
+        lambda case: "partitions" in case.configuration,
+        _declaration(manifest="{partition}", partition_shape=[1, 1], partitions="all"),
+    ),
+    "must_understand of codecs": Difference(
+        "decision 12: codecs may say that they must be understood",
+        lambda case: '"must_understand": ' in json.dumps(case.configuration.get("codecs")),
+        _declaration(codecs=[{"name": "gzip", "must_understand": True}]),
+    ),
+    "memory": Difference(
+        "decision 11: memory leaves the list of schemes",
+        lambda case: any(x.lower().startswith("memory:") for x in [*case.references, *case.paths]),
+        _manifest({"path": "memory://m/f"}),
+    ),
+    "minutes of offsets": Difference(
+        "decision 10: an offset has 59 minutes at most",
+        lambda case: any(
+            re.search(r"[+-][0-9]{2}:[6-9]", x)
+            for x in case.members("last_modified")
+            if isinstance(x, str)
+        ),
+        _manifest({"path": "f", "last_modified": "2024-01-31T12:00:00+12:60"}),
+    ),
+    "IPv4 addresses": Difference(
+        "decision 11: hosts that end in a number are IPv4 addresses",
+        lambda case: any(
+            re.search(r"(^|\.)([0-9]+|0x[0-9a-f]*)\.?$", _host(x), re.IGNORECASE)
+            for x in [*case.references, *case.paths]
+        ),
+        _manifest({"path": "https://127.1/f"}),
+    ),
+    "IPv4 addresses in brackets": Difference(
+        "decision 11: brackets hold IPv6 addresses",
+        lambda case: any(
+            re.fullmatch(r"\[[^:]*\]", _host(x)) for x in [*case.references, *case.paths]
+        ),
+        _manifest({"path": "https://[1.2.3.4]/f"}),
     ),
 }

@@ -42,6 +42,7 @@ _texts = mostly(vocabulary.TEXTS, st.just("\ud800"))
 _beside_data = {
     "checksum": mostly(vocabulary.CHECKSUMS, vocabulary.ODD_CHECKSUMS),
     "x:note": ODD_VALUES,
+    "_x": ODD_VALUES,
 }
 _beside_path = _beside_data | {
     "offset": st.sampled_from(vocabulary.NUMBERS),
@@ -82,7 +83,9 @@ def _mutated(draw: st.DrawFn, objects: st.SearchStrategy[dict[str, Any]]) -> Any
     if operation == "replace":
         return draw(ODD_VALUES)
     if operation == "add":
-        name = draw(st.sampled_from(["path", "data", "offset", "length", "etag", "Path", "x"]))
+        name = draw(
+            st.sampled_from(["path", "data", "offset", "length", "etag", "Path", "x", "ofset"])
+        )
         return value | {name: draw(ODD_VALUES)}
     if value:
         name = draw(st.sampled_from(sorted(value)))
@@ -115,6 +118,9 @@ def _configurations(draw: st.DrawFn) -> dict[str, Any]:
     if form == "partitioned":
         shape = draw(mostly(vocabulary.SHAPES, vocabulary.ODD_SHAPES))
         configuration = {"manifest": draw(_templates), "partition_shape": shape}
+        if draw(st.booleans()):
+            odd = vocabulary.ODD_PARTITIONS + vocabulary.ODD_VALUES
+            configuration["partitions"] = draw(mostly(vocabulary.PARTITIONS, odd))
     if draw(st.booleans()):
         configuration["base"] = draw(bases)
     if draw(st.booleans()):

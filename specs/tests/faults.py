@@ -20,11 +20,13 @@ from specs.tests.vocabulary import (
     ODD_CHECKSUMS,
     ODD_CODECS,
     ODD_DATA,
+    ODD_PARTITIONS,
     ODD_ROOTS,
     ODD_SHAPES,
     ODD_TEMPLATES,
     ODD_TIMES,
     ODD_VALUES,
+    PARTITIONS,
     PIECES,
     ROOTS,
     SHAPES,
@@ -58,21 +60,34 @@ OF_ENTRIES: dict[str, list[Any]] = {
     "last_modified": [*TIMES, *ODD_TIMES],
     "version": ["v"],
     "x:note": [],
+    "_x": [],
+    ":": [],
+    "x": [],
+    "x_": [],
+    "": [],
 }
 
 # Each with the values that its members may be given; others get `ODD_VALUES` only.
 CONFIGURATIONS: list[tuple[dict[str, Any], dict[str, list[Any]]]] = [
     (
         {"manifest": "./manifest.json", "base": "../", "codecs": ["gzip"]},
-        {"codecs": [[], CODECS, *([codec] for codec in ODD_CODECS)], "partition_shape": [[2, 2]]},
+        {
+            "codecs": [[], CODECS, *([codec] for codec in ODD_CODECS)],
+            "partition_shape": [[2, 2]],
+            "partitions": PARTITIONS,
+        },
     ),
     (
         {"manifest": {"0.0": {}}},
-        {"codecs": [[], ["gzip"]], "partition_shape": [[2, 2]], "base": BASES, "x": []},
+        {"codecs": [[], ["gzip"]], "partition_shape": [[2, 2]], "base": BASES, "x:note": []},
     ),
     (
         {"manifest": "./{partition}.json", "partition_shape": [2, 2]},
-        {"manifest": [*TEMPLATES, *ODD_TEMPLATES], "partition_shape": [*SHAPES, *ODD_SHAPES]},
+        {
+            "manifest": [*TEMPLATES, *ODD_TEMPLATES],
+            "partition_shape": [*SHAPES, *ODD_SHAPES],
+            "partitions": [*PARTITIONS, *ODD_PARTITIONS],
+        },
     ),
 ]
 

@@ -28,7 +28,10 @@ ODD_ROOTS = words(
     "file://h/ file: file:/ file://// file://LOCALHOST/ file:d/ //h/ ftp://h/ s3: s3:/b/ S3:// "
     "s3://b// s3://b?x/ az://u@c/ abfs://a/ abfs://c@a@b/ http://u:p@h/ https://h:99999/ "
     "https://[::1]/ https://h:65535/ https://h:65536/ https://h:/ https://h:080/ https://a_b.c-d/ "
-    "https://-h/ https://h%41/ https://hé/ s3://.b/ s3://B_$-.x/ s3://$b/ s3://b:80/ s3://bü/ "
+    "https://-h/ https://h%41/ https://hé/ https://1.2.3.4/ https://1.2.3.4:80/ https://01.2.3.4/ "
+    "https://256.0.0.1/ https://127.1/ https://0X7f.1/ https://a.0x/ https://127.0.0.1./ "
+    "https://[1.2.3.4]/ https://[1::2::3]/ https://[::ffff:1.2.3.4]/ https://[fe80::1%25e]/ "
+    "https://[]/ https://a.b./ s3://.b/ s3://B_$-.x/ s3://$b/ s3://b:80/ s3://bü/ "
     "s3://b%41/ abfs://c@-a/ abfs://-c@a/ abfs://@a/ memory://m?x/ x: 1a: wrf_d01_00: /."
 )
 # Of which references are put together that parsers disagree about.
@@ -71,6 +74,7 @@ ODD_TIMES = [
     *words("2024-01-31T12:00:00 2024-13-01T00:00:00Z 20240131T120000Z 2024-01-31T24:00:00Z"),
     *words("2024-01-31T12:00Z 2024-01-31T12:00:00+0100 0000-01-01T00:00:00Z 2024-W05-3T12:00:00Z"),
     *words("0001-01-01T00:00:00+12:00 2024-01-31T12:00:00+24:00 2024-01-31T12:00:00,5Z"),
+    *words("2024-01-31T12:00:00+12:60 2024-01-31T23:59:60+00:00 2024-01-31T12:00:61Z"),
     *("", "2024-01-31 12:00:00Z", "2024-01-31T12:00:00Z\n", " 2024-01-31T12:00:00Z"),
 ]
 DATA = ["AQ==", "AQI=", "AAECAwQF", "+/+/", "AQJ="]
@@ -84,12 +88,18 @@ KEYS = [
     *(f"{LARGEST}.0", f"{LARGEST + 1}.0", f"{'9' * 17}.0", "0.0", "c/0/0", "7.7"),
 ]
 
-CODECS = ["gzip", "zstd", "crc32c", {"name": "gzip", "configuration": {}}]
+CODECS = ["gzip", "zstd", "crc32c", {"name": "gzip", "configuration": {}, "must_understand": False}]
 ODD_CODECS = [
-    *("blosc", {"configuration": {}}, {"name": "gzip", "must_understand": True}),
+    *("blosc", {"configuration": {}}, {"name": "gzip", "x:note": 1}),
+    *({"name": "blosc", "must_understand": False}, {"name": "gzip", "must_understand": "no"}),
     *({"name": value} for value in ODD_VALUES),
     *({"name": "gzip", "configuration": value} for value in ODD_VALUES),
     *ODD_VALUES,
+]
+PARTITIONS = ["all", [], ["0.0"], ["0.0", "3.1"], ["9.9"]]
+ODD_PARTITIONS = [
+    *("ALL", "0.0", ["all"], ["0"], ["0.0.0"], ["00.0"], ["0/0"], ["0.0", "0.0"], ["0.0\n"], [""]),
+    *([f"{LARGEST}.0"], [f"{LARGEST + 1}.0"], [f"{'9' * 17}.0"], ["c/0/0"], ["-1.0"], ["0.0", 1]),
 ]
 SHAPES = [[2, 4], [8, 8], [LARGEST, 1]]
 ODD_SHAPES = [*([2, value] for value in ODD_VALUES), [2], [2, 2, 2], *ODD_VALUES]
