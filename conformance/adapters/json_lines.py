@@ -34,10 +34,10 @@ class Values:
 class RefusedError(Exception):
     """An operation failed in a way that the protocol has a code for."""
 
-    def __init__(self, code: str, phase: Phase, message: str) -> None:
+    def __init__(self, code: str, phase: Phase | None, message: str) -> None:
         super().__init__(message)
         self.code = code
-        self.phase: Phase = phase
+        self.phase: Phase | None = phase
 
 
 class Hierarchy(Protocol):

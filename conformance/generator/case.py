@@ -8,15 +8,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 from conformance.generator.arrays import Array, Index, declaration
+from conformance.generator.classification import (
+    CLASSES,
+    class_of,
+    features_of,
+    in_document_order,
+    section_of,
+)
 
-__all__ = ["Case", "to_json"]
+__all__ = ["Case", "failure", "problem", "to_json"]
 
-_FEATURES = (
-    "read", "get_chunk", "list", "validate", "http", "s3", "s3-credentials", "s3-versions",
-    "hierarchy-http", "sharding", "blosc", "zstd", "gzip", "encoded-manifests", "partitions",
-    "base-override", "verify-policy", "missing-error", "limits", "source-conditions",
-    "consolidated",
-)  # fmt: skip
 _FEATURE_OF_OPTION = {
     "base": "base-override",
     "verify": "verify-policy",
@@ -40,11 +41,15 @@ class Case:
     id : str
         ``<area>/<name>``.
     section : str
-        Anchor in the specification.
+        Anchor in one of the documents of the specification, without the document.
     description : str
         What must happen, and why it matters.
     needs : sequence of str
         Features that cannot be inferred from the case.
+    lacks : sequence of str
+        Features that a reader must not have: what it must do without them.
+    cls : str, optional
+        The class, if it is not the one that is inferred.
     options
         How the hierarchy is opened.
     """
@@ -57,10 +62,16 @@ class Case:
         *,
         level: str = "must",
         needs: Sequence[str] = (),
+        lacks: Sequence[str] = (),
+        cls: str | None = None,
         **options: Any,
     ) -> None:
-        self.id, self.section, self.description, self.level = id, section, description, level
+        self.id, self.description, self.level = id, description, level
+        self.section = section_of(section)
+        self.lacks = in_document_order(id, lacks)
+        self._class = cls
         self.options = options
+        self.links: dict[str, str] = {}
         self.steps: list[dict[str, Any]] = []
         self.servers: dict[str, Any] = {}
         self.requests: dict[str, Any] = {}
@@ -123,6 +134,11 @@ class Case:
             self.put(f"{path}/{array.key(index)}".lstrip("/"), array.chunk(index))
         return self
 
+    def link(self, path: str, target: str) -> Self:
+        """Let the runner make a symbolic link in its copy of ``hierarchy/`` or ``sources/``."""
+        self.links[path] = target
+        return self
+
     # Servers ------------------------------------------------------------------
 
     def serve(self, server: str, *rules: Mapping[str, Any], **members: Any) -> Self:
@@ -179,7 +195,7 @@ class Case:
     def refuses(
         self,
         code: str | list[str],
-        phase: str,
+        phase: str | None,
         path: str = "a",
         op: str = "read",
         **request: Any,
@@ -193,10 +209,15 @@ class Case:
         """Expect the chunks that exist."""
         return self.ask("list", {"array": path}, {"chunks": list(keys)})
 
-    def reports(self, *codes: str, path: str = "a") -> Self:
-        """Expect a validator to find these problems; by default, none."""
-        problems = [{"code": code, "array": path} for code in codes]
-        return self.ask("validate", {}, {"problems": problems})
+    def reports(self, *problems: str | Mapping[str, Any], path: str = "a") -> Self:
+        """Expect a validator to find these problems; by default, none.
+
+        Each is a code, or what `problem` returns, which names a chunk as well.
+        """
+        expected = [
+            {"code": one, "array": path} if isinstance(one, str) else dict(one) for one in problems
+        ]
+        return self.ask("validate", {}, {"problems": expected})
 
     def ask(self, op: str, request: Mapping[str, Any], expect: Mapping[str, Any]) -> Self:
         """Add a request and its expected answer."""
@@ -216,10 +237,28 @@ class Case:
     @property
     def features(self) -> list[str]:
         """Features that a reader needs, in the order of the documentation."""
-        unknown = self._needs - set(_FEATURES)
-        if unknown:
-            raise ValueError(f"{self.id}: unknown features {sorted(unknown)}")
-        return [feature for feature in _FEATURES if feature in self._needs]
+        inferred = features_of(self._files.values()) - set(self.lacks)
+        return in_document_order(self.id, self._needs | inferred)
+
+    @property
+    def cls(self) -> str:
+        """The class that the case belongs to."""
+        cls = self._class or class_of(self.features, self.lacks, self.section)
+        if cls not in CLASSES:
+            raise ValueError(f"{self.id}: unknown class {cls!r}")
+        return cls
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """What the index repeats: where the case belongs, and who can run it."""
+        return {
+            "id": self.id,
+            "level": self.level,
+            "class": self.cls,
+            "section": self.section,
+            "features": self.features,
+            **({"lacks": self.lacks} if self.lacks else {}),
+        }
 
     def files(self) -> dict[str, bytes]:
         """All files of the case, by their path within it."""
@@ -228,9 +267,8 @@ class Case:
         document = {
             "id": self.id,
             "description": self.description,
-            "section": self.section,
-            "level": self.level,
-            "features": self.features,
+            **self.place,
+            **({"links": self.links} if self.links else {}),
             **({"open": self.options} if self.options else {}),
             **({"servers": self.servers} if self.servers else {}),
             "steps": self.steps,
@@ -239,6 +277,11 @@ class Case:
         return {"case.json": to_json(document), **self._files}
 
 
-def failure(code: str | list[str], phase: str) -> dict[str, Any]:
-    """Return an expected error."""
-    return {"error": {"code": code, "phase": phase}}
+def failure(code: str | list[str], phase: str | None) -> dict[str, Any]:
+    """Return an expected error; without a phase, for codes of the protocol alone."""
+    return {"error": {"code": code} if phase is None else {"code": code, "phase": phase}}
+
+
+def problem(code: str, chunk: str | None, path: str = "a") -> dict[str, Any]:
+    """Return an expected problem: of a chunk, named as its document names it, or of no chunk."""
+    return {"code": code, "array": path, "chunk": chunk}

@@ -7,10 +7,11 @@ the values never equal the fill value, so that one that returns fill values is n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import EllipsisType
 from typing import Any
 
 from conformance.generator.arrays import Array
-from conformance.generator.case import Case
+from conformance.generator.case import Case, problem
 
 __all__ = ["ARRAY", "ENTRIES", "SOURCE", "refused_and_reported", "standard", "with_source"]
 
@@ -40,14 +41,20 @@ def refused_and_reported(
     declared: dict[str, Any] | None = None,
     phase: str = "manifest",
     reported: bool = True,
+    chunk: str | EllipsisType | None = ...,
     needs: Sequence[str] = (),
 ) -> list[Case]:
-    """Make a case that must fail and, if `reported`, one that a validator must report."""
+    """Make a case that must fail and, if `reported`, one that a validator must report.
+
+    `chunk` is what the problem must name: a chunk as its document names it, or None for a problem
+    of the document or the declaration.
+    """
     declared = declared or {}
     read = with_source(Case(id, section, description, needs=needs), manifest, **declared)
     cases = [read.refuses(code, phase)]
     if reported:
         says = f"A validator reports `{code}` for the array. {description}"
+        reported_as = code if chunk is ... else problem(code, chunk)
         validate = Case(f"{id}-validate", "conformance-classes", says, needs=needs)
-        cases.append(with_source(validate, manifest, **declared).reports(code))
+        cases.append(with_source(validate, manifest, **declared).reports(reported_as))
     return cases

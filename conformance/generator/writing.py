@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import json
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from conformance.generator.case import Case, to_json
 
-__all__ = ["differences", "render", "write"]
+__all__ = ["differences", "render", "withdrawals", "write", "wrong_withdrawals"]
 
 # In cases/, but not written by the generator.
 _BY_HAND = {"cases/LICENSE", "cases/.gitattributes"}
@@ -26,10 +27,7 @@ def render(cases: Iterable[Case]) -> dict[str, bytes]:
         files |= {f"cases/{case.id}/{path}": content for path, content in own.items()}
         index.append(
             {
-                "id": case.id,
-                "level": case.level,
-                "section": case.section,
-                "features": case.features,
+                **case.place,
                 "files": {
                     path: hashlib.sha256(content).hexdigest() for path, content in own.items()
                 },
@@ -37,6 +35,25 @@ def render(cases: Iterable[Case]) -> dict[str, bytes]:
         )
     files["index.json"] = to_json({"version": 1, "cases": index})
     return files
+
+
+def withdrawals(root: Path) -> dict[str, Any]:
+    """Load the withdrawn ids, each with its successor, or null, and the reason."""
+    loaded: dict[str, Any] = json.loads((root / "withdrawn.json").read_bytes())
+    return loaded
+
+
+def wrong_withdrawals(withdrawn: Mapping[str, Any], ids: Collection[str]) -> list[str]:
+    """Return how the withdrawn ids contradict those of the corpus."""
+    said: list[str] = []
+    for name, why in withdrawn.items():
+        if name in ids:
+            said.append(f"{name}: withdrawn, but in the corpus")
+        if not isinstance(why, dict) or why.keys() != {"successor", "reason"} or not why["reason"]:
+            said.append(f"{name}: does not say its successor (an id or null) and the reason")
+        elif why["successor"] is not None and why["successor"] not in {*ids, *withdrawn}:
+            said.append(f"{name}: its successor {why['successor']} does not exist")
+    return said
 
 
 def _on_disk(root: Path) -> dict[str, Path]:

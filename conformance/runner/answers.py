@@ -12,6 +12,8 @@ from conformance.runner.errors import AdapterFailure
 __all__ = ["PHASES", "check_answer", "check_hello", "decoded"]
 
 PHASES = ("declaration", "manifest", "chunk")
+# For what the specification has no code, and therefore no phase.
+_PROTOCOL_CODES = ("unexpected", "missing_chunk", "zarr_error")
 
 
 def check_hello(answer: Mapping[str, Any], protocol: int) -> None:
@@ -65,8 +67,7 @@ def _check_error(error: object) -> None:
         raise AdapterFailure("malformed answer: error is not an object")
     _require(isinstance(error.get("code"), str), "error.code", "a string")
     _require(isinstance(error.get("message"), str), "error.message", "a string")
-    # The specification has no phase for failures that no case expects.
-    phases = (*PHASES, None) if error["code"] in ("unexpected", "missing_chunk") else PHASES
+    phases = (*PHASES, None) if error["code"] in _PROTOCOL_CODES else PHASES
     _require(error.get("phase") in phases, "error.phase", f"one of {', '.join(PHASES)}")
 
 

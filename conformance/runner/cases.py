@@ -13,20 +13,31 @@ from typing import Any
 
 from conformance.runner.errors import UsageError
 
-__all__ = ["FEATURES", "LEVELS", "PLACEHOLDERS", "Case", "Corpus", "load_corpus"]
+__all__ = ["CLASSES", "FEATURES", "LEVELS", "PLACEHOLDERS", "Case", "Corpus", "load_corpus"]
 
 LEVELS = ("must", "should", "may")
-FEATURES = frozenset(
-    {"read", "get_chunk", "list", "validate", "http", "s3", "s3-credentials", "s3-versions"}
-    | {"hierarchy-http", "sharding", "blosc", "zstd", "gzip", "encoded-manifests", "partitions"}
-    | {"base-override", "verify-policy", "missing-error", "limits", "source-conditions"}
-    | {"consolidated"}
+# Each conformance class, with the feature that a reader of this class has.
+CLASSES: Mapping[str, str] = {
+    "core": "read",
+    "encoded-manifests": "encoded-manifests",
+    "partitions": "partitions",
+    "checksums": "checksums",
+    "source-conditions": "source-conditions",
+    "safe": "read",
+    "validator": "validate",
+    "writer": "write",
+}
+FEATURES = frozenset(CLASSES.values()) | frozenset(
+    {"get_chunk", "list", "http", "s3", "s3-credentials", "s3-versions", "hierarchy-http"}
+    | {"sharding", "blosc", "zstd", "gzip", "manifest-zstd", "consolidated"}
+    | {"base-override", "verify-policy", "missing-error", "limits"}
 )
 PLACEHOLDERS = frozenset(
     f"@{name}@" for name in ("SOURCES", "SOURCES_PATH", "HIERARCHY", "HTTP", "HTTP2", "S3")
 )
 _MEMBERS = frozenset(
-    {"id", "description", "section", "level", "features", "open", "servers", "steps", "requests"}
+    {"id", "description", "level", "class", "section", "features", "lacks", "links", "open"}
+    | {"servers", "steps", "requests"}
 )
 _OPERATIONS = frozenset({"read", "get_chunk", "list", "validate"})
 _SHOWN = 20
@@ -39,8 +50,18 @@ class Case:
     id: str
     directory: Path
     level: str
+    cls: str
     features: frozenset[str]
+    lacks: frozenset[str]
     text: str
+
+    def unfit_for(self, features: frozenset[str]) -> str:
+        """Return why a reader with these features cannot run the case; empty if it can."""
+        if lacking := self.features - features:
+            return f"lacks {', '.join(sorted(lacking))}"
+        if had := self.lacks & features:
+            return f"is for readers without {', '.join(sorted(had))}"
+        return ""
 
     @property
     def area(self) -> str:
@@ -71,6 +92,11 @@ class Corpus:
     cases: tuple[Case, ...]
     ids: frozenset[str]
     digest: str
+
+    @property
+    def complete(self) -> bool:
+        """Whether these are all cases, and not a selection."""
+        return len(self.cases) == len(self.ids)
 
     def select(self, only: Sequence[str] = (), areas: Sequence[str] = ()) -> Corpus:
         """Keep the cases whose id matches a glob or that belong to an area; by default, all."""
@@ -132,7 +158,15 @@ def _load(root: Path, entry: Mapping[str, Any]) -> tuple[Case, list[str]]:
         raise UsageError(f"not a case id: {name!r}")
     directory = root / name
     text = (directory / "case.json").read_text(encoding="utf-8")
-    case = Case(name, directory, entry["level"], frozenset(entry["features"]), text)
+    case = Case(
+        id=name,
+        directory=directory,
+        level=entry["level"],
+        cls=entry["class"],
+        features=frozenset(entry["features"]),
+        lacks=frozenset(entry.get("lacks", ())),
+        text=text,
+    )
     problems = [*_wrong_files(directory, entry["files"])]
     # Further problems of a damaged file would add nothing.
     problems = problems or [*_wrong_content(case, entry)]
@@ -164,24 +198,34 @@ def _wrong_content(case: Case, entry: Mapping[str, Any]) -> Iterable[str]:
     content = case.content()
     for what, found, known in (
         ("members", content.keys(), _MEMBERS),
-        ("features", case.features, FEATURES),
+        ("features", case.features | case.lacks, FEATURES),
         ("placeholders", set(re.findall(r"@[A-Z0-9_]+@", case.text)), PLACEHOLDERS),
     ):
         if unknown := set(found) - known:
             yield f"unknown {what} {sorted(unknown)}"
-    for member in ("id", "level", "features", "section"):
-        if content[member] != entry[member]:
+    for member in ("id", "level", "class", "section", "features", "lacks"):
+        if content.get(member) != entry.get(member):
             yield f"{member} differs from the index"
-    if case.level not in LEVELS:
-        yield f"unknown level {case.level!r}"
-    if not case.features:
-        yield "no features"
+    yield from _wrong_place(case)
+    if double := content.get("links", {}).keys() & entry["files"].keys():
+        yield f"both files and links {sorted(double)}"
     if not content["steps"]:
         yield "no steps"
     for step in content["steps"]:
         if step["op"] not in _OPERATIONS:
             yield f"unknown operation {step['op']!r}"
         yield from _wrong_expectation(case, step["expect"])
+
+
+def _wrong_place(case: Case) -> Iterable[str]:
+    if case.level not in LEVELS:
+        yield f"unknown level {case.level!r}"
+    if case.cls not in CLASSES:
+        yield f"unknown class {case.cls!r}"
+    if not case.features:
+        yield "no features"
+    if case.features & case.lacks:
+        yield f"both needs and lacks {sorted(case.features & case.lacks)}"
 
 
 def _wrong_expectation(case: Case, expect: Mapping[str, Any]) -> Iterable[str]:

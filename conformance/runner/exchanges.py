@@ -83,7 +83,7 @@ def empty_reply(status: int, headers: Mapping[str, str]) -> Reply:
 class Rules:
     """The scripted misbehaviour of one server; counts how often each rule was used."""
 
-    _MATCHERS = frozenset({"path", "method", "times"})
+    _MATCHERS = frozenset({"path", "query", "method", "times"})
     _EFFECTS = frozenset(
         {"status", "location", "truncate", "size", "ignore_range", "wrong_range", "headers"}
         | {"ignore_conditions", "require_headers"}
@@ -100,14 +100,18 @@ class Rules:
         """Return the first matching rule, and count its use."""
         with self._lock:
             for position, (rule, left) in enumerate(self._rules):
-                matches = rule["path"] == request.path and rule.get("method") in (
-                    None,
-                    request.method,
-                )
-                if matches and left != 0:
+                if left != 0 and _matches(rule, request):
                     self._rules[position] = (rule, None if left is None else left - 1)
                     return rule
         return {}
+
+
+def _matches(rule: Mapping[str, Any], request: Request) -> bool:
+    return (
+        rule["path"] == request.path
+        and rule.get("query") in (None, request.query)
+        and rule.get("method") in (None, request.method)
+    )
 
 
 def find(root: Path, path: str) -> bytes | None:

@@ -58,6 +58,7 @@ def run_one_shot(
         version="",
         features=tuple(sorted(features)),
         corpus_digest=corpus.digest,
+        complete=corpus.complete,
         results=collect(corpus, run_case, expected, progress),
         problems=expected.unknown(corpus.ids),
     )
@@ -66,8 +67,8 @@ def run_one_shot(
 def _unfit(case: Case, features: frozenset[str]) -> str:
     """Return why a case cannot be run by such a tool; empty if it can."""
     content = case.content()
-    if lacking := case.features - features:
-        return f"lacks {', '.join(sorted(lacking))}"
+    if reason := case.unfit_for(features):
+        return reason
     if content.get("open"):
         return "the command has no options for opening a hierarchy"
     for step in content["steps"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
@@ -19,16 +20,13 @@ _HEADINGS = {
 
 
 def text(report: Report) -> str:
-    """Return a table by area, followed by everything that did not pass as expected."""
-    rows = [("area", "passed", "failed", "known", "advisory", "skipped")]
-    for area, results in [*report.areas.items(), ("total", list(report.results))]:
-        number = counts(results)
-        failed = number["failed"] + number["unexpected_pass"]
-        shown = (number["passed"], failed, number["known"], number["advisory"], number["skipped"])
-        rows.append((area, *map(str, shown)))  # type: ignore[arg-type]
-    width = max(len(row[0]) for row in rows)
+    """Return tables by class and by area, and then everything that did not pass as expected."""
+    by_area = {**report.areas, "total": list(report.results)}
+    width = max(map(len, (*report.classes, *by_area)))
     lines = [f"{report.implementation} {report.version}".rstrip(), ""]
-    lines += [row[0].ljust(width) + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows]
+    lines += [*_table("class", report.classes, width), "", *_table("area", by_area, width)]
+    if report.complete:
+        lines += ["", f"classes held: {', '.join(report.held) or 'none'}"]
     for outcome, heading in _HEADINGS.items():
         for result in report.results:
             if result.outcome is outcome:
@@ -36,6 +34,17 @@ def text(report: Report) -> str:
                 lines += [f"    {line}" for line in result.verdict.details.splitlines()]
     lines += [f"\nFAILED {problem}" for problem in report.problems]
     return "\n".join(lines) + "\n"
+
+
+def _table(heading: str, groups: Mapping[str, Sequence[Result]], width: int) -> list[str]:
+    rows: list[tuple[object, ...]] = [(heading, "passed", "failed", "known", "advisory", "skipped")]
+    for name, results in groups.items():
+        number = counts(results)
+        failed = number["failed"] + number["unexpected_pass"]
+        rows.append(
+            (name, number["passed"], failed, number["known"], number["advisory"], number["skipped"])
+        )
+    return [str(row[0]).ljust(width) + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows]
 
 
 def _message(result: Result) -> str:
@@ -100,10 +109,13 @@ def _printable(text: str) -> str:
 
 
 def badge(report: Report) -> str:
-    """Return an endpoint badge: how many of the cases run have passed."""
+    """Return an endpoint badge: the classes held, and how many of the cases run have passed."""
     number = counts(report.results)
     run = len(report.results) - number["skipped"]
     skipped = f", {number['skipped']} skipped" if number["skipped"] else ""
+    # An unexpected pass is still a pass.
+    passed = f"{number['passed'] + number['unexpected_pass']}/{run}{skipped}"
+    held = f"{', '.join(report.held)} · " if report.held else ""
     color = "green"
     if report.unexpected:
         color = "red"
@@ -112,8 +124,7 @@ def badge(report: Report) -> str:
     content: dict[str, Any] = {
         "schemaVersion": 1,
         "label": _LABEL,
-        # An unexpected pass is still a pass.
-        "message": f"{number['passed'] + number['unexpected_pass']}/{run}{skipped}",
+        "message": held + passed,
         "color": color,
     }
     return json.dumps(content) + "\n"

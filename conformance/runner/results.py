@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from conformance.runner.cases import Case
+from conformance.runner.cases import CLASSES, Case
 from conformance.runner.expectations import Expectations
 
-__all__ = ["Outcome", "Report", "Result", "Verdict", "judge"]
+__all__ = ["Outcome", "Report", "Result", "Verdict", "as_json", "counts", "judge"]
 
 
 class Outcome(StrEnum):
@@ -63,6 +63,7 @@ class Report:
     corpus_digest: str
     results: tuple[Result, ...]
     problems: tuple[str, ...] = field(default=())
+    complete: bool = True  # all cases of the corpus, not a selection
 
     @property
     def areas(self) -> dict[str, list[Result]]:
@@ -71,6 +72,23 @@ class Report:
         for result in self.results:
             areas.setdefault(result.case.area, []).append(result)
         return areas
+
+    @property
+    def classes(self) -> dict[str, list[Result]]:
+        """The results by conformance class."""
+        classes = {name: [r for r in self.results if r.case.cls == name] for name in CLASSES}
+        return {name: results for name, results in classes.items() if results}
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The classes that the implementation has shown to hold; none after a selection."""
+        if not self.complete:
+            return ()
+        return tuple(
+            name
+            for name, results in self.classes.items()
+            if CLASSES[name] in self.features and _hold(results)
+        )
 
     @property
     def unexpected(self) -> int:
@@ -85,6 +103,13 @@ class Report:
             for result in self.results
             if result.verdict.message and not result.verdict.skipped
         }
+
+
+def _hold(results: Sequence[Result]) -> bool:
+    """Whether at least one case ran, and none that must pass failed, known or not."""
+    ran = [result for result in results if not result.verdict.skipped]
+    failed = any(result.verdict.message and result.case.level == "must" for result in ran)
+    return bool(ran) and not failed
 
 
 def counts(results: Sequence[Result]) -> dict[str, int]:
@@ -120,6 +145,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "unexpected": report.unexpected,
         "problems": list(report.problems),
         "summary": counts(report.results),
+        "held": list(report.held) if report.complete else None,
+        "classes": {name: counts(results) for name, results in report.classes.items()},
         "areas": {area: counts(results) for area, results in report.areas.items()},
         "results": [_result_as_json(result) for result in report.results],
     }
@@ -131,6 +158,7 @@ def _result_as_json(result: Result) -> dict[str, Any]:
     return {
         "id": result.case.id,
         "level": result.case.level,
+        "class": result.case.cls,
         "outcome": result.outcome.value,
         "seconds": round(verdict.seconds, 3),
     } | {name: text for name, text in optional.items() if text}

@@ -59,8 +59,8 @@ def run_suite(
         expected.check_implementation(greeting.name)
 
         def run_case(case: Case) -> Verdict:
-            if lacking := case.features - greeting.features:
-                return Verdict(f"lacks {', '.join(sorted(lacking))}", skipped=True)
+            if reason := case.unfit_for(greeting.features):
+                return Verdict(reason, skipped=True)
 
             def perform(content: Mapping[str, Any], workplace: Workplace, stage: Stage) -> Verdict:
                 return _perform(adapter, content, workplace, stage)
@@ -73,6 +73,7 @@ def run_suite(
         version=greeting.version,
         features=tuple(sorted(greeting.features)),
         corpus_digest=corpus.digest,
+        complete=corpus.complete,
         results=results,
         problems=expected.unknown(corpus.ids),
     )
@@ -103,6 +104,8 @@ def with_servers(case: Case, perform: Perform) -> Verdict:
     with Workplace(case, stage.origins) as workplace:
         try:
             content = workplace.content()
+            if not workplace.make_links(content.get("links", {})):
+                return Verdict("symbolic links cannot be made here", skipped=True)
             stage.start(content.get("servers", {}), workplace.directory)
             verdict = perform(content, workplace, stage)
         finally:

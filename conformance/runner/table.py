@@ -1,6 +1,7 @@
-"""`python -m conformance.runner.table A.json B.json …`: implementations side by side, by area.
+"""`python -m conformance.runner.table A.json B.json …`: implementations side by side.
 
-Reads the reports that `--json` wrote, and prints a Markdown table. Exits with 1 if any of
+Reads the reports that `--json` wrote, and prints Markdown tables, by class and by area. Where an
+implementation holds a class, its cell says so. Exits with 1 if any of
 them has unexpected results, and with 2 if a file is not a report.
 """
 
@@ -19,19 +20,34 @@ __all__ = ["main", "render"]
 
 
 def render(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table: a row for each area, a column for each report."""
+    """Return the tables: a row for each class or area, a column for each report."""
+    by_class = _rows("class", reports, "classes")
+    by_area = _rows("area", reports, "areas")
+    by_area.append(["total", *(_cell(report["summary"]) for report in reports)])
+    return _markdown(by_class) + "\n" + _markdown(by_area)
+
+
+def _rows(heading: str, reports: Sequence[Mapping[str, Any]], groups: str) -> list[list[str]]:
     names = [report["implementation"] for report in reports]
-    rows = [["area", *(f"{name['name']} {name['version']}".strip() for name in names)]]
-    areas = list(dict.fromkeys(area for report in reports for area in report["areas"]))
-    rows += [[area, *(_cell(report["areas"].get(area)) for report in reports)] for area in areas]
-    rows.append(["total", *(_cell(report["summary"]) for report in reports)])
+    rows = [[heading, *(f"{name['name']} {name['version']}".strip() for name in names)]]
+    for group in dict.fromkeys(group for report in reports for group in report[groups]):
+        cells = [
+            ("held: " if groups == "classes" and group in (report["held"] or ()) else "")
+            + _cell(report[groups].get(group))
+            for report in reports
+        ]
+        rows.append([group, *cells])
+    return rows
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows.insert(1, ["-" * width for width in widths])
+    lines = [rows[0], ["-" * width for width in widths], *rows[1:]]
     return "".join(
         "| "
-        + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         + " |\n"
-        for row in rows
+        for line in lines
     )
 
 

@@ -51,6 +51,18 @@ class Workplace:
     def __exit__(self, *_: object) -> None:
         self._temporary.cleanup()
 
+    def make_links(self, links: Mapping[str, str]) -> bool:
+        """Make symbolic links, by their path in the case; return False where there are none."""
+        for name, target in links.items():
+            path = self.directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.symlink_to(target)
+            except (NotImplementedError, OSError):
+                # File systems and operating systems say this in many ways.
+                return False
+        return True
+
     def _replace_in(self, path: Path) -> None:
         # As bytes: some of these files are deliberately not UTF-8.
         data = path.read_bytes()

@@ -10,6 +10,8 @@ from typing import Any
 
 from conformance.runner.cases import Corpus, load_corpus
 
+_IN_THE_INDEX = ("id", "level", "class", "section", "features", "lacks")
+
 __all__ = ["CorpusWriter", "adapter_command", "sha256", "tool_command"]
 
 
@@ -47,8 +49,9 @@ class CorpusWriter:
         content = {
             "id": id,
             "description": "A test.",
-            "section": "reading",
             "level": "must",
+            "class": "core",
+            "section": "reading",
             "features": ["read"],
             "steps": steps,
             **members,
@@ -63,7 +66,7 @@ class CorpusWriter:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         self.entries.append(
-            {name: content[name] for name in ("id", "level", "features", "section")}
+            {name: content[name] for name in _IN_THE_INDEX if name in content}
             | {"files": {name: sha256(data) for name, data in written.items()}}
         )
 

@@ -148,9 +148,9 @@ def test_a_malformed_request_is_answered_and_the_next_one_too(ours: Adapter, lin
     assert ours.ask("hello", protocol=1)["ok"]
 
 
-def test_an_unexpected_error_says_its_class(ours: Adapter, tmp_path: Path) -> None:
+def test_an_error_of_zarr_says_its_class(ours: Adapter, tmp_path: Path) -> None:
     answer = ours.ask("read", tmp_path / "nowhere", "a")
-    assert failure(answer)[0] == "unexpected"
+    assert failure(answer)[0] == "zarr_error"
     assert "NotFoundError" in answer["error"]["message"]
 
 

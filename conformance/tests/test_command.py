@@ -41,7 +41,8 @@ def corpus(tmp_path: Path) -> CorpusWriter:
     writer = CorpusWriter(directory)
     writer.case("one/right", [READ], [RIGHT], files=FILES)
     writer.case("one/wrong", [READ], [WRONG], files=FILES)
-    writer.case("two/advised", [READ], [WRONG], files=FILES, level="should")
+    advised = {"level": "should", "class": "safe"}
+    writer.case("two/advised", [READ], [WRONG], files=FILES, **advised)
     writer.case("two/s3", [READ], [RIGHT], files=FILES, features=["read", "s3"])
     writer.write_index()
     return writer
@@ -55,10 +56,16 @@ def run(corpus: CorpusWriter, *options: object, command: list[str] | None = None
 TABLE = """\
 scripted 1.0
 
+class    passed    failed     known  advisory   skipped
+core          1         1         0         0         1
+safe          0         0         0         1         0
+
 area     passed    failed     known  advisory   skipped
 one           1         1         0         0         0
 two           0         0         0         1         1
 total         1         1         0         1         1
+
+classes held: safe
 
 FAILED one/wrong: expected shape [2], got [1]
 
@@ -130,31 +137,44 @@ def test_json_and_badge(corpus: CorpusWriter, tmp_path: Path) -> None:
         "unexpected": 1,
         "problems": [],
         "summary": nothing | {"passed": 1, "failed": 1, "advisory": 1, "skipped": 1},
+        "held": ["safe"],
+        "classes": {
+            "core": nothing | {"passed": 1, "failed": 1, "skipped": 1},
+            "safe": nothing | {"advisory": 1},
+        },
         "areas": {
             "one": nothing | {"passed": 1, "failed": 1},
             "two": nothing | {"advisory": 1, "skipped": 1},
         },
         "results": [
-            {"id": "one/right", "level": "must", "outcome": "passed"},
+            {"id": "one/right", "level": "must", "class": "core", "outcome": "passed"},
             {
                 "id": "one/wrong",
                 "level": "must",
+                "class": "core",
                 "outcome": "failed",
                 "message": "expected shape [2], got [1]",
             },
             {
                 "id": "two/advised",
                 "level": "should",
+                "class": "safe",
                 "outcome": "advisory",
                 "message": "expected shape [2], got [1]",
             },
-            {"id": "two/s3", "level": "must", "outcome": "skipped", "message": "lacks s3"},
+            {
+                "id": "two/s3",
+                "level": "must",
+                "class": "core",
+                "outcome": "skipped",
+                "message": "lacks s3",
+            },
         ],
     }
     assert json.loads((tmp_path / "b.json").read_text()) == {
         "schemaVersion": 1,
         "label": "chunk-manifest-json",
-        "message": "1/3, 1 skipped",
+        "message": "safe \u00b7 1/3, 1 skipped",
         "color": "red",
     }
 
@@ -317,6 +337,11 @@ def test_table(corpus: CorpusWriter, tmp_path: Path, capsys: pytest.CaptureFixtu
     paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
     assert table.main(paths) == 1
     assert capsys.readouterr().out == (
+        "| class | scripted 1.0   | all 1.0             |\n"
+        "| ----- | -------------- | ------------------- |\n"
+        "| core  | 1/2 (1 failed) | 2/3 (1 known)       |\n"
+        "| safe  | -              | held: 0/1 (1 known) |\n"
+        "\n"
         "| area  | scripted 1.0   | all 1.0       |\n"
         "| ----- | -------------- | ------------- |\n"
         "| one   | 1/2 (1 failed) | 1/2 (1 known) |\n"
@@ -331,8 +356,10 @@ def test_a_skipped_area() -> None:
     counts = {"passed": 0, "failed": 0, "unexpected_pass": 0, "known": 0, "advisory": 0}
     report = {
         "implementation": {"name": "x", "version": ""},
+        "held": [],
+        "classes": {},
         "areas": {"a": counts | {"skipped": 3}},
         "summary": counts | {"passed": 2, "skipped": 3},
     }
     lines = table.render([report]).splitlines()
-    assert lines[2:] == ["| a     | skipped         |", "| total | 2/2 (3 skipped) |"]
+    assert lines[-2:] == ["| a     | skipped         |", "| total | 2/2 (3 skipped) |"]

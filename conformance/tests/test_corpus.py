@@ -9,7 +9,7 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,16 @@ from hypothesis import strategies as st
 from conformance.generator.areas import AREAS, all_cases
 from conformance.generator.arrays import Array
 from conformance.generator.case import Case
+from conformance.generator.classification import CLASSES, FEATURES
 from conformance.generator.frames import blosc_frame, gzip_member, shard, zstd_bomb, zstd_frame
-from conformance.generator.writing import differences, render, write
+from conformance.generator.writing import (
+    differences,
+    render,
+    withdrawals,
+    write,
+    wrong_withdrawals,
+)
+from conformance.runner import cases as runner_cases
 from zarr_manifest import errors
 
 CONFORMANCE = Path(__file__).parents[1]
@@ -101,11 +109,43 @@ def test_errors_come_in_every_phase() -> None:
     assert phases == {"declaration", "manifest", "chunk"}
 
 
+def anchors(document: Path) -> Iterator[str]:
+    """The sections of a document, as cases name them."""
+    prefix = "" if document.name == "README.md" else f"{document.name}#"
+    for heading in re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE):
+        yield prefix + re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+
+
 def test_sections_are_in_the_specification() -> None:
-    text = "\n".join(path.read_text(encoding="utf-8") for path in SPECIFICATION.glob("*.md"))
-    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    anchors = {re.sub(r"[^a-z0-9 -]", "", h.lower()).replace(" ", "-") for h in headings}
-    assert {case["section"] for case in CASES.values()} - anchors == set()
+    there = {anchor for document in SPECIFICATION.glob("*.md") for anchor in anchors(document)}
+    assert {case["section"] for case in CASES.values()} - there == set()
+
+
+def test_each_class_has_cases_that_must_pass() -> None:
+    classes = {entry["class"] for entry in INDEX if entry["level"] == "must"}
+    assert classes == set(CLASSES) - {"writer"}
+
+
+def test_withdrawn_cases_are_gone_and_their_successors_are_there() -> None:
+    assert wrong_withdrawals(withdrawals(CONFORMANCE), CASES.keys()) == []
+
+
+def test_wrong_withdrawals_are_noticed() -> None:
+    withdrawn: dict[str, Any] = {
+        "a/right": {"successor": "a/new", "reason": "the bytes changed"},
+        "a/dropped": {"successor": None, "reason": "nothing says so"},
+        "a/again": {"successor": "a/right", "reason": "renamed"},
+        "a/still-there": {"successor": None, "reason": "?"},
+        "a/lost": {"successor": "a/gone", "reason": "?"},
+        "a/silent": {"successor": None, "reason": ""},
+        "a/short": "?",
+    }
+    assert wrong_withdrawals(withdrawn, {"a/new", "a/still-there"}) == [
+        "a/still-there: withdrawn, but in the corpus",
+        "a/lost: its successor a/gone does not exist",
+        "a/silent: does not say its successor (an id or null) and the reason",
+        "a/short: does not say its successor (an id or null) and the reason",
+    ]
 
 
 def test_descriptions_differ_unless_one_case_validates_what_another_reads() -> None:
@@ -140,9 +180,8 @@ def test_the_index_lists_every_file_with_its_hash() -> None:
 def test_the_index_repeats_what_the_cases_say() -> None:
     for entry in INDEX:
         case = CASES[entry["id"]]
-        assert [entry[m] for m in ("id", "level", "section", "features")] == [
-            case[m] for m in ("id", "level", "section", "features")
-        ]
+        for member in ("id", "level", "class", "section", "features", "lacks"):
+            assert entry.get(member) == case.get(member), entry["id"]
 
 
 def test_files_with_expected_values_are_used_and_as_long_as_they_must_be() -> None:
@@ -193,6 +232,43 @@ def test_servers_have_a_directory_to_serve() -> None:
 
 
 # ---------------------------------------------------------------- the generator
+
+
+def test_the_runner_knows_the_same_classes_and_features() -> None:
+    assert tuple(runner_cases.CLASSES) == CLASSES
+    assert set(FEATURES) == runner_cases.FEATURES
+
+
+def test_documents_say_which_features_they_need() -> None:
+    entry = {"path": "data.bin", "checksum": "md5:0", "etag": "x"}
+    codecs = [{"name": "zstd"}, "crc32c"]
+
+    def case(document: Any, lacks: Sequence[str] = (), **declared: Any) -> Case:
+        made = Case("a/b", "reading", "", lacks=lacks)
+        configuration = {"manifest": "./manifest.json", **declared}
+        return made.array(manifest=document, configuration=configuration).lists()
+
+    plain = case({"0": {"path": "checksum"}, "checksum": {}})
+    assert (plain.features, plain.cls) == (["list"], "core")
+    conditional = case({"0": entry})
+    assert conditional.features == ["list", "checksums", "source-conditions"]
+    assert conditional.cls == "checksums"
+    inline = case(b"", manifest={"0": {"data": "AA==", "checksum": None}})
+    assert inline.features == ["list", "checksums"]
+    encoded = case(b"[", codecs=codecs, partition_shape=[True])
+    assert encoded.features == ["list", "encoded-manifests", "manifest-zstd", "partitions"]
+    assert encoded.cls == "partitions"
+    lacking = case({"0": {"data": "AA==", "checksum": "md5:0"}}, lacks=["checksums"])
+    assert (lacking.features, lacking.lacks, lacking.cls) == (["list"], ["checksums"], "core")
+
+
+def test_a_section_decides_the_class_before_the_features() -> None:
+    case = Case("a/b", "checksums", "", needs=["partitions"]).lists()
+    assert case.cls == "checksums"
+    assert case.reports().cls == "validator"
+    assert Case("a/b", "checksums", "", cls="safe").lists().cls == "safe"
+    with pytest.raises(ValueError, match="unknown class 'cautious'"):
+        _ = Case("a/b", "checksums", "", cls="cautious").lists().cls
 
 
 def test_differences_are_listed(tmp_path: Path) -> None:

@@ -88,6 +88,11 @@ def test_right_answers_pass(corpus: CorpusWriter) -> None:
         (step("read", one_of_them), error_answer("source_error", "chunk")),
         (step("read", {"any_of": [one_of_them, EXPECT_VALUES]}), read_answer()),
         (step("read", {"error": {"code": "missing_chunk"}}), error_answer("missing_chunk", None)),
+        (step("read", {"error": {"code": "zarr_error"}}), error_answer("zarr_error", "chunk")),
+        (
+            step("validate", {"problems": [{"code": "invalid_entry", "chunk": "0/1"}]}),
+            {"answer": {"problems": [problem | {"chunk": "0/1"}]}},
+        ),
     ]
     steps, answers = zip(*steps_and_answers, strict=True)
     corpus.case("a/all", list(steps), list(answers), files={**FILES, "chunk.bin": b"abc"})
@@ -148,6 +153,15 @@ OTHER_WRONG = [
         "expected no problems, got invalid_path",
     ),
     ("validate", {"problems": []}, {"answer": {"problems": [{}]}}, "malformed answer: problems"),
+    *(
+        (
+            "validate",
+            {"problems": [{"code": "invalid_path", "chunk": wanted}]},
+            {"answer": {"problems": [{"code": "invalid_path", "message": "?", "chunk": got}]}},
+            "expected problem",
+        )
+        for wanted, got in [("0.1", "0/1"), ("0.1", None), (None, "0.1")]
+    ),
     ("read", {"any_of": [REFUSAL, EXPECT_VALUES]}, read_answer(shape=[6]), "expected error"),
 ]
 
@@ -330,7 +344,63 @@ def test_requests_are_those_of_the_case(corpus: CorpusWriter) -> None:
     assert run(corpus).unexpected == 0
 
 
+def test_links_are_made_in_the_copy(corpus: CorpusWriter) -> None:
+    corpus.case(
+        "a/links",
+        [READ],
+        [{"fetch": [["GET", "@HIERARCHY@/a/b/link.bin", {}]], **read_answer()}],
+        files={**FILES, "sources/there.bin": b"x"},
+        links={
+            "hierarchy/a/b/link.bin": "../../../sources/there.bin",
+            "hierarchy/dangling.bin": "nowhere",
+        },
+    )
+    assert verdict(corpus) == ""
+
+
+def test_a_case_is_skipped_where_links_cannot_be_made(
+    corpus: CorpusWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("a required privilege is not held")
+
+    corpus.case("a/links", [READ], files=FILES, links={"hierarchy/x": "y"})
+    corpus.case("a/right", [READ], [read_answer()], files=FILES)
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    linked, right = run(corpus).results
+    assert (linked.outcome, right.outcome) == (Outcome.SKIPPED, Outcome.PASSED)
+    assert linked.verdict.message == "symbolic links cannot be made here"
+
+
 # ------------------------------------------------------------------ expectations, skipping
+
+
+def test_what_a_reader_must_not_have(corpus: CorpusWriter) -> None:
+    corpus.case("a/with", [READ], [read_answer()], files=FILES, lacks=["list", "write"])
+    corpus.case("a/without", [READ], [read_answer()], files=FILES, lacks=["write"])
+    with_it, without = run(corpus).results
+    assert with_it.verdict.message == "is for readers without list"
+    assert (with_it.outcome, without.outcome) == (Outcome.SKIPPED, Outcome.PASSED)
+
+
+def test_classes_held(corpus: CorpusWriter) -> None:
+    right, wrong = [read_answer()], [read_answer(shape=[6])]
+    for name, cls, do, members in (
+        ("core", "core", right, {}),
+        ("optional", "core", wrong, {"level": "should"}),
+        ("transport", "core", right, {"features": ["read", "s3"]}),
+        ("safe", "safe", right, {}),
+        ("known", "safe", wrong, {}),
+        ("not-claimed", "checksums", right, {}),
+        ("not-run", "validator", right, {"features": ["validate", "s3"]}),
+    ):
+        corpus.case(f"a/{name}", [READ], do, files=FILES, **{"class": cls}, **members)
+    listed = Expectations("scripted", {"a/known": "shape"})
+    report = run(corpus, listed)
+    assert report.unexpected == 0
+    assert report.held == ("core",)
+    part = run_suite(adapter_command(), corpus.load().select(["a/core", "a/transport"]))
+    assert (part.unexpected, part.held) == (0, ())
 
 
 def test_known_failures(corpus: CorpusWriter) -> None:
@@ -435,6 +505,10 @@ def test_the_hash_of_expected_values_is_verified(corpus: CorpusWriter) -> None:
         ({"setps": []}, r"unknown members \['setps'\]"),
         ({"open": {"base": "@SOURCE@"}}, r"unknown placeholders \['@SOURCE@'\]"),
         ({"features": []}, "no features"),
+        ({"class": "cautious"}, "unknown class 'cautious'"),
+        ({"lacks": ["reed"]}, r"unknown features \['reed'\]"),
+        ({"lacks": ["read"]}, r"both needs and lacks \['read'\]"),
+        ({"links": {"expected.bin": "x"}}, r"both files and links \['expected.bin'\]"),
     ],
 )
 def test_a_malformed_case(corpus: CorpusWriter, members: dict[str, Any], message: str) -> None:

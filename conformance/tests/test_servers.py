@@ -249,6 +249,16 @@ def test_the_first_rule_that_matches(start: Start) -> None:
     assert ask(origin, "/a%20b%2Bc~%c3%bc&.bin?x").status == 418
 
 
+def test_a_rule_for_one_query(start: Start) -> None:
+    origin = start(
+        {"path": "/a.bin", "query": "sig=a%20b&x"},
+        {"path": "/a.bin", "query": "", "status": 401},
+        {"path": "/a.bin", "status": 404},
+    )
+    targets = ["/a.bin?sig=a%20b&x", "/a.bin", "/a.bin?sig=a b&x".replace(" ", "+"), "/a.bin?x"]
+    assert [ask(origin, target).status for target in targets] == [200, 401, 404, 404]
+
+
 def test_truncate(start: Start) -> None:
     origin = start({"path": "/a.bin", "truncate": 7})
     with pytest.raises(http.client.IncompleteRead) as raised:

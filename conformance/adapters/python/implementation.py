@@ -49,7 +49,9 @@ FEATURES = (
     "zstd",
     "gzip",
     "encoded-manifests",
+    "manifest-zstd",
     "partitions",
+    "checksums",
     "base-override",
     "verify-policy",
     "limits",
@@ -82,10 +84,8 @@ class InspectedHierarchy:
 
     def read(self, array: str, selection: Sequence[Sequence[int]] | None) -> Values:
         """Return values, as ``array[...]`` does."""
-        with missing_chunks(are_errors=self.missing_is_an_error):
-            opened = self._open(array)
-            with _refusing(_phase_of_reading):
-                return read_values(opened, selection)
+        with _refusing(_phase_of_reading), missing_chunks(are_errors=self.missing_is_an_error):
+            return read_values(self._open(array), selection)
 
     def get_chunk(
         self, array: str, index: tuple[int, ...], part: Mapping[str, int] | None
@@ -119,6 +119,11 @@ def _refusing(phase_of: Callable[[zm.ManifestError], Phase]) -> Iterator[None]:
         yield
     except zm.ManifestError as error:
         raise RefusedError(error.code, phase_of(error), str(error)) from error
+    except RefusedError:
+        raise
+    except Exception as error:
+        # Failures of the array's own codecs, data types and metadata are zarr's.
+        raise RefusedError("zarr_error", None, f"{type(error).__name__}: {error}") from error
 
 
 def _phase_of_opening(error: zm.ManifestError) -> Phase:
