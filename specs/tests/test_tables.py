@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from specs.tests.text import DOCUMENTS, section, tables
 from specs.tests.verdicts import MANIFEST_SCHEMA, SCHEMA, in_schema
-from zarr_manifest import errors
+from zarr_manifest import Limits, errors
 from zarr_manifest.format.checksums import _REGISTRY, compute_checksum, parse_checksum
+from zarr_manifest.format.document_codecs import KNOWN_CODECS
 from zarr_manifest.locations.resolving import _SCHEMES, Base, StoreLocation
 from zarr_manifest.sources.byte_ranges import Bounded, ByteRequest, From, Last, Whole, source_range
 
@@ -114,6 +115,7 @@ def test_checksum(name: str) -> None:
 # ---------------------------------------------------------------- error codes
 
 CODES = {code: phase for code, _, phase in tables(section("Error codes"))[0]}
+FEATURES = tables(section("Optional features"))[0]
 
 # Of what the package does besides reading: converting from other formats, writing.
 BEYOND_THE_SPECIFICATION = {"not_convertible", "write_conflict"}
@@ -138,8 +140,19 @@ def test_every_code_in_the_text_is_in_the_table() -> None:
 
 
 def test_phases() -> None:
-    phases = re.compile(r"declaration|manifest|chunk")
-    assert all(phases.search(phase) for code, phase in CODES.items() if code != "read_only")
+    phases = [name for name, _ in tables(section("Phases"))[0]]
+    assert phases == ["declaration", "manifest", "chunk"]
+    stated = {code: re.findall("|".join(phases), phase) for code, phase in CODES.items()}
+    assert [code for code, named in stated.items() if not named] == ["read_only"]
+
+
+def test_codes_in_other_tables() -> None:
+    absent, denied, failed = tables(DOCUMENTS["transports.md"])[0]
+    stated = {absent[1], absent[3], *denied[1:], *failed[1:]}
+    stated |= {row[2] for row in FEATURES}
+    stated |= {row[1] for row in tables(section("Validators"))[0]}
+    assert stated <= set(CODES)
+    assert all(phase in CODES[code] for _, _, code, phase in FEATURES)
 
 
 # ---------------------------------------------------------------- members
@@ -153,6 +166,20 @@ def test_members_of_the_configuration() -> None:
     assert [name for name, required in members.items() if required] == schema["required"]
 
 
+def test_members_of_features() -> None:
+    """The core leads to each feature from the members that a reader without it refuses."""
+    led = {"declaration": tables(section("Name and configuration"))[0]}
+    led["entry"] = tables(section("Entries"))[1]
+    for feature, stated, _, _ in FEATURES:
+        names, _, owner = re.sub(" of an? ", "|", stated).partition("|")
+        anchor = re.search(r"\((#.+)\)", feature)
+        assert anchor is not None
+        rows = [row for row in led[owner] if set(row[0].split(", ")) & set(names.split(", "))]
+        assert rows
+        assert any(f"(features.md{anchor[1]})" in row[-1] for row in rows)
+        assert {name for row in rows for name in row[0].split(", ")} == set(names.split(", "))
+
+
 def test_members_of_entries() -> None:
     forms, members = tables(section("Entries"))
     names = [name for row in members for name in row[0].split(", ")]
@@ -164,3 +191,27 @@ def test_members_of_entries() -> None:
     for form, _ in forms[:-1]:
         entry = re.sub(r"\b[PDon]\b", lambda match: values[match[0]], form)
         assert in_schema("manifest", {"0": json.loads(entry)})
+
+
+# ---------------------------------------------------------------- codecs, limits
+
+
+def test_codecs_of_documents() -> None:
+    stated = {name: level for name, level, _ in tables(section("Encoded manifests"))[0]}
+    assert set(stated) == set(KNOWN_CODECS)
+    assert set(stated.values()) == {"MUST", "SHOULD"}
+
+
+def test_defaults_admit_what_the_text_asks_for() -> None:
+    least = {name: _number(text) for name, _, text in tables(section("Limits"))[0]}
+    assert least.pop("nesting") == 32
+    assert least["manifest_bytes"] == 2**26
+    assert {name for name in least if getattr(Limits(), name) < least[name]} == set()
+
+
+def _number(text: str) -> int:
+    """A number with thousands separators, or a power."""
+    match = re.fullmatch("([0-9,]+)([⁰¹²³⁴-⁹]*)", text)
+    assert match is not None
+    power = match[2].translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789"))
+    return int(match[1].replace(",", "")) ** int(power or 1)
