@@ -1,135 +1,17 @@
-"""The command line: `python -m conformance.runner [options] -- COMMAND …`.
+"""`python -m conformance.runner`, in syntax that any Python 3 reads, to say which one is needed."""
 
-Exits with 0 if nothing is unexpected, 1 if something is, and 2 if the suite could not be run.
-"""
-
-from __future__ import annotations
-
-import argparse
+import platform
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
-from conformance.runner import reports
-from conformance.runner.cases import FEATURES, Corpus, load_corpus
-from conformance.runner.errors import UsageError
-from conformance.runner.expectations import Expectations, load_expectations, write_expectations
-from conformance.runner.one_shot import run_one_shot
-from conformance.runner.results import Report, Result, judge
-from conformance.runner.run import run_suite
-
-__all__ = ["main"]
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m conformance.runner",
-        usage="%(prog)s [options] -- COMMAND [ARGUMENT ...]",
-        description="Run an implementation against the conformance suite of chunk-manifest-json.",
-        epilog="Exit status: 0, nothing unexpected; 1, something unexpected; 2, could not be run.",
-        allow_abbrev=False,
+if sys.version_info < (3, 12):  # noqa: UP036
+    sys.stderr.write(
+        "error: the conformance runner needs Python 3.12 or later, and this is "
+        + platform.python_version()
+        + "\n"
     )
-    add = parser.add_argument
-    add("--only", action="append", default=[], metavar="GLOB", help="cases, such as 'ranges/*'")
-    add("--area", action="append", default=[], help="all cases of an area")
-    add("--list", action="store_true", help="print the ids of the cases without running them")
-    add("--expect", type=Path, metavar="FILE", help="known failures")
-    add("--record", type=Path, metavar="FILE", help="record the failures as known")
-    add("--json", type=Path, metavar="FILE", help="write a report as JSON")
-    add("--junit", type=Path, metavar="FILE", help="write a report as JUnit XML")
-    add("--badge", type=Path, metavar="FILE", help="write an endpoint badge")
-    add("--timeout", type=float, default=60.0, metavar="SECONDS", help="for each answer (60)")
-    add("--verbose", action="store_true", help="print each result as it arrives")
-    add("--corpus", type=Path, default=Path(__file__).parent.parent, metavar="DIRECTORY",
-        help="directory of index.json and cases/")  # fmt: skip
-    add("--one-shot", action="store_true", help="the command prints an array")
-    add("--name", help="one-shot: name of the implementation")
-    add("--features", default="read", metavar="A,B", help="one-shot: what the command can do")
-    return parser
+    sys.exit(2)
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    split = given.index("--") if "--" in given else len(given)
-    parser = _parser()
-    options, command = parser.parse_args(given[:split]), given[split + 1 :]
-    try:
-        corpus = load_corpus(options.corpus).select(options.only, options.area)
-        if options.list:
-            sys.stdout.write("".join(f"{case.id}\n" for case in corpus.cases))
-            return 0
-        _check(options, command)
-        report = _run(options, command, corpus)
-        if options.record is not None:
-            report = _record(options.record, report)
-        _write(options, report)
-    except UsageError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    sys.stdout.write(reports.text(report))
-    return 1 if report.unexpected else 0
-
-
-def _check(options: argparse.Namespace, command: Sequence[str]) -> None:
-    if not command:
-        raise UsageError("no command given; write it after --")
-    if options.record is not None and options.expect is not None:
-        raise UsageError("--record and --expect are mutually exclusive")
-    if options.record is not None and (options.only or options.area):
-        raise UsageError("--record must run all cases: it would forget the others")
-    if not options.timeout > 0:
-        raise UsageError("--timeout must be positive")
-    for path in (options.record, options.json, options.junit, options.badge):
-        # Fail now rather than after the run.
-        if path is not None and not path.parent.is_dir():
-            raise UsageError(f"{path.parent}: no such directory")
-
-
-def _run(options: argparse.Namespace, command: Sequence[str], corpus: Corpus) -> Report:
-    expected = Expectations() if options.expect is None else load_expectations(options.expect)
-    progress = _print_result if options.verbose else None
-    if not options.one_shot:
-        return run_suite(
-            command, corpus, expected, timeout=options.timeout, progress=progress
-        )  # fmt: skip
-    features = options.features.split(",")
-    if unknown := set(features) - FEATURES:
-        raise UsageError(f"unknown features {sorted(unknown)}")
-    return run_one_shot(
-        command,
-        corpus,
-        expected,
-        name=options.name,
-        features=features,
-        timeout=options.timeout,
-        progress=progress,
-    )
-
-
-def _print_result(result: Result) -> None:
-    message = f": {result.verdict.message}" if result.verdict.message else ""
-    sys.stderr.write(f"{result.outcome:>15} {result.case.id}{message}\n")
-
-
-def _record(path: Path, report: Report) -> Report:
-    """Record the failures, which are known from now on."""
-    write_expectations(path, report.implementation, report.failures)
-    known = Expectations(report.implementation, report.failures)
-    results = tuple(judge(result.case, result.verdict, known) for result in report.results)
-    return replace(report, results=results)
-
-
-def _write(options: argparse.Namespace, report: Report) -> None:
-    for path, render in (
-        (options.json, reports.json_text),
-        (options.junit, reports.junit),
-        (options.badge, reports.badge),
-    ):
-        if path is not None:
-            path.write_text(render(report), encoding="utf-8")
-
+from conformance.runner.command_line import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

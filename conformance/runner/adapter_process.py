@@ -17,15 +17,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Self
 
+from conformance.runner.answer_lines import MAX_LINE_BYTES, parse_line, show_line
 from conformance.runner.answers import check_answer, check_hello
 from conformance.runner.cases import FEATURES
-from conformance.runner.errors import AdapterFailure, UsageError
+from conformance.runner.errors import AdapterFailure, AdapterTimeout, Patience, UsageError
 
 __all__ = ["PROTOCOL", "Adapter", "Greeting", "environment"]
 
 PROTOCOL = 1
 _STDERR_LINES = 20
+_STDERR_LINE_BYTES = 1 << 12
+# An adapter that writes more than is asked for has to wait, and not to fill the memory.
+_WAITING_LINES = 8
 _LEAVING_SECONDS = 5.0
+_LINE = MAX_LINE_BYTES + 1
 _DECOYS = {
     # Nothing may be signed with credentials found in the environment.
     "AWS_ACCESS_KEY_ID": "environment-must-not-be-used",
@@ -64,6 +69,7 @@ class Adapter:
     def __init__(self, command: Sequence[str], timeout: float) -> None:
         self._command = list(command)
         self._timeout = timeout
+        self._patience = Patience("the adapter")
         self._process: _Process | None = None
 
     def __enter__(self) -> Self:
@@ -77,7 +83,8 @@ class Adapter:
         """Return the answer to a request, to which this adds the id."""
         if self._process is None:
             self._greet()
-        answer = self._exchange(request)
+        with self._patience:
+            answer = self._exchange(request)
         check_answer(request["op"], answer)
         return answer
 
@@ -108,7 +115,7 @@ class Adapter:
             # Anything it said now could be taken for the answer to a later request.
             tail = self._end(kill=True)
             details = "\n".join(text for text in (failure.details, tail) if text)
-            raise AdapterFailure(failure.message, details) from failure
+            raise type(failure)(failure.message, details) from failure
 
     def _end(self, *, kill: bool = False) -> str:
         process, self._process = self._process, None
@@ -139,19 +146,24 @@ class _Process:
             reader.start()
 
     def _read_answers(self) -> None:
-        for line in _pipe(self._popen.stdout):
+        stdout = _pipe(self._popen.stdout)
+        while self._lines.qsize() < _WAITING_LINES and (line := stdout.readline(_LINE)):
             self._lines.put(line)
+            if len(line) == _LINE:
+                break
         self._lines.put(None)
 
     def _read_stderr(self) -> None:
-        self._stderr.extend(_pipe(self._popen.stderr))
+        stderr = _pipe(self._popen.stderr)
+        while line := stderr.readline(_STDERR_LINE_BYTES):
+            self._stderr.append(line)
 
     def exchange(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Send one request; return the answer with its id."""
         if not self._lines.empty():
             if (stray := self._lines.get()) is None:
                 raise AdapterFailure(self._ended())
-            raise AdapterFailure("the adapter wrote an unsolicited line", _show(stray))
+            raise AdapterFailure("the adapter wrote an unsolicited line", show_line(stray))
         number, self._asked = self._asked, self._asked + 1
         line = json.dumps({"id": number, **request}) + "\n"
         stdin = _pipe(self._popen.stdin)
@@ -162,10 +174,10 @@ class _Process:
         except OSError:
             raise AdapterFailure(self._ended()) from None
         except queue.Empty:
-            raise AdapterFailure("the adapter did not answer in time") from None
+            raise AdapterTimeout("the adapter did not answer in time") from None
         if answer is None:
             raise AdapterFailure(self._ended())
-        return _parse(answer, number)
+        return parse_line(answer, number)
 
     def _ended(self) -> str:
         try:
@@ -213,22 +225,3 @@ class _Process:
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     assert stream is not None, "all three are pipes"
     return stream
-
-
-def _parse(line: bytes, number: int) -> dict[str, Any]:
-    try:
-        answer = json.loads(line)
-    except ValueError:
-        raise AdapterFailure(
-            "the adapter answered with a line that is not JSON", _show(line)
-        ) from None
-    if not isinstance(answer, dict):
-        raise AdapterFailure("the adapter's answer is not a JSON object", _show(line))
-    if type(answer.get("id")) is not int or answer["id"] != number:
-        raise AdapterFailure("the adapter's answer has the wrong id", _show(line))
-    return answer
-
-
-def _show(line: bytes) -> str:
-    text = line.decode(errors="replace").rstrip()
-    return text if len(text) <= 500 else text[:500] + " …"

@@ -55,6 +55,18 @@ class Case:
     lacks: frozenset[str]
     text: str
 
+    @property
+    def description(self) -> str:
+        """What must happen, and why it matters."""
+        said: str = self.content()["description"]
+        return said
+
+    @property
+    def section(self) -> str:
+        """Where the specification says so."""
+        section: str = self.content()["section"]
+        return section
+
     def unfit_for(self, features: frozenset[str]) -> str:
         """Return why a reader with these features cannot run the case; empty if it can."""
         if lacking := self.features - features:

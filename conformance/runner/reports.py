@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from conformance.runner.results import Outcome, Report, Result, as_json, counts
 
-__all__ = ["badge", "json_text", "junit", "text"]
+__all__ = ["badge", "json_text", "junit", "printable", "text"]
 
 _LABEL = "chunk-manifest-json"
 _HEADINGS = {
@@ -31,9 +31,9 @@ def text(report: Report) -> str:
         for result in report.results:
             if result.outcome is outcome:
                 lines += ["", f"{heading} {result.case.id}: {_message(result)}"]
-                lines += [f"    {line}" for line in result.verdict.details.splitlines()]
+                lines += [f"    {line}" for line in _explained(result)]
     lines += [f"\nFAILED {problem}" for problem in report.problems]
-    return "\n".join(lines) + "\n"
+    return printable("\n".join(lines)) + "\n"
 
 
 def _table(heading: str, groups: Mapping[str, Sequence[Result]], width: int) -> list[str]:
@@ -51,6 +51,12 @@ def _message(result: Result) -> str:
     if result.outcome is Outcome.UNEXPECTED_PASS:
         return f"the expectations list it as a failure: {result.reason}"
     return result.verdict.message
+
+
+def _explained(result: Result) -> list[str]:
+    """Say what the case tests, why, and where the specification says so."""
+    case, details = result.case, result.verdict.details
+    return [case.description, f"specification: {case.section}", *details.splitlines()]
 
 
 def json_text(report: Report) -> str:
@@ -99,12 +105,13 @@ def _test_case(suite: ElementTree.Element, result: Result) -> None:
         return
     kind = "failure" if result.outcome.fails_run else "skipped"
     prefix = "" if result.outcome in (Outcome.FAILED, Outcome.SKIPPED) else f"{result.outcome}: "
-    message = _printable(prefix + _message(result))
-    ElementTree.SubElement(test, kind, message=message).text = _printable(result.verdict.details)
+    element = ElementTree.SubElement(test, kind, message=printable(prefix + _message(result)))
+    if result.outcome is not Outcome.SKIPPED:
+        element.text = printable("\n".join(_explained(result)))
 
 
-def _printable(text: str) -> str:
-    """Replace what XML cannot contain; an adapter may write anything to standard error."""
+def printable(text: str) -> str:
+    """Replace what controls terminals, and what XML cannot contain: adapters may say anything."""
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
 
 

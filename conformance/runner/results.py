@@ -52,6 +52,11 @@ class Result:
     outcome: Outcome
     reason: str = ""  # why a failure is known
 
+    @property
+    def passed(self) -> bool:
+        """Whether the case ran and its expectations were met."""
+        return not self.verdict.message and not self.verdict.skipped
+
 
 @dataclass(frozen=True)
 class Report:

@@ -121,9 +121,13 @@ def with_servers(case: Case, perform: Perform) -> Verdict:
             verdict = Verdict("; ".join(wrong), "\n".join(line.rstrip() for line in lines))
         return replace(
             verdict,
-            message=workplace.anonymise(verdict.message),
-            details=workplace.anonymise(verdict.details),
+            message=_cut(workplace.anonymise(verdict.message), 500),
+            details=_cut(workplace.anonymise(verdict.details), 4000),
         )
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else text[:size] + " …"
 
 
 def _perform(

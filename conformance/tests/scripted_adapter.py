@@ -1,8 +1,10 @@
 """An adapter that does what `do.json` in the hierarchy says, step by step; standard library only.
 
 Each step is an object: `fetch` (list of [method, URL, headers], before anything else),
-`stderr` (text), then one of `answer` (members of the answer), `line` (a raw line),
-`exit` (status), `hang`, `close` (its output), or `echo` (answers an error with the request).
+`stderr` (text), `files` (to be written below the hierarchy), then one of `answer` (members of the
+answer), `line` (a raw line), `hex` (its bytes), `flood` (of this many characters, `repeat`, without
+a line break), `exit` (status), `hang`, `close` (its output), or `echo` (answers an error with the
+request).
 """
 
 from __future__ import annotations
@@ -54,11 +56,21 @@ def perform(request: dict[str, Any], do: dict[str, Any]) -> None:
         fetch(*wanted)
     sys.stderr.write(do.get("stderr", ""))
     sys.stderr.flush()
+    for name, text in do.get("files", {}).items():
+        path = Path(request["hierarchy"]) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     match do:
         case {"answer": answer}:
             respond(request["id"], {"ok": True, **answer})
         case {"line": line}:
             print(line, flush=True)
+        case {"hex": data}:
+            sys.stdout.buffer.write(bytes.fromhex(data) + b"\n")
+            sys.stdout.flush()
+        case {"flood": count, "repeat": text}:
+            sys.stdout.write(text * count)
+            sys.stdout.flush()
         case {"exit": status}:
             os._exit(status)
         case {"hang": _}:

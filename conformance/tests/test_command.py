@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
+import re
+import runpy
 import struct
 import subprocess
 import sys
@@ -16,10 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.runner import table
-from conformance.runner.__main__ import main
+from conformance.runner.command_line import main
 from conformance.runner.one_shot import parse_values
 from conformance.tests.corpora import CorpusWriter, adapter_command, sha256, tool_command
 
+SUITE = Path(__file__).parents[1]
 DATA = struct.pack("<2h", 1, -2)
 EXPECT = {
     "values": "expected.bin",
@@ -68,8 +72,12 @@ total         1         1         0         1         1
 classes held: safe
 
 FAILED one/wrong: expected shape [2], got [1]
+    A test.
+    specification: reading
 
 advisory failure two/advised: expected shape [2], got [1]
+    A test.
+    specification: reading
 """
 
 
@@ -220,8 +228,13 @@ def test_junit(corpus: CorpusWriter, tmp_path: Path) -> None:
             ("failure", "the expectations list three/gone, which is not a case")
         ],
     }
-    details = [part.text for part in root.iter("failure") if part.text]
-    assert details == ["\N{REPLACEMENT CHARACTER}[31m<&>\N{REPLACEMENT CHARACTER}"]
+    said = "A test.\nspecification: reading"
+    assert [part.text for part in root.iter("failure")] == [
+        said,
+        said,
+        f"{said}\n\N{REPLACEMENT CHARACTER}[31m<&>\N{REPLACEMENT CHARACTER}",
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -261,6 +274,26 @@ def test_as_a_program(corpus: CorpusWriter) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (1, TABLE, "")
     assert subprocess.run(program, capture_output=True, cwd=root, check=False).returncode == 2
+
+
+# What an old Python loads before it can say that it is too old.
+LOADED_FIRST = ("__init__.py", "runner/__init__.py", "runner/__main__.py")
+
+
+@pytest.mark.parametrize("name", LOADED_FIRST)
+def test_an_old_python_can_say_that_it_is_too_old(name: str) -> None:
+    ast.parse((SUITE / name).read_text(encoding="utf-8"), feature_version=(3, 7))
+
+
+def test_an_old_python_says_which_one_is_needed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 11, 9))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(SUITE / "runner" / "__main__.py"))
+    assert ended.value.code == 2
+    said = "error: the conformance runner needs Python 3.12 or later, and this is "
+    assert capsys.readouterr().err.startswith(said)
 
 
 # ------------------------------------------------------------------ one-shot
@@ -314,6 +347,48 @@ def test_one_shot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "c/zstd": "lacks zstd",
     }
     assert [result["outcome"] for result in report["results"][10:]] == ["skipped"] * 4
+
+
+PROGRAMS = {
+    "false": "raise SystemExit(1)",
+    "true": "",
+    "cat": "import sys; sys.exit(sys.stderr.write('no such file\\n') and 1)",
+    "brackets": "print('[' * 1_000_000)",
+    "zero": "print(0)",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_command_that_reads_nothing_has_passed_nothing(
+    tmp_path: Path, program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = CorpusWriter(tmp_path)
+    refusal = {"error": {"code": "invalid_entry", "phase": "manifest"}}
+    nothing = {**EXPECT, "values": "empty.bin", "sha256": sha256(b""), "shape": [0]}
+    step = {"op": "read", "array": "a", "selection": None}
+    files = {"expected.bin": DATA, "empty.bin": b""}
+    for name, expect in (
+        ("refused", refusal),
+        ("either", {"any_of": [refusal, EXPECT]}),
+        ("empty", nothing),
+        ("values", EXPECT),
+    ):
+        corpus.case(f"a/{name}", [{**step, "expect": expect}], files=files)
+    corpus.write_index()
+    command = [sys.executable, "-S", "-c", PROGRAMS[program]]
+    assert run(corpus, "--one-shot", command=command) == 1
+    assert re.search(r"^total +0 +4 ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_command_that_always_hangs_is_given_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = CorpusWriter(tmp_path)
+    for number in range(9):
+        tool_case(corpus, f"a/{number}", EXPECT, seconds=60)
+    corpus.write_index()
+    assert run(corpus, "--one-shot", "--timeout", "0.3", command=tool_command()) == 2
+    assert "the command did not answer 3 times in a row" in capsys.readouterr().err
 
 
 @given(st.lists(st.integers() | st.floats() | st.booleans()))
