@@ -11,7 +11,7 @@ if sys.version_info < (3, 12):  # noqa: UP036
     )
     sys.exit(2)
 
-from conformance.runner.command_line import main  # noqa: E402
+from conformance.runner.command_line import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -22,7 +22,7 @@ from conformance.runner.answers import check_answer, check_hello
 from conformance.runner.cases import FEATURES
 from conformance.runner.errors import AdapterFailure, AdapterTimeout, Patience, UsageError
 
-__all__ = ["PROTOCOL", "Adapter", "Greeting", "environment"]
+__all__ = ["DECOYS", "PROTOCOL", "Adapter", "Greeting", "environment"]
 
 PROTOCOL = 1
 _STDERR_LINES = 20
@@ -31,10 +31,11 @@ _STDERR_LINE_BYTES = 1 << 12
 _WAITING_LINES = 8
 _LEAVING_SECONDS = 5.0
 _LINE = MAX_LINE_BYTES + 1
-_DECOYS = {
+DECOYS = ("environment-must-not-be-used",)
+_ENVIRONMENT = {
     # Nothing may be signed with credentials found in the environment.
-    "AWS_ACCESS_KEY_ID": "environment-must-not-be-used",
-    "AWS_SECRET_ACCESS_KEY": "environment-must-not-be-used",
+    "AWS_ACCESS_KEY_ID": DECOYS[0],
+    "AWS_SECRET_ACCESS_KEY": DECOYS[0],
     "AWS_EC2_METADATA_DISABLED": "true",
     # The servers are on the loopback interface.
     "NO_PROXY": "127.0.0.1,localhost",
@@ -54,7 +55,7 @@ class Greeting:
 def environment() -> dict[str, str]:
     """Return the environment of this process, with decoys for credentials, and no proxy."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    return kept | _DECOYS
+    return kept | _ENVIRONMENT
 
 
 class Adapter:

@@ -1,4 +1,4 @@
-"""One line of an adapter's output as an answer: bounded, UTF-8, JSON, an object with the id. Pure."""
+"""A line of an adapter's output as an answer: bounded, UTF-8, JSON, an object, its id. Pure."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class AdapterFailure(Exception):
         self.details = details
 
 
-class AdapterTimeout(AdapterFailure):  # noqa: N818
+class AdapterTimeout(AdapterFailure):
     """The adapter did not answer in time."""
 
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from conformance.runner.adapter_process import Adapter
+from conformance.runner.adapter_process import DECOYS, Adapter
 from conformance.runner.cases import Case, Corpus
 from conformance.runner.comparing import compare
 from conformance.runner.errors import AdapterFailure, UsageError
 from conformance.runner.expectations import Expectations
+from conformance.runner.leaks import known_secrets, shows_secret
 from conformance.runner.results import Report, Result, Verdict, judge
 from conformance.runner.stage import Stage, wrong_requests
 from conformance.runner.workplace import Workplace
@@ -135,6 +136,7 @@ def _perform(
 ) -> Verdict:
     """Run the steps in order; the first failure is the verdict."""
     steps = content["steps"]
+    secrets = known_secrets(content, workplace.documents(), DECOYS)
     for position, step in enumerate(steps):
         where = f"step {position + 1} ({step['op']}): " if len(steps) > 1 else ""
         request = _request(step, content.get("open", {}), workplace, stage)
@@ -145,6 +147,8 @@ def _perform(
         mismatch = compare(step["expect"], answer, workplace.case.expected_file)
         if mismatch is not None:
             return Verdict(where + mismatch.message, mismatch.details)
+        if shows_secret(answer, secrets):
+            return Verdict(f"{where}the message shows credentials or a query string", str(answer))
     return Verdict()
 
 

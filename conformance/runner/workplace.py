@@ -51,6 +51,11 @@ class Workplace:
     def __exit__(self, *_: object) -> None:
         self._temporary.cleanup()
 
+    def documents(self) -> list[bytes]:
+        """Return the metadata and the plain manifests of the hierarchy."""
+        paths = (self.directory / "hierarchy").rglob("*.json")
+        return [path.read_bytes() for path in paths if path.is_file()]
+
     def make_links(self, links: Mapping[str, str]) -> bool:
         """Make symbolic links, by their path in the case; return False where there are none."""
         for name, target in links.items():

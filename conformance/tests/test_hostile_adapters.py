@@ -1,4 +1,4 @@
-"""Adapters that answer what nobody can use, or never: the runner survives, and says what happened."""
+"""Adapters that answer what nobody can use, or never: the runner survives, and says so."""
 
 from __future__ import annotations
 
