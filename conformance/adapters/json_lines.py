@@ -70,6 +70,8 @@ class Implementation:
     version: str
     features: Sequence[str]
     open: Callable[[Request], Hierarchy]
+    write: Callable[[Request], None] | None = None
+    """Writes an array into a directory."""
 
 
 @dataclass
@@ -95,6 +97,9 @@ class _Session:
     def _dispatch(self, request: Request) -> dict[str, Any]:
         if request["op"] == "hello":
             return self._hello(request)
+        if request["op"] == "write" and self.implementation.write is not None:
+            self.implementation.write(request)
+            return {}
         hierarchy = self._hierarchy(request)
         array: str = request.get("array", "")
         match request["op"]:

@@ -29,6 +29,7 @@ AREAS = (
     "security",
     "older_writers",
     "mixed",
+    "writing",
 )
 
 

@@ -26,6 +26,7 @@ _FEATURE_OF_OPTION = {
     "via": "hierarchy-http",
 }
 _ABSENT: Any = object()
+_ARRAY = Array()
 
 
 def to_json(value: Any) -> bytes:
@@ -218,6 +219,30 @@ class Case:
             {"code": one, "array": path} if isinstance(one, str) else dict(one) for one in problems
         ]
         return self.ask("validate", {}, {"problems": expected})
+
+    def writes(
+        self, chunks: Sequence[Mapping[str, Any]], shaped: Array = _ARRAY, **request: Any
+    ) -> Self:
+        """Expect an array to be written: at ``a``, unless `request` says otherwise."""
+        return self._ask_to_write(chunks, shaped, request, {"written": True})
+
+    def refuses_to_write(
+        self, code: str, phase: str, chunks: Sequence[Mapping[str, Any]], **request: Any
+    ) -> Self:
+        """Expect an array not to be written, in any part."""
+        return self._ask_to_write(chunks, _ARRAY, request, failure(code, phase))
+
+    def _ask_to_write(
+        self,
+        chunks: Sequence[Mapping[str, Any]],
+        shaped: Array,
+        request: Mapping[str, Any],
+        expect: Mapping[str, Any],
+    ) -> Self:
+        # It begins with an empty directory.
+        self._files.pop("hierarchy/zarr.json", None)
+        asked = {"array": "a", "metadata": shaped.metadata(None), "chunks": [*chunks]}
+        return self.ask("write", {**asked, **request}, expect)
 
     def ask(self, op: str, request: Mapping[str, Any], expect: Mapping[str, Any]) -> Self:
         """Add a request and its expected answer."""

@@ -45,7 +45,7 @@ def check_answer(op: str, answer: Mapping[str, Any]) -> None:
         _require(data is None or decoded(data) is not None, "data", "base64 or null")
     elif op == "list":
         _require(_is_list_of(answer.get("chunks"), str), "chunks", "a list of strings")
-    else:
+    elif op == "validate":
         problems = answer.get("problems")
         _require(_is_list_of(problems, dict), "problems", "a list of objects")
         for problem in problems or ():

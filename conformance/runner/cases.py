@@ -39,7 +39,7 @@ _MEMBERS = frozenset(
     {"id", "description", "level", "class", "section", "features", "lacks", "links", "open"}
     | {"servers", "steps", "requests"}
 )
-_OPERATIONS = frozenset({"read", "get_chunk", "list", "validate"})
+_OPERATIONS = frozenset({"read", "get_chunk", "list", "validate", "write"})
 _SHOWN = 20
 
 
@@ -244,7 +244,7 @@ def _wrong_expectation(case: Case, expect: Mapping[str, Any]) -> Iterable[str]:
     for option in expect.get("any_of", ()):
         yield from _wrong_expectation(case, option)
     kinds = expect.keys() & {
-        "values", "bytes", "missing", "chunks", "problems", "error", "any_of"
+        "values", "bytes", "missing", "chunks", "problems", "written", "error", "any_of"
     }  # fmt: skip
     if len(kinds) != 1:
         yield f"an expectation of {len(kinds)} kinds"

@@ -19,6 +19,7 @@ from conformance.runner.leaks import known_secrets, shows_secret
 from conformance.runner.results import Report, Result, Verdict, judge
 from conformance.runner.stage import Stage, wrong_requests
 from conformance.runner.workplace import Workplace
+from conformance.runner.written_arrays import left_behind, wrong_array
 
 __all__ = ["collect", "run_suite", "with_servers"]
 
@@ -38,6 +39,7 @@ _REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "get_chunk": {"array": "", "range": None},
     "list": {"array": ""},
     "validate": {},
+    "write": {"array": "", "chunks": [], "partition_shape": None, "codecs": None, "inline": False},
 }
 
 
@@ -147,9 +149,18 @@ def _perform(
         mismatch = compare(step["expect"], answer, workplace.case.expected_file)
         if mismatch is not None:
             return Verdict(where + mismatch.message, mismatch.details)
+        if step["op"] == "write" and (wrong := _wrong_writing(workplace, request, answer)):
+            return Verdict(where + wrong)
         if shows_secret(answer, secrets):
             return Verdict(f"{where}the message shows credentials or a query string", str(answer))
     return Verdict()
+
+
+def _wrong_writing(
+    workplace: Workplace, request: Mapping[str, Any], answer: Mapping[str, Any]
+) -> str:
+    check = wrong_array if answer["ok"] else left_behind
+    return check(workplace.hierarchy, request)
 
 
 def _request(

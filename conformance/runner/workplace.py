@@ -40,9 +40,16 @@ class Workplace:
         }
 
     def __enter__(self) -> Self:
+        # Git keeps no empty directories, in which cases of writers begin.
+        self.hierarchy.mkdir()
         for name in ("hierarchy", "sources"):
             if (self.case.directory / name).is_dir():
-                shutil.copytree(self.case.directory / name, self.directory / name, symlinks=True)
+                shutil.copytree(
+                    self.case.directory / name,
+                    self.directory / name,
+                    symlinks=True,
+                    dirs_exist_ok=True,
+                )
         for path in (self.directory / "hierarchy").rglob("*.json"):
             if path.is_file() and not path.is_symlink():
                 self._replace_in(path)

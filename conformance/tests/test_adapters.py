@@ -155,7 +155,7 @@ def test_an_error_of_zarr_says_its_class(ours: Adapter, tmp_path: Path) -> None:
 
 
 def test_an_unknown_operation_is_unexpected(ours: Adapter, hierarchy: Path) -> None:
-    assert failure(ours.ask("write", hierarchy, "a"))[0] == "unexpected"
+    assert failure(ours.ask("delete", hierarchy, "a"))[0] == "unexpected"
 
 
 # ------------------------------------------------------------------ operations

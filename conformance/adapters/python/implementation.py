@@ -21,6 +21,7 @@ from conformance.adapters.json_lines import (
     Values,
 )
 from conformance.adapters.python.access import allow_of
+from conformance.adapters.python.writing import write_array
 from conformance.adapters.zarr_arrays import (
     MISSING_ERROR,
     ZarrArray,
@@ -39,6 +40,7 @@ FEATURES = (
     "get_chunk",
     "list",
     "validate",
+    "write",
     "http",
     "s3",
     "s3-credentials",
@@ -140,6 +142,10 @@ def _phase_of_reading(error: zm.ManifestError) -> Phase:
     return "manifest" if in_manifest else "chunk"
 
 
+def _phase_of_writing(error: zm.ManifestError) -> Phase:
+    return "declaration" if error.code in _FOUND_IN_DECLARATIONS else "manifest"
+
+
 def _open(request: Request) -> InspectedHierarchy:
     location: str = request["hierarchy"]
     options: dict[str, Any] = {
@@ -167,4 +173,9 @@ def _problems(location: str, options: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-IMPLEMENTATION = Implementation("zarr-manifest", zm.__version__, FEATURES, _open)
+def _write(request: Request) -> None:
+    with _refusing(_phase_of_writing):
+        write_array(request)
+
+
+IMPLEMENTATION = Implementation("zarr-manifest", zm.__version__, FEATURES, _open, _write)
