@@ -69,10 +69,18 @@ from zarr_manifest.format.node_metadata import (
     parse_node,
     without_declarations,
 )
+from zarr_manifest.format.partition_names import (
+    MOST_NAMES,
+    interpret_partition_names,
+    names_outside,
+    needs_every_document,
+    state_partitions,
+)
 from zarr_manifest.format.unfinished import is_placeholder, placeholder, unfinished_error
 
 __all__ = [
     "KNOWN_CODECS",
+    "MOST_NAMES",
     "NODE_METADATA",
     "NODE_NAMES",
     "NO_CONDITIONS",
@@ -114,11 +122,14 @@ __all__ = [
     "interpret_declaration",
     "interpret_document",
     "interpret_members",
+    "interpret_partition_names",
     "is_declaration",
     "is_placeholder",
     "is_possible_path",
     "limit_exceeded",
     "members_in",
+    "names_outside",
+    "needs_every_document",
     "number_chunks",
     "owner_candidates",
     "parse_canonical",
@@ -128,6 +139,7 @@ __all__ = [
     "parse_node",
     "parse_relative",
     "placeholder",
+    "state_partitions",
     "strict",
     "too_much",
     "unfinished_error",

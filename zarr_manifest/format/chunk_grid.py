@@ -289,6 +289,10 @@ class Partitions:
         # Not itertools.product, which holds all coordinates of all dimensions in memory.
         return (grid_index(counts, number) for number in range(self.total))
 
+    def contains(self, partition: Sequence[int]) -> bool:
+        """Whether an index, of numbers that are not negative, is that of a block."""
+        return all(i < n for i, n in zip(partition, self.counts, strict=True))
+
     def owner(self, index: Sequence[int]) -> tuple[int, ...]:
         """Return the index of the block to which a chunk belongs."""
         return tuple(i // p for i, p in zip(index, self.shape, strict=True))

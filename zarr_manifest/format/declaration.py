@@ -19,6 +19,7 @@ from zarr_manifest.errors import (
 from zarr_manifest.format.chunk_grid import PLACEHOLDER
 from zarr_manifest.format.document_codecs import KNOWN_CODECS, DocumentCodec
 from zarr_manifest.format.findings import Findings, strict
+from zarr_manifest.format.partition_names import DeclaredPartitions, interpret_partitions
 from zarr_manifest.showing import counted
 
 __all__ = [
@@ -37,7 +38,7 @@ _LARGEST_INTEGER = 2**53 - 1
 # Of a URL reference, as in Limits.path_length.
 _MOST_CHARACTERS = 2**13
 
-_MEMBERS = frozenset({"manifest", "base", "codecs", "partition_shape"})
+_MEMBERS = frozenset({"manifest", "base", "codecs", "partition_shape", "partitions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,15 @@ class Configuration:
     partition_shape : tuple of int, optional
         Number of chunks in a partition along each dimension; `manifest` then
         contains ``{partition}``.
+    partitions : "all" or tuple of str, optional
+        Names of the partitions that have a document; None if it does not say.
     """
 
     manifest: str | bytes
     base: str = "./"
     codecs: tuple[DocumentCodec, ...] = ()
     partition_shape: tuple[int, ...] | None = None
+    partitions: DeclaredPartitions | None = None
 
 
 def is_declaration(element: object) -> bool:
@@ -92,8 +96,8 @@ def parse_declaration(transformers: object) -> Configuration | None:
     Examples
     --------
     >>> declared = [{"name": "chunk-manifest-json", "configuration": {"manifest": "./m.json"}}]
-    >>> parse_declaration(declared)
-    Configuration(manifest='./m.json', base='./', codecs=(), partition_shape=None)
+    >>> parse_declaration(declared).manifest
+    './m.json'
     """
     return strict(interpret_declaration(transformers))
 
@@ -157,11 +161,8 @@ def _interpret_one(
     else:
         base = yield from _short("base", base)
     codecs = yield from _interpret_codecs(configuration.get("codecs", []))
-    partition_shape: tuple[int, ...] | None = None
-    usable = manifest is not None and base is not None and codecs is not None
-    if "partition_shape" in configuration:
-        partition_shape = yield from _interpret_partition_shape(configuration["partition_shape"])
-        usable = usable and partition_shape is not None
+    split = yield from _interpret_split(configuration)
+    usable = True
     for problem in _contradictions(manifest, configuration):
         yield InvalidConfigurationError(problem)
         usable = False
@@ -172,9 +173,9 @@ def _interpret_one(
                 remedy=f"Known codecs: {', '.join(KNOWN_CODECS)}.",
             )
             usable = False
-    if not usable or manifest is None or base is None or codecs is None:
+    if not usable or manifest is None or base is None or codecs is None or split is None:
         return None
-    return Configuration(manifest, base, codecs, partition_shape)
+    return Configuration(manifest, base, codecs, *split)
 
 
 def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
@@ -230,6 +231,22 @@ def _interpret_codecs(declared: object) -> Findings[tuple[DocumentCodec, ...] | 
     return None if malformed else tuple(codecs)
 
 
+def _interpret_split(
+    configuration: Mapping[str, Any],
+) -> Findings[tuple[tuple[int, ...] | None, DeclaredPartitions | None] | None]:
+    """Return ``partition_shape`` and ``partitions``, each None if absent; None if invalid."""
+    shape: tuple[int, ...] | None = None
+    partitions: DeclaredPartitions | None = None
+    if "partition_shape" in configuration:
+        shape = yield from _interpret_partition_shape(configuration["partition_shape"])
+    if "partitions" in configuration:
+        partitions = yield from interpret_partitions(configuration["partitions"])
+    found = {"partition_shape": shape, "partitions": partitions}
+    if any(name in configuration and value is None for name, value in found.items()):
+        return None
+    return shape, partitions
+
+
 def _interpret_partition_shape(declared: object) -> Findings[tuple[int, ...] | None]:
     items = cast("list[object]", declared) if isinstance(declared, list) else [None]
     # A bool is an int in Python, but not in JSON.
@@ -245,12 +262,14 @@ def _contradictions(manifest: str | bytes | None, configuration: Mapping[str, An
     if isinstance(manifest, bytes):
         return [
             f"{name!r} does not apply to an inline manifest"
-            for name in ("codecs", "partition_shape")
+            for name in ("codecs", "partition_shape", "partitions")
             if name in configuration
         ]
     if manifest is None:
         return []
     if "partition_shape" not in configuration:
+        if "partitions" in configuration:
+            return ["there is 'partitions', but no 'partition_shape'"]
         if PLACEHOLDER in manifest:
             return [f"'manifest' contains {PLACEHOLDER}, but there is no 'partition_shape'"]
         return []

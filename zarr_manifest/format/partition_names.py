@@ -1,0 +1,133 @@
+"""The member ``partitions`` of a declaration: which partitions have a manifest document.
+
+A document that is declared but does not exist has been lost. Without the member, nobody can
+tell a lost document from one that was never written. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from typing import Literal, cast
+
+from zarr_manifest.errors import InvalidConfigurationError
+from zarr_manifest.format.chunk_grid import Partitions
+from zarr_manifest.format.chunk_keys import format_canonical, parse_canonical
+from zarr_manifest.format.findings import Findings
+
+__all__ = [
+    "MOST_NAMES",
+    "DeclaredPartitions",
+    "interpret_partition_names",
+    "interpret_partitions",
+    "names_outside",
+    "needs_every_document",
+    "state_partitions",
+]
+
+type DeclaredPartitions = Literal["all"] | tuple[str, ...]
+
+# Every reader of the hierarchy reads the names: rather than more, write empty documents.
+_FEW_NAMES = 10_000
+
+# Rather than more empty documents, write the names. A longer list is never made of "all".
+MOST_NAMES = 1_000_000
+
+
+def interpret_partitions(declared: object) -> Findings[DeclaredPartitions | None]:
+    """Yield the problem of a value of ``partitions`` that has the wrong type, and return it.
+
+    Which names there may be depends on the array: see :func:`interpret_partition_names`.
+    """
+    if declared == "all":
+        return "all"
+    items = cast("list[object]", declared) if isinstance(declared, list) else [None]
+    names = tuple(item for item in items if isinstance(item, str))
+    if len(names) < len(items):
+        yield InvalidConfigurationError("'partitions' is neither 'all' nor a list of names")
+        return None
+    return names
+
+
+def interpret_partition_names(names: tuple[str, ...], ndim: int) -> Findings[frozenset[str] | None]:
+    """Yield the problems of the names in ``partitions``, and return them.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The names as declared.
+    ndim : int
+        Number of dimensions of the array.
+    """
+    unique = frozenset(names)
+    if len(unique) < len(names):
+        twice, _ = Counter(names).most_common(1)[0]
+        yield InvalidConfigurationError(f"'partitions' names {twice!r:.40} twice")
+        return None
+    if not _are_plain(names, ndim):
+        for name in names:
+            if parse_canonical(name, ndim) is None:
+                example = ".".join("0" * ndim) or "0"
+                yield InvalidConfigurationError(
+                    f"'partitions' has {name!r:.40}, which is not the name of a partition, such "
+                    f"as {example!r}"
+                )
+                return None
+    return unique
+
+
+def _are_plain(names: tuple[str, ...], ndim: int) -> bool:
+    """Whether all names are certainly valid; much faster than to take every name apart."""
+    text = ",".join(names)
+    number = "(?:0|[1-9][0-9]{0,14})"
+    name = rf"{number}(?:\.{number}){{{ndim - 1}}}" if ndim else "0"
+    is_list = re.fullmatch(f"{name}(?:,{name})*+", text) is not None
+    return is_list and text.count(",") == len(names) - 1
+
+
+def names_outside(partitions: Partitions, names: Collection[str]) -> list[str]:
+    """Return the valid names that are not those of partitions, sorted as texts.
+
+    Examples
+    --------
+    >>> names_outside(Partitions((4,), (2,)), ["0", "2", "1"])
+    ['2']
+    """
+    ndim = len(partitions.shape)
+    return sorted(
+        name
+        for name in names
+        if (index := parse_canonical(name, ndim)) is None or not partitions.contains(index)
+    )
+
+
+def needs_every_document(partitions: Partitions, documents: int) -> bool:
+    """Whether a writer of so many documents should also write those without entries.
+
+    Examples
+    --------
+    >>> needs_every_document(Partitions((20_000,), (1,)), 10_001)
+    True
+    >>> needs_every_document(Partitions((20_000,), (1,)), 10_000)
+    False
+    """
+    return documents > _FEW_NAMES and documents < partitions.total <= MOST_NAMES
+
+
+def state_partitions(
+    partitions: Partitions, documents: Collection[tuple[int, ...]]
+) -> Literal["all"] | list[str]:
+    """Return the value of ``partitions`` for the partitions that have a document.
+
+    Examples
+    --------
+    >>> state_partitions(Partitions((4, 1), (2, 1)), [(1, 0), (7, 0)])
+    ['1.0']
+    >>> state_partitions(Partitions((4, 1), (2, 1)), [(1, 0), (0, 0)])
+    'all'
+    """
+    inside = sorted(index for index in documents if partitions.contains(index))
+    if len(inside) == partitions.total:
+        return "all"
+    return [format_canonical(index) for index in inside]
