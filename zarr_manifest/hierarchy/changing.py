@@ -33,6 +33,7 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, KnownArrays, vanished
 from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
+from zarr_manifest.hierarchy.resizing import resized_declaration
 from zarr_manifest.hierarchy.underneath import OwnKeys
 from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
 from zarr_manifest.locations import Location
@@ -95,7 +96,7 @@ def _restored(arrays: KnownArrays, path: str, body: bytes, may_grow: bool) -> St
         if stored is not None and array.metadata is node and not may_grow:
             yield from _require_no_growth(arrays, place, stored, array)
         if stored is not None and stored.declared:
-            declare(array, stored.declared)
+            declare(array, resized_declaration(place, stored, array))
             restored = True
         elif place in arrays.declared:
             raise vanished(place, None if stored is None else dump_node(stored.metadata))
@@ -297,7 +298,7 @@ async def _locations(array: ChunkManifestTransformer) -> list[Location]:
     """Return what a manifest refers to; nothing for documents that do not exist."""
     found: list[Location] = []
     try:
-        async for location, _, _ in array.statistics():
+        async for location, _, _ in array.statistics(skip_lost=True):
             found.append(location)
     except ManifestNotFoundError:
         pass  # an array that was being deleted before can be deleted again

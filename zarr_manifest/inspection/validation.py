@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -31,6 +31,7 @@ from zarr_manifest.format import (
     collect,
     interpret_codecs,
     is_declaration,
+    names_outside,
 )
 from zarr_manifest.hierarchy import (
     CONCURRENCY,
@@ -48,6 +49,7 @@ from zarr_manifest.hierarchy import (
     read_node,
     sync,
 )
+from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     Allow,
     in_order,
@@ -248,7 +250,7 @@ class _Validator:
         if array is None:
             return
         _, errors = collect(interpret_codecs(array.metadata["codecs"]))
-        for error in errors:
+        for error in (*errors, *_foreign_names(array)):
             yield _problem(node.path, "declaration", error)
         inline = None if node.body is None else _inline_text(node.body)
         try:
@@ -290,6 +292,20 @@ class _Validator:
         return [
             _problem(array.path, "manifest", error.in_context(location=where)) for error in errors
         ]
+
+
+def _foreign_names(array: DeclaredArray) -> Iterator[ManifestError]:
+    """Yield the error for names in ``partitions`` that readers ignore."""
+    if array.partitions is None or array.named is None:
+        return
+    outside = names_outside(array.partitions, array.named)
+    if outside:
+        more = f" and {counted(len(outside) - 1, 'other name')}" if outside[1:] else ""
+        yield InvalidConfigurationError(
+            f"'partitions' has {outside[0]!r:.40}{more}, outside the grid of partitions, whose "
+            f"shape is {list(array.partitions.counts)}",
+            remedy="Remove what does not exist from the list.",
+        )
 
 
 def _problem(path: str, phase: Phase, error: ManifestError) -> Problem:

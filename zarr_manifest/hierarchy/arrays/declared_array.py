@@ -22,8 +22,10 @@ from zarr_manifest.format import (
     collect,
     document_reference,
     element_size,
+    format_canonical,
     interpret_chunk_grid,
     interpret_members,
+    interpret_partition_names,
 )
 from zarr_manifest.hierarchy.arrays.key_encoding import ChunkKeyEncoding
 from zarr_manifest.locations import Base, Location
@@ -53,6 +55,8 @@ class DeclaredArray:
         None if a single document holds the whole manifest.
     base : Base
         What the paths of entries resolve against.
+    named : frozenset of str or None
+        Names of the partitions that have a document; None if the declaration has no list.
     """
 
     path: str
@@ -62,6 +66,7 @@ class DeclaredArray:
     chunk_grid: ChunkGrid | None
     partitions: Partitions | None
     base: Base
+    named: frozenset[str] | None = None
 
     @property
     def ndim(self) -> int:
@@ -70,9 +75,22 @@ class DeclaredArray:
 
     def has_partition(self, partition: Sequence[int]) -> bool:
         """Whether a partition lies within the chunk grid."""
-        return self.partitions is not None and all(
-            i < n for i, n in zip(partition, self.partitions.counts, strict=True)
-        )
+        return self.partitions is not None and self.partitions.contains(partition)
+
+    def has_document(self, partition: Sequence[int] | None) -> bool | None:
+        """Whether a partition has a document; None if the declaration does not say it.
+
+        A manifest that is not partitioned always has one.
+        """
+        if partition is None or self.configuration.partitions == "all":
+            return True
+        return None if self.named is None else format_canonical(partition) in self.named
+
+    def certainly_holds_nothing(self, partition: Sequence[int] | None) -> bool:
+        """Whether a partition has no entries, so that its document need not be asked for."""
+        if partition is None:
+            return False
+        return not self.has_partition(partition) or self.has_document(partition) is False
 
     def document(self, partition: Sequence[int] | None) -> Location | bytes:
         """Return the location of a partition's document, or the inline document.
@@ -128,7 +146,7 @@ def interpret_array(
         encoding = ChunkKeyEncoding(metadata, ndim)
     except InvalidConfigurationError as error:
         yield error
-    partitions = yield from _interpret_partitions(configuration, chunk_grid, ndim)
+    partitions, named = yield from _interpret_partitions(configuration, chunk_grid, ndim)
     usable = configuration.partition_shape is None or partitions is not None
     resolved: Base | None = None
     try:
@@ -147,27 +165,34 @@ def interpret_array(
     if not usable or encoding is None or resolved is None:
         return None
     encoding.learn(chunk_grid)
-    return DeclaredArray(path, metadata, configuration, encoding, chunk_grid, partitions, resolved)
+    return DeclaredArray(
+        path, metadata, configuration, encoding, chunk_grid, partitions, resolved, named
+    )
 
 
 def _interpret_partitions(
     configuration: Configuration, chunk_grid: ChunkGrid | None, ndim: int
-) -> Findings[Partitions | None]:
-    """Return the partitions of a manifest; None if it has none, or they are invalid."""
+) -> Findings[tuple[Partitions | None, frozenset[str] | None]]:
+    """Return the partitions of a manifest, and which are named; None if invalid, or not there."""
     shape = configuration.partition_shape
     if shape is None:
-        return None
+        return None, None
     if len(shape) != ndim:
         yield InvalidConfigurationError(
             f"'partition_shape' has {counted(len(shape), 'dimension')}, but the array has {ndim}"
         )
-        return None
+        return None, None
+    named: frozenset[str] | None = None
+    if isinstance(configuration.partitions, tuple):
+        named = yield from interpret_partition_names(configuration.partitions, ndim)
+        if named is None:
+            return None, None
     if chunk_grid is None:
         yield UnsupportedTransformerError(
             "the manifest is partitioned, but the array's chunk grid is of an unknown kind"
         )
-        return None
-    return Partitions(chunk_grid.counts, shape)
+        return None, None
+    return Partitions(chunk_grid.counts, shape), named
 
 
 def _document(

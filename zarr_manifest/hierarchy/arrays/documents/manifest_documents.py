@@ -35,6 +35,7 @@ from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
 from zarr_manifest.hierarchy.arrays.documents.document_cache import DocumentCache
 from zarr_manifest.hierarchy.arrays.documents.partition_documents import (
     Partition,
+    lost_document,
     partitions_to_read,
 )
 from zarr_manifest.locations import Base, Location, StoreLocation
@@ -136,19 +137,19 @@ class ManifestDocuments:
         partitions = self._array.partitions
         return None if partitions is None else partitions.owner(index)
 
-    async def every(self) -> AsyncIterator[LoadedManifest]:
+    async def every(self, *, skip_lost: bool = False) -> AsyncIterator[LoadedManifest]:
         """Yield all documents in C order of the blocks, holding only a few at a time.
 
-        If some are missing because the manifest was replaced, the end raises.
+        If some are missing because the manifest was replaced, the end raises. A document that
+        is declared but does not exist is an error, unless `skip_lost`.
         """
         missing = _Missing()
         met: set[_Missing] = set()  # those of other readers too
         wanted = await partitions_to_read(self._array, self._store, self._limits)
         if wanted.without_document:
             met.add(missing)
-        calls = (
-            functools.partial(self._load, partition, missing) for partition in wanted.partitions
-        )
+        load = self._load_existing if skip_lost else self._load
+        calls = (functools.partial(load, partition, missing) for partition in wanted.partitions)
         async for found in in_order(calls, CONCURRENCY):
             if isinstance(found, _Missing):
                 met.add(found)
@@ -197,6 +198,14 @@ class ManifestDocuments:
     ) -> LoadedManifest | _Missing:
         return await self._cache.get(partition, lambda: run_async(self._read(partition, missing)))
 
+    async def _load_existing(
+        self, partition: Partition, missing: _Missing
+    ) -> LoadedManifest | _Missing:
+        try:
+            return await self._load(partition, missing)
+        except ManifestNotFoundError:
+            return _Missing(is_checked=True)
+
     def _checked(self, found: LoadedManifest | _Missing) -> Steps[LoadedManifest]:
         """Return a document, or a manifest without entries if it is certain that there is none."""
         if not isinstance(found, _Missing):
@@ -223,7 +232,7 @@ class ManifestDocuments:
         """Load a document; if there is none, return `missing`, or check that without it."""
         where: str | None = None
         try:
-            if partition is not None and not self._array.has_partition(partition):
+            if self._array.certainly_holds_nothing(partition):
                 return _Missing(is_checked=True)
             document = self._array.document(partition)
             where = None if isinstance(document, bytes) else str(document)
@@ -316,13 +325,9 @@ def fetch_document(
             f"the manifest is too large: {error.problem}", limits.manifest_bytes, "manifest_bytes"
         ).in_context(location=error.location) from None
     except SourceNotFoundError as error:
-        if partition is not None:
+        if not array.has_document(partition):
             return None
-        raise ManifestNotFoundError(
-            "the array declares a manifest that does not exist",
-            location=error.location,
-            remedy="The array cannot be read without it; restore it at this location.",
-        ) from error
+        raise lost_document(partition, error.location) from error
     return body
 
 

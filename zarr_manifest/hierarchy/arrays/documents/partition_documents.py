@@ -1,18 +1,25 @@
 """Which partitions of a manifest have a document, where all of them are needed.
 
-A short declaration may have billions of partitions. If the store can be listed, it says
-which documents exist; if not, they are asked for one by one, up to a limit.
+The declaration may say which. If not, and if the store can be listed, it says which documents
+exist; otherwise they are asked for one by one. A short declaration may have billions of
+partitions: more than a limit are asked for only if they are known to exist.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from zarr.abc.store import Store
 
-from zarr_manifest.errors import Advice, LimitExceededError, ManifestError, Setting
-from zarr_manifest.format import PLACEHOLDER, Limits, parse_canonical
+from zarr_manifest.errors import (
+    Advice,
+    LimitExceededError,
+    ManifestError,
+    ManifestNotFoundError,
+    Setting,
+)
+from zarr_manifest.format import PLACEHOLDER, Limits, Partitions, parse_canonical
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
 from zarr_manifest.hierarchy.underneath import can_list, list_inside
 from zarr_manifest.locations import Base, StoreLocation
@@ -22,6 +29,7 @@ __all__ = [
     "Partition",
     "PartitionKeys",
     "PartitionsToRead",
+    "lost_document",
     "partitions_to_read",
     "require_few_partitions",
 ]
@@ -118,31 +126,72 @@ async def partitions_to_read(
     """
     if array.partitions is None:
         return PartitionsToRead((None,))
+    is_declared = array.configuration.partitions is not None
+    partitions = _named(array) if array.named is not None else array.partitions
+    number = array.partitions.total if isinstance(partitions, Partitions) else len(partitions)
     keys = PartitionKeys.of(array)
-    is_many = array.partitions.total > min(_FEW, limits.partitions)
+    is_many = number > (limits.partitions if is_declared else min(_FEW, limits.partitions))
     if is_many and keys is not None and can_list(store):
         try:
             found = await _listed(array, store, keys)
         except ManifestError:
             pass  # it may still be possible to read them
         else:
-            return PartitionsToRead(found, len(found) < array.partitions.total)
-    require_few_partitions(array, limits)
-    return PartitionsToRead(array.partitions)
+            if is_declared:
+                readable = [index for index in found if array.has_document(index)]
+                return PartitionsToRead(_with_first_lost(partitions, readable))
+            return PartitionsToRead(found, len(found) < number)
+    _require_few(array, number, limits)
+    return PartitionsToRead(partitions)
+
+
+def _named(array: DeclaredArray) -> list[tuple[int, ...]]:
+    """Return the partitions that the declaration names, in C order."""
+    indices = (parse_canonical(name, array.ndim) for name in array.named or ())
+    return sorted(index for index in indices if index is not None and array.has_partition(index))
+
+
+def _with_first_lost(
+    declared: Iterable[tuple[int, ...]], found: Sequence[tuple[int, ...]]
+) -> Sequence[tuple[int, ...]]:
+    """Add the first partition whose document is lost, so that reading all raises."""
+    present = frozenset(found)
+    lost = next((index for index in declared if index not in present), None)
+    return found if lost is None else sorted([*found, lost])
+
+
+def lost_document(partition: Partition, location: str | None) -> ManifestNotFoundError:
+    """Return the error for a document that the declaration names, and that does not exist."""
+    if partition is None:
+        return ManifestNotFoundError(
+            "the array declares a manifest that does not exist",
+            location=location,
+            remedy="The array cannot be read without it; restore it at this location.",
+        )
+    return ManifestNotFoundError(
+        "the array declares that this partition of its manifest has a document, but there is none",
+        location=location,
+        remedy="Restore it at this location; or open the hierarchy again, if the manifest has been "
+        "replaced since.",
+    )
 
 
 def require_few_partitions(array: DeclaredArray, limits: Limits) -> None:
-    """Reject a manifest with too many partitions to ask for each.
+    """Reject a manifest with too many partitions to go through all of them.
 
     Raises
     ------
     LimitExceededError
         There are more than `limits.partitions`.
     """
-    partitions = array.partitions
-    if partitions is not None and partitions.total > limits.partitions:
+    if array.partitions is not None:
+        _require_few(array, array.partitions.total, limits)
+
+
+def _require_few(array: DeclaredArray, number: int, limits: Limits) -> None:
+    if number > limits.partitions:
         raise LimitExceededError(
-            f"the manifest has {counted(partitions.total, 'partition')}, all of which are "
+            f"the manifest has {counted(number, 'partition')}, all of which are "
             f"needed; the limit is {limits.partitions:,}",
             array=array.path,
             remedy=Advice(
