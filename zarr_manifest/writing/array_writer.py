@@ -18,9 +18,9 @@ import itertools
 import json
 import operator
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, SupportsIndex, cast
 
 from zarr_manifest.errors import (
@@ -31,14 +31,13 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import (
     TRANSFORMER_NAME,
     ArrayMetadata,
-    Configuration,
     DocumentCodec,
     complete_codec,
     declare,
     dump_node,
-    encode_body,
     interpret_declaration,
     is_declaration,
+    state_partitions,
     strict,
 )
 from zarr_manifest.hierarchy import (
@@ -64,9 +63,17 @@ from zarr_manifest.writing.document_removal import (
     sources_in,
     unused_documents,
 )
-from zarr_manifest.writing.entries import encode_manifest, encode_parts
+from zarr_manifest.writing.entries import (
+    empty_document,
+    encode_manifest,
+    encode_parts,
+    partitions_to_fill,
+)
 
 __all__ = ["ArrayWriter", "Form"]
+
+# Number of documents without entries that are held while they are written.
+_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,9 @@ class Form:
             return self.manifest
         return default_reference(partitioned=self.partition_shape is not None)
 
-    def configuration(self, manifest: str | dict[str, Any]) -> dict[str, Any]:
+    def configuration(
+        self, manifest: str | dict[str, Any], partitions: str | list[str] | None
+    ) -> dict[str, Any]:
         """Return the declaration's configuration."""
         configuration: dict[str, Any] = {"manifest": manifest}
         if self.base is not None:
@@ -100,6 +109,8 @@ class Form:
             )
         if self.partition_shape is not None:
             configuration["partition_shape"] = [_plain(n) for n in self.partition_shape]
+        if partitions is not None:
+            configuration["partitions"] = partitions
         return configuration
 
 
@@ -148,6 +159,8 @@ class ArrayWriter:
         self._written: list[str] = []
         self._left: list[str] | None = None
         self._sources: set[str] = set()
+        # Which partitions have a document, as soon as that is known.
+        self._partitions: str | list[str] | None = None
         if form.inline and form.manifest is not None:
             raise InvalidConfigurationError(
                 f"an inline manifest has no document to name {form.manifest!r}"
@@ -170,6 +183,7 @@ class ArrayWriter:
             self.array = self._declared(json.loads(manifest.dumps()))
             return
         bodies = encode_parts(self.array, manifest)
+        self._state_partitions(bodies)
         if self._is_there(bodies):
             return
 
@@ -180,15 +194,21 @@ class ArrayWriter:
             return digest.hexdigest()[:12]
 
         self._claim(bodies, token)
-        rest = {p: body for p, body in bodies.items() if p != self._first}
-        keys = {document_key(self.array, p): body for p, body in rest.items()}
+        self._put((p, body) for p, body in bodies.items() if p != self._first)
+
+    def _put(self, bodies: Iterable[tuple[Partition, bytes]]) -> None:
+        """Write documents under the name that has been claimed."""
+        keys = {document_key(self.array, partition): body for partition, body in bodies}
         self._written += keys
         self._store.put(keys)
 
     def write_parts(self, parts: Iterable[ReferenceTable]) -> Iterator[ReferenceTable]:
-        """Write the documents of partitions as they arrive, and yield what was written."""
+        """Write the documents of partitions as they arrive, and yield what was written.
+
+        The declaration is complete when all have been yielded.
+        """
         assert self.array.partitions is not None  # otherwise there is nothing to stream
-        nothing = encode_body(self.array.configuration.codecs, b"{}\n")
+        nothing = empty_document(self.array)
         # The contents are not known yet, so only a random token tells two writers apart.
         self._claim({self._first: nothing}, lambda attempt: uuid.uuid4().hex[:12])
         seen: set[Partition] = set()
@@ -198,10 +218,15 @@ class ArrayWriter:
                 if index in seen:
                     raise InvalidChunkKeyError(f"the partition {list(index)} occurs twice")
                 seen.add(index)
-                key = document_key(self.array, index)
-                self._written.append(key)
-                self._store.put({key: encode_manifest(self.array, part)})
+                self._put([(index, encode_manifest(self.array, part))])
             yield manifest
+        seen.add(self._first)
+        for some in itertools.batched(partitions_to_fill(self.array.partitions, seen), _AT_ONCE):
+            seen.update(some)
+            self._put((index, nothing) for index in some)
+        self._state_partitions(seen)
+        assert isinstance(self.array.configuration.manifest, str)  # of a template
+        self.array = self._declared(self.array.configuration.manifest)
 
     # Second: zarr.json ----------------------------------------------------------
 
@@ -317,18 +342,24 @@ class ArrayWriter:
 
     def _declared(self, manifest: str | dict[str, Any]) -> DeclaredArray:
         """Set the declaration in the metadata, and return the array that it describes."""
-        configuration = self._form.configuration(manifest)
+        configuration = self._form.configuration(manifest, self._partitions)
         others = ArrayMetadata("", self._metadata).declared
         declared = strict(interpret_declaration(_stack(others, configuration)))
         assert declared is not None  # the declaration is there, and has no problems
         codecs = tuple(complete_codec(codec) for codec in declared.codecs)
         if codecs:
             configuration["codecs"] = [_as_declared(codec) for codec in codecs]
-        complete = Configuration(declared.manifest, declared.base, codecs, declared.partition_shape)
+        complete = replace(declared, codecs=codecs)
         array = strict(interpret_array(self._path, self._metadata, complete))
         assert array is not None  # it has no problems
         declare(ArrayMetadata("", self._metadata), _stack(others, configuration))
         return array
+
+    def _state_partitions(self, documents: Collection[Partition]) -> None:
+        """Note which partitions have a document, to be declared."""
+        if self.array.partitions is not None:
+            indices = [partition for partition in documents if partition is not None]
+            self._partitions = state_partitions(self.array.partitions, indices)
 
     def _claim(self, bodies: Mapping[Partition, bytes], token: Callable[[int], str]) -> None:
         """Claim the first free name, by writing the first document under it.

@@ -9,7 +9,7 @@ import base64
 import dataclasses
 import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, SupportsIndex, cast
 
 from zarr_manifest.errors import (
@@ -20,7 +20,16 @@ from zarr_manifest.errors import (
     LimitExceededError,
     Setting,
 )
-from zarr_manifest.format import Configuration, Entry, Limits, encode_body, format_canonical, strict
+from zarr_manifest.format import (
+    Configuration,
+    Entry,
+    Limits,
+    Partitions,
+    encode_body,
+    format_canonical,
+    needs_every_document,
+    strict,
+)
 from zarr_manifest.hierarchy import (
     DeclaredArray,
     Partition,
@@ -28,7 +37,14 @@ from zarr_manifest.hierarchy import (
 )
 from zarr_manifest.manifest import Manifest, ReferenceTable, references_of
 
-__all__ = ["Entries", "encode_manifest", "encode_parts", "interpret_entries"]
+__all__ = [
+    "Entries",
+    "empty_document",
+    "encode_manifest",
+    "encode_parts",
+    "interpret_entries",
+    "partitions_to_fill",
+]
 
 type Chunk = str | tuple[int, ...]
 
@@ -143,7 +159,8 @@ def encode_parts(array: DeclaredArray, manifest: ReferenceTable) -> dict[Partiti
     """Return the documents of a manifest as stored.
 
     The first partition always has a document, even without entries: concurrent writers
-    compete to create it.
+    compete to create it. If very many others have entries, so have all: see
+    :func:`partitions_to_fill`.
 
     Raises
     ------
@@ -152,11 +169,30 @@ def encode_parts(array: DeclaredArray, manifest: ReferenceTable) -> dict[Partiti
     """
     if array.partitions is None:
         return {None: encode_manifest(array, manifest)}
-    first = (0,) * array.ndim
-    bodies: dict[Partition, bytes] = {first: encode_body(array.configuration.codecs, b"{}\n")}
+    nothing = empty_document(array)
+    bodies: dict[Partition, bytes] = {(0,) * array.ndim: nothing}
     for index, part in manifest.blocks(array.partitions.shape):
         bodies[index] = encode_manifest(array, part)
+    bodies.update(dict.fromkeys([*partitions_to_fill(array.partitions, bodies)], nothing))
     return bodies
+
+
+def partitions_to_fill(
+    partitions: Partitions, written: Collection[Partition]
+) -> Iterator[tuple[int, ...]]:
+    """Return the partitions without entries that should have a document all the same.
+
+    The declaration can then say that all have one, instead of a very long list.
+    """
+    if not needs_every_document(partitions, len(written)):
+        return iter(())
+    done = frozenset(written)
+    return (index for index in partitions if index not in done)
+
+
+def empty_document(array: DeclaredArray) -> bytes:
+    """Return a document without entries as stored."""
+    return encode_body(array.configuration.codecs, b"{}\n")
 
 
 def encode_manifest(array: DeclaredArray, manifest: ReferenceTable) -> bytes:
