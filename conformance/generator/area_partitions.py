@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from conformance.generator.arrays import Array, Index, canonical
+from conformance.generator.arrays import Array, canonical
 from conformance.generator.case import Case
 from conformance.generator.frames import zstd_frame
+from conformance.generator.partitioned import GRID, SECTION, TEMPLATE, partitioned, split
 from conformance.generator.standard import ARRAY, ENTRIES, SOURCE
 
 AREA = "partitions"
-_SECTION = "partitioned-manifests"
-_GRID = Array(shape=(5, 7), chunks=(1, 2))  # 5 by 4 chunks
-_TEMPLATE = "./m/{partition}.json"
 
 
 def cases() -> Iterator[Case]:
@@ -27,7 +25,7 @@ def cases() -> Iterator[Case]:
         for ask in ("read", "validate") if reported else ("read",):
             suffix = "-validate" if ask == "validate" else ""
             refused = f"{description} The array is refused when it is opened."
-            case = Case(f"{AREA}/{name}{suffix}", _SECTION, refused, needs=["partitions"])
+            case = Case(f"{AREA}/{name}{suffix}", SECTION, refused, needs=["partitions"])
             case.array(array=ARRAY, configuration=configuration).put("a/data.bin", SOURCE)
             for document in ("0.json", "1.json", "{partition}.json"):
                 case.put(f"a/m/{document}", ENTRIES)
@@ -37,41 +35,10 @@ def cases() -> Iterator[Case]:
                 yield case.reports("invalid_configuration")
 
 
-def _split(entries: Mapping[str, Any], shape: Collection[int]) -> dict[str, dict[str, Any]]:
-    """Entries by canonical key -> documents by partition."""
-    documents: dict[str, dict[str, Any]] = {}
-    for key, entry in entries.items():
-        index = [int(i) for i in key.split(".")] if shape else []
-        block = tuple(i // n for i, n in zip(index, shape, strict=True))
-        documents.setdefault(canonical(block), {})[key] = entry
-    return documents
-
-
-def _case(
-    name: str,
-    description: str,
-    array: Array = _GRID,
-    shape: Index = (2, 2),
-    *,
-    template: str = _TEMPLATE,
-    without: Collection[str] = (),
-    chunks: Collection[Index] = (),
-    **options: Any,
-) -> Case:
-    entries, source = array.lay_out("data.bin", without=chunks)
-    case = Case(f"{AREA}/{name}", _SECTION, description, needs=["partitions"], **options)
-    configuration = {"manifest": template, "partition_shape": list(shape)}
-    case.array(array=array, configuration=configuration).put("a/data.bin", source)
-    for block, document in _split(entries, shape).items():
-        if block not in without:
-            case.put("a/" + template.removeprefix("./").replace("{partition}", block), document)
-    return case
-
-
 def _shapes() -> Iterator[Case]:
     yield (
-        _case(
-            "two-dimensions",
+        partitioned(
+            f"{AREA}/two-dimensions",
             "Blocks of 2 by 2 chunks; those at the edges of the grid are smaller. Keys are grid "
             "indices of the whole array, not of the block.",
         )
@@ -79,8 +46,8 @@ def _shapes() -> Iterator[Case]:
         .reads(selection=[[3, 5], [3, 7]])
     )
     yield (
-        _case(
-            "one-dimension",
+        partitioned(
+            f"{AREA}/one-dimension",
             "Two documents of two chunks each: all four chunks are read and listed.",
             Array(shape=(8,)),
             (2,),
@@ -88,38 +55,38 @@ def _shapes() -> Iterator[Case]:
         .reads()
         .lists("0", "1", "2", "3")
     )
-    yield _case(
-        "one-chunk-per-block",
+    yield partitioned(
+        f"{AREA}/one-chunk-per-block",
         "A block of one chunk: every chunk has a document of its own.",
         Array(shape=(4, 2), chunks=(2, 1)),
         (1, 1),
     ).reads()
-    yield _case(
-        "block-larger-than-the-grid",
+    yield partitioned(
+        f"{AREA}/block-larger-than-the-grid",
         "A block that is larger than the chunk grid holds all of it: there is one document.",
         Array(shape=(4,)),
         (1000,),
     ).reads()
-    yield _case(
-        "block-of-the-largest-integer",
+    yield partitioned(
+        f"{AREA}/block-of-the-largest-integer",
         "Numbers of partition_shape go up to 2^53-1; there is one document.",
         Array(shape=(4,)),
         (2**53 - 1,),
     ).reads()
-    yield _case(
-        "zero-dimensional",
+    yield partitioned(
+        f"{AREA}/zero-dimensional",
         "A zero-dimensional array has an empty partition_shape, and one document, called 0.",
         Array(shape=(), chunks=(), values=(4711,)),
         (),
     ).reads()
-    yield _case(
-        "numbers-of-several-digits",
+    yield partitioned(
+        f"{AREA}/numbers-of-several-digits",
         "Names of partitions are decimal numbers without leading zeros.",
         Array(shape=(11,), chunks=(1,)),
         (1,),
     ).reads()
-    yield _case(
-        "partition-in-a-directory-name",
+    yield partitioned(
+        f"{AREA}/partition-in-a-directory-name",
         "The template may have {partition} anywhere in its path.",
         Array(shape=(8,)),
         (2,),
@@ -129,11 +96,11 @@ def _shapes() -> Iterator[Case]:
     entries, source = array.lay_out("data.bin")
     case = Case(
         f"{AREA}/own-keys",
-        _SECTION,
+        SECTION,
         "Documents of partitions accept the array's own keys like whole manifests.",
         needs=["partitions"],
-    ).array(array=array, configuration={"manifest": _TEMPLATE, "partition_shape": [2]})
-    for block, document in _split(entries, (2,)).items():
+    ).array(array=array, configuration={"manifest": TEMPLATE, "partition_shape": [2]})
+    for block, document in split(entries, (2,)).items():
         case.put(f"a/m/{block}.json", {f"c/{key}": entry for key, entry in document.items()})
     yield case.put("a/data.bin", source).reads()
 
@@ -141,18 +108,18 @@ def _shapes() -> Iterator[Case]:
 def _documents() -> Iterator[Case]:
     gone = [(2, 2), (2, 3), (3, 2), (3, 3)]
     yield (
-        _case(
-            "block-without-a-document",
+        partitioned(
+            f"{AREA}/block-without-a-document",
             "A block whose document does not exist holds no entries: its chunks are missing. A "
             "sparse array has no document for its empty regions.",
             without=["1.1"],
         )
         .reads(missing=gone)
-        .lists(*(canonical(i) for i in _GRID.indices() if i not in gone))
+        .lists(*(canonical(i) for i in GRID.indices() if i not in gone))
     )
     yield (
-        _case(
-            "no-document-at-all",
+        partitioned(
+            f"{AREA}/no-document-at-all",
             "If no document exists, the array is empty: that is not manifest_not_found, which "
             "would need somebody to write documents that say nothing.",
             Array(shape=(8,)),
@@ -163,8 +130,8 @@ def _documents() -> Iterator[Case]:
         .lists()
     )
     yield (
-        _case(
-            "missing-as-error",
+        partitioned(
+            f"{AREA}/missing-as-error",
             "Chunks of a block without a document are missing, and a reader that treats missing "
             "chunks as errors raises.",
             Array(shape=(8,)),
@@ -175,8 +142,8 @@ def _documents() -> Iterator[Case]:
         .refuses("missing_chunk", "chunk")
         .reads(selection=[[0, 4]])
     )
-    case = _case(
-        "key-outside-the-grid",
+    case = partitioned(
+        f"{AREA}/key-outside-the-grid",
         "Keys outside of the grid are ignored in every document, also in one of another block.",
         ARRAY,
         (1,),
@@ -187,8 +154,8 @@ def _documents() -> Iterator[Case]:
     )
     yield case.reads()
     yield (
-        _case(
-            "corrupt-but-not-touched",
+        partitioned(
+            f"{AREA}/corrupt-but-not-touched",
             "A reader loads the documents that it needs: one of another block does not matter for "
             "it.",
             Array(shape=(8,)),
@@ -202,13 +169,13 @@ def _documents() -> Iterator[Case]:
     entries, source = array.lay_out("data.bin")
     case = Case(
         f"{AREA}/encoded",
-        _SECTION,
+        SECTION,
         "Each document of a partitioned manifest is encoded by itself.",
         needs=["partitions", "encoded-manifests"],
     )
     configuration = {"manifest": "m/{partition}.zst", "partition_shape": [2], "codecs": ["zstd"]}
     case.array(array=array, configuration=configuration).put("a/data.bin", source)
-    for block, document in _split(entries, (2,)).items():
+    for block, document in split(entries, (2,)).items():
         case.put(f"a/m/{block}.zst", zstd_frame(json.dumps(document).encode()))
     yield case.reads()
 
@@ -219,7 +186,7 @@ def _remote(name: str, description: str, *rules: Any, **options: Any) -> Case:
     entries, source = array.lay_out("data.bin")
     case = Case(
         f"{AREA}/{name}",
-        _SECTION,
+        SECTION,
         description,
         needs=["partitions"],
         allow=[{"prefix": "@HTTP@/m/"}],
@@ -227,7 +194,7 @@ def _remote(name: str, description: str, *rules: Any, **options: Any) -> Case:
     )
     configuration = {"manifest": "@HTTP@/m/{partition}.json", "partition_shape": [1]}
     case.array(array=array, configuration=configuration).put("a/data.bin", source)
-    for block, document in _split(entries, (1,)).items():
+    for block, document in split(entries, (1,)).items():
         case.source(f"m/{block}.json", document)
     return case.serve("http", *rules)
 
@@ -302,11 +269,11 @@ def _wrong_documents() -> Iterator[Case]:
          "Entries are judged in every document, as in whole manifests."),
     ]  # fmt: skip
     for name, code, document, description in wrong:
-        case = _case(name, description, ARRAY, (1,)).put("a/m/1.json", document)
+        case = partitioned(f"{AREA}/{name}", description, ARRAY, (1,)).put("a/m/1.json", document)
         yield case.refuses(code, "manifest")
     yield (
-        _case(
-            "entry-of-another-block-validate",
+        partitioned(
+            f"{AREA}/entry-of-another-block-validate",
             "A validator looks into the documents of all blocks.",
             ARRAY,
             (1,),
@@ -316,7 +283,7 @@ def _wrong_documents() -> Iterator[Case]:
     )
 
 
-def _shaped(shape: Any, manifest: Any = _TEMPLATE) -> dict[str, Any]:
+def _shaped(shape: Any, manifest: Any = TEMPLATE) -> dict[str, Any]:
     return {"manifest": manifest, "partition_shape": shape}
 
 
@@ -341,7 +308,7 @@ _DECLARED: list[tuple[str, Any, str, bool]] = [
      "{partition} is in the path: queries are not part of every location.", False),
     ("partition-in-the-host", _shaped([1], "http://{partition}.localhost/m.json"),
      "{partition} is in the path: hosts are not made up from numbers.", False),
-    ("template-without-shape", {"manifest": _TEMPLATE},
+    ("template-without-shape", {"manifest": TEMPLATE},
      "{partition} means nothing without partition_shape; a file of this name is not looked "
      "for.", True),
     ("shape-beside-an-inline-manifest", _shaped([1], ENTRIES),
