@@ -9,7 +9,14 @@ from typing import Any
 from conformance.generator.arrays import Array, canonical
 from conformance.generator.case import Case
 from conformance.generator.frames import zstd_frame
-from conformance.generator.partitioned import GRID, SECTION, TEMPLATE, partitioned, split
+from conformance.generator.partitioned import (
+    GRID,
+    SECTION,
+    TEMPLATE,
+    partitioned,
+    served,
+    split,
+)
 from conformance.generator.standard import ARRAY, ENTRIES, SOURCE
 
 AREA = "partitions"
@@ -180,29 +187,10 @@ def _documents() -> Iterator[Case]:
     yield case.reads()
 
 
-def _remote(name: str, description: str, *rules: Any, **options: Any) -> Case:
-    """Documents on a server, their source in the hierarchy."""
-    array = Array(shape=(8,))
-    entries, source = array.lay_out("data.bin")
-    case = Case(
-        f"{AREA}/{name}",
-        SECTION,
-        description,
-        needs=["partitions"],
-        allow=[{"prefix": "@HTTP@/m/"}],
-        **options,
-    )
-    configuration = {"manifest": "@HTTP@/m/{partition}.json", "partition_shape": [1]}
-    case.array(array=array, configuration=configuration).put("a/data.bin", source)
-    for block, document in split(entries, (1,)).items():
-        case.source(f"m/{block}.json", document)
-    return case.serve("http", *rules)
-
-
 def _over_http() -> Iterator[Case]:
     yield (
-        _remote(
-            "only-touched-documents-are-loaded",
+        served(
+            f"{AREA}/only-touched-documents-are-loaded",
             "A reader that reads one block of a large array requests the document of that block "
             "alone: that is what partitions are for.",
             level="should",
@@ -211,8 +199,8 @@ def _over_http() -> Iterator[Case]:
         .seen("http", paths=["/m/1.json", "/m/2.json"])
     )
     yield (
-        _remote(
-            "documents-are-loaded-once",
+        served(
+            f"{AREA}/documents-are-loaded-once",
             "Reading again from the same hierarchy requests no document a second time. One "
             "that asks for redirects and for the size first needs three requests for it.",
             level="should",
@@ -222,29 +210,29 @@ def _over_http() -> Iterator[Case]:
         .reads(selection=[[3, 4]], reuse=True)
         .seen("http", paths=["/m/1.json"], max=3)
     )
-    yield _remote(
-        "document-not-found-over-http",
+    yield served(
+        f"{AREA}/document-not-found-over-http",
         "404 for a block's document says that it does not exist: its chunks are missing.",
         {"path": "/m/1.json", "status": 404},
     ).reads(missing=[(1,)])
-    yield _remote(
-        "document-that-cannot-be-got-over-http",
+    yield served(
+        f"{AREA}/document-that-cannot-be-got-over-http",
         "Only 404 and 410 say that a block's document does not exist: 405, which some clients take "
         "for that, is an error.",
         {"path": "/m/1.json", "status": 405},
     ).refuses("source_error", "manifest", selection=[[2, 4]])
-    yield _remote(
-        "document-denied",
+    yield served(
+        f"{AREA}/document-denied",
         "A document that must not be read may well exist: its chunks are not missing.",
         {"path": "/m/1.json", "status": 403},
     ).refuses("source_access_denied", "manifest")
-    yield _remote(
-        "document-fails",
+    yield served(
+        f"{AREA}/document-fails",
         "A server's failure does not mean that there is no document.",
         {"path": "/m/1.json", "status": 500},
     ).refuses("source_error", "manifest")
-    case = _remote(
-        "documents-not-allowed",
+    case = served(
+        f"{AREA}/documents-not-allowed",
         "Documents outside of the hierarchy need authorisation: without it, no request leaves.",
     )
     case.options["allow"] = [{"prefix": "@HTTP@/other/"}]

@@ -23,6 +23,7 @@ AREAS = (
     "codecs",
     "sharding",
     "partitions",
+    "partition_names",
     "encoded_manifests",
     "http",
     "s3",

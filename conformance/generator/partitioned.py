@@ -8,10 +8,11 @@ from typing import Any
 from conformance.generator.arrays import Array, Index, canonical
 from conformance.generator.case import Case
 
-__all__ = ["GRID", "SECTION", "TEMPLATE", "partitioned", "split"]
+__all__ = ["GRID", "ROW", "SECTION", "TEMPLATE", "partitioned", "served", "split"]
 
 SECTION = "partitioned-manifests"
 GRID = Array(shape=(5, 7), chunks=(1, 2))  # 5 by 4 chunks
+ROW = Array(shape=(8,))  # 4 chunks
 TEMPLATE = "./m/{partition}.json"
 
 
@@ -50,3 +51,31 @@ def partitioned(
         if block not in without:
             case.put("a/" + template.removeprefix("./").replace("{partition}", block), document)
     return case
+
+
+def served(
+    id: str,
+    description: str,
+    *rules: Mapping[str, Any],
+    declared: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Case:
+    """Make a case with the documents of four blocks on a server, their source in the hierarchy."""
+    entries, source = ROW.lay_out("data.bin")
+    case = Case(
+        id,
+        SECTION,
+        description,
+        needs=["partitions"],
+        allow=[{"prefix": "@HTTP@/m/"}],
+        **options,
+    )
+    configuration = {
+        "manifest": "@HTTP@/m/{partition}.json",
+        "partition_shape": [1],
+        **(declared or {}),
+    }
+    case.array(array=ROW, configuration=configuration).put("a/data.bin", source)
+    for block, document in split(entries, (1,)).items():
+        case.source(f"m/{block}.json", document)
+    return case.serve("http", *rules)

@@ -17,7 +17,7 @@ from zarr_manifest.hierarchy.arrays import known_arrays, transformer
 from zarr_manifest.hierarchy.arrays.documents import manifest_documents
 from zarr_manifest.manifest import ReferenceTable, Row, decoding
 
-_MEMBERS = ("manifest", "base", "codecs", "partition_shape")
+_MEMBERS = ("manifest", "base", "codecs", "partition_shape", "partitions")
 
 # ------------------------------------------------------------------ declarations
 

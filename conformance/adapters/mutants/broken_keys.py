@@ -6,8 +6,16 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
-from zarr_manifest.errors import InvalidManifestError, ManifestError, ManifestNotFoundError
+from zarr_manifest.errors import (
+    InvalidConfigurationError,
+    InvalidManifestError,
+    ManifestError,
+    ManifestNotFoundError,
+)
 from zarr_manifest.format.chunk_grid import Partitions
+from zarr_manifest.format.partition_names import names_outside
+from zarr_manifest.hierarchy.arrays import declared_array
+from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
 from zarr_manifest.hierarchy.arrays.documents import manifest_documents
 from zarr_manifest.manifest import ReferenceTable, decoding, keys
 
@@ -110,6 +118,40 @@ def missing_partition_refused() -> None:
         return changed
 
     replace(manifest_documents, "fetch_document", make)
+
+
+@broken_in("partition-names")
+def lost_partitions_empty() -> None:
+    """Take a document that is said to exist, and does not, for one without entries."""
+    replace(
+        DeclaredArray,
+        "has_document",
+        lambda has: lambda array, block: has(array, block) if block is None else None,
+    )
+
+
+@broken_in("partition-names")
+def unnamed_partitions_read() -> None:
+    """Read a document that is there although the declaration does not name its block."""
+    replace(
+        DeclaredArray, "has_document", lambda has: lambda array, block: has(array, block) or None
+    )
+
+
+@broken_in("partition-names")
+def names_outside_the_grid_refused() -> None:
+    """Refuse an array whose declaration names a block outside the grid."""
+
+    def make(interpret: Any) -> Any:
+        def changed(configuration: Any, grid: Any, ndim: int) -> Any:
+            partitions, named = yield from interpret(configuration, grid, ndim)
+            if partitions is not None and names_outside(partitions, named or ()):
+                raise InvalidConfigurationError("a name is outside the grid of blocks")
+            return partitions, named
+
+        return changed
+
+    replace(declared_array, "_interpret_partitions", make)
 
 
 @broken_in("partitions")
