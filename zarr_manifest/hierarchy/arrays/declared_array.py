@@ -177,6 +177,11 @@ def _interpret_partitions(
     shape = configuration.partition_shape
     if shape is None:
         return None, None
+    if chunk_grid is None:
+        yield UnsupportedTransformerError(
+            "the manifest is partitioned, but the array's chunk grid is of an unknown kind"
+        )
+        return None, None
     if len(shape) != ndim:
         yield InvalidConfigurationError(
             f"'partition_shape' has {counted(len(shape), 'dimension')}, but the array has {ndim}"
@@ -187,11 +192,6 @@ def _interpret_partitions(
         named = yield from interpret_partition_names(configuration.partitions, ndim)
         if named is None:
             return None, None
-    if chunk_grid is None:
-        yield UnsupportedTransformerError(
-            "the manifest is partitioned, but the array's chunk grid is of an unknown kind"
-        )
-        return None, None
     return Partitions(chunk_grid.counts, shape), named
 
 
