@@ -94,7 +94,8 @@ class ManifestStore(StoreOnStore):
         Whether zarr may give a manifest array a larger shape (``resize``, ``append``,
         ``to_zarr(append_dim=...)``). Its new chunks have no references, and read as fill
         values until :func:`write_manifest` writes them; so this is refused by default, and
-        with it the growth of native arrays along the same dimension in the same group.
+        with it the growth of native arrays along the same dimension in the same group. A
+        manifest that is split into more than a million documents can be neither grown nor shrunk.
 
     Raises
     ------

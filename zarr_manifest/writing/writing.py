@@ -108,7 +108,7 @@ def write_manifest(
         as in ``zarr.json``.
     partition_shape : sequence of int, optional
         Number of chunks in a partition along each dimension: every partition with
-        entries gets a document of its own.
+        entries gets a document of its own, and the declaration says which there are.
     sole_writer : bool
         Promise that nobody else is writing to the array, for stores that cannot
         detect it. Not needed for directories, memory, or object stores with
