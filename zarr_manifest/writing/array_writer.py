@@ -317,9 +317,7 @@ class ArrayWriter:
         references = [default_reference(partitioned=False), default_reference(partitioned=True)]
         if not self._form.inline:
             references.append(self._form.reference)
-        found = left_behind(self._store, self.array, references)
-        earlier = self._earlier
-        self._left = [key for key in found if earlier is None or not is_document(earlier, key)]
+        self._left = left_behind(self._store, self.array, references, self._earlier)
 
     def _note_sources(self, manifest: ReferenceTable) -> None:
         """Note which sources of the new manifest might be taken for unused documents."""
@@ -397,7 +395,7 @@ class ArrayWriter:
         keys = {document_key(array, partition): body for partition, body in bodies.items()}
         if set(existing_documents(self._store, array)) != set(keys):
             return False
-        if any(self._store.read(key).body != body for key, body in keys.items()):
+        if not self._store.holds(keys):
             return False
         self.array = array
         return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import itertools
 import os
 import socket
 import sys
@@ -106,6 +107,21 @@ class GuardedStore(ABC):
                 await asyncio.gather(*(self._put(key, body) for key, body in some))
 
         self._run(put_all())
+
+    def holds(self, bodies: Mapping[str, bytes]) -> bool:
+        """Whether objects exist and have these contents; several are read at the same time."""
+
+        async def same(key: str, body: bytes) -> bool:
+            found = await self.store.get(key, default_buffer_prototype())
+            return found is not None and found.to_bytes() == body
+
+        async def all_same() -> bool:
+            for some in itertools.batched(bodies.items(), _AT_ONCE):
+                if not all(await asyncio.gather(*(same(key, body) for key, body in some))):
+                    return False
+            return True
+
+        return self._run(all_same())
 
     def delete(self, key: str) -> None:
         """Delete an object."""

@@ -6,6 +6,7 @@ taken, a token is added. Pure.
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 from dataclasses import dataclass
@@ -181,6 +182,7 @@ class DocumentNames:
     first: re.Pattern[str]
 
     @classmethod
+    @functools.lru_cache(maxsize=64)
     def of(cls, path: str, reference: str) -> DocumentNames | None:
         """Return the names of documents for a reference; None if they are not the array's own."""
         plain, tokens = (

@@ -90,10 +90,13 @@ def existing_documents(store: GuardedStore, array: DeclaredArray) -> list[str]:
     return sorted(documents, key=lambda key: key == first_key)
 
 
-def left_behind(store: GuardedStore, array: DeclaredArray, references: Iterable[str]) -> list[str]:
+def left_behind(
+    store: GuardedStore,
+    array: DeclaredArray,
+    references: Iterable[str],
+    earlier: DeclaredArray | None,
+) -> list[str]:
     """Return the keys of what interrupted writers of an array left behind, or are writing now.
-
-    Also those of the documents that it declares, or declared.
 
     Parameters
     ----------
@@ -103,6 +106,8 @@ def left_behind(store: GuardedStore, array: DeclaredArray, references: Iterable[
         The array.
     references : iterable of str
         References or templates that writers used, to which they may have added a token.
+    earlier : DeclaredArray or None
+        The array with its present declaration, whose documents are in use.
     """
     found: dict[str, None] = {}
     for names in dict.fromkeys(DocumentNames.of(array.path, text) for text in references):
@@ -115,7 +120,11 @@ def left_behind(store: GuardedStore, array: DeclaredArray, references: Iterable[
             elif names.may_hold_documents(name):
                 keys = store.keys_below(f"{below}/") or []
                 found.update(dict.fromkeys(filter(names.is_document, keys)))
-    return [key for key in found if is_own_name(array.path, key) or _is_manifest(store, key, array)]
+    # Thousands of documents may be in use: they are not read.
+    unused = [key for key in found if earlier is None or not is_document(earlier, key)]
+    return [
+        key for key in unused if is_own_name(array.path, key) or _is_manifest(store, key, array)
+    ]
 
 
 def removable(
