@@ -14,7 +14,6 @@ from zarr_manifest.sources.access import (
     describe_access,
     environment,
     key_within,
-    local_directories,
     open_object_store,
     reader_of,
     requested_url,
@@ -31,6 +30,7 @@ from zarr_manifest.sources.byte_ranges import (
     slice_bounds,
     source_range,
 )
+from zarr_manifest.sources.local_access import local_directories
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
 from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources, redirected

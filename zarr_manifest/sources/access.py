@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from zarr_manifest.errors import Advice, Setting, SourceError
@@ -39,12 +39,12 @@ __all__ = [
     "client_options_in_environment",
     "describe_access",
     "environment",
+    "is_below",
     "key_within",
-    "local_directories",
-    "local_place",
     "open_object_store",
     "reader_of",
     "requested_url",
+    "root_path",
 ]
 
 # A few quick retries, then an error while the user is still waiting.
@@ -408,85 +408,15 @@ def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -
     >>> key_within(obstore.store.MemoryStore(), prefix, location)
     'f.nc'
     """
-    root = _root_path(store, prefix)
-    if root is None or not (_is_below(prefix.path, root) or _is_below(root, prefix.path)):
+    root = root_path(store, prefix)
+    if root is None or not (is_below(prefix.path, root) or is_below(root, prefix.path)):
         root = prefix.path
-    if not _is_below(location.path, root):
+    if not is_below(location.path, root):
         raise SourceError(
             f"the store for {prefix} is rooted at {root!r}, but the location is not below that",
             remedy="Allow the prefix at which the store is rooted, or pass a store for the bucket.",
         )
     return location.path[len(root) :].removeprefix("/")
-
-
-class LocalPlace(NamedTuple):
-    """A file: the directory that it may lie in, and its path there."""
-
-    directory: str
-    key: str
-
-
-def local_place(
-    store: ObjectStore, prefix: UrlLocation, location: UrlLocation
-) -> LocalPlace | None:
-    """Return the file for an authorised location in a store; None if the store keeps no files.
-
-    The directory is that of the prefix, or the root of a store that is rooted elsewhere.
-
-    Raises
-    ------
-    SourceError
-        As of :func:`key_within`.
-
-    Examples
-    --------
-    >>> import obstore.store
-    >>> prefix = UrlLocation("file", "", "data")
-    >>> location = UrlLocation("file", "", "data/f.nc")
-    >>> local_place(obstore.store.LocalStore("/"), prefix, location)
-    LocalPlace(directory='/data', key='f.nc')
-    """
-    from obstore.store import LocalStore
-
-    if not isinstance(store, LocalStore):
-        return None
-    if _holds(store, prefix):
-        return LocalPlace(f"/{prefix.path}", location.path[len(prefix.path) :].strip("/"))
-    if prefix.scheme == "file":
-        # By its real path, as that of the store's root.
-        real = os.path.realpath(f"/{prefix.path}").strip("/")
-        inside = location.path[len(prefix.path) :]
-        prefix, location = (replace(prefix, path=path) for path in (real, f"{real}{inside}"))
-    return LocalPlace(str(store.prefix or "/"), key_within(store, prefix, location))
-
-
-def local_directories(allow: Mapping[str, Access]) -> tuple[str, ...]:
-    """Return the authorised directories of this file system, and files authorised by themselves.
-
-    Those for which a store elsewhere stands in are not read themselves.
-    """
-    prefixes = AllowList(allow)
-    found = ((prefixes.normalized(prefix), access) for prefix, access in allow.items())
-    return tuple(
-        f"/{place.path}"
-        for place, access in found
-        if place.scheme == "file"
-        and (
-            access is None
-            or isinstance(access, Anonymous | Environment | Mapping)
-            or _holds(access, place)
-        )
-    )
-
-
-def _holds(store: ObjectStore, place: UrlLocation) -> bool:
-    """Whether a store is one of this file system, rooted at a directory or above it."""
-    from obstore.store import LocalStore
-
-    if place.scheme != "file" or not isinstance(store, LocalStore):
-        return False
-    root = _root_path(store, place)
-    return root is not None and _is_below(os.path.realpath(f"/{place.path}").strip("/"), root)
 
 
 def requested_url(store: HTTPStore, key: str) -> str:
@@ -503,11 +433,12 @@ def requested_url(store: HTTPStore, key: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path).geturl()
 
 
-def _is_below(path: str, root: str) -> bool:
+def is_below(path: str, root: str) -> bool:
+    """Whether a path is another, or continues it by whole segments."""
     return not root or f"{path}/".startswith(f"{root}/")
 
 
-def _root_path(store: ObjectStore, place: UrlLocation) -> str | None:
+def root_path(store: ObjectStore, place: UrlLocation) -> str | None:
     """Return a store's root in the bucket, host or file system of `place`; None if elsewhere."""
     from obstore.store import HTTPStore, LocalStore, MemoryStore
 

@@ -142,6 +142,19 @@ class SourceRange(NamedTuple):
             return False
         return self.stop - self.start > self.most
 
+    def exceeds(self, size: int) -> bool:
+        """Whether an object of `size` bytes does not hold the range.
+
+        Examples
+        --------
+        >>> SourceRange(4, 8, True).exceeds(7), SourceRange(4, 8, False).exceeds(7)
+        (True, False)
+        """
+        if self.exact:
+            return size < (self.stop or 0)
+        is_whole = self.start == 0 and self.stop is None
+        return size <= self.start and not is_whole
+
     def require_acceptable(self, size: int) -> None:
         """Reject an answer of more than `most` bytes, before they are read.
 

@@ -380,8 +380,7 @@ def _bounds(span: SourceRange, size: int) -> tuple[int, int]:
     """Return where a range of a file begins and ends."""
     if span.start < 0:
         return max(0, size + span.start), size
-    whole = span.start == 0 and span.stop is None
-    if (size < (span.stop or 0)) if span.exact else (size <= span.start and not whole):
+    if span.exceeds(size):
         raise out_of_bounds(span, size)
     stop = size if span.stop is None else min(span.stop, size)
     span.require_acceptable(stop - span.start)

@@ -225,7 +225,7 @@ def _raise_translated(
             f"the server does not support range requests: {text}",
             remedy="Serve the object from a server that does.",
         ) from None
-    if size is not None and _is_out_of_bounds(span, size):
+    if size is not None and span.exceeds(size):
         raise out_of_bounds(span, size) from None
     if any(sign in text for sign in _SIGNS_OF_A_SHORT_BODY):
         raise ShortReadError(f"not all bytes arrived: {text}") from None
@@ -243,7 +243,3 @@ _FORBIDDEN_FILE = "(os error 13)"
 
 # obstore uses its generic class for these, as for everything without a class of its own.
 _SIGNS_OF_A_SHORT_BODY = ("request or response body error", "Requested ", "Out of range of file")
-
-
-def _is_out_of_bounds(span: SourceRange, size: int) -> bool:
-    return size < (span.stop or 0) if span.exact else size <= span.start

@@ -32,12 +32,11 @@ from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import (
     Access,
     key_within,
-    local_directories,
-    local_place,
     open_object_store,
     reader_of,
 )
 from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.local_access import local_directories, local_place
 from zarr_manifest.sources.local_files import Directory, FileReader
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
 from zarr_manifest.sources.web import WebReader, within_host
