@@ -342,10 +342,23 @@ def test_nodes_with_names_that_no_file_can_have(root: Path, kind: str) -> None:
     assert "n" * 300 not in group
 
 
-def test_a_directory_as_a_source(root: Path) -> None:
-    (root / "d").mkdir()
-    declare(root, "../d")
-    assert "there is a directory" in refused(root, errors.SourceNotFoundError).problem
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("what", ["source", "document", "block"])
+def test_a_directory_in_place_of_a_file(root: Path, kind: str, what: str) -> None:
+    """It is neither a source that does not exist nor a block without entries."""
+    (root / "f.bin").write_bytes(RAW)
+    declare(root, "../f.bin")
+    if what == "block":
+        path = root / "a/zarr.json"
+        metadata = json.loads(path.read_text())
+        configuration = metadata["storage_transformers"][0]["configuration"]
+        configuration |= {"manifest": "./{partition}.json", "partition_shape": [1]}
+        path.write_text(json.dumps(metadata))
+    name = {"source": "f.bin", "document": "a/manifest.json", "block": "a/0.json"}[what]
+    (root / name).unlink(missing_ok=True)
+    (root / name).mkdir()
+    with pytest.raises(errors.SourceError, match="there is a directory"):
+        read(STORES[kind](root))
 
 
 # Stores ----------------------------------------------------------------------------------

@@ -56,7 +56,11 @@ def test_a_relative_path_is_a_relative_reference(kind: Any, names: list[str]) ->
         (PurePosixPath("/"), "file:///"),
         (PurePath(), "./"),
         ("C/raw", "C/raw/"),
-        ("", "./"),
+        ("https://h/d?x=/y", "https://h/d/?x=/y"),
+        ("..", "../"),
+        ("./", "./"),
+        ("", ""),
+        ("//", "//"),
         (None, None),
     ],
 )

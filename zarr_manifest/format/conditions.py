@@ -63,6 +63,15 @@ class Conditions:
         second = self.last_modified.astimezone(UTC).replace(microsecond=0)
         return second + timedelta(microseconds=999_999)
 
+    @property
+    def are_sent(self) -> bool:
+        """Whether a request has conditions that a server may answer with status 412."""
+        return self.if_match is not None or self.last_modified is not None
+
+    def version_only(self) -> Conditions:
+        """Return what a request must say even without conditions: which version it is for."""
+        return Conditions(version=self.version)
+
     def violation(
         self, *, etag: str | None, last_modified: datetime | None, version: str | None
     ) -> str | None:

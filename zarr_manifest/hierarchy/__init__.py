@@ -42,7 +42,6 @@ from zarr_manifest.hierarchy.underneath import (
     store_failure,
     store_name,
     store_urls,
-    web_directory,
 )
 from zarr_manifest.hierarchy.walking import (
     Node,
@@ -112,7 +111,6 @@ __all__ = [
     "store_underneath",
     "store_urls",
     "sync",
-    "web_directory",
 ]
 
 # Before zarr's own, which closes the loop: the last one registered is called first.

@@ -24,7 +24,7 @@ from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.underneath import (
     base_directory,
     can_list,
-    hierarchy_reader,
+    hierarchy_sources,
     link_outside,
     list_inside,
     not_listable,
@@ -104,7 +104,7 @@ class InspectedHierarchy:
         read_only = not isinstance(location, Store)
         found = store_underneath(open_hierarchy(location, access, read_only=read_only))
         store = sync(open_for_reading(found))
-        sources = Sources(access, hierarchy_reader(store, local_directories(access)))
+        sources = hierarchy_sources(store, access)
         return cls(store, sources, access, directory, limits or Limits())
 
     @property

@@ -28,7 +28,7 @@ from zarr_manifest.hierarchy.listing import (
 )
 from zarr_manifest.hierarchy.underneath import (
     base_directory,
-    hierarchy_reader,
+    hierarchy_sources,
     inside_store,
     open_hierarchy,
     pure_request,
@@ -49,7 +49,6 @@ from zarr_manifest.showing import html_table
 from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
     Allow,
-    Sources,
     Steps,
     access_by_prefix,
     describe_access,
@@ -146,8 +145,7 @@ class ManifestStore(StoreOnStore):
     def _connect(self) -> None:
         """Create what is not pickled: clients, and the arrays that were seen."""
         self._directories = local_directories(self._allow)
-        reader = hierarchy_reader(self._store, self._directories)
-        self._sources = Sources(self._allow, reader, max_gap=self._max_gap)
+        self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
         self._readable = inside_store(self._store, self._directories)
         self._arrays = KnownArrays(self._readable, self._transformer, self._remembered)
 

@@ -17,6 +17,7 @@ from zarr_manifest.sources.access import (
     open_object_store,
     reader_of,
     requested_url,
+    web_directory,
 )
 from zarr_manifest.sources.byte_ranges import (
     Bounded,
@@ -33,7 +34,7 @@ from zarr_manifest.sources.byte_ranges import (
 from zarr_manifest.sources.local_access import local_directories
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
 from zarr_manifest.sources.missing_objects import missing_object
-from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources, redirected
+from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
 from zarr_manifest.sources.web import WebReader, within_host
 
@@ -74,11 +75,11 @@ __all__ = [
     "open_object_store",
     "out_of_bounds",
     "reader_of",
-    "redirected",
     "requested_url",
     "run_async",
     "run_sync",
     "slice_bounds",
     "source_range",
+    "web_directory",
     "within_host",
 ]

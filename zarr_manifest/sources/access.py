@@ -19,8 +19,9 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
-from zarr_manifest.errors import Advice, Setting, SourceError
-from zarr_manifest.locations import AllowList, UrlLocation, redact
+from zarr_manifest.errors import Advice, InvalidPathError, Setting, SourceError
+from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
+from zarr_manifest.sources.content_encoding import asking_for_identity
 from zarr_manifest.sources.credentials import with_given_credentials
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from zarr_manifest.sources.object_reader import ObstoreReader
 
 __all__ = [
+    "UNREACHABLE",
     "Access",
     "Allow",
     "Anonymous",
@@ -45,6 +47,7 @@ __all__ = [
     "reader_of",
     "requested_url",
     "root_path",
+    "web_directory",
 ]
 
 # A few quick retries, then an error while the user is still waiting.
@@ -82,6 +85,9 @@ GIVE_CREDENTIALS = Advice(
     Setting("credentials", python="allow={prefix: environment()}, or options"),
     ".",
 )
+
+# Host and port of a proxy that stores use for other hosts than their own: nothing can listen there.
+UNREACHABLE = "127.0.0.1:0"
 
 _ENDPOINT = re.compile(r"https?://[^\s/]+(?:/\S*)?\Z")
 
@@ -316,6 +322,9 @@ def open_object_store(
         return _from_url(url, {"client_options": client, **options})
     if not isinstance(access, Environment):
         options = with_given_credentials(prefix.scheme, options)
+    if options.get("skip_signature") is True and isinstance(client, Mapping):
+        # A signature would cover the header, which servers on the way may change.
+        client = asking_for_identity(cast("Mapping[str, Any]", client))
     url = prefix.url if at_prefix else prefix.origin
     return _from_url(url, {"client_options": client, **options})
 
@@ -431,6 +440,26 @@ def requested_url(store: HTTPStore, key: str) -> str:
     parts = urlsplit(store.url)
     path = f"{parts.path if parts.path != '/' else ''}/{quote(key, safe=_BARE_IN_REQUESTS)}"
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path).geturl()
+
+
+def web_directory(url: str) -> UrlLocation | None:
+    """Return a directory on a web server; None if references cannot name it.
+
+    Without user information and query, which may be secret.
+
+    Examples
+    --------
+    >>> print(web_directory("https://user@example.com/a%20b/?token=x"))
+    https://example.com/a%20b
+    """
+    parts = urlsplit(url)
+    path = f"{parts.path.rstrip('/')}/"
+    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path, query="", fragment="")
+    try:
+        base = Base.parse(plain.geturl())
+    except InvalidPathError:
+        return None
+    return UrlLocation(base.scheme, base.authority, base.path.strip("/"))
 
 
 def is_below(path: str, root: str) -> bool:

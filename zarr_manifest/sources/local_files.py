@@ -183,7 +183,7 @@ class Directory:
         found = self._locate(key)
         return None if found is None else str(Path(*found))
 
-    def require(self, key: str) -> None:
+    def require(self, key: str, *, may_be_directory: bool = False) -> None:
         """Reject a key that may not be read, before somebody else opens it by name.
 
         Raises
@@ -191,12 +191,16 @@ class Directory:
         LocationNotAllowedError
             It is, or lies behind, a symbolic link that leads out of the directory.
         SourceError
-            It is a FIFO, or a device: to open it may take forever.
+            It is a FIFO, or a device: to open it may take forever. Or it is a directory, and
+            may not be one.
         """
         real = Path(*self._require_located(key))
-        # What is not there, or a directory, is for the reader to report.
+        # What is not there is for the reader to report.
         with contextlib.suppress(OSError):
-            _require_regular(real.stat())
+            status = real.stat()
+            if stat.S_ISDIR(status.st_mode) and not may_be_directory:
+                raise _directory_found()
+            _require_regular(status)
 
     def open(self, key: str) -> OpenFile:
         """Open a regular file.
@@ -334,6 +338,12 @@ def _require_regular(status: os.stat_result) -> os.stat_result:
     return status
 
 
+def _directory_found() -> SourceError:
+    return SourceError(
+        "there is a directory in its place", remedy="Name a file, or restore the one that was here."
+    )
+
+
 def _not_regular() -> SourceError:
     return SourceError(
         "it is not a regular file, but a FIFO, a socket or a device",
@@ -400,10 +410,10 @@ def _require_unchanged(status: os.stat_result, conditions: Conditions) -> None:
 
 def _raise_translated(error: OSError, conditions: Conditions = NO_CONDITIONS) -> NoReturn:
     """Raise the :class:`ManifestError` for an error of the operating system."""
-    if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
-        is_directory = isinstance(error, IsADirectoryError)
-        detail = ": there is a directory" if is_directory else ""
-        raise missing_object(conditions, detail=detail) from None
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise missing_object(conditions) from None
+    if isinstance(error, IsADirectoryError):
+        raise _directory_found() from None
     if isinstance(error, PermissionError):
         raise SourceAccessDeniedError(
             f"reading was refused: {error.strerror}",

@@ -7,6 +7,7 @@ object.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -16,29 +17,31 @@ from obstore import exceptions as obstore_errors
 from obstore.store import LocalStore, MemoryStore
 
 from zarr_manifest.errors import (
+    LocationNotAllowedError,
     ManifestError,
     ShortReadError,
     SourceAccessDeniedError,
-    SourceChangedError,
     SourceError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.showing import counted
-from zarr_manifest.sources.access import GIVE_CREDENTIALS
+from zarr_manifest.sources.access import GIVE_CREDENTIALS, UNREACHABLE
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
+from zarr_manifest.sources.content_encoding import reject_encoded
 from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from obstore import Attributes, GetResult, ObjectMeta
+    from obstore import GetResult, ObjectMeta
     from obstore.store import ObjectStore
 
 __all__ = ["CheckObject", "ObjectReader", "ObstoreReader"]
 
-type CheckObject = Callable[[ObjectMeta, Attributes], None]
-"""Raises an error if the metadata of an object, or its headers, are not as they must be."""
+type CheckObject = Callable[[ObjectMeta], None]
+"""Raises an error if the metadata of an object are not as they must be."""
 
 
 class ObjectReader(Protocol):
@@ -89,17 +92,7 @@ class ObstoreReader:
         check: CheckObject | None = None,
     ) -> memoryview:
         """Return the bytes of a range of an object; `check` sees its metadata before that."""
-        try:
-            answer = await obs.get_async(self.store, key, options=_options(span, conditions))
-            _check_answer(answer, span, conditions, check)
-            return _checked_body(memoryview(await answer.bytes_async()), answer)
-        except _FOREIGN_ERRORS as error:
-            size = None
-            if _may_be_out_of_bounds(error, span):
-                # The size only explains the error: if there is none, the error stays what it was.
-                with suppress(ManifestError):
-                    size = await self.size(key)
-            _raise_translated(error, span, size, conditions)
+        return await run_async(self._read(key, span, conditions, check))
 
     def read_sync(
         self,
@@ -109,16 +102,36 @@ class ObstoreReader:
         check: CheckObject | None = None,
     ) -> memoryview:
         """Return the bytes of a range of an object, without an event loop; see :meth:`read`."""
+        return run_sync(self._read(key, span, conditions, check))
+
+    def _read(
+        self, key: str, span: SourceRange, conditions: Conditions, check: CheckObject | None
+    ) -> Steps[memoryview]:
         try:
-            answer = obs.get(self.store, key, options=_options(span, conditions))
+            try:
+                answer = yield self._request(key, span, conditions)
+            except obstore_errors.PreconditionError:
+                if not conditions.are_sent:
+                    raise
+                # The server may have made its own tag weak, which no condition matches.
+                answer = yield self._request(key, span, conditions.version_only())
             _check_answer(answer, span, conditions, check)
-            return _checked_body(memoryview(answer.bytes()), answer)
+            body = yield Call(answer.bytes_async, answer.bytes)
+            return _checked_body(memoryview(body), answer)
         except _FOREIGN_ERRORS as error:
-            size = None
+            size: int | None = None
             if _may_be_out_of_bounds(error, span):
+                # The size only explains the error: if there is none, the error stays what it was.
                 with suppress(ManifestError):
-                    size = self.size_sync(key)
+                    size = yield Call(lambda: self.size(key), lambda: self.size_sync(key))
             _raise_translated(error, span, size, conditions)
+
+    def _request(self, key: str, span: SourceRange, conditions: Conditions) -> Call:
+        options = _options(span, conditions)
+        return Call(
+            lambda: obs.get_async(self.store, key, options=options),
+            lambda: obs.get(self.store, key, options=options),
+        )
 
     async def size(self, key: str) -> int:
         """Return the size of an object in bytes."""
@@ -164,7 +177,8 @@ def _check_answer(
     """Check the metadata of a response, before its body is read."""
     meta = answer.meta
     if check is not None:
-        check(meta, answer.attributes)
+        check(meta)
+    reject_encoded(answer.attributes.get("Content-Encoding"))
     if conditions:
         conditions.require(
             etag=meta["e_tag"], last_modified=meta["last_modified"], version=meta["version"]
@@ -205,9 +219,17 @@ def _raise_translated(
     Never from the error itself, whose text contains whole URLs with signatures.
     """
     text = without_secrets(str(error))
-    changed = "the object is not the one that the manifest was written for"
-    if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+    status = _status_in(text)
+    if isinstance(error, IsADirectoryError):
+        raise SourceError("there is a directory in its place") from None
+    is_absent = isinstance(error, FileNotFoundError | NotADirectoryError) and status != 405
+    if is_absent or status == 410:
         raise missing_object(conditions) from None
+    if UNREACHABLE in text:
+        raise LocationNotAllowedError(
+            "the server redirects to another one, which is not authorised",
+            remedy="If you trust that one, name it in the options of the prefix.",
+        ) from None
     if _FORBIDDEN_FILE in text:
         raise SourceAccessDeniedError(
             f"reading was refused: {text}",
@@ -218,8 +240,10 @@ def _raise_translated(
             f"reading was refused: {text}",
             remedy=GIVE_CREDENTIALS,
         ) from None
-    if isinstance(error, obstore_errors.PreconditionError | obstore_errors.NotModifiedError):
-        raise SourceChangedError(f"{changed}: {text}", remedy="Regenerate the manifest.") from None
+    if isinstance(error, obstore_errors.PreconditionError):
+        raise SourceError(
+            f"the server says that a condition does not hold, and none was stated: {text}"
+        ) from None
     if isinstance(error, obstore_errors.NotSupportedError):
         raise SourceError(
             f"the server does not support range requests: {text}",
@@ -237,6 +261,15 @@ _DENIED = (
     obstore_errors.UnauthenticatedError,
     PermissionError,
 )
+
+_STATUS = re.compile(r"status(?: code:)? (\d{3}) ")
+
+
+def _status_in(text: str) -> int | None:
+    """Return the status of HTTP that an error reports: obstore has classes for a few only."""
+    found = _STATUS.search(text)
+    return int(found[1]) if found else None
+
 
 # obstore has no class for EACCES.
 _FORBIDDEN_FILE = "(os error 13)"

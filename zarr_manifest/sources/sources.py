@@ -34,6 +34,7 @@ from zarr_manifest.sources.access import (
     key_within,
     open_object_store,
     reader_of,
+    web_directory,
 )
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.local_access import local_directories, local_place
@@ -48,7 +49,6 @@ __all__ = [
     "DEFAULT_MAX_GAP",
     "DEFAULT_MAX_REQUEST",
     "Sources",
-    "redirected",
 ]
 
 # `python -m benchmarks` shows the effect of other values.
@@ -84,6 +84,8 @@ class Sources:
         The prefixes that may be read besides the hierarchy's own store, and how.
     hierarchy : ObjectReader
         Reads relative locations from the hierarchy's own store.
+    directory : str or None
+        The hierarchy's own directory, if it has one: links from authorised places may lead there.
     max_gap : int
         Number of bytes that may be read and discarded to save a request.
     max_request : int
@@ -95,12 +97,14 @@ class Sources:
         allow: Mapping[str, Access],
         hierarchy: ObjectReader,
         *,
+        directory: str | None = None,
         max_gap: int = DEFAULT_MAX_GAP,
         max_request: int = DEFAULT_MAX_REQUEST,
     ) -> None:
         self._allow = allow
         self._allow_list = AllowList(allow)
-        self._directories = local_directories(allow)
+        own = () if directory is None else (directory,)
+        self._directories = (*local_directories(allow), *own)
         self._hierarchy = hierarchy
         self._max_gap = max_gap
         self._max_request = max_request
@@ -306,7 +310,10 @@ class Sources:
         return WebReader(store, self.follow) if isinstance(store, HTTPStore) else reader_of(store)
 
     def follow(self, asked: str, target: str) -> tuple[ObjectReader, str]:
-        """Return the reader and the key of what a web server redirects to, if it is authorised.
+        """Return the reader and the key of what a web server redirects to, if that may be read.
+
+        It may if it lies below an authorised prefix, or below the hierarchy's own URL; the
+        longer of both says how.
 
         Parameters
         ----------
@@ -319,7 +326,10 @@ class Sources:
             If it is not.
         """
         try:
-            location = redirected(asked, target)
+            location = _redirected(asked, target)
+            own = self._own(location)
+            if own is not None:
+                return own
             prefix = self._prefix(location)
         except (InvalidPathError, LocationNotAllowedError) as error:
             raise LocationNotAllowedError(
@@ -334,8 +344,24 @@ class Sources:
         found = self._target_in(prefix, reader, location)
         return found.reader, found.key
 
+    def _own(self, location: UrlLocation) -> tuple[ObjectReader, str] | None:
+        """Return what reads a location below the hierarchy's own URL; None if it is not there."""
+        hierarchy = self._hierarchy
+        if not isinstance(hierarchy, WebReader):
+            return None
+        root = web_directory(hierarchy.store.url)
+        if root is None or root.origin != location.origin:
+            return None
+        below = f"{root.path}/" if root.path else ""
+        if not location.path.startswith(below):
+            return None
+        prefix = self._allow_list.match(location)
+        if prefix is not None and len(self._allow_list.normalized(prefix).path) > len(root.path):
+            return None
+        return hierarchy.with_query(location.query), location.path[len(below) :]
 
-def redirected(asked: str, target: str) -> UrlLocation:
+
+def _redirected(asked: str, target: str) -> UrlLocation:
     """Return the location that a web server redirects to.
 
     Raises
@@ -347,7 +373,7 @@ def redirected(asked: str, target: str) -> UrlLocation:
 
     Examples
     --------
-    >>> print(redirected("http://example.com/d/f.nc", "https://example.com/d/f.nc"))
+    >>> print(_redirected("http://example.com/d/f.nc", "https://example.com/d/f.nc"))
     https://example.com/d/f.nc
     """
     location = Base.parse(asked).resolve(target)

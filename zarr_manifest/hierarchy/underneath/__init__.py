@@ -10,6 +10,7 @@ from zarr_manifest.hierarchy.underneath.places import OwnKeys, same_place
 from zarr_manifest.hierarchy.underneath.relative_sources import (
     can_list,
     hierarchy_reader,
+    hierarchy_sources,
     pure_request,
     refused_key,
     slice_of,
@@ -28,7 +29,7 @@ from zarr_manifest.hierarchy.underneath.store_listing import (
     not_listable,
 )
 from zarr_manifest.hierarchy.underneath.urls import object_url, store_urls
-from zarr_manifest.hierarchy.underneath.web_store import WebStore, web_directory
+from zarr_manifest.hierarchy.underneath.web_store import WebStore
 
 __all__ = [
     "OwnKeys",
@@ -37,6 +38,7 @@ __all__ = [
     "can_list",
     "directory_of",
     "hierarchy_reader",
+    "hierarchy_sources",
     "inside_store",
     "is_fsspec_on_web",
     "link_outside",
@@ -57,5 +59,4 @@ __all__ = [
     "store_failure",
     "store_name",
     "store_urls",
-    "web_directory",
 ]

@@ -78,7 +78,7 @@ class CheckedStore(WrapperStore[Store]):
         if self._directory is None:
             return quote(key)
         try:
-            self._directory.require(key)
+            self._directory.require(key, may_be_directory=True)
         except ManifestError as error:
             raise _located(error, self._directory, key) from None
         return key

@@ -155,12 +155,14 @@ def base_directory(base: str | PurePath | None) -> str | None:
     >>> base_directory("raw")
     'raw/'
     """
-    # An empty reference means the root of the hierarchy, not of the file system.
     if base is None:
         return None
-    if isinstance(base, PurePath):
-        return f"{local_reference(base).removesuffix('/')}/"
-    return f"{(base or '.').rstrip('/')}/"
+    path, mark, query = (local_reference(base) if isinstance(base, PurePath) else base).partition(
+        "?"
+    )
+    # An empty reference, which names nothing, must not become the root of the file system.
+    closing = "" if path.endswith("/") or not path else "/"
+    return f"{path}{closing}{mark}{query}"
 
 
 def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:

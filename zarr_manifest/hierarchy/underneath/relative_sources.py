@@ -8,7 +8,7 @@ check conditions.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -42,7 +42,9 @@ from zarr_manifest.hierarchy.underneath.web_store import WebStore
 from zarr_manifest.locations import redact, without_secrets
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
+    DEFAULT_MAX_GAP,
     GIVE_CREDENTIALS,
+    Access,
     Bounded,
     ByteRequest,
     Call,
@@ -51,8 +53,10 @@ from zarr_manifest.sources import (
     From,
     Last,
     SourceRange,
+    Sources,
     Steps,
     Whole,
+    local_directories,
     missing_object,
     out_of_bounds,
     reader_of,
@@ -67,6 +71,7 @@ if TYPE_CHECKING:
 __all__ = [
     "can_list",
     "hierarchy_reader",
+    "hierarchy_sources",
     "pure_request",
     "refused_key",
     "slice_of",
@@ -100,6 +105,29 @@ def hierarchy_reader(store: Store, directories: tuple[str, ...] = ()) -> ObjectR
     if type(store) is ObjectStore:
         return reader_of(cast(Any, store).store)
     return _ZarrStoreReader(store, quotes=is_fsspec_on_web(store))
+
+
+def hierarchy_sources(
+    store: Store, allow: Mapping[str, Access], *, max_gap: int = DEFAULT_MAX_GAP
+) -> Sources:
+    """Return the sources of a hierarchy: objects in its own store, and below authorised prefixes.
+
+    Parameters
+    ----------
+    store : Store
+        The hierarchy's own store.
+    allow : mapping of str to Access
+        The prefixes that may be read besides, and how.
+    max_gap : int
+        Number of bytes that may be read and discarded to save a request.
+    """
+    place = directory_of(store)
+    return Sources(
+        allow,
+        hierarchy_reader(store, local_directories(allow)),
+        directory=None if place is None else place.path,
+        max_gap=max_gap,
+    )
 
 
 def can_list(store: Store) -> bool:
@@ -267,10 +295,13 @@ def _raise_translated(error: Exception) -> NoReturn:
     if refused is not None:
         raise refused from error
     is_too_long = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
-    if is_too_long or isinstance(error, FileNotFoundError | KeyError):
+    status = getattr(error, "status", None)  # of fsspec's HTTP client
+    if is_too_long or status in (404, 410) or isinstance(error, FileNotFoundError | KeyError):
         raise missing_object(detail=" in the hierarchy's own store") from error
-    if isinstance(error, PermissionError):
-        raise SourceAccessDeniedError(f"reading was refused: {error}") from error
+    if status in (401, 403) or isinstance(error, PermissionError):
+        raise SourceAccessDeniedError(
+            f"reading was refused: {without_secrets(str(error))}"
+        ) from error
     raise SourceError(
         f"reading failed: {type(error).__name__}: {without_secrets(str(error))}"
     ) from error

@@ -11,11 +11,11 @@ from zarr.abc.store import Store
 from zarr.storage import LocalStore, ObjectStore
 
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.hierarchy.underneath.web_store import web_directory
 from zarr_manifest.locations import (
     UrlLocation,
     local_location,
 )
+from zarr_manifest.sources import web_directory
 
 __all__ = ["object_url", "store_urls"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, cast
-from urllib.parse import urlsplit
 
 from zarr.abc.store import (
     ByteRequest,
@@ -21,19 +20,16 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import ObjectStore
 
 from zarr_manifest.errors import (
-    InvalidPathError,
-    LocationNotAllowedError,
     ManifestError,
     SourceNotFoundError,
 )
 from zarr_manifest.format import NO_CONDITIONS
-from zarr_manifest.locations import Base, UrlLocation, redact
+from zarr_manifest.locations import redact
 from zarr_manifest.sources import (
     Access,
     SourceRange,
     Sources,
     WebReader,
-    redirected,
     requested_url,
     within_host,
 )
@@ -42,13 +38,11 @@ if TYPE_CHECKING:
     from obstore.store import HTTPStore
     from zarr.abc.buffer import Buffer, BufferPrototype
 
-    from zarr_manifest.sources import ObjectReader
-
     _HTTPObjectStore = ObjectStore["HTTPStore"]
 else:
     _HTTPObjectStore = ObjectStore
 
-__all__ = ["WebStore", "web_directory"]
+__all__ = ["WebStore"]
 
 
 class WebStore(_HTTPObjectStore):
@@ -73,12 +67,11 @@ class WebStore(_HTTPObjectStore):
 
     def _connect(self) -> None:
         """Create what is not pickled."""
-        self.reader = WebReader(self.store, self._follow)
-        self._sources = Sources(self._allow, self.reader)
+        self.reader = WebReader(self.store, lambda asked, target: sources.follow(asked, target))
+        sources = Sources(self._allow, self.reader)
 
     def __getstate__(self) -> dict[Any, Any]:
-        made_again = ("reader", "_sources")
-        return {k: v for k, v in super().__getstate__().items() if k not in made_again}
+        return {k: v for k, v in super().__getstate__().items() if k != "reader"}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
         super().__setstate__(state)
@@ -87,22 +80,6 @@ class WebStore(_HTTPObjectStore):
     def with_read_only(self, read_only: bool = False) -> Self:
         """Return the same hierarchy, read-only or writable."""
         return type(self)(self.store, self._allow, read_only=read_only)
-
-    def _follow(self, asked: str, target: str) -> tuple[ObjectReader, str]:
-        root = web_directory(self.store.url)
-        try:
-            location = redirected(asked, target)
-        except (InvalidPathError, LocationNotAllowedError):
-            return self._sources.follow(asked, target)
-        below = f"{root.path}/" if root is not None and root.path else ""
-        if (
-            root is None
-            or location.origin != root.origin
-            or not location.path.startswith(below)
-            or location.query not in ("", urlsplit(self.store.url).query)
-        ):
-            return self._sources.follow(asked, target)
-        return self.reader, location.path[len(below) :]
 
     # Reading -----------------------------------------------------------------
 
@@ -170,23 +147,3 @@ def _span(part: ByteRequest | None) -> SourceRange:
             return SourceRange(-suffix, None, False)
         case _:
             raise TypeError(f"Unexpected byte_range, got {part}.")
-
-
-def web_directory(url: str) -> UrlLocation | None:
-    """Return a directory on a web server; None if references cannot name it.
-
-    Without user information and query, which may be secret.
-
-    Examples
-    --------
-    >>> print(web_directory("https://user@example.com/a%20b/?token=x"))
-    https://example.com/a%20b
-    """
-    parts = urlsplit(url)
-    path = f"{parts.path.rstrip('/')}/"
-    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path, query="", fragment="")
-    try:
-        base = Base.parse(plain.geturl())
-    except InvalidPathError:
-        return None
-    return UrlLocation(base.scheme, base.authority, base.path.strip("/"))

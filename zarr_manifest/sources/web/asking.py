@@ -27,6 +27,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS, GIVE_CREDENTIALS
+from zarr_manifest.sources.content_encoding import reject_encoded
 from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.web.proxies import proxy_for
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from zarr_manifest.sources.web.connections import Trust
 
-__all__ = ["Answer", "Client", "Validators", "ask", "reject_encoded"]
+__all__ = ["Answer", "Client", "Validators", "ask"]
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 
@@ -305,21 +306,6 @@ def _refusal(status: int, reason: str | None) -> ManifestError:
     if status in (401, 403):
         return SourceAccessDeniedError(f"reading was refused: {said}", remedy=GIVE_CREDENTIALS)
     return SourceError(f"reading failed: {said}")
-
-
-def reject_encoded(encoding: object) -> None:
-    """Reject bytes that a web server has compressed: offsets mean those of the object.
-
-    Raises
-    ------
-    SourceError
-        If the value of ``Content-Encoding`` names an encoding.
-    """
-    if encoding is not None and str(encoding).strip().lower() not in ("", "identity"):
-        raise SourceError(
-            f"the server sends the object encoded: Content-Encoding is {encoding}",
-            remedy="Serve it as it is.",
-        )
 
 
 def _last_modified(headers: Mapping[str, str]) -> datetime | None:

@@ -14,15 +14,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from zarr_manifest.sources.access import client_options_in_environment
+from zarr_manifest.sources.access import UNREACHABLE, client_options_in_environment
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 __all__ = ["proxy_for", "within_host"]
 
-# Nothing can listen on port 0.
-_NOWHERE = "http://127.0.0.1:0"
+_NOWHERE = f"http://{UNREACHABLE}"
 
 _LINK_LOCAL = ("169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::/32")
 

@@ -26,17 +26,19 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 from zarr_manifest.errors import LimitExceededError, ManifestError, SourceError
 from zarr_manifest.format import Conditions
 from zarr_manifest.sources.access import reader_of, requested_url
 from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.content_encoding import asking_for_identity
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
-from zarr_manifest.sources.web.asking import Client, Validators, ask, reject_encoded
+from zarr_manifest.sources.web.asking import Client, Validators, ask
 
 if TYPE_CHECKING:
-    from obstore import Attributes, ObjectMeta
+    from obstore import ObjectMeta
     from obstore.store import HTTPStore
 
     from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
@@ -46,7 +48,7 @@ __all__ = ["Follow", "WebReader"]
 # Seconds for which an answer is believed.
 _LIFE = 60
 
-_LONGEST_REDIRECT_CHAIN = 5
+_MOST_REDIRECTS = 5
 
 # Number of objects to remember; once it is exceeded, all are asked about again.
 _MOST_OBJECTS = 10_000
@@ -85,12 +87,19 @@ class WebReader:
     on_disk = False
 
     def __init__(self, store: HTTPStore, follow: Follow) -> None:
-        self.store = store
+        self.store = _like(store, url=store.url)
         self._follow = follow
         self._lock = threading.Lock()
         self._places: dict[str, _Place] = {}
         self._signed: dict[str, _Place] = {}
         self._questions: dict[str, Future[_Place]] = {}
+
+    def with_query(self, query: str) -> WebReader:
+        """Return a reader of the same directory that sends another query; itself if it is none."""
+        url = urlsplit(self.store.url)
+        if query in ("", url.query):
+            return self
+        return WebReader(_like(self.store, url=url._replace(query=query).geturl()), self._follow)
 
     async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         """Return the bytes of a range of an object."""
@@ -179,7 +188,7 @@ class WebReader:
 
     def _located(self, key: str) -> _Place:
         reader: ObjectReader = self
-        for _ in range(_LONGEST_REDIRECT_CHAIN):
+        for _ in range(_MOST_REDIRECTS + 1):
             asked = time.monotonic()
             if not isinstance(reader, WebReader):
                 return _Place(reader, key, None, False, asked)
@@ -189,7 +198,13 @@ class WebReader:
                 inner = reader_of(reader.store)
                 return _Place(inner, key, answer.validators, answer.has_ranges, asked)
             reader, key = self._follow(url, answer.target)
-        raise SourceError(f"the location redirects more than {_LONGEST_REDIRECT_CHAIN} times")
+        raise SourceError(f"the location redirects more than {_MOST_REDIRECTS} times")
+
+
+def _like(store: HTTPStore, *, url: str) -> HTTPStore:
+    """Return a store with another URL, but the same options, that asks for objects as they are."""
+    options: Any = asking_for_identity(cast("Any", store.client_options) or {})
+    return type(store)(url, client_options=options, retry_config=store.retry_config)
 
 
 class _AnotherObjectError(Exception):
@@ -205,10 +220,9 @@ def _reading(place: _Place, span: SourceRange, conditions: Conditions) -> Call:
         )
     validators, reader = place.validators, cast("ObstoreReader", place.reader)
 
-    def check(meta: ObjectMeta, attributes: Attributes) -> None:
+    def check(meta: ObjectMeta) -> None:
         if not validators.describe(meta):
             raise _AnotherObjectError
-        reject_encoded(attributes.get("Content-Encoding"))
 
     if place.ranges and span.start == 0 and span.stop is None and validators.size:
         # Of a range, obstore checks which part is sent; of a whole object, it does not.
