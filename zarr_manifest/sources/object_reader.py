@@ -225,7 +225,7 @@ def _raise_translated(
     is_absent = isinstance(error, FileNotFoundError | NotADirectoryError) and status != 405
     if is_absent or status == 410:
         raise missing_object(conditions) from None
-    if UNREACHABLE in text:
+    if UNREACHABLE in str(error).partition("\n")[2]:  # what failed to connect, and to what
         raise LocationNotAllowedError(
             "the server redirects to another one, which is not authorised",
             remedy="If you trust that one, name it in the options of the prefix.",
