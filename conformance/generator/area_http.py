@@ -26,9 +26,16 @@ def cases() -> Iterator[Case]:
     yield from _hierarchies()
 
 
-def _case(name: str, description: str, *rules: Any, url: str = _URL, level: str = "must") -> Case:
+def _case(
+    name: str,
+    description: str,
+    *rules: Any,
+    url: str = _URL,
+    level: str = "must",
+    section: str = _SECTION,
+) -> Case:
     manifest = {key: {**entry, "path": url} for key, entry in ENTRIES.items()}
-    case = Case(f"{AREA}/{name}", _SECTION, description, level=level, allow=_ALLOWED)
+    case = Case(f"{AREA}/{name}", section, description, level=level, allow=_ALLOWED)
     return case.array(manifest=manifest).source(_PATH[1:], SOURCE).serve("http", *rules)
 
 
@@ -46,6 +53,7 @@ def _readable() -> Iterator[Case]:
         "A query is part of an http location: signed URLs have them.",
         url=f"{_URL}?token=a%2Fb&expires=1",
     ).reads()
+    yield from _signed()
     base = Case(
         f"{AREA}/base",
         "path-resolution",
@@ -99,6 +107,7 @@ def _readable() -> Iterator[Case]:
         "Servers of signed URLs answer GET only: HEAD is not needed to read a range.",
         {"path": _PATH, "method": "HEAD", "status": 403},
         level="should",
+        section="http",
     ).reads()
     yield _case(
         "unavailable-once",
@@ -106,6 +115,47 @@ def _readable() -> Iterator[Case]:
         {"path": _PATH, "times": 1, "status": 503},
         level="should",
     ).reads()
+
+
+def _signed() -> Iterator[Case]:
+    """Objects that are served to whoever sends the very query of their URL, and to nobody else."""
+    query = "token=a%2Fb+c&expires=1&x=%7e"
+
+    def asking(path: str) -> tuple[dict[str, Any], ...]:
+        return {"path": path, "query": query}, {"path": path, "status": 403}
+
+    yield _case(
+        "query-is-needed",
+        "A signed URL is worth nothing without its query, which is sent exactly as it is written: "
+        "a signature may cover its escapes.",
+        *asking(_PATH),
+        url=f"{_URL}?{query}",
+        section="http",
+    ).reads()
+    yield (
+        _case(
+            "query-of-another-entry",
+            "The query is that of the entry, not that of another entry for the same object.",
+            *asking(_PATH),
+            section="http",
+        )
+        .array(
+            manifest={
+                "0": {**ENTRIES["0"], "path": f"{_URL}?{query}"},
+                "1": {**ENTRIES["1"], "path": f"{_URL}?token=old"},
+            }
+        )
+        .reads(selection=[[0, 2]])
+        .refuses("source_access_denied", "chunk", selection=[[2, 4]])
+    )
+    case = Case(
+        f"{AREA}/query-of-a-document-is-needed",
+        "http",
+        "The URL of a manifest document may be a signed one, too.",
+        allow=_ALLOWED,
+    )
+    case.array(configuration={"manifest": f"@HTTP@/m.json?{query}"}).put("a/data.bin", SOURCE)
+    yield case.source("m.json", ENTRIES).serve("http", *asking("/m.json")).reads()
 
 
 def _statuses() -> Iterator[Case]:
@@ -121,6 +171,7 @@ def _statuses() -> Iterator[Case]:
             f"status-{status}",
             f"{description}: an error, never fill values.",
             {"path": _PATH, "status": status},
+            section="status-codes",
         ).refuses(code, "chunk")
     case = _case(
         "one-of-two-does-not-exist",

@@ -252,3 +252,17 @@ def _conditions() -> Iterator[Case]:
         needs=["s3-versions"],
         versions={"data/x/data.bin": {"v1": "data/x/data.bin"}},
     ).refuses("source_changed", "chunk")
+    for name, header, description in (
+        ("another-version", "v2", "An answer that names another version than the one asked for"),
+        ("no-version", None, "An answer that names no version, of a server that knows none,"),
+    ):
+        rule = {"path": "/data/x/data.bin", "headers": {"x-amz-version-id": header}}
+        yield _case(
+            f"answer-of-{name}",
+            f"{description} may be of any: the source has changed, or may have.",
+            entry={"version": "v1"},
+            section="s3",
+            needs=["s3-versions"],
+            rules=[rule],
+            versions={"data/x/data.bin": {"v1": "data/x/data.bin"}},
+        ).refuses("source_changed", "chunk")

@@ -23,11 +23,18 @@ def cases() -> Iterator[Case]:
     yield from _nesting()
 
 
-def _case(name: str, description: str, path: str, allow: Any = None, **options: Any) -> Case:
+def _case(
+    name: str,
+    description: str,
+    path: str,
+    allow: Any = None,
+    section: str = _SECTION,
+    **options: Any,
+) -> Case:
     """Both chunks in one source outside of the hierarchy."""
     if allow is not None:
         options["allow"] = [{"prefix": prefix} for prefix in allow]
-    case = Case(f"{AREA}/{name}", _SECTION, description, **options)
+    case = Case(f"{AREA}/{name}", section, description, **options)
     manifest = {key: {**entry, "path": path} for key, entry in ENTRIES.items()}
     return case.array(manifest=manifest)
 
@@ -183,7 +190,9 @@ def _redirects() -> Iterator[Case]:
     def redirected(
         name: str, description: str, location: str, allow: Any = ("@HTTP@/x/",), level: str = "must"
     ) -> Case:
-        case = _case(f"redirect-{name}", description, "@HTTP@/x/data.bin", allow, level=level)
+        case = _case(
+            f"redirect-{name}", description, "@HTTP@/x/data.bin", allow, "redirects", level=level
+        )
         rule = {"path": "/x/data.bin", "status": 302, "location": location}
         for file in ("x/moved.bin", "y/data.bin"):
             case.source(file, SOURCE)
@@ -231,6 +240,7 @@ def _redirects() -> Iterator[Case]:
         "Every step of a chain of redirects is checked, not the first one only.",
         "@HTTP@/x/data.bin",
         ["@HTTP@/x/"],
+        "redirects",
     )
     rules = (
         {"path": "/x/data.bin", "status": 307, "location": "/x/moved.bin"},
@@ -243,6 +253,7 @@ def _redirects() -> Iterator[Case]:
         "Redirects that lead in a circle end with an error.",
         "@HTTP@/x/data.bin",
         ["@HTTP@/x/"],
+        "redirects",
     )
     yield (
         case.serve("http", {"path": "/x/data.bin", "status": 302, "location": "/x/data.bin"})
@@ -251,7 +262,7 @@ def _redirects() -> Iterator[Case]:
     )
     case = Case(
         f"{AREA}/redirect-of-a-manifest-document",
-        _SECTION,
+        "redirects",
         "Redirects of documents are checked like those of sources.",
         allow=[{"prefix": "@HTTP@/x/"}],
     )

@@ -24,6 +24,8 @@ def cases() -> Iterator[Case]:
         yield _case(name, description, conditions, rule, level=level).reads()
     for name, conditions, rule, description in _VIOLATED:
         yield _case(name, description, conditions, rule).refuses("source_changed", "chunk")
+    yield from _weak_tags()
+    yield from _failing_conditions()
     yield from _files()
 
 
@@ -32,11 +34,16 @@ def _conditional(conditions: Mapping[str, str], path: str) -> dict[str, Any]:
 
 
 def _case(
-    name: str, description: str, conditions: Mapping[str, str], rule: Any, level: str = "must"
+    name: str,
+    description: str,
+    conditions: Mapping[str, str],
+    rule: Any,
+    level: str = "must",
+    section: str = _SECTION,
 ) -> Case:
     case = Case(
         f"{AREA}/{name}",
-        _SECTION,
+        section,
         description,
         level=level,
         needs=["source-conditions"],
@@ -58,11 +65,6 @@ _SATISFIED: list[tuple[str, dict[str, str], Any, str, str]] = [
      "A server that ignores conditions, but sends the stated tag, is read.", "must"),
     ("etag-without-quotes", {"etag": _OPAQUE}, _IGNORING,
      "Quotes around a tag do not count: some tools strip them.", "must"),
-    ("etag-is-weak-at-the-server", {"etag": _ETAG}, _with_headers(ETag=f"W/{_ETAG}"),
-     "A server that compresses makes its tags weak: the mark W/ does not count.", "must"),
-    ("etag-is-weak-in-the-entry", {"etag": f"W/{_ETAG}"}, _IGNORING,
-     "A weak tag in the entry matches a strong one of the server; it cannot be sent as a "
-     "condition, because If-Match never matches weak tags.", "must"),
     ("last-modified-is-equal", {"last_modified": _SERVED_TIME}, None,
      "A source that was modified at the stated second was not modified after it.", "must"),
     ("last-modified-is-later", {"last_modified": "2025-06-01T12:00:00Z"}, None,
@@ -105,6 +107,82 @@ _VIOLATED: list[tuple[str, dict[str, str], Any, str]] = [
     ("version-over-http", {"version": "1"}, None,
      "HTTP has no versions of objects: what is read may be any version, so it must not be read."),
 ]  # fmt: skip
+
+
+def _sent(**headers: str | None) -> dict[str, Any]:
+    """Change headers that the server compares conditions with, as servers do."""
+    return {"path": "/data.bin", "headers": dict(headers)}
+
+
+def _weak_tags() -> Iterator[Case]:
+    section = "conditional-requests"
+    yield _case(
+        "weak-etag-at-the-server",
+        "A server that has made its tag weak answers 412 to the strong one that it gave out "
+        "before. The reader asks once again without conditions, and compares: W/ does not count.",
+        {"etag": _ETAG},
+        _sent(ETag=f"W/{_ETAG}"),
+        section=section,
+    ).reads()
+    yield _case(
+        "weak-etag-at-the-server-changed",
+        "A server with a weak tag answers 412; asked again, it says another tag than the stated "
+        "one: the source has changed.",
+        {"etag": _OLD},
+        _sent(ETag=f"W/{_ETAG}"),
+        section=section,
+    ).refuses("source_changed", "chunk")
+    yield (
+        _case(
+            "weak-etag-in-the-entry",
+            "A weak tag in the entry matches a strong one of the server. It is not sent as a "
+            "condition, because If-Match never matches weak tags.",
+            {"etag": f"W/{_ETAG}"},
+            None,
+            section=section,
+        )
+        .reads()
+        .seen("http", without_headers=["if-match"])
+    )
+    yield (
+        _case(
+            "weak-etag-on-both-sides",
+            "A server and an entry that have the same weak tag: the source is the same.",
+            {"etag": f"W/{_ETAG}"},
+            _sent(ETag=f"W/{_ETAG}"),
+            section=section,
+        )
+        .reads()
+        .seen("http", without_headers=["if-match"])
+    )
+    yield _case(
+        "etag-without-quotes-is-sent-with-quotes",
+        "A tag that some tool has stripped of its quotes is sent with them, or the server would "
+        "say that it does not match.",
+        {"etag": _OPAQUE},
+        None,
+        section=section,
+    ).reads()
+
+
+def _failing_conditions() -> Iterator[Case]:
+    section = "conditional-requests"
+    always = {"path": "/data.bin", "status": 412}
+    yield _case(
+        "412-again-and-again",
+        "412 to a request without conditions says nothing of the source: a failure of the server.",
+        {"etag": _ETAG},
+        always,
+        section=section,
+    ).refuses("source_error", "chunk")
+    yield _case(
+        "412-to-a-time-again-and-again",
+        "412 to a request without conditions, after one with If-Unmodified-Since, is a failure of "
+        "the server as well.",
+        {"last_modified": _SERVED_TIME},
+        always,
+        section=section,
+    ).refuses("source_error", "chunk")
 
 
 def _files() -> Iterator[Case]:

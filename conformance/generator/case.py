@@ -128,6 +128,16 @@ class Case:
         self._files[f"sources/{path}"] = content
         return self
 
+    def without(self, path: str) -> Self:
+        """Remove a file, by its path in the case."""
+        del self._files[path]
+        return self
+
+    def move(self, path: str, to: str) -> Self:
+        """Move a file, by its path in the case."""
+        self._files[to] = self._files.pop(path)
+        return self
+
     def native_chunks(self, path: str) -> Self:
         """Add the chunks of an array under its own keys."""
         array = self._arrays[path]

@@ -33,7 +33,8 @@ FEATURES = frozenset(CLASSES.values()) | frozenset(
     | {"base-override", "verify-policy", "missing-error", "limits"}
 )
 PLACEHOLDERS = frozenset(
-    f"@{name}@" for name in ("SOURCES", "SOURCES_PATH", "HIERARCHY", "HTTP", "HTTP2", "S3")
+    f"@{name}@"
+    for name in ("SOURCES", "SOURCES_PATH", "HIERARCHY", "HTTP", "HTTP2", "HTTP2_BY_NAME", "S3")
 )
 _MEMBERS = frozenset(
     {"id", "description", "level", "class", "section", "features", "lacks", "links", "open"}

@@ -6,6 +6,7 @@ says otherwise.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 import threading
@@ -24,9 +25,9 @@ __all__ = ["LAST_MODIFIED", "Reply", "Request", "Rules", "answer", "empty_reply"
 LAST_MODIFIED = "Mon, 01 Jan 2024 00:00:00 GMT"
 _CORS = {
     "Access-Control-Allow-Origin": "*",
-    "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag, Last-Modified, Location",
+    "Access-Control-Expose-Headers": "Content-Encoding, Content-Length, Content-Range, ETag, "
+    "Last-Modified, Location",
 }
-_MODIFIED = datetime(2024, 1, 1, tzinfo=UTC)
 
 type Refuse = Callable[[int, Mapping[str, str]], "Reply"]
 
@@ -86,7 +87,7 @@ class Rules:
     _MATCHERS = frozenset({"path", "query", "method", "times"})
     _EFFECTS = frozenset(
         {"status", "location", "truncate", "size", "ignore_range", "wrong_range", "headers"}
-        | {"ignore_conditions", "require_headers"}
+        | {"encode", "ignore_conditions", "require_headers"}
     )
 
     def __init__(self, rules: Sequence[Mapping[str, Any]]) -> None:
@@ -156,17 +157,18 @@ def _truthful(
     if content is None:
         return refuse(404, {})
     content = content[: effects.get("size", len(content))]
-    etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-    headers = {
-        "Content-Type": "application/octet-stream",
-        "Accept-Ranges": "bytes",
-        "ETag": etag,
-        "Last-Modified": LAST_MODIFIED,
-    }
-    if not effects.get("ignore_conditions") and not _conditions_hold(request.headers, etag):
+    headers = {"Content-Type": "application/octet-stream", "Accept-Ranges": "bytes"}
+    if "encode" in effects:
+        # A range is then one of the encoded representation (RFC 9110, section 14.2).
+        content = gzip.compress(content, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+    headers["ETag"] = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    headers["Last-Modified"] = LAST_MODIFIED
+    stated = _stated(headers, effects.get("headers", {}))
+    if not effects.get("ignore_conditions") and not _conditions_hold(request.headers, stated):
         return refuse(412, {})
     wanted = request.headers.get("range") if request.method == "GET" else None
-    if effects.get("ignore_range") or not _range_applies(request.headers, etag):
+    if effects.get("ignore_range") or not _range_applies(request.headers, stated):
         wanted = None
     interval = None if wanted is None else _interval(wanted, len(content))
     if interval is None:
@@ -179,16 +181,30 @@ def _truthful(
     return Reply(206, headers, content[start:stop])
 
 
-def _conditions_hold(headers: Mapping[str, str], etag: str) -> bool:
+def _stated(headers: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the headers that a client will see, by name in lower case."""
+    changed = {**headers, **changes}
+    return {name.lower(): value for name, value in changed.items()}
+
+
+def _conditions_hold(headers: Mapping[str, str], stated: Mapping[str, str | None]) -> bool:
     match = headers.get("if-match")
     if match is not None:
-        return match.strip() == "*" or etag in (tag.strip() for tag in match.split(","))
-    since = _date(headers.get("if-unmodified-since"))
-    return since is None or since >= _MODIFIED
+        return match.strip() == "*" or stated["etag"] in _strong(match)
+    since, modified = _date(headers.get("if-unmodified-since")), _date(stated["last-modified"])
+    return since is None or modified is None or since >= modified
 
 
-def _range_applies(headers: Mapping[str, str], etag: str) -> bool:
-    return headers.get("if-range") in (None, etag, LAST_MODIFIED)
+def _strong(tags: str) -> list[str]:
+    """Return the tags that `If-Match` can match: a weak one is equal to none, itself included."""
+    return [tag.strip() for tag in tags.split(",") if not tag.strip().startswith("W/")]
+
+
+def _range_applies(headers: Mapping[str, str], stated: Mapping[str, str | None]) -> bool:
+    condition = headers.get("if-range")
+    if condition is None:
+        return True
+    return condition in (*_strong(stated["etag"] or ""), stated["last-modified"])
 
 
 def _date(text: str | None) -> datetime | None:

@@ -27,7 +27,10 @@ class Stage:
     @property
     def origins(self) -> dict[str, str]:
         """Origins by placeholder."""
-        return {f"@{name.upper()}@": server.origin for name, server in self._servers.items()}
+        origins = {f"@{name.upper()}@": server.origin for name, server in self._servers.items()}
+        # The same server, but another host for those who compare names.
+        by_name = origins["@HTTP2@"].replace("127.0.0.1", "localhost")
+        return {**origins, "@HTTP2_BY_NAME@": by_name}
 
     def origin(self, name: str) -> str:
         """Return the origin of one server."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
 import socket
@@ -159,6 +160,28 @@ def test_other_ranges_do_not_count(start: Start, header: str) -> None:
 )
 def test_conditions(start: Start, headers: dict[str, str], status: int) -> None:
     assert ask(start(), **headers).status == status
+
+
+def test_conditions_are_compared_with_the_headers_that_are_sent(start: Start) -> None:
+    """Strongly: a weak tag is not the same as any, itself included."""
+    weak = f"W/{ETAG}"
+    origin = start({"path": "/a.bin", "headers": {"ETag": weak, "Last-Modified": None}})
+    assert ask(origin).headers["etag"] == weak
+    for tag in (ETAG, weak):
+        assert ask(origin, If_Match=tag).status == 412
+    assert ask(origin, If_Match="*").status == 200
+    assert ask(origin, If_Unmodified_Since="Sun, 31 Dec 2023 23:59:59 GMT").status == 200
+    assert ask(origin, Range="bytes=0-1", If_Range=weak).status == 200
+
+
+def test_encoded_representations(start: Start) -> None:
+    origin = start({"path": "/a.bin", "encode": "gzip"})
+    whole, part = ask(origin), ask(origin, Range="bytes=2-5")
+    assert (whole.status, whole.headers["content-encoding"]) == (200, "gzip")
+    assert gzip.decompress(whole.body) == DATA
+    assert (part.status, part.headers["content-encoding"]) == (206, "gzip")
+    assert part.body == whole.body[2:6]
+    assert part.headers["etag"] == whole.headers["etag"] != ETAG
 
 
 @pytest.mark.parametrize(

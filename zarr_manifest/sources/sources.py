@@ -130,7 +130,7 @@ class Sources:
             raise LocationNotAllowedError(
                 f"the manifest refers to {counted(len(missing), 'unauthorised object')} below "
                 + " and ".join(prefixes),
-                remedy=Advice("If you trust them, add: ", Setting("allow", prefixes), "."),
+                remedy=_advice(prefixes),
             )
 
     async def fetch(
@@ -330,12 +330,17 @@ class Sources:
             own = self._own(location)
             if own is not None:
                 return own
-            prefix = self._prefix(location)
         except (InvalidPathError, LocationNotAllowedError) as error:
             raise LocationNotAllowedError(
-                f"the location redirects to one that is not authorised: {error.problem}",
+                f"the location redirects to one that cannot be followed: {error.problem}",
                 remedy=error.remedy,
             ) from error
+        prefix = self._allow_list.match(location)
+        if prefix is None:
+            raise LocationNotAllowedError(
+                f"the location redirects to {location}, which is not authorised",
+                remedy=_advice(suggest_prefixes([location])),
+            )
         # Redirects often lead to signed URLs, which expire: their clients are not kept here.
         reader = self._readers.get((prefix, location.query))
         if reader is None:
@@ -359,6 +364,10 @@ class Sources:
         if prefix is not None and len(self._allow_list.normalized(prefix).path) > len(root.path):
             return None
         return hierarchy.with_query(location.query), location.path[len(below) :]
+
+
+def _advice(prefixes: list[str]) -> Advice:
+    return Advice("If you trust them, add: ", Setting("allow", prefixes), ".")
 
 
 def _redirected(asked: str, target: str) -> UrlLocation:

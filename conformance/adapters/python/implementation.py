@@ -137,9 +137,11 @@ def _phase_of_reading(error: zm.ManifestError) -> Phase:
     if error.code in _FOUND_IN_DECLARATIONS:
         # Those in consolidated metadata: opening the group must not fail for one of its arrays.
         return "declaration"
-    # A source is only ever read for a chunk; what knows of none is about the manifest itself.
-    in_manifest = error.code in _FOUND_IN_MANIFESTS or error.chunk is None
-    return "manifest" if in_manifest else "chunk"
+    if error.code in _FOUND_IN_MANIFESTS:
+        return "manifest"
+    # What knows the array, and no chunk, is about the manifest; what knows neither, about a native
+    # chunk, which the store reads by its key.
+    return "manifest" if error.array is not None and error.chunk is None else "chunk"
 
 
 def _phase_of_writing(error: zm.ManifestError) -> Phase:

@@ -44,6 +44,8 @@ _REDIRECTS = {301, 302, 303, 307, 308}
 # What obstore retries, apart from all server errors.
 _RETRIED = {408, 429}
 
+_HEADERS = {"range": "bytes=0-0", "accept": "*/*"}
+
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 _SECONDS = {
@@ -178,7 +180,7 @@ def ask(url: str, client: Client) -> Answer:
     """
     import urllib3
 
-    from zarr_manifest.sources.web.connections import connections
+    from zarr_manifest.sources.web.connections import WRITTEN_URL, connections
 
     manager = connections(proxy_for(url, client.options), client.trust)
     timeout = urllib3.Timeout(
@@ -200,7 +202,7 @@ def ask(url: str, client: Client) -> Answer:
             response = manager.request(
                 "GET",
                 url,
-                headers={"range": "bytes=0-0", "accept": "*/*", **client.headers},
+                headers={**_HEADERS, **client.headers, WRITTEN_URL: url},
                 redirect=False,
                 retries=False,
                 preload_content=False,

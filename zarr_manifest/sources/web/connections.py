@@ -6,7 +6,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -17,7 +17,10 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from zarr_manifest.errors import SourceError
 
-__all__ = ["Trust", "connections"]
+__all__ = ["WRITTEN_URL", "Trust", "connections"]
+
+# A header that is not sent: the URL to be requested, exactly as it is written.
+WRITTEN_URL = "x-zarr-manifest-url"
 
 _CONNECTIONS_PER_HOST = 32
 
@@ -65,7 +68,29 @@ def _deadline(connection: HTTPConnection) -> Generator[None]:
         timer.cancel()
 
 
+def _as_written(
+    url: str, body: Any, headers: Mapping[str, str] | None
+) -> tuple[str, Any, dict[str, str]]:
+    """Restore a URL, whose escapes urllib3 has changed: a signature may cover them."""
+    kept = dict(headers or {})
+    written = kept.pop(WRITTEN_URL, None)
+    if written is not None:
+        # A proxy is asked for the whole URL, a server for what follows its name.
+        url = f"/{written.split('/', 3)[3]}" if url.startswith("/") else written
+    return url, body, kept
+
+
 class _Connection(HTTPConnection):
+    def request(
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().request(method, *_as_written(url, body, headers), **options)
+
     def connect(self) -> None:
         with _deadline(self):
             super().connect()
@@ -76,6 +101,16 @@ class _Connection(HTTPConnection):
 
 
 class _SecureConnection(HTTPSConnection):
+    def request(
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().request(method, *_as_written(url, body, headers), **options)
+
     def connect(self) -> None:
         with _deadline(self):
             super().connect()

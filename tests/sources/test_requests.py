@@ -1,0 +1,96 @@
+"""What servers are asked for: URLs as they are written, and objects as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import obstore.store
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.quick_retries import NO_RETRIES
+from tests.servers.http_files import Exchange, Fault, FileServer, Reply, drop_header, status
+from tests.untrusted_manifests import RAW
+from zarr_manifest import errors
+from zarr_manifest.format import Conditions
+from zarr_manifest.locations import Base
+from zarr_manifest.sources import Sources
+from zarr_manifest.sources.access import anonymous, environment, open_object_store
+from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.object_reader import ObstoreReader
+
+PART = SourceRange(4, 12, True)
+HIERARCHY = ObstoreReader(obstore.store.MemoryStore())
+QUERIES = st.text("abcXYZ019-._~!$&'()*+,;=:@/?").map(lambda text: f"x{text}") | st.from_regex(
+    r"sig=(%[2-7][0-9a-fA-F]|[a-z+/=])+", fullmatch=True
+)
+
+
+def fetch(server: FileServer, path: str, conditions: Conditions | None = None) -> bytes:
+    sources = Sources({server.url: {"retry_config": NO_RETRIES}}, HIERARCHY)
+    location = Base.parse("./").resolve(f"{server.url}/{path}")
+    return bytes(sources.fetch_sync(location, PART, conditions or Conditions()))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(query=QUERIES)
+def test_queries_are_sent_as_they_are_written(http_server: FileServer, query: str) -> None:
+    """A signature may cover their escapes, be they necessary and in upper case or not."""
+    http_server.put("f.bin", RAW)
+    before = len(http_server.requests)
+    assert fetch(http_server, f"f.bin?{query}") == RAW[4:12]
+    sent = http_server.requests[before:]
+    assert {request.target for request in sent} == {f"/f.bin?{query}"}
+    assert [request.is_question for request in sent] == [True, False]
+    assert not [name for request in sent for name in request.headers if "zarr" in name]
+
+
+def test_identity_is_asked_for(http_server: FileServer) -> None:
+    http_server.put("f.bin", RAW)
+    assert fetch(http_server, "f.bin") == RAW[4:12]
+    asked = [request.headers.get("accept-encoding") for request in http_server.requests]
+    assert asked == ["identity", "identity"]
+
+
+@pytest.mark.parametrize("url", ["s3://b/", "gs://b/", "az://b/"])
+def test_identity_is_asked_for_where_no_signature_covers_it(url: str) -> None:
+    prefix: Any = Base.parse("./").resolve(f"{url}x")
+    account: dict[str, Any] = {"account_name": "a"} if url.startswith("az") else {}
+    client: Any = {"default_headers": {"x-mine": "1"}}
+    for access, expected in (
+        (anonymous(client_options=client, **account), {"accept-encoding", "x-mine"}),
+        (environment(client_options=client, **account), {"x-mine"}),
+    ):
+        store: Any = open_object_store(prefix, access)
+        assert {*store.client_options["default_headers"]} == expected
+
+
+def weak(etag: str) -> Fault:
+    def reply(exchange: Exchange) -> Reply:
+        if "if-match" in exchange.headers:
+            return Reply(412, {}, b"")
+        found = exchange.normal()
+        return Reply(found.status, {**found.headers, "ETag": etag}, found.body)
+
+    return Fault(reply)
+
+
+def test_412_is_asked_again_without_conditions(http_server: FileServer) -> None:
+    http_server.put("f.bin", RAW)
+    http_server.script("f.bin", weak('W/"tag"'), sticky=True)
+    assert fetch(http_server, "f.bin", Conditions('"tag"')) == RAW[4:12]
+    assert "if-match" not in http_server.requests[-1].headers
+    with pytest.raises(errors.SourceChangedError, match="its etag is"):
+        fetch(http_server, "f.bin", Conditions('"other"'))
+    assert fetch(http_server, "f.bin", Conditions('W/"tag"')) == RAW[4:12]
+
+
+@pytest.mark.parametrize("conditions", [Conditions(), Conditions('"tag"')])
+def test_412_without_conditions_is_no_change(
+    http_server: FileServer, conditions: Conditions
+) -> None:
+    http_server.put("f.bin", RAW)
+    http_server.script("f.bin", drop_header("ETag"), status(412), status(412), status(412))
+    with pytest.raises(errors.SourceError):
+        fetch(http_server, "f.bin", conditions)
