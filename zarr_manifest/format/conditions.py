@@ -53,7 +53,7 @@ class Conditions:
         """Value for ``If-Match``; None for a weak tag, which it never matches (RFC 9110)."""
         if self.etag is None or self.etag.startswith("W/"):
             return None
-        return self.etag
+        return f'"{_opaque(self.etag)}"'
 
     @property
     def if_unmodified_since(self) -> datetime | None:

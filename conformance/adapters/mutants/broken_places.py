@@ -85,7 +85,7 @@ def allow_everything() -> None:
     replace(Sources, "__init__", initialising)
 
 
-@broken_in("security")
+@broken_in("security", "redirects")
 def allow_by_characters() -> None:
     """Let a prefix cover whatever begins with its characters."""
 
@@ -102,7 +102,7 @@ def allow_by_characters() -> None:
     replace(AllowList, "match", make)
 
 
-@broken_in("security")
+@broken_in("security", "redirects")
 def redirects_followed() -> None:
     """Follow a redirect to wherever it leads."""
 

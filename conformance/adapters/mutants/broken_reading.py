@@ -196,8 +196,8 @@ def short_reads_accepted() -> None:
     """Return whatever arrives, though more was asked for."""
 
     def make(check: Any) -> Any:
-        def changed(answer: Any, span: SourceRange, conditions: Any) -> None:
-            check(answer, span._replace(exact=False), conditions)
+        def changed(answer: Any, span: SourceRange, *rest: Any) -> None:
+            check(answer, span._replace(exact=False), *rest)
 
         return changed
 

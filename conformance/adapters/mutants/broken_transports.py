@@ -1,0 +1,170 @@
+"""Mutants that misread transports: statuses, encodings, conditions, redirects, links."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from conformance.adapters.mutants.registry import broken_in, replace
+from zarr_manifest.format import Conditions
+from zarr_manifest.hierarchy import inspected_hierarchy, store
+from zarr_manifest.locations import UrlLocation
+from zarr_manifest.sources import local_files, object_reader, sources
+from zarr_manifest.sources.local_files import Directory
+from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.web import asking, web_reader
+
+# ------------------------------------------------------------------ what servers answer
+
+
+@broken_in("statuses", "http", "partitions")
+def not_allowed_is_absent() -> None:
+    """Take 405 for an object that does not exist, as some clients do."""
+    replace(
+        asking,
+        "_refusal",
+        lambda refusal: (
+            lambda status, reason: missing_object() if status == 405 else refusal(status, reason)
+        ),
+    )
+
+
+@broken_in("statuses")
+def gone_is_an_error() -> None:
+    """Take 410 for a failure of the server."""
+    replace(
+        asking,
+        "_refusal",
+        lambda refusal: lambda status, reason: refusal(400 if status == 410 else status, reason),
+    )
+
+
+@broken_in("statuses")
+def directories_are_absent() -> None:
+    """Take a directory in the place of a file for nothing."""
+
+    def make(raise_translated: Any) -> Any:
+        def changed(error: OSError, *rest: Any) -> None:
+            is_directory = isinstance(error, IsADirectoryError)
+            raise_translated(FileNotFoundError() if is_directory else error, *rest)
+
+        return changed
+
+    replace(local_files, "_raise_translated", make)
+
+
+@broken_in("content-encodings")
+def encoded_bytes_taken() -> None:
+    """Take what a server has encoded for the bytes of the object."""
+    for module in (asking, object_reader):
+        replace(module, "reject_encoded", lambda _: lambda encoding: None)
+
+
+@broken_in("content-encodings")
+def identity_not_asked_for() -> None:
+    """Leave it to the server how it encodes an object."""
+    replace(web_reader, "asking_for_identity", lambda _: dict)
+
+
+@broken_in("s3")
+def other_versions_taken() -> None:
+    """Read any version that the server sends."""
+
+    def make(violation: Any) -> Any:
+        def changed(self: Conditions, *, version: str | None, **seen: Any) -> Any:
+            return violation(self, version=self.version, **seen)
+
+        return changed
+
+    replace(Conditions, "violation", make)
+
+
+@broken_in("source-conditions")
+def weak_tags_sent() -> None:
+    """Send weak entity tags in If-Match, which never matches them."""
+    replace(Conditions, "if_match", lambda _: property(lambda self: self.etag))
+
+
+@broken_in("source-conditions")
+def refused_conditions_not_asked_again() -> None:
+    """Take 412 for a change, though a server may have made its own tag weak."""
+    replace(Conditions, "are_sent", lambda _: property(lambda self: False))
+
+
+# ------------------------------------------------------------------ what servers are asked for
+
+
+@broken_in("http")
+def query_not_sent() -> None:
+    """Request URLs without their query."""
+
+    def make(open_object_store: Any) -> Any:
+        def changed(prefix: UrlLocation, access: Any, **options: Any) -> Any:
+            return open_object_store(prefix, access, **{**options, "query": ""})
+
+        return changed
+
+    replace(sources, "open_object_store", make)
+
+
+@broken_in("redirects")
+def buckets_may_redirect() -> None:
+    """Follow the redirects of buckets to wherever they lead."""
+    replace(sources, "within_host", lambda _: lambda store: store)
+
+
+@broken_in("base-override")
+def override_is_no_directory() -> None:
+    """Resolve against an override of base as it is written, without the slash that it lacks."""
+    for module in (store, inspected_hierarchy):
+        replace(module, "base_directory", lambda _: lambda base: base)
+
+
+# ------------------------------------------------------------------ files
+
+
+@broken_in("links")
+def links_followed() -> None:
+    """Follow a symbolic link to wherever it leads."""
+
+    def make(_: Any) -> Any:
+        def changed(self: Directory, key: str) -> tuple[str, str]:
+            return self.path, key
+
+        return changed
+
+    def opening(_: Any) -> Any:
+        def changed(directory: str, key: str, act: Any) -> Any:
+            real = os.path.realpath(f"{directory}/{key}")
+            return act(real, None)
+
+        return changed
+
+    replace(Directory, "_locate", make)
+    replace(local_files, "_reach_in", opening)
+
+
+@broken_in("links")
+def links_only_in_their_own_directory() -> None:
+    """Refuse links into other authorised directories."""
+
+    def make(locate: Any) -> Any:
+        return lambda self, key: locate(Directory(self.path, (), self.name), key)
+
+    replace(Directory, "_locate", make)
+
+
+@broken_in("links")
+def dangling_links_are_absent() -> None:
+    """Take a link outwards whose target does not exist for a file that does not."""
+
+    def make(require: Any) -> Any:
+        def changed(self: Directory, key: str) -> Any:
+            if not Path(os.path.realpath(f"{self.path}/{key}")).exists():
+                raise FileNotFoundError(key)
+            return require(self, key)
+
+        return changed
+
+    replace(Directory, "_require_located", make)
