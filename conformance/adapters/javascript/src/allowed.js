@@ -3,9 +3,12 @@
  */
 
 import { ManifestError } from "./errors.js";
-import { display, parseAbsolute } from "./locations.js";
+import { display, parsePrefix } from "./locations.js";
 
-/** @typedef {import("./locations.js").Location} Location */
+/**
+ * @typedef {import("./locations.js").Location} Location
+ * @typedef {{location: Location, access: Access}} Covering a prefix in the form that is compared
+ */
 
 /**
  * An authorised prefix, and how to read below it.
@@ -17,28 +20,49 @@ import { display, parseAbsolute } from "./locations.js";
  * @property {typeof globalThis.fetch} [fetch] used below this prefix, for example one that signs requests
  */
 
-/** Authorised prefixes. */
+/** What may be read: the authorised prefixes, and the hierarchy itself. */
 export class Allowed {
-  /** @type {{location: Location, access: Access}[]} */
+  /** @type {Covering[]} */
   #prefixes;
+  /** @type {Covering[]} */
+  #withHome;
 
-  /** @param {(string | Access)[]} prefixes */
-  constructor(prefixes) {
-    this.#prefixes = prefixes.map((one) => {
-      const access = typeof one === "string" ? { prefix: one } : one;
-      return { location: withoutSlash(parseAbsolute(access.prefix)), access };
-    });
-    // Of several that cover a location, the longest counts.
-    this.#prefixes.sort((a, b) => b.location.segments.length - a.location.segments.length);
+  /**
+   * @param {(string | Access)[]} prefixes
+   * @param {Access | null} [home] the URL of the hierarchy
+   */
+  constructor(prefixes, home = null) {
+    this.#prefixes = longestFirst(prefixes.map(covering));
+    this.#withHome = home === null ? this.#prefixes : longestFirst([covering(home), ...this.#prefixes]);
   }
 
   /**
-   * The access to a location, or null when nothing authorises it.
+   * The access to a location that a manifest names, or null when nothing authorises it. A URL needs
+   * authorisation even if it points into the hierarchy.
    * @param {Location} location
    * @returns {Access | null}
    */
   find(location) {
-    return this.#prefixes.find((one) => covers(one.location, location))?.access ?? null;
+    return accessTo(location, this.#prefixes);
+  }
+
+  /**
+   * The access to where a redirect leads, or null when it may not lead there.
+   * @param {Location} location
+   * @returns {Access | null}
+   */
+  findTarget(location) {
+    return accessTo(location, this.#withHome);
+  }
+
+  /**
+   * Absolute paths that files may really lie under, once links are resolved.
+   * @returns {string[]}
+   */
+  get roots() {
+    return this.#withHome
+      .filter(({ location }) => location.scheme === "file")
+      .map(({ location }) => `/${location.segments.join("/")}`);
   }
 
   /**
@@ -59,13 +83,19 @@ export class Allowed {
   }
 }
 
-function directory(location) {
-  return display({ ...location, segments: [...location.segments.slice(0, -1), ""] });
+/** @param {string | Access} prefix @returns {Covering} */
+function covering(prefix) {
+  const access = typeof prefix === "string" ? { prefix } : prefix;
+  return { location: parsePrefix(access.prefix), access };
 }
 
-function withoutSlash(location) {
-  const { segments } = location;
-  return segments.at(-1) === "" ? { ...location, segments: segments.slice(0, -1) } : location;
+/** Of several that cover a location, the longest counts. */
+function longestFirst(prefixes) {
+  return prefixes.sort((a, b) => b.location.segments.length - a.location.segments.length);
+}
+
+function accessTo(location, prefixes) {
+  return prefixes.find((one) => covers(one.location, location))?.access ?? null;
 }
 
 function covers(prefix, location) {
@@ -74,4 +104,8 @@ function covers(prefix, location) {
     prefix.authority === location.authority &&
     prefix.segments.every((segment, i) => segment === location.segments[i])
   );
+}
+
+function directory(location) {
+  return display({ ...location, segments: [...location.segments.slice(0, -1), ""] });
 }

@@ -5,7 +5,9 @@
  * once, and bases and references are joined after that.
  */
 
+import { checkAuthority, SCHEMES } from "./authorities.js";
 import { ManifestError } from "./errors.js";
+import { redact } from "./redaction.js";
 
 /**
  * A key in the hierarchy's store (`scheme` null), or an absolute URL.
@@ -16,25 +18,16 @@ import { ManifestError } from "./errors.js";
  * @property {string} query with its `?`, or empty
  */
 
-const SCHEMES = [
-  "s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "file", "memory",
-];
 const PARTS = /^([^?]*)(\?.*)?$/s;
 const SCHEME = /^([A-Za-z][A-Za-z0-9+.-]*):(.*)$/s;
 // eslint-disable-next-line no-control-regex
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
-const BUCKET = /^[A-Za-z0-9_$][A-Za-z0-9._$-]*$/;
-const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)(:[0-9]{0,5})?$/;
+const ENCODED_CONTROL = /%(?:[01][0-9a-f]|7f|c2%[89][0-9a-f])/i;
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /** @returns {never} */
 function refuse(reference, detail) {
-  throw new ManifestError("invalid_path", `${detail}: ${JSON.stringify(withoutQuery(reference))}`);
-}
-
-/** What may be shown of a reference: no query, no user information. */
-function withoutQuery(reference) {
-  return reference.replace(/\?.*$/s, "?…").replace(/\/\/[^/]*@/, "//…@");
+  throw new ManifestError("invalid_path", `${detail}: ${JSON.stringify(redact(reference))}`);
 }
 
 /**
@@ -58,6 +51,17 @@ export function resolveBase(reference, base) {
 }
 
 /**
+ * Resolve what overrides all bases: like a base, but that it always names a directory.
+ * @param {string} reference relative to the hierarchy's root
+ * @returns {Location}
+ */
+export function resolveOverride(reference) {
+  const location = resolveBase(reference, nodeLocation(""));
+  const { segments } = location;
+  return segments.at(-1) === "" ? location : { ...location, segments: [...segments, ""] };
+}
+
+/**
  * Resolve the reference of an object.
  * @param {string} reference
  * @param {Location} base
@@ -70,13 +74,25 @@ export function resolveObject(reference, base) {
 }
 
 /**
- * Parse an absolute URL or an absolute file path, such as an authorised prefix.
+ * Parse an absolute URL or an absolute file path, of an object or a directory.
  * @param {string} url
  * @returns {Location}
  */
 export function parseAbsolute(url) {
   if (!SCHEME.test(url) && !url.startsWith("/")) refuse(url, "not an absolute URL");
   return resolve(url, nodeLocation(""));
+}
+
+/**
+ * Parse an authorised prefix, with or without a slash at its end.
+ * @param {string} url
+ * @returns {Location} without a slash at its end
+ */
+export function parsePrefix(url) {
+  if (url.includes("?")) refuse(url, "a prefix with a query");
+  const location = parseAbsolute(url);
+  const { segments } = location;
+  return segments.at(-1) === "" ? { ...location, segments: segments.slice(0, -1) } : location;
 }
 
 function resolve(reference, base) {
@@ -86,10 +102,11 @@ function resolve(reference, base) {
   if (query !== "" && location.scheme !== "http" && location.scheme !== "https") {
     refuse(reference, "only http and https URLs have a query");
   }
-  if (/%(?:[01][0-9a-f]|7f|c2%[89][0-9a-f])/i.test(query)) refuse(reference, "an encoded control character");
+  if (ENCODED_CONTROL.test(query)) refuse(reference, "an encoded control character");
   // Elsewhere than in the hierarchy's store, empty segments are part of a name, save the first.
-  const inner = location.segments.slice(0, location.scheme === null ? -1 : Math.min(1, location.segments.length - 1));
-  if (inner.includes("")) refuse(reference, "an empty segment");
+  const inner = location.segments.slice(0, -1);
+  const named = location.scheme === null ? inner : inner.slice(0, 1);
+  if (named.includes("")) refuse(reference, "an empty segment");
   return { ...location, query };
 }
 
@@ -118,29 +135,14 @@ function absolute(reference, scheme, rest) {
     refuse(reference, `the scheme ${scheme} is not one of ${SCHEMES.join(", ")}`);
   }
   const parts = /^(?:\/\/([^/]*))?(?:\/(.*))?$/s.exec(rest);
-  if (!parts || (scheme === "file" && parts[2] === undefined)) refuse(reference, "an absolute URL without a path from its root");
+  if (!parts || (scheme === "file" && parts[2] === undefined)) {
+    refuse(reference, "an absolute URL without a path from its root");
+  }
   const [, authority = "", path = ""] = parts;
   const segments = removeDots(reference, decode(reference, path));
-  return { scheme, authority: checkAuthority(reference, scheme, authority), segments, query: "" };
-}
-
-function checkAuthority(reference, scheme, authority) {
-  if (scheme === "file") {
-    if (authority !== "" && authority.toLowerCase() !== "localhost") {
-      refuse(reference, "a file URL that names a host");
-    }
-    return "";
-  }
-  const [host, ...users] = authority.split("@").reverse();
-  if (host === "") refuse(reference, "a URL without a host or bucket");
-  const container = scheme.startsWith("abfs") && users.length === 1 && /^[^:]+$/.test(users[0]);
-  if (users.length > 0 && !container) refuse(reference, "a URL with user information");
-  if (scheme !== "http" && scheme !== "https") {
-    if (![host, ...users].every((name) => BUCKET.test(name))) refuse(reference, "a URL without a usable bucket");
-    return authority;
-  }
-  if (!HOST.test(authority) || !URL.canParse(`${scheme}://${authority}/`)) refuse(reference, "a URL without a usable host");
-  return new URL(`${scheme}://${authority}/`).host;
+  const checked = checkAuthority(scheme, authority);
+  if ("wrong" in checked) refuse(reference, checked.wrong);
+  return { scheme, authority: checked.authority, segments, query: "" };
 }
 
 /** Undo percent-encoding by segments, and refuse what only decoding would show. */

@@ -8,7 +8,7 @@ import { verifyChecksum } from "./checksums.js";
 import { partitionReference } from "./configuration.js";
 import { decodeInline, inlineSize } from "./entries.js";
 import { locating, ManifestError } from "./errors.js";
-import { display, nodeLocation, resolveBase, resolveObject } from "./locations.js";
+import { display, nodeLocation, resolveBase, resolveObject, resolveOverride } from "./locations.js";
 import { blocks, Partitions } from "./partitions.js";
 import { cut, interval, wanted } from "./ranges.js";
 
@@ -45,7 +45,7 @@ export function arrayContext(path, metadata, declaration, { base: override, limi
     }
     const own = nodeLocation(path);
     const stated = resolveBase(declaration.base, own);
-    const base = override === null ? stated : resolveBase(override, nodeLocation(""));
+    const base = override === null ? stated : resolveOverride(override);
     if (typeof manifest === "string") {
       // Which block it is cannot change whether the reference is usable.
       resolveObject(partitionShape === null ? manifest : partitionReference(manifest, [0]), own);

@@ -6,7 +6,7 @@
 import { conditionHeaders, checkConditions } from "./conditions.js";
 import { locating, ManifestError } from "./errors.js";
 import { readHttp } from "./http.js";
-import { display, parseAbsolute } from "./locations.js";
+import { display, parseAbsolute, parsePrefix } from "./locations.js";
 
 /**
  * @typedef {import("./locations.js").Location} Location
@@ -83,7 +83,7 @@ export class Sources {
     }
     const access = this.#allowed.find(location);
     if (location.scheme === "file") {
-      const below = `/${parseAbsolute(access.prefix).segments.join("/")}`;
+      const below = `/${parsePrefix(access.prefix).segments.join("/")}`;
       return this.#files(`/${location.segments.join("/")}`, range, { ...options, below });
     }
     return this.#readUrl(location, range, access, options);

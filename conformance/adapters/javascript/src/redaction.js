@@ -1,0 +1,24 @@
+/**
+ * What messages show of a reference, valid or not: nothing that may be a password or a signature. Pure.
+ */
+
+const PLAIN_HOST = /^(?:\[[^\]]*\]|[^:@%]*)(?::[0-9]*)?$/;
+
+/**
+ * A reference without user information, query and fragment. Shows too little rather than too much:
+ * what cannot be parsed may hold a password all the same.
+ * @param {string} reference
+ */
+export function redact(reference) {
+  const [, text, more] = /^([^?#]*)(.*)$/s.exec(reference);
+  return withoutUser(text) + (more === "" ? "" : `${more[0]}…`);
+}
+
+function withoutUser(text) {
+  const [, lead = "", rest] = /^([^/\\@:]*:[/\\]*|[/\\]{2,})?(.*)$/s.exec(text);
+  if (lead === "" || /^file:/i.test(lead)) return text;
+  const [, authority, path] = /^([^/\\]*)(.*)$/s.exec(rest);
+  if (PLAIN_HOST.test(authority) || /^abfss?:/i.test(lead) && !/[:%]/.test(authority)) return text;
+  // A slash in a password ends the authority, so that the end of the password would be in the path.
+  return `${lead}…@${(authority + path).replace(/^.*(?:@|%40)/is, "")}`;
+}
