@@ -11,7 +11,10 @@ export const NAME = "chunk-manifest-json";
 /** Codecs of manifest documents that this reader implements. */
 export const DOCUMENT_CODECS = ["gzip", "zstd", "crc32c"];
 
+const MEMBERS = ["manifest", "base", "codecs", "partition_shape", "partitions"];
+const CODECS = 2; // the place of its check among those of types
 const PLACEHOLDER = "{partition}";
+const CODEC_MEMBERS = ["name", "configuration", "must_understand"];
 const URL_PARTS = /^(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?:\/\/[^/?#]*)?([^?#]*)/;
 
 /**
@@ -20,6 +23,8 @@ const URL_PARTS = /^(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?:\/\/[^/?#]*)?([^?#]*)/;
  * @property {string} base
  * @property {string[]} codecs names, in the order in which a writer applies them
  * @property {number[] | null} partitionShape
+ * @property {"all" | string[] | null} partitions names of the blocks whose documents exist, which are
+ *   not checked; null if nothing says which do
  */
 
 /** @param {unknown} value */
@@ -87,33 +92,51 @@ function readOurs(transformer, check, report) {
   checkMembers(transformer, ["name", "configuration", "must_understand"], check);
   const { configuration } = transformer;
   if (!check(isObject(configuration), "configuration is not an object")) return null;
-  checkMembers(configuration, ["manifest", "base", "codecs", "partition_shape"], check);
-  const { manifest, base = "./", codecs = [], partition_shape: partitionShape } = configuration;
-  const usable = [
+  checkMembers(configuration, MEMBERS, check);
+  const usable = checkTypes(configuration, check);
+  usable.push(usable[0] && checkManifest(configuration, check));
+  if (!usable[CODECS]) return null;
+  const { manifest, base = "./", codecs = [], partition_shape: shape = null, partitions = null } = configuration;
+  const names = codecs.map((codec) => (typeof codec === "string" ? codec : codec.name));
+  usable.push(checkCodecs(names, report));
+  if (usable.includes(false)) return null;
+  return { manifest, base, codecs: names, partitionShape: shape, partitions };
+}
+
+/** Types of the members; which of them are usable. */
+function checkTypes({ manifest, base, codecs, partition_shape: shape, partitions }, check) {
+  return [
     check(
       isObject(manifest) || (typeof manifest === "string" && manifest !== ""),
       "manifest is neither a reference nor an object",
     ),
-    check(typeof base === "string", "base is not a string"),
-    check(Array.isArray(codecs) && codecs.every(isCodec), "codecs is not a list of codecs"),
+    check(base === undefined || typeof base === "string", "base is not a string"),
     check(
-      partitionShape === undefined ||
-        (Array.isArray(partitionShape) && partitionShape.every(isPositiveInteger)),
+      codecs === undefined || (Array.isArray(codecs) && codecs.every(isCodec)),
+      "codecs is not a list of codecs",
+    ),
+    check(
+      shape === undefined || (Array.isArray(shape) && shape.every(isPositiveInteger)),
       "partition_shape is not a list of positive integers",
     ),
+    check(
+      partitions === undefined || partitions === "all" ||
+        (Array.isArray(partitions) && partitions.every((name) => typeof name === "string")),
+      'partitions is neither "all" nor a list of names',
+    ),
   ];
-  usable.push(usable[0] && checkManifest(configuration, check));
-  if (!usable[2]) return null;
-  const names = codecs.map((codec) => (typeof codec === "string" ? codec : codec.name));
-  usable.push(checkCodecs(names, report));
-  if (usable.includes(false)) return null;
-  return { manifest, base, codecs: names, partitionShape: partitionShape ?? null };
 }
 
 /** The rules of `{partition}` and of inline manifests. */
 function checkManifest(configuration, check) {
   const { manifest } = configuration;
   const partitioned = Object.hasOwn(configuration, "partition_shape");
+  const listed = Object.hasOwn(configuration, "partitions");
+  const meaningful = check(partitioned || !listed, "partitions stands without a partition_shape");
+  return checkTemplate(manifest, partitioned, configuration, check) && meaningful;
+}
+
+function checkTemplate(manifest, partitioned, configuration, check) {
   if (typeof manifest !== "string") {
     const alone = check(!partitioned, "partition_shape stands beside an inline manifest");
     const plain = !Object.hasOwn(configuration, "codecs");
@@ -152,8 +175,9 @@ export function partitionReference(template, block) {
 function isCodec(codec) {
   if (typeof codec === "string") return true;
   if (!isObject(codec) || typeof codec.name !== "string") return false;
-  const known = Object.keys(codec).every((key) => key === "name" || key === "configuration");
-  return known && (!Object.hasOwn(codec, "configuration") || isObject(codec.configuration));
+  const { configuration = {}, must_understand: mustUnderstand = true } = codec;
+  const known = Object.keys(codec).every((key) => CODEC_MEMBERS.includes(key));
+  return known && isObject(configuration) && typeof mustUnderstand === "boolean";
 }
 
 function isPositiveInteger(value) {

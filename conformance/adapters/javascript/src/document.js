@@ -80,10 +80,15 @@ export function checkRoot(document) {
 export function checkLengths(entry, most) {
   for (const name of ["path", "etag", "version"]) {
     const value = entry[name];
-    if (typeof value === "string" && value.length > most) {
+    if (typeof value === "string" && isLonger(value, most)) {
       throw new ManifestError("limit_exceeded", `${name} has more than ${most} characters`);
     }
   }
+}
+
+/** Whether a text has more than so many code points. */
+function isLonger(text, most) {
+  return text.length > most && (text.length > 2 * most || [...text].length > most);
 }
 
 function exceeded(detail) {

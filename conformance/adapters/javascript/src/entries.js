@@ -8,8 +8,9 @@ import { ManifestError } from "./errors.js";
 
 const STRINGS = ["path", "data", "checksum", "etag", "last_modified", "version"];
 const BESIDE_PATH = ["offset", "length", "etag", "last_modified", "version"];
+const KNOWN = [...STRINGS, "offset", "length"];
 const RFC3339 =
-  /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
+  /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
 
 /**
  * Step 4 of "Precedence": types of members, and contradictions.
@@ -35,6 +36,11 @@ export function checkEntry(entry) {
     return;
   }
   require(!(has("path") && has("data")), "both path and data");
+  const unknown = Object.keys(entry).find((member) => !KNOWN.includes(member) && !isAnnotation(member));
+  require(
+    unknown === undefined,
+    `unknown member ${JSON.stringify(unknown)}; names of annotations contain : or begin with _`,
+  );
   for (const member of BESIDE_PATH) {
     require(has("path") || !has(member), `${member} without path`);
   }
@@ -43,6 +49,11 @@ export function checkEntry(entry) {
     "offset + length is above 2^53-1",
   );
   if (has("data")) checkBase64(entry.data);
+}
+
+/** Anything else may change what an entry means, in a later version of the specification. */
+function isAnnotation(member) {
+  return member.includes(":") || member.startsWith("_");
 }
 
 function checkBase64(text) {
@@ -68,6 +79,15 @@ export function inlineSize(text) {
  */
 export function decodeInline(text) {
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
+
+/**
+ * Whether bits of the last digit that stand for no byte are zero, as in what encoders write.
+ * @param {string} text base64 of a checked form
+ */
+export function hasZeroPadding(text) {
+  const last = text.slice(-4);
+  return btoa(atob(last)) === last;
 }
 
 /**
@@ -101,8 +121,8 @@ export function parseTime(text) {
   // setUTCFullYear, because Date.UTC takes years below 100 for those of the 20th century.
   date.setUTCFullYear(year, month - 1, day);
   require(
-    date.getUTCMonth() === month - 1 && date.getUTCDate() === day &&
-      hour <= 23 && minute <= 59 && second <= 60 && offsetHours <= 23 && offsetMinutes <= 59,
+    year >= 1 && date.getUTCMonth() === month - 1 && date.getUTCDate() === day &&
+      hour <= 23 && minute <= 59 && second <= 59 && offsetHours <= 23 && offsetMinutes <= 59,
     "last_modified is no time that there is",
   );
   const offset = (match[7] === "-" ? -1 : 1) * (offsetHours * 60 + offsetMinutes);

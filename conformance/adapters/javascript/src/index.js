@@ -20,6 +20,7 @@ export const DEFAULT_LIMITS = {
   inlineBytes: 128 * 1024 * 1024,
   pathLength: 8192,
   nesting: 64,
+  partitions: 10_000,
   cachedPartitions: 64,
 };
 

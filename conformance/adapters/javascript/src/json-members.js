@@ -17,9 +17,8 @@ export function parseNodes(text) {
   try {
     return parse(text, { ranges: true }).body;
   } catch (error) {
-    throw new ManifestError("invalid_json", `the document is not JSON: ${error.message}`, {
-      cause: error,
-    });
+    if (error instanceof TypeError || error instanceof RangeError) throw error;
+    throw new ManifestError("invalid_json", "the document is not JSON");
   }
 }
 

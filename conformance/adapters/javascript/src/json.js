@@ -1,6 +1,7 @@
 /** From the bytes of a document to JSON values, within limits. */
 
 import { ManifestError } from "./errors.js";
+import { hasLoneSurrogate } from "./surrogates.js";
 
 // More than anybody's attributes need, and less than a stack holds.
 const METADATA_NESTING = 500;
@@ -31,10 +32,30 @@ export function parseJson(text) {
     return JSON.parse(text);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    throw new ManifestError("invalid_json", `the document is not JSON: ${error.message}`, {
-      cause: error,
-    });
+    // The engine's message, and so the error, quotes the text, in which there may be secrets.
+    const [place = ""] = / at (?:position|line) \d+(?:.*column \d+)?/.exec(error.message) ?? [];
+    throw new ManifestError("invalid_json", `the document is not JSON${place}`);
   }
+}
+
+/**
+ * The text of a manifest document, or of an inline manifest.
+ * @param {string} text
+ * @returns {unknown}
+ */
+export function parseDocument(text) {
+  const document = parseJson(text);
+  checkSurrogates(text);
+  return document;
+}
+
+/**
+ * Refuse strings that are no text.
+ * @param {string} text of a manifest, valid JSON
+ */
+export function checkSurrogates(text) {
+  if (!hasLoneSurrogate(text)) return;
+  throw new ManifestError("invalid_json", "the manifest has an escaped lone surrogate");
 }
 
 /**
@@ -71,7 +92,9 @@ export function parseMetadata(path, bytes) {
     return parseJson(decodeText(bytes));
   } catch (error) {
     if (!(error instanceof ManifestError)) throw error;
-    throw new ManifestError("invalid_configuration", `zarr.json: ${error.detail}`, {
+    const code = error.code === "limit_exceeded" ? error.code : "invalid_configuration";
+    throw new ManifestError(code, `zarr.json: ${error.detail}`, {
+      phase: "declaration",
       array: path,
       cause: error,
     });

@@ -3,6 +3,7 @@
  */
 
 import { readLayout } from "./array-metadata.js";
+import { blockGrid, documentedBlocks } from "./blocks.js";
 import { blockOf, canonicalKey, compareIndices, encodeKey, isInGrid } from "./chunk-keys.js";
 import { verifyChecksum } from "./checksums.js";
 import { partitionReference } from "./configuration.js";
@@ -43,6 +44,8 @@ export function arrayContext(path, metadata, declaration, { base: override, limi
         `partition_shape has ${partitionShape.length} dimensions, the array ${layout.shape.length}`,
       );
     }
+    const grid = partitionShape === null ? null : blockGrid(layout.gridShape, partitionShape);
+    const documented = grid === null ? null : documentedBlocks(declaration.partitions, grid);
     const own = nodeLocation(path);
     const stated = resolveBase(declaration.base, own);
     const base = override === null ? stated : resolveOverride(override);
@@ -50,7 +53,7 @@ export function arrayContext(path, metadata, declaration, { base: override, limi
       // Which block it is cannot change whether the reference is usable.
       resolveObject(partitionShape === null ? manifest : partitionReference(manifest, [0]), own);
     }
-    return { path, layout, declaration, own, base, sources, limits };
+    return { path, layout, declaration, documented, own, base, sources, limits };
   });
 }
 

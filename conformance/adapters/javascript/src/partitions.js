@@ -3,12 +3,13 @@
  * in a bounded cache.
  */
 
-import { canonicalKey, gridIndices } from "./chunk-keys.js";
+import { blockGrid, blocksToAsk, hasNoDocument, mustExist } from "./blocks.js";
+import { canonicalKey } from "./chunk-keys.js";
 import { decodeDocument } from "./codecs.js";
 import { partitionReference } from "./configuration.js";
 import { readDocument } from "./document.js";
 import { locating, ManifestError } from "./errors.js";
-import { checkNesting, decodeText, parseJson } from "./json.js";
+import { checkNesting, checkSurrogates, decodeText, parseDocument } from "./json.js";
 import { display, resolveObject } from "./locations.js";
 
 /**
@@ -22,6 +23,7 @@ import { display, resolveObject } from "./locations.js";
  * @property {string} path
  * @property {import("./array-metadata.js").Layout} layout
  * @property {import("./configuration.js").Declaration} declaration
+ * @property {import("./blocks.js").Documented} documented
  * @property {import("./locations.js").Location} own the array's own location
  * @property {import("./locations.js").Location} base
  * @property {import("./sources.js").Sources} sources
@@ -33,8 +35,9 @@ import { display, resolveObject } from "./locations.js";
  * @property {number} manifestBytes of a document, stored and decoded
  * @property {number} entries of a document
  * @property {number} inlineBytes of all inline data of a document
- * @property {number} pathLength of a path, an etag or a version, in characters
+ * @property {number} pathLength of a path, an etag or a version, in code points
  * @property {number} nesting
+ * @property {number} partitions documents that are asked for where all are needed: to list, to validate
  * @property {number} cachedPartitions documents of a partitioned manifest that are kept
  */
 
@@ -74,24 +77,26 @@ export class Partitions {
   }
 
   async #load(block) {
-    const { layout, base, limits, declaration } = this.#context;
+    const { layout, base, limits, declaration, documented } = this.#context;
+    if (block !== null && hasNoDocument(documented, block)) return new Map();
     const stored = await fetchDocument(this.#context, block);
     if ("missing" in stored) return new Map();
     let document = stored.inline;
-    if ("bytes" in stored) document = parseJson(decodeText(stored.bytes));
+    if ("bytes" in stored) document = parseDocument(decodeText(stored.bytes));
     const partition = block === null ? null : { shape: declaration.partitionShape, block };
     return readDocument(document, { layout, base, limits, partition });
   }
 }
 
 /**
- * All blocks of an array, in C order: one, `null`, for a manifest without partitions.
+ * The blocks of an array that may have a document, in C order: one, `null`, for a manifest without
+ * partitions.
  * @param {ArrayContext} context
  * @returns {Iterable<number[] | null>}
  */
-export function blocks({ layout, declaration: { partitionShape } }) {
+export function blocks({ layout, documented, limits, declaration: { partitionShape } }) {
   if (partitionShape === null) return [null];
-  return gridIndices(layout.gridShape.map((n, axis) => Math.ceil(n / partitionShape[axis])));
+  return blocksToAsk(documented, blockGrid(layout.gridShape, partitionShape), limits.partitions);
 }
 
 /**
@@ -116,35 +121,36 @@ export async function fetchDocument(context, block) {
   const location = documentLocation(context, block);
   return locating({ phase: "manifest", location: display(location) }, async () => {
     sources.authorise([location]);
-    const stored = await readStored(sources, location, block, { limit: limits.manifestBytes });
-    if (stored === null) return { missing: true };
+    const stored = await readStored(sources, location, { limit: limits.manifestBytes });
+    if (stored === null) {
+      if (block !== null && !mustExist(context.documented, block)) return { missing: true };
+      throw new ManifestError("manifest_not_found", "the manifest document does not exist");
+    }
     const bytes = await decodeDocument(stored, declaration.codecs, limits.manifestBytes);
     checkNesting(bytes, limits.nesting);
     return { bytes };
   });
 }
 
-/** An inline manifest is as large as a document that holds it would be. */
+/** An inline manifest is as large as the shortest document that says the same. */
 function checkInline(inline, limits) {
-  const bytes = new TextEncoder().encode(JSON.stringify(inline));
+  const text = JSON.stringify(inline);
+  const bytes = new TextEncoder().encode(text);
   if (bytes.length > limits.manifestBytes) {
     throw new ManifestError("limit_exceeded", `the manifest has more than ${limits.manifestBytes} bytes`);
   }
   checkNesting(bytes, limits.nesting);
+  checkSurrogates(text);
   return { inline };
 }
 
-async function readStored(sources, location, block, options) {
+/** The stored bytes of a document; null if there is none. */
+async function readStored(sources, location, options) {
   try {
     return (await sources.read(location, null, options)).bytes;
   } catch (error) {
     if (!(error instanceof ManifestError)) throw error;
-    if (error.code === "source_not_found") {
-      if (block !== null) return null;
-      throw new ManifestError("manifest_not_found", "the manifest document does not exist", {
-        cause: error,
-      });
-    }
+    if (error.code === "source_not_found") return null;
     if (PASSED_ON.includes(error.code)) throw error;
     throw new ManifestError("source_error", error.detail, { cause: error });
   }

@@ -15,12 +15,12 @@ test("what is declared, and what nothing declares", () => {
   assert.equal(readDeclaration(declare()), null);
   assert.equal(readDeclaration(declare({ name: "x", must_understand: false })), null);
   assert.deepEqual(readDeclaration(declare({ name: "x", must_understand: false }, ours(GOOD))), {
-    manifest: "./m.json", base: "./", codecs: [], partitionShape: null,
+    manifest: "./m.json", base: "./", codecs: [], partitionShape: null, partitions: null,
   });
-  const codecs = ["gzip", { name: "crc32c", configuration: {} }];
-  const partitioned = { manifest: "{partition}", partition_shape: [2], codecs };
+  const codecs = ["gzip", { name: "crc32c", configuration: {}, must_understand: false }];
+  const partitioned = { manifest: "{partition}", partition_shape: [2], codecs, partitions: ["1"] };
   assert.deepEqual(readDeclaration(declare(ours(partitioned, { must_understand: true }))), {
-    manifest: "{partition}", base: "./", codecs: ["gzip", "crc32c"], partitionShape: [2],
+    manifest: "{partition}", base: "./", codecs: ["gzip", "crc32c"], partitionShape: [2], partitions: ["1"],
   });
 });
 
@@ -44,6 +44,14 @@ for (const [metadata, ...codes] of [
   [declare(ours({ manifest: "m?{partition}", partition_shape: [1] })), "invalid_configuration"],
   [declare(ours({ manifest: "{partition}/{partition}", partition_shape: [1] })), "invalid_configuration"],
   [declare(ours({ manifest: "{partition}", partition_shape: [true] })), "invalid_configuration"],
+  ...[null, "some", {}, [0], true].map((partitions) => [
+    declare(ours({ manifest: "{partition}", partition_shape: [1], partitions })), "invalid_configuration",
+  ]),
+  [declare(ours({ ...GOOD, partitions: "all" })), "invalid_configuration"],
+  [declare(ours({ manifest: {}, partitions: [] })), "invalid_configuration"],
+  [declare(ours({ ...GOOD, codecs: [{ name: "lzma", must_understand: false }] })), "unsupported_transformer"],
+  [declare(ours({ ...GOOD, codecs: [{ name: "gzip", must_understand: 1 }] })), "invalid_configuration"],
+  [declare(ours({ ...GOOD, codecs: [{ name: "gzip", must_understand: null }] })), "invalid_configuration"],
   [declare(ours({ ...GOOD, base: null, codecs: [1] })), "invalid_configuration", "invalid_configuration"],
 ]) {
   test(`refused: ${JSON.stringify(metadata)}`, () => {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { readDocument } from "../src/document.js";
-import { checkEntry, decodeInline, inlineSize, parseTime } from "../src/entries.js";
+import { checkEntry, decodeInline, hasZeroPadding, inlineSize, parseTime } from "../src/entries.js";
 import { nodeLocation } from "../src/locations.js";
 
 const LAYOUT = {
@@ -54,6 +54,8 @@ for (const entry of [
   { path: "x", length: 2 ** 53 }, { path: "x", offset: 2 ** 53 - 1, length: 1 }, { path: "x", etag: 1 },
   { data: "" }, { data: "AA" }, { data: "AA=A" }, { data: "A===" }, { data: "AA==\n" }, { data: "AA__" },
   { data: "AA==", offset: 0 }, { data: "AA==", version: "1" }, { extra: 1 }, { path: "x", checksum: null },
+  { "_note": 1 }, { "a:b": 1 }, { path: "x", ofset: 8 }, { data: "AA==", note: 1 }, { path: "x", "": 1 },
+  { path: "x", note_: 1 }, { path: "x", toString: 1 },
 ]) {
   test(`refused: ${JSON.stringify(entry)}`, () =>
     assert.throws(() => checkEntry(entry), { code: "invalid_entry" }));
@@ -61,7 +63,7 @@ for (const entry of [
 
 for (const entry of [
   {}, { path: "x" }, { path: "x", offset: 0, length: 2 ** 53 - 1 }, { path: "x", "my:own": [null] },
-  { data: "AAE=" }, JSON.parse('{"path": "x", "offset": 100.0, "__proto__": {"data": "AA=="}}'),
+  { data: "AAE=", _note: {}, "a:b": null, ":": 1, _: 1 }, { data: "AB==" }, JSON.parse('{"path": "x", "offset": 100.0, "__proto__": {"data": "AA=="}}'),
 ]) {
   test(`accepted: ${JSON.stringify(entry)}`, () => checkEntry(entry));
 }
@@ -72,10 +74,52 @@ test("inline data has the size that it decodes to", () => {
   }
 });
 
+test("unused bits of base64 are zero in what an encoder writes", () => {
+  for (let n = 1; n <= 6; n++) {
+    for (let value = 0; value < 256; value++) {
+      const text = Buffer.alloc(n, value).toString("base64");
+      assert.ok(hasZeroPadding(text));
+      const digit = text.replace(/=*$/, "").at(-1);
+      const other = text.replace(/[^=](=+)$/, `${shifted(digit)}$1`);
+      assert.equal(hasZeroPadding(other), other === text);
+    }
+  }
+});
+
+/** The base64 digit after a digit: it differs in the last bit. */
+function shifted(digit) {
+  const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  return digits[digits.indexOf(digit) + 1];
+}
+
+test("lengths are counted in code points", () => {
+  const value = (text) => ({ 0: { path: "x", version: text } });
+  const most = LIMITS.pathLength;
+  for (const character of ["a", "\u00e9", "\u20ac", "\u{1f600}"]) {
+    read(value(character.repeat(most)));
+    raises(value(character.repeat(most + 1)), "limit_exceeded");
+  }
+  raises(value(`a${"\u{1f600}".repeat(most)}`), "limit_exceeded");
+});
+
+test("every day of 2,000 years is the one that the platform's dates say", () => {
+  for (let day = -719162; day < 11016; day += 7) {
+    const text = new Date(day * 86400000).toISOString().replace(/\.000Z$/, "+00:00");
+    assert.equal(parseTime(text), day * 86400, text);
+  }
+});
+
 test("times are read in whole seconds, with their offset", () => {
   assert.equal(parseTime("2024-01-01T00:00:00Z"), 1704067200);
   assert.equal(parseTime("2024-01-01t02:00:00.9+02:00"), 1704067200);
-  for (const text of ["2024-01-01", "2024-01-01T00:00:00", "2024-02-30T00:00:00Z", "2024-01-01T24:00:00Z"]) {
+  assert.equal(parseTime("0001-01-01T00:00:00-23:59"), -62135510460);
+  assert.equal(parseTime("9999-12-31T23:59:59z"), 253402300799);
+  for (const text of [
+    "2024-01-01", "2024-01-01T00:00:00", "2024-02-30T00:00:00Z", "2024-01-01T24:00:00Z", "2024-01-01 00:00:00Z",
+    "2016-12-31T23:59:60Z", "0000-01-01T00:00:00Z", "2024-01-01T00:00:00+12:60", "2024-01-01T00:00:00+24:00",
+    "2024-01-01T00:00:00.Z", "2024-01-01T00:60:00Z", "2024-13-01T00:00:00Z", "2023-02-29T00:00:00Z",
+    "2024-01-01T00:00:00Z ", "12024-01-01T00:00:00Z", "2024-01-01T00:00Z", "2024-01-01T00:00:00+0100",
+  ]) {
     assert.throws(() => parseTime(text), { code: "invalid_entry" });
   }
 });

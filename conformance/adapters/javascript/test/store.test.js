@@ -100,6 +100,65 @@ test("a chunk that is too short is an error, once zarrita is told to look", asyn
   }
 });
 
+function partitioned(more, documents) {
+  return new Map([
+    ["/a/zarr.json", encode(metadata({ manifest: "./m/{partition}", partition_shape: [2], ...more }))],
+    ["/source.bin", SOURCE],
+    ...Object.entries(documents).map(([block, document]) => [`/a/m/${block}`, encode(document)]),
+  ]);
+}
+
+test("a lost document is an error where the declaration says that it exists", async () => {
+  const entry = { path: "../source.bin", length: 8 };
+  const first = { 0: entry };
+  assert.deepEqual(await values(withChunkManifests(partitioned({}, { 0: first })), "a"), [7n, -1n, -1n, -1n]);
+  for (const partitions of ["all", ["0", "1"], ["1"]]) {
+    const store = withChunkManifests(partitioned({ partitions }, { 0: first }));
+    const lost = { code: "manifest_not_found", phase: "manifest", array: "a" };
+    await assert.rejects(store.get("/a/c/2"), lost);
+    await assert.rejects(store.listChunks("a"), lost);
+  }
+  // The document of a block that is not named is not looked at.
+  const store = withChunkManifests(partitioned({ partitions: ["1", "7"] }, { 0: 5, 1: { 2: entry } }));
+  assert.deepEqual(await values(store, "a"), [-1n, -1n, 7n, -1n]);
+  assert.deepEqual(await store.listChunks("a"), ["2"]);
+});
+
+test("listing asks for a limited number of documents", async () => {
+  const store = withChunkManifests(partitioned({}, {}), { limits: { partitions: 1 } });
+  await assert.rejects(store.listChunks("a"), { code: "limit_exceeded", phase: "manifest" });
+  assert.equal(await store.get("/a/c/0"), undefined);
+  const named = partitioned({ partitions: ["1"] }, { 1: { 2: {} } });
+  assert.deepEqual(await withChunkManifests(named, { limits: { partitions: 1 } }).listChunks("a"), ["2"]);
+});
+
+test("what is wrong in an inline manifest is a problem of the manifest", async () => {
+  for (const [manifest, limits, code] of [
+    [{ 0: { data: "AA==" } }, { manifestBytes: 20 }, "limit_exceeded"],
+    [{ 0: { data: "AA==" } }, { inlineBytes: 0 }, "limit_exceeded"],
+    [{ 0: {}, 1: {} }, { entries: 1 }, "limit_exceeded"],
+    [{ 0: { path: "x", _n: [[]] } }, { nesting: 3 }, "limit_exceeded"],
+    [{ 0: { path: "\ud800" } }, {}, "invalid_json"],
+    [{ 0: { path: "x", "\udc00:": 1 } }, {}, "invalid_json"],
+    [{ 0: 1 }, {}, "invalid_entry"],
+    [{ x: {} }, {}, "invalid_chunk_key"],
+    [{ 0: { path: "#" } }, {}, "invalid_path"],
+    [{ 0: { path: "s3://b/x" } }, {}, "location_not_allowed"],
+  ]) {
+    const store = withChunkManifests(new Map([["/a/zarr.json", encode(metadata({ manifest }))]]), { limits });
+    await assert.rejects(store.getChunk("a", [0]), { code, phase: "manifest" }, JSON.stringify(manifest));
+  }
+});
+
+test("the bytes of an inline manifest are those of its compact JSON in UTF-8", async () => {
+  const manifest = { 0: { data: "AA==", "_\u20ac": "\u{1f600}" } };
+  const text = Buffer.from('{"0":{"data":"AA==","_\u20ac":"\u{1f600}"}}');
+  const inline = new Map([["/a/zarr.json", Buffer.from(JSON.stringify(metadata({ manifest }), null, 2))]]);
+  const read = (manifestBytes) => withChunkManifests(inline, { limits: { manifestBytes } }).getChunk("a", [0]);
+  assert.equal((await read(text.length)).length, 1);
+  await assert.rejects(read(text.length - 1), { code: "limit_exceeded" });
+});
+
 /** Answers by URL; what was asked is kept. */
 function fakeServer(answers) {
   const requests = [];
