@@ -14,36 +14,34 @@ import { ManifestError } from "./errors.js";
  * @property {{name: "default" | "v2", separator: string}} keyEncoding
  */
 
-const REQUIRED = [
-  "zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding",
-  "fill_value", "codecs",
-];
+const REQUIRED = ["zarr_format", "node_type", "data_type", "fill_value", "codecs"];
 
 /**
+ * Shape, chunk grid and chunk key encoding first, in the order of "Precedence" (step 2).
  * @param {Record<string, unknown>} metadata the array's `zarr.json`
  * @returns {Layout}
  */
 export function readLayout(metadata) {
+  const { shape } = metadata;
+  require(Array.isArray(shape) && shape.every(isSize), "shape is not a list of sizes");
+  const chunkShape = readChunkShape(metadata.chunk_grid, shape.length);
+  const keyEncoding = readKeyEncoding(metadata.chunk_key_encoding);
+  checkOthers(metadata, shape.length);
+  const gridShape = shape.map((size, axis) => Math.ceil(size / chunkShape[axis]));
+  return { shape, chunkShape, gridShape, keyEncoding };
+}
+
+function checkOthers(metadata, dimensions) {
   const missing = REQUIRED.filter((name) => !Object.hasOwn(metadata, name));
   require(missing.length === 0, `the array's metadata has no ${missing.join(", ")}`);
   require(metadata.zarr_format === 3 && metadata.node_type === "array", "not a Zarr v3 array");
-  const { shape } = metadata;
-  require(Array.isArray(shape) && shape.every(isSize), "shape is not a list of sizes");
-  const dataType = extension(metadata.data_type, "data_type");
-  require(dataType.name !== "", "data_type has no name");
+  require(extension(metadata.data_type, "data_type").name !== "", "data_type has no name");
   require(
     Array.isArray(metadata.codecs) && metadata.codecs.length > 0,
     "codecs is not a list of codecs",
   );
   metadata.codecs.forEach((codec) => extension(codec, "codecs"));
-  checkOptional(metadata, shape.length);
-  const chunkShape = readChunkShape(metadata.chunk_grid, shape.length);
-  return {
-    shape,
-    chunkShape,
-    gridShape: shape.map((size, axis) => Math.ceil(size / chunkShape[axis])),
-    keyEncoding: readKeyEncoding(metadata.chunk_key_encoding),
-  };
+  checkOptional(metadata, dimensions);
 }
 
 function readChunkShape(grid, dimensions) {
@@ -70,7 +68,7 @@ function readKeyEncoding(encoding) {
       `the chunk key encoding ${JSON.stringify(name)} is not known; known: default, v2`,
     );
   }
-  const separator = configuration.separator ?? (name === "default" ? "/" : ".");
+  const { separator = name === "default" ? "/" : "." } = configuration;
   require(separator === "/" || separator === ".", "the separator of chunk keys is not / or .");
   return { name, separator };
 }
