@@ -45,18 +45,20 @@ function tag(text) {
 }
 
 /**
- * Conditions as request headers.
+ * Conditions as request headers. None from web pages: from another origin, a browser would first ask
+ * whether it may send them, which static servers refuse. What the answer says is compared in any case.
  * @param {Conditions | null} conditions
  * @returns {Record<string, string>}
  */
-export function conditionHeaders(conditions) {
+export function requestHeaders(conditions) {
   const headers = {};
+  if (conditions === null || globalThis.document !== undefined) return headers;
   // If-Match compares strongly: a weak tag would never match itself.
-  if (conditions?.etag !== undefined && !conditions.etag.startsWith("W/")) {
+  if (conditions.etag !== undefined && !conditions.etag.startsWith("W/")) {
     const etag = tag(conditions.etag);
     if (/^[\x21\x23-\x7e]+$/.test(etag)) headers["If-Match"] = `"${etag}"`;
   }
-  if (conditions?.lastModified !== undefined) {
+  if (conditions.lastModified !== undefined) {
     headers["If-Unmodified-Since"] = new Date(conditions.lastModified * 1000).toUTCString();
   }
   return headers;

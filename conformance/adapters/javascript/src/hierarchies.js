@@ -3,51 +3,71 @@
  * function that reads objects by key and says how large they are, which zarrita's stores do not.
  */
 
-import { Allowed } from "./allowed.js";
-import { interval } from "./ranges.js";
+import { requestHeaders } from "./conditions.js";
 import { ManifestError } from "./errors.js";
 import { readHttp } from "./http.js";
-import { conditionHeaders } from "./conditions.js";
-import { encodeSegment, findRedirectAccess } from "./sources.js";
-
-/** @typedef {import("./sources.js").ReadObject} ReadObject */
+import { parsePrefix } from "./locations.js";
+import { interval } from "./ranges.js";
+import { encodeSegment } from "./sources.js";
 
 /**
- * A hierarchy on an HTTP server. Redirects are followed within it.
+ * @typedef {import("./sources.js").ReadObject} ReadObject
+ * @typedef {import("./allowed.js").Access} Access
+ */
+
+/**
+ * A hierarchy that can be read.
+ * @typedef {object} Hierarchy
+ * @property {ReadObject} read reads an object by its key
+ * @property {Access | null} home the URL that the hierarchy lies below, where redirects and symbolic
+ *   links may lead; null for one without a URL
+ */
+
+/**
+ * A hierarchy on an HTTP server.
  * @param {string | URL} url
  * @param {{fetch?: typeof globalThis.fetch, headers?: Record<string, string>}} [access]
- * @returns {ReadObject}
+ * @returns {Hierarchy}
  */
 export function httpHierarchy(url, { fetch, headers } = {}) {
   const root = new URL(url);
   const { search } = root;
   root.search = root.hash = "";
   if (!root.pathname.endsWith("/")) root.pathname += "/";
-  const allowed = new Allowed([root.href]);
-  return (key, range, { conditions = null, ...options }) => {
-    const sent = { ...headers, ...(globalThis.document ? {} : conditionHeaders(conditions)) };
-    return readHttp({
-      ...options,
-      url: root.href + key.split("/").map(encodeSegment).join("/") + search,
-      range,
-      fetch,
-      headers: sent,
-      redirect: (target) => {
-        findRedirectAccess(target, allowed);
-        return { fetch, headers: sent };
-      },
-    });
+  const home = { prefix: root.href, fetch, headers };
+  return {
+    home: isPrefix(root.href) ? home : null,
+    read: (key, range, { conditions = null, ...options }) =>
+      readHttp({
+        ...options,
+        url: root.href + key.split("/").map(encodeSegment).join("/") + search,
+        range,
+        fetch,
+        headers,
+        conditionHeaders: requestHeaders(conditions),
+      }),
   };
+}
+
+/** Whether locations can be compared with a URL: with %2F in it, for example, none can. */
+function isPrefix(url) {
+  try {
+    parsePrefix(url);
+    return true;
+  } catch (error) {
+    if (error instanceof ManifestError) return false;
+    throw error;
+  }
 }
 
 /**
  * A hierarchy in a store of zarrita. It is asked for whole objects only: the answers of these stores
  * to ranges do not say where an object ends, and some fill up with zeros what is not there.
  * @param {{get: (key: `/${string}`, options?: object) => Promise<Uint8Array | undefined> | Uint8Array | undefined}} store
- * @returns {ReadObject}
+ * @returns {Hierarchy}
  */
 export function storeHierarchy(store) {
-  return async (key, range, { inspect, limit = Infinity, signal }) => {
+  const read = async (key, range, { inspect, limit = Infinity, signal }) => {
     const bytes = await store.get(`/${key}`, { signal });
     if (bytes === undefined) throw new ManifestError("source_not_found", "the store has no such key");
     if (bytes.length > limit) {
@@ -58,4 +78,5 @@ export function storeHierarchy(store) {
     const [start, end] = interval(range, bytes.length);
     return { ...state, bytes: bytes.subarray(start, end), start, size: bytes.length };
   };
+  return { home: null, read };
 }

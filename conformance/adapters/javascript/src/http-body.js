@@ -4,11 +4,11 @@ import { ManifestError } from "./errors.js";
 
 /**
  * @param {Response} response
- * @param {{start: number, end: number | null}} extent what the answer's headers promise
+ * @param {import("./http-extent.js").Extent} extent what the answer's headers promise
  * @param {number} [limit] of bytes
  * @returns {Promise<Uint8Array>}
  */
-export async function readBody(response, { start, end }, limit = Infinity) {
+export async function readBody(response, { start, end, encoded }, limit = Infinity) {
   const promised = end === null ? null : end - start;
   if (promised !== null && promised > limit) {
     await response.body?.cancel();
@@ -26,6 +26,7 @@ export async function readBody(response, { start, end }, limit = Infinity) {
   } catch (error) {
     if (error instanceof ManifestError) await reader.cancel();
     if (error instanceof ManifestError || error.name === "AbortError") throw error;
+    if (encoded) throw undecodable(error);
     throw short(`the connection broke after ${size} bytes`, error);
   }
   if (promised !== null && size < promised) throw short(`${size} of ${promised} bytes arrived`);
@@ -48,6 +49,10 @@ function join(parts, size) {
 
 function short(detail, cause) {
   return new ManifestError("short_read", detail, { cause });
+}
+
+function undecodable(cause) {
+  return new ManifestError("source_error", "the server encoded the object, and it cannot be decoded", { cause });
 }
 
 function tooLarge(limit) {

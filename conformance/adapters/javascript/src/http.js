@@ -6,6 +6,7 @@
 
 import { ManifestError } from "./errors.js";
 import { readBody } from "./http-body.js";
+import { readExtent } from "./http-extent.js";
 
 /**
  * What an answer says of the object's state; null for what it does not say.
@@ -13,21 +14,28 @@ import { readBody } from "./http-body.js";
  */
 
 /**
+ * How the target of a redirect is read.
+ * @typedef {{headers?: Record<string, string>, fetch?: typeof globalThis.fetch}} TargetAccess
+ */
+
+/**
  * @typedef {object} HttpRequest
  * @property {string} url
  * @property {import("./ranges.js").Range} range
- * @property {Record<string, string>} [headers]
+ * @property {Record<string, string>} [headers] sent to this URL, and to no target of a redirect
+ * @property {Record<string, string>} [conditionHeaders] of the entry; sent on
  * @property {typeof globalThis.fetch} [fetch]
  * @property {number} [limit] of bytes
  * @property {AbortSignal} [signal]
  * @property {(state: State) => void} [inspect] called before the body is read; raises what is wrong
- * @property {(url: string) => {headers?: Record<string, string>, fetch?: typeof globalThis.fetch}} redirect
- *   the access to a redirect's target; raises unless it is authorised
+ * @property {(url: string) => TargetAccess} redirect the access to a redirect's target; raises unless
+ *   it may lead there
  */
 
 const ATTEMPTS = 3;
 const PAUSE_MILLISECONDS = 100;
 const MAX_REDIRECTS = 5;
+const REDIRECTIONS = [301, 302, 303, 307, 308];
 const TRANSIENT = [408, 429, 500, 502, 503, 504];
 
 /** A failure that another attempt may not have. */
@@ -51,34 +59,48 @@ export async function readHttp(request) {
 }
 
 async function readOnce(request) {
-  const response = await follow(request);
-  checkStatus(response);
+  const response = await answer(request);
   const state = readState(response);
-  if (response.status === 416) {
-    await response.body?.cancel();
-    return beyondTheEnd(response, state);
+  let extent;
+  try {
+    checkStatus(response);
+    if (response.status === 416) return { ...state, ...beyondTheEnd(response) };
+    request.inspect?.(state);
+    extent = readExtent(response, request.range);
+  } finally {
+    if (extent === undefined) await response.body?.cancel();
   }
-  request.inspect?.(state);
-  const extent = readExtent(response, request.range);
   const bytes = await transient(() => readBody(response, extent, request.limit));
   return { ...state, bytes, start: extent.start, size: extent.size ?? sizeOf(extent, bytes) };
+}
+
+/**
+ * What the server answers; without conditions if it says that they do not hold. It may compare more
+ * strictly than an entry wants it (weak entity tags), so what the answer says is compared instead.
+ */
+async function answer(request) {
+  const { conditionHeaders = {} } = request;
+  const response = await follow({ ...request, conditionHeaders });
+  if (response.status !== 412 || Object.keys(conditionHeaders).length === 0) return response;
+  await response.body?.cancel();
+  return follow({ ...request, conditionHeaders: {} });
 }
 
 const sizeOf = (extent, bytes) => (extent.partial ? null : bytes.length);
 
 /** Send the request, and follow redirects to where the reader may go. */
-async function follow({ url, range, headers, fetch, signal, redirect }) {
+async function follow({ url, range, headers, conditionHeaders, fetch, signal, redirect }) {
   let access = { headers, fetch };
+  const always = { ...conditionHeaders, ...(range === null ? {} : { Range: rangeHeader(range) }) };
   for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
-    const response = await send(url, range, access, signal);
+    const response = await send(url, always, access, signal);
     if (response.type === "opaqueredirect") {
       throw new ManifestError(
         "location_not_allowed",
         "the server redirects, and a browser does not say where to: name the target itself",
-        { phase: "chunk" },
       );
     }
-    if (response.status < 300 || response.status >= 400) return response;
+    if (!REDIRECTIONS.includes(response.status)) return response;
     await response.body?.cancel();
     const target = response.headers.get("location");
     if (target === null || !URL.canParse(target, url)) {
@@ -90,9 +112,10 @@ async function follow({ url, range, headers, fetch, signal, redirect }) {
   throw new ManifestError("source_error", `more than ${MAX_REDIRECTS} redirects`);
 }
 
-async function send(url, range, { headers = {}, fetch = globalThis.fetch }, signal) {
+async function send(url, always, { headers = {}, fetch = globalThis.fetch }, signal) {
   const init = {
-    headers: { ...headers, ...(range === null ? {} : { Range: rangeHeader(range) }) },
+    // Browsers do not let pages send Accept-Encoding, and ignore it here.
+    headers: { "Accept-Encoding": "identity", ...headers, ...always },
     redirect: "manual",
     // Cookies and the like belong to the browser's user, who authorised none of them.
     credentials: "omit",
@@ -113,8 +136,10 @@ function rangeHeader(range) {
   return `bytes=${range.start}-${"end" in range ? range.end - 1 : ""}`;
 }
 
+/** Why there is no answer; not in words that quote a URL. */
 function reason(error) {
-  return error.cause?.code ?? error.cause?.message ?? error.message;
+  const text = error.cause?.code ?? error.cause?.message ?? error.message;
+  return text.includes("://") ? error.name : text;
 }
 
 function retry(error) {
@@ -136,9 +161,6 @@ function checkStatus({ status }) {
   if (status === 401 || status === 403) {
     throw new ManifestError("source_access_denied", `status ${status}`);
   }
-  if (status === 412) {
-    throw new ManifestError("source_changed", "the server says that a condition does not hold");
-  }
   const error = new ManifestError("source_error", `status ${status}`);
   throw TRANSIENT.includes(status) ? retry(error) : error;
 }
@@ -152,59 +174,9 @@ function readState({ headers }) {
   };
 }
 
-function beyondTheEnd({ headers }, state) {
+function beyondTheEnd({ headers }) {
   const match = /^bytes \*\/(\d+)$/.exec(headers.get("content-range") ?? "");
   if (!match) throw new ManifestError("range_out_of_bounds", "the server says that nothing is there");
   const size = Number(match[1]);
-  return { ...state, bytes: new Uint8Array(0), start: size, size };
-}
-
-/**
- * Which bytes of the object the body holds, and how large the object is.
- * @returns {{partial: boolean, start: number, end: number | null, size: number | null}}
- */
-function readExtent(response, range) {
-  if (range === null) {
-    if (response.status !== 200) throw wrongRange("an unasked range");
-    const size = encoded(response) ? null : integer(response.headers.get("content-length"));
-    return { partial: false, start: 0, end: size, size };
-  }
-  if (response.status !== 206) throw wrongRange("the whole object, where a range was asked for");
-  if (encoded(response)) throw wrongRange("a range of an encoding of the object");
-  const header = response.headers.get("content-range");
-  if (header === null) return hiddenExtent(response, range);
-  const match = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(header);
-  if (!match) throw wrongRange(`Content-Range ${JSON.stringify(header)}`);
-  const [start, last] = [Number(match[1]), Number(match[2])];
-  const size = match[3] === "*" ? null : Number(match[3]);
-  checkExtent(header, range, { start, end: last + 1, size });
-  return { partial: true, start, end: last + 1, size };
-}
-
-/** A server of another origin may not expose Content-Range to scripts; any other must send it. */
-function hiddenExtent(response, range) {
-  if (response.type !== "cors" || !("end" in range)) throw wrongRange("a range without Content-Range");
-  return { partial: true, start: range.start, end: range.end, size: null };
-}
-
-function checkExtent(header, range, { start, end, size }) {
-  const asked =
-    "last" in range
-      ? size !== null && start === Math.max(0, size - range.last) && end === size
-      : start === range.start && (!("end" in range) || end <= range.end);
-  if (!asked || end <= start || (size !== null && end > size)) {
-    throw wrongRange(`Content-Range ${JSON.stringify(header)}`);
-  }
-}
-
-function wrongRange(detail) {
-  return new ManifestError("source_error", `the server cannot serve ranges: it answered ${detail}`);
-}
-
-function encoded({ headers }) {
-  return (headers.get("content-encoding") ?? "identity") !== "identity";
-}
-
-function integer(text) {
-  return text !== null && /^\d+$/.test(text) ? Number(text) : null;
+  return { bytes: new Uint8Array(0), start: size, size };
 }

@@ -4,7 +4,6 @@
  * Works in browsers and in Node.js; local directories and `file:` URLs need `node.js` beside it.
  */
 
-import { Allowed } from "./allowed.js";
 import { httpHierarchy, storeHierarchy } from "./hierarchies.js";
 import { Sources } from "./sources.js";
 import { ChunkManifestStore } from "./store.js";
@@ -51,7 +50,7 @@ export const DEFAULT_LIMITS = {
  * const { data, shape } = await zarr.get(array);
  * ```
  *
- * @param {string | URL | import("./sources.js").ReadObject | {get: Function}} hierarchy a URL, a
+ * @param {string | URL | import("./hierarchies.js").Hierarchy | {get: Function}} hierarchy a URL, a
  *   `directory` of `node.js`, or any readable store of zarrita (which is asked for whole objects)
  * @param {Options} [options]
  * @returns {ChunkManifestStore}
@@ -59,16 +58,13 @@ export const DEFAULT_LIMITS = {
 export function withChunkManifests(hierarchy, options = {}) {
   const { allow = [], base = null, verify = "auto", missing = "fill", fetch, files } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const readObject = readerOf(hierarchy, fetch);
-  const allowed = new Allowed(allow);
-  const sources = new Sources({ allowed, hierarchy: readObject, fetch, files });
-  return new ChunkManifestStore(readObject, { base, verify, limits, sources }, missing);
+  const sources = new Sources({ allow, hierarchy: asHierarchy(hierarchy, fetch), fetch, files });
+  return new ChunkManifestStore({ base, verify, limits, sources }, missing);
 }
 
-function readerOf(hierarchy, fetch) {
-  if (typeof hierarchy === "function") return hierarchy;
+function asHierarchy(hierarchy, fetch) {
   if (typeof hierarchy === "string" || hierarchy instanceof URL) {
     return httpHierarchy(hierarchy, { fetch });
   }
-  return storeHierarchy(hierarchy);
+  return "read" in hierarchy ? hierarchy : storeHierarchy(hierarchy);
 }

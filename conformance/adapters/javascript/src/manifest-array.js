@@ -152,7 +152,9 @@ export class ManifestArray {
     const nothing = asked !== null && ("last" in asked ? asked.last === 0 : asked.end <= asked.start);
     if (nothing) return new Uint8Array(0);
     const { location, conditions } = entry;
-    const answer = await this.#context.sources.read(location, asked, { conditions, signal });
+    const answer = await this.#context.sources.read(location, asked, {
+      phase: "chunk", conditions, signal,
+    });
     return locating({ location: display(location) }, () => cut(entry, range, answer));
   }
 }

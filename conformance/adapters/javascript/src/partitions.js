@@ -121,7 +121,7 @@ export async function fetchDocument(context, block) {
   const location = documentLocation(context, block);
   return locating({ phase: "manifest", location: display(location) }, async () => {
     sources.authorise([location]);
-    const stored = await readStored(sources, location, { limit: limits.manifestBytes });
+    const stored = await readStored(sources, location, limits.manifestBytes);
     if (stored === null) {
       if (block !== null && !mustExist(context.documented, block)) return { missing: true };
       throw new ManifestError("manifest_not_found", "the manifest document does not exist");
@@ -145,9 +145,9 @@ function checkInline(inline, limits) {
 }
 
 /** The stored bytes of a document; null if there is none. */
-async function readStored(sources, location, options) {
+async function readStored(sources, location, limit) {
   try {
-    return (await sources.read(location, null, options)).bytes;
+    return (await sources.read(location, null, { phase: "manifest", limit })).bytes;
   } catch (error) {
     if (!(error instanceof ManifestError)) throw error;
     if (error.code === "source_not_found") return null;

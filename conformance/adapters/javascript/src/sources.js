@@ -3,10 +3,12 @@
  * their authorised prefix has. Nothing else in this library reads anything.
  */
 
-import { conditionHeaders, checkConditions } from "./conditions.js";
+import { Allowed } from "./allowed.js";
+import { checkConditions, requestHeaders } from "./conditions.js";
 import { locating, ManifestError } from "./errors.js";
 import { readHttp } from "./http.js";
-import { display, parseAbsolute, parsePrefix } from "./locations.js";
+import { display, parseAbsolute } from "./locations.js";
+import { redact } from "./redaction.js";
 
 /**
  * @typedef {import("./locations.js").Location} Location
@@ -25,30 +27,41 @@ import { display, parseAbsolute, parsePrefix } from "./locations.js";
  */
 
 /**
- * Reads objects of a hierarchy's store by key, or local files by absolute path. What does not
- * exist is `source_not_found`.
- * @typedef {(path: string, range: Range, options: ReadOptions & {below?: string}) => Promise<Answer & State>} ReadObject
+ * Where what is read may really lie.
+ * @typedef {object} Reach
+ * @property {(url: string) => import("./http.js").TargetAccess} [redirect] the access to a redirect's
+ *   target; raises unless it may lead there
+ * @property {string[]} [roots] absolute paths of directories and files that links may lead below
  */
 
-/** Reads what a manifest refers to. */
+/**
+ * Reads objects of a hierarchy's store by key, or local files by absolute path. What does not
+ * exist is `source_not_found`.
+ * @typedef {(path: string, range: Range, options: ReadOptions & Reach) => Promise<Answer & State>} ReadObject
+ */
+
+/** Reads the objects of a hierarchy, and what its manifests refer to. */
 export class Sources {
   #allowed;
   #hierarchy;
   #fetch;
   #files;
+  /** @type {Reach} */
+  #reach;
 
   /**
    * @param {object} parts
-   * @param {import("./allowed.js").Allowed} parts.allowed
-   * @param {ReadObject} parts.hierarchy
+   * @param {(string | import("./allowed.js").Access)[]} parts.allow
+   * @param {import("./hierarchies.js").Hierarchy} parts.hierarchy
    * @param {typeof globalThis.fetch} [parts.fetch]
    * @param {ReadObject} [parts.files]
    */
-  constructor({ allowed, hierarchy, fetch, files }) {
-    this.#allowed = allowed;
+  constructor({ allow, hierarchy, fetch, files }) {
+    this.#allowed = new Allowed(allow, hierarchy.home);
     this.#hierarchy = hierarchy;
     this.#fetch = fetch;
     this.#files = files;
+    this.#reach = { redirect: (url) => this.#redirect(url), roots: this.#allowed.roots };
   }
 
   /**
@@ -63,86 +76,89 @@ export class Sources {
   }
 
   /**
+   * Read an object of the hierarchy.
+   * @param {string} key
+   * @param {Range} range
+   * @param {ReadOptions & {phase: import("./errors.js").Phase}} options `phase`: of what is read
+   * @returns {Promise<Answer & State>}
+   */
+  async readKey(key, range, { phase, ...options }) {
+    return locating({ phase, location: key }, () =>
+      this.#hierarchy.read(key, range, { ...options, ...this.#reach }),
+    );
+  }
+
+  /**
    * Read an object whose location is authorised, if its state is as the conditions say.
    * @param {Location} location
    * @param {Range} range
-   * @param {ReadOptions} options
+   * @param {ReadOptions & {phase: import("./errors.js").Phase}} options `phase`: of what is read
    * @returns {Promise<Answer & State>}
    */
-  async read(location, range, options) {
+  async read(location, range, { phase, ...options }) {
     const { conditions = null } = options;
     const inspect = (state) => checkConditions(conditions, state);
-    return locating({ location: display(location) }, () =>
-      this.#readAt(location, range, { ...options, conditions, inspect }),
+    return locating({ phase, location: display(location) }, () =>
+      this.#readAt(location, range, { ...options, ...this.#reach, conditions, inspect }),
     );
   }
 
   async #readAt(location, range, options) {
     if (location.scheme === null) {
-      return this.#hierarchy(location.segments.join("/"), range, options);
+      return this.#hierarchy.read(location.segments.join("/"), range, options);
     }
-    const access = this.#allowed.find(location);
     if (location.scheme === "file") {
-      const below = `/${parsePrefix(access.prefix).segments.join("/")}`;
-      return this.#files(`/${location.segments.join("/")}`, range, { ...options, below });
+      return this.#files(`/${location.segments.join("/")}`, range, options);
     }
-    return this.#readUrl(location, range, access, options);
+    return this.#readUrl(location, range, options);
   }
 
-  async #readUrl(location, range, access, options) {
-    const request = {
-      url: urlOf(location, access, options.conditions),
-      range,
-      headers: { ...access.headers, ...headersFor(options.conditions) },
-      fetch: access.fetch ?? this.#fetch,
-      limit: options.limit,
-      signal: options.signal,
-      inspect: options.inspect,
-      redirect: (url) => this.#redirect(url, options.conditions),
-    };
+  async #readUrl(location, range, { conditions, ...options }) {
+    const access = this.#allowed.find(location);
     try {
-      return await readHttp(request);
+      return await readHttp({
+        ...options,
+        url: urlOf(location, access, conditions),
+        range,
+        headers: access.headers,
+        fetch: access.fetch ?? this.#fetch,
+        conditionHeaders: requestHeaders(conditions),
+      });
     } catch (error) {
       // Where versions exist, one that is gone answers like an object that is.
       const gone = error instanceof ManifestError && error.code === "source_not_found";
-      if (!gone || options.conditions?.version === undefined) throw error;
+      if (!gone || conditions?.version === undefined) throw error;
       throw new ManifestError("source_changed", "the stated version does not exist", { cause: error });
     }
   }
 
   /** The access to a redirect's target, which has nothing of the access that led there. */
-  #redirect(url, conditions) {
-    const access = findRedirectAccess(url, this.#allowed);
-    return {
-      headers: { ...access.headers, ...headersFor(conditions) },
-      fetch: access.fetch ?? this.#fetch,
-    };
+  #redirect(url) {
+    const location = targetLocation(url);
+    const access = location === null ? null : this.#allowed.findTarget(location);
+    if (access === null) {
+      throw new ManifestError(
+        "location_not_allowed",
+        `redirected to ${redact(url)}, which is not authorised`,
+      );
+    }
+    return { headers: access.headers, fetch: access.fetch ?? this.#fetch };
   }
 }
 
 /**
- * @param {string} url target of a redirect
- * @param {import("./allowed.js").Allowed} allowed
- * @returns {import("./allowed.js").Access}
+ * The location that a redirect leads to; null for one that nothing can authorise.
+ * @param {string} url as the platform's URL parser writes it
+ * @returns {Location | null}
  */
-export function findRedirectAccess(url, allowed) {
-  const shown = url.replace(/[?#].*$/s, "");
-  const refused = new ManifestError(
-    "location_not_allowed",
-    `redirected to ${shown.replace(/\/\/[^/]*@/, "//")}, which is not authorised`,
-    { phase: "chunk" },
-  );
-  if (!/^https?:/.test(url)) throw refused;
-  let location;
+function targetLocation(url) {
+  if (!/^https?:/.test(url)) return null;
   try {
-    location = parseAbsolute(shown);
+    return parseAbsolute(url.replace(/[?#].*$/s, ""));
   } catch (error) {
-    if (error instanceof ManifestError) throw refused;
+    if (error instanceof ManifestError) return null;
     throw error;
   }
-  const access = allowed.find(location);
-  if (access === null) throw refused;
-  return access;
 }
 
 /** @type {Record<string, (region?: string) => string>} */
@@ -170,13 +186,4 @@ function urlOf({ scheme, authority, segments, query }, { endpoint, region }, con
  */
 export function encodeSegment(segment) {
   return encodeURIComponent(segment).replace(/%(?:24|26|2B|2C|3A|3B|3D|40)/g, decodeURIComponent);
-}
-
-/**
- * Request headers ask servers of the same origin only, and any server where there are no origins:
- * from elsewhere a browser would first ask whether it may send them, which static servers refuse.
- * What the answer says is compared in any case.
- */
-function headersFor(conditions) {
-  return globalThis.document === undefined ? conditionHeaders(conditions) : {};
 }

@@ -25,19 +25,16 @@ const SHARDING = "sharding_indexed";
 
 /** Implements zarrita's AsyncReadable. */
 export class ChunkManifestStore {
-  #hierarchy;
   #policy;
   #missing;
   /** @type {Map<string, Promise<Node>>} */
   #nodes = new Map();
 
   /**
-   * @param {import("./sources.js").ReadObject} hierarchy
    * @param {import("./manifest-array.js").Policy} policy
    * @param {"fill" | "error"} missing
    */
-  constructor(hierarchy, policy, missing) {
-    this.#hierarchy = hierarchy;
+  constructor(policy, missing) {
     this.#policy = policy;
     this.#missing = missing;
   }
@@ -100,7 +97,7 @@ export class ChunkManifestStore {
   async getChunk(array, index, range = null) {
     const { manifest, metadata } = await this.#arrayNode(array);
     if (manifest === null) {
-      return this.#native(join(array, encodeKey(index, readLayout(metadata).keyEncoding)), range);
+      return this.#native(join(array, encodeKey(index, readLayout(metadata).keyEncoding)), range, "chunk");
     }
     const chunk = await manifest.getChunk(index, range);
     return "bytes" in chunk ? chunk.bytes : undefined;
@@ -118,7 +115,7 @@ export class ChunkManifestStore {
     const found = [];
     const { gridShape, keyEncoding } = readLayout(metadata);
     for (const index of gridIndices(gridShape)) {
-      const chunk = await this.#native(join(array, encodeKey(index, keyEncoding)), null);
+      const chunk = await this.#native(join(array, encodeKey(index, keyEncoding)), null, "chunk");
       if (chunk !== undefined) found.push(index.join(".") || "0");
     }
     return found;
@@ -145,10 +142,10 @@ export class ChunkManifestStore {
   async #read(path, range, signal) {
     const owner = await this.#owner(path);
     const index = owner?.node.readKey(path.slice(owner.path === "" ? 0 : owner.path.length + 1));
-    if (!index) return this.#native(path, range, signal);
+    if (!index) return this.#native(path, range, "chunk", signal);
     const chunk = owner.node.manifest
       ? await owner.node.manifest.getChunk(index, range, signal)
-      : { bytes: await this.#native(path, range, signal) };
+      : { bytes: await this.#native(path, range, "chunk", signal) };
     if (chunk.bytes === undefined && this.#missing === "error" && chunk.none !== "empty") {
       throw new ManifestError("missing_chunk", "the chunk is missing", {
         array: owner.path,
@@ -203,13 +200,14 @@ export class ChunkManifestStore {
       const nodes = root?.consolidated_metadata?.metadata;
       if (isObject(nodes) && Object.hasOwn(nodes, path)) return nodes[path];
     }
-    const bytes = await this.#native(join(path, METADATA), null);
+    const bytes = await this.#native(join(path, METADATA), null, "declaration");
     return bytes === undefined ? null : parseMetadata(path, bytes);
   }
 
-  async #native(path, range, signal) {
+  /** An object of the hierarchy that no manifest stands for; undefined if there is none. */
+  async #native(path, range, phase, signal) {
     try {
-      return (await this.#hierarchy(path, range, { signal })).bytes;
+      return (await this.#policy.sources.readKey(path, range, { phase, signal })).bytes;
     } catch (error) {
       if (error instanceof ManifestError && error.code === "source_not_found") return undefined;
       throw error;

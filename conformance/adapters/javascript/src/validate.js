@@ -3,7 +3,6 @@
  * the first of it. No source is read, and none needs to be authorised.
  */
 
-import { Allowed } from "./allowed.js";
 import { canonicalKey, chunkKeyReader, isInGrid } from "./chunk-keys.js";
 import { isObject, NAME, readDeclaration } from "./configuration.js";
 import { checkBlock, checkRoot, makeEntry, namedTwice, notAKey } from "./document.js";
@@ -19,7 +18,7 @@ import { Sources } from "./sources.js";
 /** @typedef {{code: string, phase: string, array: string, chunk: string | null, message: string}} Problem */
 
 /**
- * @param {import("./sources.js").ReadObject} hierarchy
+ * @param {import("./hierarchies.js").Hierarchy} hierarchy
  * @param {Iterable<string>} nodes paths of the nodes that have a `zarr.json`
  * @param {Omit<import("./index.js").Options, "missing" | "verify">} [options] `allow` covers
  *   manifest documents that lie elsewhere
@@ -28,9 +27,9 @@ import { Sources } from "./sources.js";
 export async function validate(hierarchy, nodes, options = {}) {
   const { allow = [], base = null, fetch, files } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const sources = new Sources({ allowed: new Allowed(allow), hierarchy, fetch, files });
+  const sources = new Sources({ allow, hierarchy, fetch, files });
   const policy = { base, limits, sources, verify: "auto" };
-  const validator = new Validator(hierarchy, policy);
+  const validator = new Validator(policy);
   for (const path of nodes) await validator.checkNode(path);
   return validator.problems;
 }
@@ -38,18 +37,16 @@ export async function validate(hierarchy, nodes, options = {}) {
 class Validator {
   /** @type {Problem[]} */
   problems = [];
-  #hierarchy;
   #policy;
 
-  constructor(hierarchy, policy) {
-    this.#hierarchy = hierarchy;
+  constructor(policy) {
     this.#policy = policy;
   }
 
   /** Check the `zarr.json` of a node, and what it declares. */
   async checkNode(path) {
     const key = path === "" ? "zarr.json" : `${path}/zarr.json`;
-    const { bytes } = await this.#hierarchy(key, null, {});
+    const { bytes } = await this.#policy.sources.readKey(key, null, { phase: "declaration" });
     const metadata = this.#attempt({ array: path }, () => parseMetadata(path, bytes));
     if (!isObject(metadata)) return;
     const text = decodeText(bytes);
@@ -75,7 +72,7 @@ class Validator {
 
   async #ownDeclarations(array) {
     try {
-      const { bytes } = await this.#hierarchy(`${array}/zarr.json`, null, {});
+      const { bytes } = await this.#policy.sources.readKey(`${array}/zarr.json`, null, { phase: "declaration" });
       return parseJson(decodeText(bytes)).storage_transformers;
     } catch (error) {
       if (error instanceof ManifestError) return null;

@@ -7,18 +7,9 @@ import * as zarr from "zarrita";
 
 import { checkChunkSizes } from "../src/chunk-sizes.js";
 import { withChunkManifests } from "../src/index.js";
+import { arrayMetadata } from "./arrays.js";
 
 const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
-
-function metadata(configuration) {
-  return {
-    zarr_format: 3, node_type: "array", shape: [4], data_type: "int64", fill_value: -1, attributes: {},
-    chunk_grid: { name: "regular", configuration: { chunk_shape: [1] } },
-    chunk_key_encoding: { name: "default", configuration: { separator: "/" } },
-    codecs: [{ name: "bytes", configuration: { endian: "little" } }],
-    storage_transformers: configuration && [{ name: "chunk-manifest-json", configuration }],
-  };
-}
 
 const SOURCE = new Uint8Array(BigInt64Array.from([7n, 8n, 9n]).buffer);
 const MANIFEST = {
@@ -29,11 +20,11 @@ function hierarchy(manifest = MANIFEST) {
   return new Map([
     ["/zarr.json", encode({ zarr_format: 3, node_type: "group", attributes: {} })],
     ["/source.bin", SOURCE],
-    ["/a/zarr.json", encode(metadata({ manifest: "./manifest.json" }))],
+    ["/a/zarr.json", encode(arrayMetadata({ manifest: "./manifest.json" }))],
     ["/a/manifest.json", encode(manifest)],
     // A native chunk of a manifest array, which nobody may read.
     ["/a/c/3", SOURCE.slice(0, 8)],
-    ["/native/zarr.json", encode(metadata())],
+    ["/native/zarr.json", encode(arrayMetadata())],
     ["/native/c/3", SOURCE.slice(0, 8)],
   ]);
 }
@@ -86,7 +77,7 @@ test("errors are zarrita's callers' to see", async () => {
 
 test("a chunk that is too short is an error, once zarrita is told to look", async () => {
   const short = hierarchy({ 0: { path: "../source.bin", length: 4 } });
-  short.set("/a/zarr.json", encode({ ...metadata({ manifest: "./manifest.json" }), data_type: "int32" }));
+  short.set("/a/zarr.json", encode({ ...arrayMetadata({ manifest: "./manifest.json" }), data_type: "int32" }));
   const long = new Map(short).set("/a/manifest.json", encode({ 0: { path: "../source.bin", length: 8 } }));
   const load = zarr.registry.get("bytes");
   checkChunkSizes(zarr.registry);
@@ -102,7 +93,7 @@ test("a chunk that is too short is an error, once zarrita is told to look", asyn
 
 function partitioned(more, documents) {
   return new Map([
-    ["/a/zarr.json", encode(metadata({ manifest: "./m/{partition}", partition_shape: [2], ...more }))],
+    ["/a/zarr.json", encode(arrayMetadata({ manifest: "./m/{partition}", partition_shape: [2], ...more }))],
     ["/source.bin", SOURCE],
     ...Object.entries(documents).map(([block, document]) => [`/a/m/${block}`, encode(document)]),
   ]);
@@ -145,7 +136,7 @@ test("what is wrong in an inline manifest is a problem of the manifest", async (
     [{ 0: { path: "#" } }, {}, "invalid_path"],
     [{ 0: { path: "s3://b/x" } }, {}, "location_not_allowed"],
   ]) {
-    const store = withChunkManifests(new Map([["/a/zarr.json", encode(metadata({ manifest }))]]), { limits });
+    const store = withChunkManifests(new Map([["/a/zarr.json", encode(arrayMetadata({ manifest }))]]), { limits });
     await assert.rejects(store.getChunk("a", [0]), { code, phase: "manifest" }, JSON.stringify(manifest));
   }
 });
@@ -153,7 +144,7 @@ test("what is wrong in an inline manifest is a problem of the manifest", async (
 test("the bytes of an inline manifest are those of its compact JSON in UTF-8", async () => {
   const manifest = { 0: { data: "AA==", "_\u20ac": "\u{1f600}" } };
   const text = Buffer.from('{"0":{"data":"AA==","_\u20ac":"\u{1f600}"}}');
-  const inline = new Map([["/a/zarr.json", Buffer.from(JSON.stringify(metadata({ manifest }), null, 2))]]);
+  const inline = new Map([["/a/zarr.json", Buffer.from(JSON.stringify(arrayMetadata({ manifest }), null, 2))]]);
   const read = (manifestBytes) => withChunkManifests(inline, { limits: { manifestBytes } }).getChunk("a", [0]);
   assert.equal((await read(text.length)).length, 1);
   await assert.rejects(read(text.length - 1), { code: "limit_exceeded" });
@@ -180,7 +171,8 @@ test("headers of a prefix do not follow a redirect", async () => {
     fetch,
   });
   assert.deepEqual(await store.get("/a/c/0"), SOURCE.slice(0, 8));
-  assert.deepEqual(requests.map(({ headers }) => headers), [{ Authorization: "secret" }, {}]);
+  const identity = { "Accept-Encoding": "identity" };
+  assert.deepEqual(requests.map(({ headers }) => headers), [{ ...identity, Authorization: "secret" }, identity]);
   assert.ok(requests.every(({ credentials }) => credentials === "omit"));
 });
 
@@ -196,7 +188,7 @@ test("a redirect that a browser hides is refused", async () => {
 test("a document is loaded once, and again after it failed", async () => {
   let failing = true;
   const { requests, fetch } = fakeServer({
-    "https://h/a/zarr.json": encode(metadata({ manifest: "./manifest.json" })),
+    "https://h/a/zarr.json": encode(arrayMetadata({ manifest: "./manifest.json" })),
     "https://h/a/manifest.json": () =>
       new Response(failing ? null : encode({ 2: MANIFEST[2] }), { status: failing ? 403 : 200 }),
   });
