@@ -9,6 +9,7 @@ import { ManifestError } from "./errors.js";
 const STRINGS = ["path", "data", "checksum", "etag", "last_modified", "version"];
 const BESIDE_PATH = ["offset", "length", "etag", "last_modified", "version"];
 const KNOWN = [...STRINGS, "offset", "length"];
+const [YEAR_1, YEAR_10000] = [-62135596800, 253402300800]; // where they begin
 const RFC3339 =
   /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
 
@@ -126,7 +127,9 @@ export function parseTime(text) {
     "last_modified is no time that there is",
   );
   const offset = (match[7] === "-" ? -1 : 1) * (offsetHours * 60 + offsetMinutes);
-  return date.getTime() / 1000 + hour * 3600 + (minute - offset) * 60 + second;
+  const seconds = date.getTime() / 1000 + hour * 3600 + (minute - offset) * 60 + second;
+  require(seconds >= YEAR_1 && seconds < YEAR_10000, "last_modified is not in the years 1 to 9999 in UTC");
+  return seconds;
 }
 
 function require(condition, detail) {

@@ -63,7 +63,7 @@ async function readOnce(request) {
   const state = readState(response);
   let extent;
   try {
-    checkStatus(response);
+    checkStatus(response, request.range);
     if (response.status === 416) return { ...state, ...beyondTheEnd(response) };
     request.inspect?.(state);
     extent = readExtent(response, request.range);
@@ -91,7 +91,9 @@ const sizeOf = (extent, bytes) => (extent.partial ? null : bytes.length);
 /** Send the request, and follow redirects to where the reader may go. */
 async function follow({ url, range, headers, conditionHeaders, fetch, signal, redirect }) {
   let access = { headers, fetch };
-  const always = { ...conditionHeaders, ...(range === null ? {} : { Range: rangeHeader(range) }) };
+  // Of ranges, fetch asks for identity by itself. Browsers do not let pages ask, and ignore it here.
+  const asked = range === null ? { "Accept-Encoding": "identity" } : { Range: rangeHeader(range) };
+  const always = { ...conditionHeaders, ...asked };
   for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
     const response = await send(url, always, access, signal);
     if (response.type === "opaqueredirect") {
@@ -114,8 +116,7 @@ async function follow({ url, range, headers, conditionHeaders, fetch, signal, re
 
 async function send(url, always, { headers = {}, fetch = globalThis.fetch }, signal) {
   const init = {
-    // Browsers do not let pages send Accept-Encoding, and ignore it here.
-    headers: { "Accept-Encoding": "identity", ...headers, ...always },
+    headers: { ...headers, ...always },
     redirect: "manual",
     // Cookies and the like belong to the browser's user, who authorised none of them.
     credentials: "omit",
@@ -155,8 +156,8 @@ async function transient(action) {
   }
 }
 
-function checkStatus({ status }) {
-  if (status === 200 || status === 206 || status === 416) return;
+function checkStatus({ status }, range) {
+  if (status === 200 || status === 206 || (status === 416 && range !== null)) return;
   if (status === 404 || status === 410) throw new ManifestError("source_not_found", `status ${status}`);
   if (status === 401 || status === 403) {
     throw new ManifestError("source_access_denied", `status ${status}`);

@@ -157,4 +157,6 @@ async function readStored(sources, location, limit) {
 }
 
 /** Failures to read a document that have their own code; the others are `source_error`. */
-const PASSED_ON = ["source_access_denied", "source_error", "location_not_allowed", "limit_exceeded"];
+const PASSED_ON = [
+  "source_access_denied", "source_error", "location_not_allowed", "limit_exceeded", "short_read",
+];

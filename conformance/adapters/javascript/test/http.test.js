@@ -132,7 +132,7 @@ test("five redirects are followed, and not more, nor a circle, nor one that lead
 for (const [status, code] of [
   [404, "source_not_found"], [410, "source_not_found"], [401, "source_access_denied"], [403, "source_access_denied"],
   [400, "source_error"], [405, "source_error"], [412, "source_error"], [418, "source_error"], [500, "source_error"],
-  [204, "source_error"], [206, "source_error"],
+  [204, "source_error"], [206, "source_error"], [416, "source_error"],
 ]) {
   test(`status ${status} of a source, a document and metadata`, async () => {
     serveEntry({ path: "s" }, { "/h/a/s": { status } });
