@@ -49,7 +49,18 @@ export function memberOf(node, name) {
  */
 export function duplicates(node) {
   const names = membersOf(node).map(({ name }) => name);
-  return [...new Set(names.filter((name, i) => names.indexOf(name) !== i))];
+  const seen = new Set();
+  return [...new Set(names.filter((name) => seen.size === seen.add(name).size))];
+}
+
+/**
+ * Names that any object within a value has more than once, the value itself included.
+ * @param {ValueNode} node not nested deeper than a stack holds
+ * @returns {string[]}
+ */
+export function duplicatesWithin(node) {
+  const inner = node.type === "Array" ? node.elements : membersOf(node);
+  return [...duplicates(node), ...inner.flatMap(({ value }) => duplicatesWithin(value))];
 }
 
 /**

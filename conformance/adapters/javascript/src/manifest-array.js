@@ -37,24 +37,31 @@ import { cut, interval, wanted } from "./ranges.js";
 export function arrayContext(path, metadata, declaration, { base: override, limits, sources }) {
   return locating({ phase: "declaration" }, () => {
     const layout = readLayout(metadata);
-    const { partitionShape, manifest } = declaration;
-    if (partitionShape !== null && partitionShape.length !== layout.shape.length) {
-      throw new ManifestError(
-        "invalid_configuration",
-        `partition_shape has ${partitionShape.length} dimensions, the array ${layout.shape.length}`,
-      );
-    }
-    const grid = partitionShape === null ? null : blockGrid(layout.gridShape, partitionShape);
-    const documented = grid === null ? null : documentedBlocks(declaration.partitions, grid);
+    const documented = readDocumented(declaration, layout);
     const own = nodeLocation(path);
     const stated = resolveBase(declaration.base, own);
     const base = override === null ? stated : resolveOverride(override);
-    if (typeof manifest === "string") {
-      // Which block it is cannot change whether the reference is usable.
-      resolveObject(partitionShape === null ? manifest : partitionReference(manifest, [0]), own);
-    }
+    checkReference(declaration, own);
     return { path, layout, declaration, documented, own, base, sources, limits };
   });
+}
+
+/** Which blocks have a document, as `partition_shape` and `partitions` say. */
+function readDocumented({ partitionShape, partitions }, { shape, gridShape }) {
+  if (partitionShape === null) return null;
+  if (partitionShape.length !== shape.length) {
+    throw new ManifestError(
+      "invalid_configuration",
+      `partition_shape has ${partitionShape.length} dimensions, the array ${shape.length}`,
+    );
+  }
+  return documentedBlocks(partitions, blockGrid(gridShape, partitionShape));
+}
+
+/** Which block it is cannot change whether the reference of its document is usable. */
+function checkReference({ manifest, partitionShape }, own) {
+  if (typeof manifest !== "string") return;
+  resolveObject(partitionShape === null ? manifest : partitionReference(manifest, [0]), own);
 }
 
 /** A manifest array of an open hierarchy. */

@@ -3,13 +3,12 @@
  * the first of it. No source is read, and none needs to be authorised.
  */
 
-import { canonicalKey, chunkKeyReader, isInGrid } from "./chunk-keys.js";
+import { outsideBlocks } from "./blocks.js";
 import { isObject, NAME, readDeclaration } from "./configuration.js";
-import { checkBlock, checkRoot, makeEntry, namedTwice, notAKey } from "./document.js";
-import { checkEntry, checkForms } from "./entries.js";
-import { DEFAULT_LIMITS } from "./index.js";
+import { checkDocument } from "./document-problems.js";
 import { ManifestError } from "./errors.js";
-import { duplicates, isPlainInteger, memberOf, membersOf, parseNodes } from "./json-members.js";
+import { DEFAULT_LIMITS } from "./index.js";
+import { isPlainInteger, memberOf, parseNodes } from "./json-members.js";
 import { decodeText, parseJson, parseMetadata } from "./json.js";
 import { arrayContext } from "./manifest-array.js";
 import { blocks, fetchDocument } from "./partitions.js";
@@ -45,18 +44,27 @@ class Validator {
 
   /** Check the `zarr.json` of a node, and what it declares. */
   async checkNode(path) {
+    const where = { array: path };
     const key = path === "" ? "zarr.json" : `${path}/zarr.json`;
-    const { bytes } = await this.#policy.sources.readKey(key, null, { phase: "declaration" });
-    const metadata = this.#attempt({ array: path }, () => parseMetadata(path, bytes));
+    const answer = await this.#attemptAsync(where, () => this.#read(key));
+    if (answer === undefined) return;
+    const metadata = this.#attempt(where, () => parseMetadata(path, answer.bytes));
     if (!isObject(metadata)) return;
-    const text = decodeText(bytes);
-    if (metadata.node_type === "array") await this.#checkArray(path, metadata, text);
+    const text = decodeText(answer.bytes);
+    const node = parseNodes(text);
+    if (metadata.node_type === "array") await this.#checkArray(path, metadata, { text, node });
     const consolidated = metadata.consolidated_metadata?.metadata;
-    if (isObject(consolidated)) await this.#checkConsolidated(path, consolidated);
+    if (!isObject(consolidated)) return;
+    const members = memberOf(memberOf(node, "consolidated_metadata"), "metadata");
+    await this.#checkConsolidated(path, consolidated, { text, node: members });
+  }
+
+  #read(key) {
+    return this.#policy.sources.readKey(key, null, { phase: "declaration" });
   }
 
   /** Consolidated declarations count; writers keep them equal to the arrays' own. */
-  async #checkConsolidated(group, consolidated) {
+  async #checkConsolidated(group, consolidated, { text, node }) {
     for (const [name, metadata] of Object.entries(consolidated)) {
       if (!isObject(metadata) || metadata.node_type !== "array") continue;
       const array = group === "" ? name : `${group}/${name}`;
@@ -66,13 +74,13 @@ class Validator {
         new ManifestError("invalid_configuration", "consolidated metadata declares something else"),
         { array },
       );
-      await this.#checkArray(array, metadata, JSON.stringify(metadata));
+      await this.#checkArray(array, metadata, { text, node: memberOf(node, name) });
     }
   }
 
   async #ownDeclarations(array) {
     try {
-      const { bytes } = await this.#policy.sources.readKey(`${array}/zarr.json`, null, { phase: "declaration" });
+      const { bytes } = await this.#read(`${array}/zarr.json`);
       return parseJson(decodeText(bytes)).storage_transformers;
     } catch (error) {
       if (error instanceof ManifestError) return null;
@@ -80,87 +88,37 @@ class Validator {
     }
   }
 
-  async #checkArray(path, metadata, zarrJson) {
-    const declaration = readDeclaration(metadata, (error) => {
-      this.#report(error, { array: path });
-    });
+  /** `source`: the metadata as they stand in a `zarr.json`. */
+  async #checkArray(path, metadata, source) {
+    const where = { array: path };
+    const declaration = readDeclaration(metadata, (error) => this.#report(error, where));
+    for (const error of numberProblems(source)) this.#report(error, where);
     if (!declaration) return;
-    const context = this.#attempt({ array: path }, () =>
-      arrayContext(path, metadata, declaration, this.#policy),
-    );
+    const context = this.#attempt(where, () => arrayContext(path, metadata, declaration, this.#policy));
     if (context === undefined) return;
-    for (const block of blocks(context)) {
-      const text = await this.#documentText(context, block, zarrJson);
-      if (text !== null) this.#checkDocument(context, block, text);
+    for (const error of outsideBlocks(declaration.partitions, context.documented)) {
+      this.#report(error, where);
+    }
+    for (const block of this.#attempt(where, () => blocks(context)) ?? []) {
+      const text = await this.#documentText(context, block, source);
+      if (text !== null) this.#checkText(context, block, text);
     }
   }
 
   /** The text of a document, or null. */
-  async #documentText(context, block, zarrJson) {
+  async #documentText(context, block, source) {
     const where = { array: context.path };
     const stored = await this.#attemptAsync(where, () => fetchDocument(context, block));
     if (stored === undefined || "missing" in stored) return null;
     if ("bytes" in stored) return this.#attempt(where, () => decodeText(stored.bytes)) ?? null;
-    return inlineText(zarrJson);
+    return inlineText(source);
   }
 
-  #checkDocument(context, block, text) {
-    const where = { array: context.path };
-    const root = this.#attempt(where, () => {
-      parseJson(text);
-      const node = parseNodes(text);
-      checkRoot(node.type === "Object" ? {} : null);
-      return node;
+  #checkText({ path, layout, base, limits, declaration }, block, text) {
+    const partition = block && { shape: declaration.partitionShape, block };
+    checkDocument(text, { layout, base, limits, partition }, (error, chunk) => {
+      this.#report(error, { array: path, ...(chunk === null ? {} : { chunk }) });
     });
-    if (root === undefined) return;
-    this.#reportDuplicates(root, where);
-    const members = membersOf(root);
-    if (members.length > this.#policy.limits.entries) {
-      this.#report(new ManifestError("limit_exceeded", `${members.length} entries`), where);
-    }
-    this.#checkMembers(context, block, members, text);
-  }
-
-  #checkMembers(context, block, members, text) {
-    const readKey = chunkKeyReader(context.layout);
-    const partition = block && { shape: context.declaration.partitionShape, block };
-    const spellings = new Map();
-    for (const { name, value } of members) {
-      const where = { array: context.path, chunk: name };
-      this.#attempt(where, () => this.#checkValue(value, text, context.base, where));
-      this.#attempt(where, () => {
-        const index = readKey(name);
-        if (index === null) throw notAKey(name);
-        if (!isInGrid(index, context.layout.gridShape)) {
-          throw new ManifestError("invalid_chunk_key", "the chunk is outside the chunk grid");
-        }
-        checkBlock(name, index, partition);
-        const spelling = spellings.get(canonicalKey(index)) ?? name;
-        spellings.set(canonicalKey(index), spelling);
-        if (spelling !== name) throw namedTwice(spelling, name);
-      });
-    }
-  }
-
-  #checkValue(node, text, base, where) {
-    this.#reportDuplicates(node, where);
-    const value = parseJson(text.slice(...node.range));
-    checkEntry(value);
-    for (const name of ["offset", "length"]) {
-      const number = memberOf(node, name);
-      if (number && !isPlainInteger(number, text)) {
-        throw new ManifestError("invalid_entry", `${name} has a fraction or an exponent`);
-      }
-    }
-    checkForms(value);
-    makeEntry(value, base);
-  }
-
-  #reportDuplicates(node, where) {
-    for (const name of duplicates(node)) {
-      const detail = `the member ${JSON.stringify(name)} is there more than once`;
-      this.#report(new ManifestError("invalid_manifest", detail), { chunk: name, ...where });
-    }
   }
 
   /** Run a check; what it raises becomes a problem. */
@@ -187,12 +145,28 @@ class Validator {
   }
 }
 
-/** The text of an inline manifest as it stands in `zarr.json`, duplicates included. */
-function inlineText(zarrJson) {
-  const manifests = memberOf(parseNodes(zarrJson), "storage_transformers")
-    .elements.filter(({ value }) => memberOf(value, "name")?.value === NAME)
-    .map(({ value }) => memberOf(memberOf(value, "configuration"), "manifest"));
-  return zarrJson.slice(...manifests.find((manifest) => manifest?.type === "Object").range);
+/** The configurations of all declarations, as they stand in the metadata. */
+function configurationNodes({ node }) {
+  const transformers = memberOf(node, "storage_transformers");
+  if (transformers?.type !== "Array") return [];
+  return transformers.elements
+    .filter(({ value }) => memberOf(value, "name")?.value === NAME)
+    .map(({ value }) => memberOf(value, "configuration"));
+}
+
+/** The text of an inline manifest, duplicates included. */
+function inlineText({ text, node }) {
+  const manifests = configurationNodes({ node }).map((configuration) => memberOf(configuration, "manifest"));
+  return text.slice(...manifests.find((manifest) => manifest?.type === "Object").range);
+}
+
+/** Integers that are not written as such, although they are some. */
+function numberProblems({ text, node }) {
+  return configurationNodes({ node })
+    .map((configuration) => memberOf(configuration, "partition_shape"))
+    .flatMap((shape) => (shape?.type === "Array" ? shape.elements : []))
+    .filter(({ value }) => Number.isInteger(value.value) && !isPlainInteger(value, text))
+    .map(() => new ManifestError("invalid_configuration", "partition_shape has a number with fraction or exponent"));
 }
 
 function sameJson(a, b) {
