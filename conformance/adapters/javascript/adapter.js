@@ -51,34 +51,52 @@ function readLimits(limits) {
 }
 
 const operations = {
-  read: async ({ store }, { array, selection = null }) => {
+  read: reading(async ({ store }, { array, selection = null }) => {
     const opened = await openArray(zarr.root(store.rootedAt(array)));
     return emptyValues(opened, selection) ?? readValues(opened, selection);
-  },
-  get_chunk: async ({ store }, { array, chunk, range = null }) => {
+  }),
+  get_chunk: reading(async ({ store }, { array, chunk, range = null }) => {
     const bytes = await store.getChunk(array, chunk, readRange(range));
     return { data: bytes === undefined ? null : Buffer.from(bytes).toString("base64") };
-  },
-  list: async ({ store }, { array }) => ({ chunks: await store.listChunks(array) }),
-  validate: async ({ reader, options, nodes }) => ({
-    problems: await validate(reader, await nodes(), options),
   }),
+  list: reading(async ({ store }, { array }) => ({ chunks: await store.listChunks(array) })),
+  validate: refusing(async ({ reader, options, nodes }) => ({
+    problems: await validate(reader, await nodes(), options),
+  })),
 };
 
 function readRange(range) {
   return range !== null && "stop" in range ? { start: range.start, end: range.stop } : range;
 }
 
-/** The same operations, with errors as the protocol wants them. */
+/** The same operation, with errors as the protocol wants them. */
 function refusing(operation) {
   return async (...parameters) => {
     try {
       return await operation(...parameters);
     } catch (error) {
-      if (!(error instanceof ManifestError)) throw error;
-      throw new RefusedError(error.code, error.phase, error.message);
+      throw refusalIn(error) ?? error;
     }
   };
+}
+
+/** The same operation, where errors of any other kind are zarrita's: of codecs, data types, metadata. */
+function reading(operation) {
+  return async (...parameters) => {
+    try {
+      return await operation(...parameters);
+    } catch (error) {
+      throw refusalIn(error) ?? new RefusedError("zarr_error", null, `${error.name}: ${error.message}`);
+    }
+  };
+}
+
+/** zarrita may say why it failed in a cause. */
+function refusalIn(error) {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    if (cause instanceof ManifestError) return new RefusedError(cause.code, cause.phase, cause.message);
+  }
+  return null;
 }
 
 checkChunkSizes(zarr.registry);
@@ -87,7 +105,5 @@ await serve({
   version,
   features: FEATURES,
   open: refusing(open),
-  operations: Object.fromEntries(
-    Object.entries(operations).map(([name, operation]) => [name, refusing(operation)]),
-  ),
+  operations,
 });
