@@ -37,8 +37,11 @@ export function isObject(value) {
  * @typedef {(error: ManifestError) => void} Report
  */
 
-/** @type {Report} */
-const raise = (error) => {
+/**
+ * What a reader does with a problem.
+ * @type {Report}
+ */
+export const raise = (error) => {
   throw error;
 };
 

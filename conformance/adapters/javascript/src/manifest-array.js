@@ -6,7 +6,7 @@ import { readLayout } from "./array-metadata.js";
 import { blockGrid, documentedBlocks } from "./blocks.js";
 import { blockOf, canonicalKey, compareIndices, encodeKey, isInGrid } from "./chunk-keys.js";
 import { verifyChecksum } from "./checksums.js";
-import { partitionReference } from "./configuration.js";
+import { partitionReference, raise } from "./configuration.js";
 import { decodeInline, inlineSize } from "./entries.js";
 import { locating, ManifestError } from "./errors.js";
 import { display, nodeLocation, resolveBase, resolveObject, resolveOverride } from "./locations.js";
@@ -32,18 +32,31 @@ import { cut, interval, wanted } from "./ranges.js";
  * @param {Record<string, unknown>} metadata
  * @param {import("./configuration.js").Declaration} declaration
  * @param {Policy} policy
- * @returns {import("./partitions.js").ArrayContext}
+ * @param {import("./configuration.js").Report} [report]
+ * @returns {import("./partitions.js").ArrayContext | null} null if anything is wrong
  */
-export function arrayContext(path, metadata, declaration, { base: override, limits, sources }) {
-  return locating({ phase: "declaration" }, () => {
-    const layout = readLayout(metadata);
-    const documented = readDocumented(declaration, layout);
-    const own = nodeLocation(path);
-    const stated = resolveBase(declaration.base, own);
-    const base = override === null ? stated : resolveOverride(override);
-    checkReference(declaration, own);
-    return { path, layout, declaration, documented, own, base, sources, limits };
-  });
+export function arrayContext(path, metadata, declaration, policy, report = raise) {
+  const { base: override, limits, sources } = policy;
+  const attempt = (check) => attempting(check, report);
+  const own = nodeLocation(path);
+  const layout = attempt(() => readLayout(metadata));
+  const documented = layout && attempt(() => readDocumented(declaration, layout));
+  const stated = attempt(() => resolveBase(declaration.base, own));
+  const base = override === null ? stated : attempt(() => resolveOverride(override));
+  const checked = attempt(() => checkReference(declaration, own));
+  if ([layout, documented, stated, base, checked].includes(undefined)) return null;
+  return { path, layout, declaration, documented, own, base, sources, limits };
+}
+
+/** What a check returns; undefined if it raised something, which is reported. */
+function attempting(check, report) {
+  try {
+    return check();
+  } catch (error) {
+    if (!(error instanceof ManifestError)) throw error;
+    report(error.at({ phase: "declaration" }));
+    return undefined;
+  }
 }
 
 /** Which blocks have a document, as `partition_shape` and `partitions` say. */
@@ -60,8 +73,8 @@ function readDocumented({ partitionShape, partitions }, { shape, gridShape }) {
 
 /** Which block it is cannot change whether the reference of its document is usable. */
 function checkReference({ manifest, partitionShape }, own) {
-  if (typeof manifest !== "string") return;
-  resolveObject(partitionShape === null ? manifest : partitionReference(manifest, [0]), own);
+  if (typeof manifest !== "string") return null;
+  return resolveObject(partitionShape === null ? manifest : partitionReference(manifest, [0]), own);
 }
 
 /** A manifest array of an open hierarchy. */

@@ -91,14 +91,13 @@ class Validator {
   /** `source`: the metadata as they stand in a `zarr.json`. */
   async #checkArray(path, metadata, source) {
     const where = { array: path };
-    const declaration = readDeclaration(metadata, (error) => this.#report(error, where));
-    for (const error of numberProblems(source)) this.#report(error, where);
+    const report = (error) => this.#report(error, where);
+    const declaration = readDeclaration(metadata, report);
+    numberProblems(source).forEach(report);
     if (!declaration) return;
-    const context = this.#attempt(where, () => arrayContext(path, metadata, declaration, this.#policy));
-    if (context === undefined) return;
-    for (const error of outsideBlocks(declaration.partitions, context.documented)) {
-      this.#report(error, where);
-    }
+    const context = arrayContext(path, metadata, declaration, this.#policy, report);
+    if (context === null) return;
+    outsideBlocks(declaration.partitions, context.documented).forEach(report);
     for (const block of this.#attempt(where, () => blocks(context)) ?? []) {
       const text = await this.#documentText(context, block, source);
       if (text !== null) this.#checkText(context, block, text);

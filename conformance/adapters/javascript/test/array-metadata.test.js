@@ -69,3 +69,12 @@ test("an override does not hide a base that is not usable", () => {
   assert.throws(() => context({ base: "%" }, { base: "x/" }), { code: "invalid_path" });
   assert.deepEqual(context({}, { base: "x" }).base.segments, ["x", ""]);
 });
+
+test("a validator is told everything that is wrong", () => {
+  const codes = [];
+  const metadata = { ...METADATA, chunk_grid: "x" };
+  const declaration = { ...PARTITIONED, base: "#", manifest: "../../{partition}" };
+  const policy = { base: "//", limits: {}, sources: null };
+  assert.equal(arrayContext("a", metadata, declaration, policy, ({ code }) => codes.push(code)), null);
+  assert.deepEqual(codes, [UNKNOWN, "invalid_path", "invalid_path", "invalid_path"]);
+});
