@@ -25,7 +25,7 @@ export function blockGrid(gridShape, partitionShape) {
  * @returns {Documented}
  */
 export function documentedBlocks(partitions, grid) {
-  if (partitions === null || partitions === "all") return partitions;
+  if (!Array.isArray(partitions)) return partitions;
   const readName = nameReader(grid.length);
   const named = partitions.map((name) => ({ name, block: readName(name) }));
   if (new Set(partitions).size < partitions.length) throw invalid("partitions names a block twice");
@@ -55,7 +55,7 @@ function nameReader(dimensions) {
  * @returns {ManifestError[]}
  */
 export function outsideBlocks(partitions, documented) {
-  if (!Array.isArray(partitions)) return [];
+  if (!Array.isArray(partitions) || !(documented instanceof Map)) return [];
   return partitions
     .filter((name) => !documented.has(name))
     .map((name) => invalid(`partitions: the block ${JSON.stringify(name)} is outside the grid of blocks`));
@@ -83,7 +83,7 @@ export function blocksToAsk(documented, grid, limit) {
  * @param {number[]} block
  */
 export function mustExist(documented, block) {
-  return documented === "all" || (documented !== null && documented.has(canonicalKey(block)));
+  return documented === "all" || (documented instanceof Map && documented.has(canonicalKey(block)));
 }
 
 /**

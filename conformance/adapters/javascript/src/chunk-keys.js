@@ -25,7 +25,7 @@ export function encodeKey(index, { name, separator }) {
  * Reads chunk keys of one array: what it returns maps a key to a grid index, or to null if the key is
  * none. Both spellings are read, the canonical one and the array's own, or with `own` only the latter.
  * A number above 2^53-1 is no grid index: it would be rounded to one that the key does not say.
- * @param {Layout} layout
+ * @param {Pick<Layout, "shape" | "keyEncoding">} layout
  * @param {{own?: boolean}} [options]
  * @returns {(key: string) => number[] | null}
  */

@@ -8,6 +8,7 @@ import { ManifestError } from "./errors.js";
 import { readHttp } from "./http.js";
 import { parsePrefix } from "./locations.js";
 import { interval } from "./ranges.js";
+import { reasonOf } from "./redaction.js";
 import { encodeSegment } from "./sources.js";
 
 /**
@@ -68,7 +69,7 @@ function isPrefix(url) {
  */
 export function storeHierarchy(store) {
   const read = async (key, range, { inspect, limit = Infinity, signal }) => {
-    const bytes = await store.get(`/${key}`, { signal });
+    const bytes = await getWhole(store, key, signal);
     if (bytes === undefined) throw new ManifestError("source_not_found", "the store has no such key");
     if (bytes.length > limit) {
       throw new ManifestError("limit_exceeded", `the document has more than ${limit} bytes`);
@@ -79,4 +80,14 @@ export function storeHierarchy(store) {
     return { ...state, bytes: bytes.subarray(start, end), start, size: bytes.length };
   };
   return { home: null, read };
+}
+
+async function getWhole(store, key, signal) {
+  try {
+    return await store.get(`/${key}`, { signal });
+  } catch (error) {
+    signal?.throwIfAborted();
+    if (error instanceof ManifestError) throw error;
+    throw new ManifestError("source_error", `the store failed: ${reasonOf(error)}`, { cause: error });
+  }
 }

@@ -7,6 +7,7 @@
 import { ManifestError } from "./errors.js";
 import { readBody } from "./http-body.js";
 import { readExtent } from "./http-extent.js";
+import { reasonOf } from "./redaction.js";
 
 /**
  * What an answer says of the object's state; null for what it does not say.
@@ -28,8 +29,8 @@ import { readExtent } from "./http-extent.js";
  * @property {number} [limit] of bytes
  * @property {AbortSignal} [signal]
  * @property {(state: State) => void} [inspect] called before the body is read; raises what is wrong
- * @property {(url: string) => TargetAccess} redirect the access to a redirect's target; raises unless
- *   it may lead there
+ * @property {(url: string) => TargetAccess} [redirect] the access to a redirect's target; raises unless
+ *   it may lead there, and without it none may
  */
 
 const ATTEMPTS = 3;
@@ -109,6 +110,7 @@ async function follow({ url, range, headers, conditionHeaders, fetch, signal, re
       throw new ManifestError("source_error", `status ${response.status} without a usable Location`);
     }
     url = new URL(target, url).href;
+    if (redirect === undefined) throw new ManifestError("location_not_allowed", "the server redirects");
     access = redirect(url);
   }
   throw new ManifestError("source_error", `more than ${MAX_REDIRECTS} redirects`);
@@ -128,19 +130,13 @@ async function send(url, always, { headers = {}, fetch = globalThis.fetch }, sig
   } catch (error) {
     signal?.throwIfAborted();
     if (error instanceof ManifestError) throw error;
-    throw retry(new ManifestError("source_error", `no answer: ${reason(error)}`, { cause: error }));
+    throw retry(new ManifestError("source_error", `no answer: ${reasonOf(error)}`, { cause: error }));
   }
 }
 
 function rangeHeader(range) {
   if ("last" in range) return `bytes=-${range.last}`;
   return `bytes=${range.start}-${"end" in range ? range.end - 1 : ""}`;
-}
-
-/** Why there is no answer; not in words that quote a URL. */
-function reason(error) {
-  const text = error.cause?.code ?? error.cause?.message ?? error.message;
-  return text.includes("://") ? error.name : text;
 }
 
 function retry(error) {

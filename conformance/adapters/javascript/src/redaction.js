@@ -22,3 +22,13 @@ function withoutUser(text) {
   // A slash in a password ends the authority, so that the end of the password would be in the path.
   return `${lead}…@${(authority + path).replace(/^.*(?:@|%40)/is, "")}`;
 }
+
+/**
+ * Why something failed that others do, in words of theirs that quote no URL.
+ * @param {any} error
+ * @returns {string}
+ */
+export function reasonOf(error) {
+  const text = String(error.cause?.code ?? error.cause?.message ?? error.message);
+  return text.includes("://") ? String(error.name) : text;
+}

@@ -60,6 +60,22 @@ test("listing names what the manifest names", async () => {
   assert.deepEqual(await store.listChunks("native"), ["3"]);
 });
 
+test("what a store of zarrita's cannot read is an error of the source, and shows no secret", async () => {
+  const files = hierarchy();
+  const failing = (part) => ({
+    get: (key) => {
+      if (key.endsWith(part)) throw new Error("status 403 for https://h/?SECRET");
+      return files.get(key);
+    },
+  });
+  for (const [part, phase] of [["a/zarr.json", "declaration"], ["manifest.json", "manifest"], ["source.bin", "chunk"]]) {
+    await assert.rejects(withChunkManifests(failing(part)).get("/a/c/0"), (error) => {
+      assert.doesNotMatch(error.message, /SECRET/);
+      return error.code === "source_error" && error.phase === phase;
+    });
+  }
+});
+
 test("nothing is written", async () => {
   await assert.rejects(withChunkManifests(hierarchy()).set("/a/c/0"), { code: "read_only" });
 });
