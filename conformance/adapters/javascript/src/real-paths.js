@@ -57,14 +57,21 @@ async function linkTarget(path) {
  * @returns {Promise<string>}
  */
 export async function realPathBelow(path, roots) {
-  const real = await realpath(path).catch((error) => error);
-  const place = real instanceof Error ? await realPlace(path) : real;
-  const realRoots = await Promise.all(roots.map(realPlace));
-  if (!realRoots.some((root) => isBelow(place, root))) {
+  const [found, ...places] = await Promise.all([path, ...roots].map(find));
+  if (!places.some(({ place }) => isBelow(found.place, place))) {
     throw new ManifestError("location_not_allowed", "a symbolic link leads out of what is authorised");
   }
-  if (real instanceof Error) throw real;
-  return real;
+  if (found.missing !== null) throw found.missing;
+  return found.place;
+}
+
+/** Where a path leads, and the error if nothing can be found there. */
+async function find(path) {
+  try {
+    return { place: await realpath(path), missing: null };
+  } catch (error) {
+    return { place: await realPlace(path), missing: error };
+  }
 }
 
 function isBelow(path, root) {
