@@ -89,7 +89,7 @@ function checkOptional(metadata, dimensions) {
 function extension(value, member) {
   if (typeof value === "string") return { name: value, configuration: {} };
   require(isObject(value) && typeof value.name === "string", `${member} has no name`);
-  const configuration = value.configuration ?? {};
+  const { configuration = {} } = value;
   require(isObject(configuration), `the configuration of ${member} is not an object`);
   return { name: value.name, configuration };
 }

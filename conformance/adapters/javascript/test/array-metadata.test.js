@@ -36,6 +36,8 @@ for (const [more, code] of [
   [{ chunk_key_encoding: { name: "default", configuration: { separator: "-" } } }, INVALID],
   [{ chunk_key_encoding: { name: "v2", configuration: { separator: null } } }, INVALID],
   [{ chunk_key_encoding: 1 }, INVALID],
+  [{ chunk_key_encoding: { name: "v2", configuration: null } }, INVALID],
+  [{ codecs: [{ name: "bytes", configuration: null }] }, INVALID],
   // What comes first decides.
   [{ shape: null, chunk_grid: "x" }, INVALID],
   [{ chunk_grid: "x", chunk_key_encoding: {} }, UNKNOWN],
