@@ -97,7 +97,8 @@ export class Sources {
    */
   async read(location, range, { phase, ...options }) {
     const { conditions = null } = options;
-    const inspect = (state) => checkConditions(conditions, state);
+    const inspect = (state) =>
+      checkConditions(conditions, hasVersions(location) ? state : { ...state, version: null });
     return locating({ phase, location: display(location) }, () =>
       this.#readAt(location, range, { ...options, ...this.#reach, conditions, inspect }),
     );
@@ -127,7 +128,7 @@ export class Sources {
     } catch (error) {
       // Where versions exist, one that is gone answers like an object that is.
       const gone = error instanceof ManifestError && error.code === "source_not_found";
-      if (!gone || conditions?.version === undefined) throw error;
+      if (!gone || conditions?.version === undefined || !hasVersions(location)) throw error;
       throw new ManifestError("source_changed", "the stated version does not exist", { cause: error });
     }
   }
@@ -161,6 +162,11 @@ function targetLocation(url) {
   }
 }
 
+/** Whether an object may have several versions that can be asked for. */
+function hasVersions({ scheme }) {
+  return scheme === "s3";
+}
+
 /** @type {Record<string, (region?: string) => string>} */
 const ENDPOINTS = {
   http: () => "",
@@ -176,7 +182,7 @@ function urlOf({ scheme, authority, segments, query }, { endpoint, region }, con
   }
   const origin = (endpoint ?? ENDPOINTS[scheme](region)).replace(/\/$/, "");
   const key = [authority, ...segments].map(encodeURIComponent).join("/");
-  const version = scheme === "s3" ? conditions?.version : undefined;
+  const version = hasVersions({ scheme }) ? conditions?.version : undefined;
   return `${origin}/${key}${version === undefined ? "" : `?versionId=${encodeURIComponent(version)}`}`;
 }
 

@@ -181,6 +181,23 @@ test("conditions are sent on to the target of a redirect", async () => {
   assert.equal(requests.at(-1).headers["if-match"], '"v1"');
 });
 
+test("only stores have versions, and only theirs are compared", async () => {
+  const headers = { "x-amz-version-id": "v 1" };
+  for (const version of ["v 1", "v2"]) {
+    serveEntry({ path: "../x", version }, { "/h/x": { headers, body: VALUE } });
+    await assert.rejects(chunk(), { code: "source_changed", phase: "chunk" });
+  }
+  serveEntry({ path: "../gone", version: "v 1" });
+  await assert.rejects(chunk(), { code: "source_not_found" });
+  const allow = [{ prefix: "s3://b/", endpoint: ONE }];
+  serveEntry({ path: "s3://b/x", version: "v 1" }, { "/b/x?versionId=v%201": { headers, body: VALUE } });
+  assert.deepEqual(await chunk({ allow }), VALUE);
+  serveEntry({ path: "s3://b/x", version: "v 1" }, { "/b/x": { body: VALUE } });
+  await assert.rejects(chunk({ allow }), { code: "source_changed" });
+  serveEntry({ path: "s3://b/gone", version: "v 1" });
+  await assert.rejects(chunk({ allow }), { code: "source_changed" });
+});
+
 test("identity is asked for, always", async () => {
   for (const range of [{}, { length: 8 }]) {
     serveEntry({ path: "s", ...range }, {
