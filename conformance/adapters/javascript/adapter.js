@@ -9,7 +9,6 @@ import { createRequire } from "node:module";
 import * as zarr from "zarrita";
 
 import { RefusedError, serve } from "./json-lines.js";
-import { checkChunkSizes } from "./src/chunk-sizes.js";
 import { httpHierarchy, ManifestError, withChunkManifests } from "./src/index.js";
 import { directory, findNodes, readFile } from "./src/node.js";
 import { validate } from "./src/validate.js";
@@ -99,7 +98,6 @@ function refusalIn(error) {
   return null;
 }
 
-checkChunkSizes(zarr.registry);
 await serve({
   name: "chunk-manifest-json for zarrita",
   version,

@@ -6,6 +6,7 @@
 import { chunkKeyReader, encodeKey, gridIndices } from "./chunk-keys.js";
 import { isObject, readDeclaration } from "./configuration.js";
 import { readLayout } from "./array-metadata.js";
+import { checkChunkSizes } from "./chunk-sizes.js";
 import { locating, ManifestError } from "./errors.js";
 import { parseMetadata } from "./json.js";
 import { arrayContext, ManifestArray } from "./manifest-array.js";
@@ -25,6 +26,11 @@ const SHARDING = "sharding_indexed";
 
 /** Implements zarrita's AsyncReadable. */
 export class ChunkManifestStore {
+  /**
+   * What zarrita's `open` adds to the arrays of this store.
+   * @type {import("zarrita").ArrayExtension[]}
+   */
+  arrayExtensions = [checkChunkSizes];
   #policy;
   #missing;
   /** @type {Map<string, Promise<Node>>} */
@@ -69,11 +75,12 @@ export class ChunkManifestStore {
    * This store as seen from one node, which is its root there. For arrays whose names zarrita would
    * take for URLs: it decodes what looks percent-encoded, and cuts at `?` and `#`.
    * @param {string} path of the node
-   * @returns {Pick<ChunkManifestStore, "get" | "getRange">}
+   * @returns {Pick<ChunkManifestStore, "arrayExtensions" | "get" | "getRange">}
    */
   rootedAt(path) {
     const below = (key) => `/${join(path, key.slice(1))}`;
     return {
+      arrayExtensions: this.arrayExtensions,
       get: (key, options) => this.get(below(key), options),
       getRange: (key, range, options) => this.getRange(below(key), range, options),
     };

@@ -5,7 +5,6 @@ import { test } from "node:test";
 
 import * as zarr from "zarrita";
 
-import { checkChunkSizes } from "../src/chunk-sizes.js";
 import { withChunkManifests } from "../src/index.js";
 import { arrayMetadata } from "./arrays.js";
 
@@ -91,20 +90,38 @@ test("errors are zarrita's callers' to see", async () => {
   });
 });
 
-test("a chunk that is too short is an error, once zarrita is told to look", async () => {
-  const short = hierarchy({ 0: { path: "../source.bin", length: 4 } });
-  short.set("/a/zarr.json", encode({ ...arrayMetadata({ manifest: "./manifest.json" }), data_type: "int32" }));
-  const long = new Map(short).set("/a/manifest.json", encode({ 0: { path: "../source.bin", length: 8 } }));
-  const load = zarr.registry.get("bytes");
-  checkChunkSizes(zarr.registry);
-  try {
-    assert.deepEqual(await values(withChunkManifests(short), "a"), [7, -1, -1, -1]);
-    await assert.rejects(values(withChunkManifests(long), "a"), ({ cause }) =>
-      /2 elements where its shape says 1/.test(cause.message),
-    );
-  } finally {
-    zarr.registry.set("bytes", load);
-  }
+/** The only array of a hierarchy, whose chunks are read from `source`. */
+function oneArray(source, entry, changes) {
+  return withChunkManifests(
+    new Map([
+      ["/source.bin", source],
+      ["/a/zarr.json", encode({ ...arrayMetadata({ manifest: { 0: { path: "../source.bin", ...entry } } }), ...changes })],
+    ]),
+  );
+}
+
+test("a chunk that decodes to too few or too many elements is an error", async () => {
+  const numbers = new Uint8Array(Int32Array.from([7, 8]).buffer);
+  const int32 = { data_type: "int32" };
+  assert.deepEqual(await values(oneArray(numbers, { length: 4 }, int32), "a"), [7, -1, -1, -1]);
+  await assert.rejects(values(oneArray(numbers, {}, int32), "a"), /0 of \/a has 2 elements where its shape says 1/);
+  const grid = { name: "regular", configuration: { chunk_shape: [2] } };
+  const short = oneArray(numbers, { length: 4 }, { ...int32, chunk_grid: grid });
+  await assert.rejects(values(short, "a"), /1 elements where its shape says 2/);
+  const open = await zarr.open(zarr.root(short.rootedAt("a")), { kind: "array" });
+  await assert.rejects(zarr.get(open), /1 elements where its shape says 2/);
+});
+
+test("an index of a shard that is too short is an error", async () => {
+  const bytes = { name: "bytes", configuration: { endian: "little" } };
+  const configuration = { chunk_shape: [1], codecs: [bytes], index_codecs: [bytes], index_location: "end" };
+  const sharded = {
+    chunk_grid: { name: "regular", configuration: { chunk_shape: [4] } },
+    codecs: [{ name: "sharding_indexed", configuration }],
+  };
+  // A whole index has 64 bytes: for each of the four chunks, where it is and how long.
+  const index = new Uint8Array(BigUint64Array.from([0n, 8n, 0n, 8n]).buffer);
+  await assert.rejects(values(oneArray(index, {}, sharded), "a"));
 });
 
 function partitioned(more, documents) {
