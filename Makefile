@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo check test test-oldest conformance corpus lint format types layers docs dist bench clean
+.PHONY: help setup demo map check test test-oldest conformance corpus lint format types layers docs dist bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,9 @@ setup: .make/dev ## create .venv with everything that developers need
 
 demo: .make/demo ## manifests over real netCDF files, opened with zarr and xarray
 	$(BIN)/python -m demo
+
+map: .make/demo .make/node ## maps in a web browser, drawn from netCDF files and manifests on web servers
+	$(BIN)/python -m demo.map
 
 check: .make/lint ## before each commit: lint, types, layers and the fast tests, in less than a minute
 	@$(MAKE) --silent types >.make/types.log 2>&1 & types=$$!; \
@@ -85,7 +88,7 @@ bench: .make/bench ## compare with zarr's own stores; ARGS=--quick for a quick l
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) $(OLDEST_VENV) .make build dist demo-output bench-output $(REPORTS) $(SITE) $(JAVASCRIPT)/node_modules htmlcov .coverage .coverage.* \
+	rm -rf $(VENV) $(OLDEST_VENV) .make build dist demo-output bench-output $(REPORTS) $(SITE) $(JAVASCRIPT)/node_modules $(JAVASCRIPT)/types htmlcov .coverage .coverage.* \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

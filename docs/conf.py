@@ -82,6 +82,7 @@ NAVIGATION = {
         "upgrading",
         "authoring",
         "enable",
+        "browser",
         "errors",
         "limits",
         "security",

@@ -41,7 +41,7 @@ export const DEFAULT_LIMITS = {
  *
  * ```js
  * import * as zarr from "zarrita";
- * import { withChunkManifests } from "./src/index.js";
+ * import { withChunkManifests } from "chunk-manifest-json";
  *
  * const store = withChunkManifests("https://example.org/data.zarr", {
  *   allow: ["https://archive.example.org/2024/"],
