@@ -18,7 +18,7 @@ const REQUIRED = ["zarr_format", "node_type", "data_type", "fill_value", "codecs
 
 /**
  * Shape, chunk grid and chunk key encoding first, in the order of "Precedence" (step 2).
- * @param {Record<string, unknown>} metadata the array's `zarr.json`
+ * @param {Record<string, any>} metadata the array's `zarr.json`
  * @returns {Layout}
  */
 export function readLayout(metadata) {

@@ -34,6 +34,7 @@ export function checkChecksumForm(checksum) {
   }
 }
 
+/** @returns {never} */
 function malformed(checksum) {
   throw new ManifestError("invalid_entry", `malformed checksum ${JSON.stringify(checksum)}`);
 }

@@ -35,7 +35,7 @@ export function chunkKeyReader({ shape, keyEncoding }, { own = false } = {}) {
   return (key) => {
     if (!patterns.some((pattern) => pattern.test(key))) return null;
     if (shape.length === 0) return [];
-    const index = key.match(/[0-9]+/g).map(Number);
+    const index = (key.match(/[0-9]+/g) ?? []).map(Number);
     return index.every(Number.isSafeInteger) ? index : null;
   };
 }

@@ -82,7 +82,7 @@ function decodeGzip(bytes, output) {
   // In one push: a member that ends with a push would end everything.
   inflate.push(bytes, true);
   if (inflate.err !== 0) throw new Error(inflate.msg || `zlib error ${inflate.err}`);
-  if (inflate.strm.avail_in > 0) throw new Error("bytes after the end");
+  if (inflate["strm"].avail_in > 0) throw new Error("bytes after the end");
 }
 
 function decodeCrc32c(bytes, output) {

@@ -19,7 +19,7 @@ const URL_PARTS = /^(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?:\/\/[^/?#]*)?([^?#]*)/;
 
 /**
  * @typedef {object} Declaration
- * @property {string | Record<string, unknown>} manifest reference of the document, or the manifest
+ * @property {string | Record<string, any>} manifest reference of the document, or the manifest
  * @property {string} base
  * @property {string[]} codecs names, in the order in which a writer applies them
  * @property {number[] | null} partitionShape
@@ -27,7 +27,10 @@ const URL_PARTS = /^(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?:\/\/[^/?#]*)?([^?#]*)/;
  *   not checked; null if nothing says which do
  */
 
-/** @param {unknown} value */
+/**
+ * @param {unknown} value
+ * @returns {value is Record<string, any>}
+ */
 export function isObject(value) {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
@@ -47,7 +50,7 @@ export const raise = (error) => {
 
 /**
  * The declaration of an array; null for a native one, and for one that cannot be made sense of.
- * @param {Record<string, unknown>} metadata the array's `zarr.json`
+ * @param {Record<string, any>} metadata the array's `zarr.json`
  * @param {Report} [report]
  * @returns {Declaration | null}
  */
@@ -148,7 +151,7 @@ function checkTemplate(manifest, partitioned, configuration, check) {
   const occurrences = (text) => text.split(PLACEHOLDER).length - 1;
   if (!partitioned) return check(occurrences(manifest) === 0, `${PLACEHOLDER} needs a partition_shape`);
   return check(
-    occurrences(manifest) === 1 && occurrences(URL_PARTS.exec(manifest)[1]) === 1,
+    occurrences(manifest) === 1 && occurrences(URL_PARTS.exec(manifest)?.[1] ?? "") === 1,
     `manifest does not contain ${PLACEHOLDER} once, in its path`,
   );
 }

@@ -30,12 +30,12 @@ import { resolveObject } from "./locations.js";
 
 /**
  * A member of a document that names a chunk of the grid.
- * @typedef {{key: string, index: number[], value: Record<string, unknown>}} Member
+ * @typedef {{key: string, index: number[], value: Record<string, any>}} Member
  */
 
 /**
  * The entries of one document, by canonical chunk key, in C order.
- * @param {unknown} document
+ * @param {any} document as JSON gave it
  * @param {object} context
  * @param {Layout} context.layout
  * @param {Location} context.base
@@ -74,7 +74,7 @@ export function checkRoot(document) {
 
 /**
  * What is sent to a server is not longer than any server takes.
- * @param {Record<string, unknown>} entry
+ * @param {Record<string, any>} entry
  * @param {number} most
  */
 export function checkLengths(entry, most) {
@@ -167,6 +167,7 @@ export function makeEntry(value, base) {
   };
 }
 
+/** @param {Record<string, any>} value */
 function makeConditions({ etag, last_modified: lastModified, version }) {
   if (etag === undefined && lastModified === undefined && version === undefined) return null;
   return {

@@ -15,7 +15,7 @@ const RFC3339 =
 
 /**
  * Step 4 of "Precedence": types of members, and contradictions.
- * @param {unknown} entry
+ * @param {any} entry as JSON gave it
  */
 export function checkEntry(entry) {
   require(isObject(entry), "an entry is not an object");
@@ -93,7 +93,7 @@ export function hasZeroPadding(text) {
 
 /**
  * Step 7 of "Precedence": the form of `checksum`, its algorithm, the form of the conditions.
- * @param {Record<string, unknown>} entry
+ * @param {Record<string, any>} entry
  */
 export function checkForms(entry) {
   if (entry.checksum !== undefined) checkChecksumForm(entry.checksum);
@@ -132,6 +132,11 @@ export function parseTime(text) {
   return seconds;
 }
 
+/**
+ * @param {unknown} condition
+ * @param {string} detail
+ * @returns {asserts condition}
+ */
 function require(condition, detail) {
   if (!condition) throw new ManifestError("invalid_entry", detail);
 }

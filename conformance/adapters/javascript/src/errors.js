@@ -82,7 +82,7 @@ export function locating(where, action) {
   };
   try {
     const result = action();
-    return result instanceof Promise ? result.catch(located) : result;
+    return result instanceof Promise ? /** @type {any} */ (result.catch(located)) : result;
   } catch (error) {
     return located(error);
   }

@@ -68,6 +68,7 @@ function isPrefix(url) {
  * @returns {Hierarchy}
  */
 export function storeHierarchy(store) {
+  /** @type {ReadObject} */
   const read = async (key, range, { inspect, limit = Infinity, signal }) => {
     const bytes = await getWhole(store, key, signal);
     if (bytes === undefined) throw new ManifestError("source_not_found", "the store has no such key");

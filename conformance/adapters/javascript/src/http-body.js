@@ -18,13 +18,13 @@ export async function readBody(response, { start, end, encoded }, limit = Infini
   let size = 0;
   const reader = response.body?.getReader();
   try {
-    for (let part = await reader?.read(); part && !part.done; part = await reader.read()) {
+    for (let part = await reader?.read(); part && !part.done; part = await reader?.read()) {
       size += part.value.length;
       if (size > limit) throw tooLarge(limit);
       parts.push(part.value);
     }
   } catch (error) {
-    if (error instanceof ManifestError) await reader.cancel();
+    if (error instanceof ManifestError) await reader?.cancel();
     if (error instanceof ManifestError || error.name === "AbortError") throw error;
     if (encoded) throw undecodable(error);
     throw short(`the connection broke after ${size} bytes`, error);

@@ -30,7 +30,11 @@ import { reasonOf } from "./redaction.js";
  * @property {AbortSignal} [signal]
  * @property {(state: State) => void} [inspect] called before the body is read; raises what is wrong
  * @property {(url: string) => TargetAccess} [redirect] the access to a redirect's target; raises unless
+<<<<<<< HEAD
  *   it may lead there, and without it none may
+=======
+ *   it may lead there
+>>>>>>> 9247a3c (javascript: all of src/ passes TypeScript's strict checks)
  */
 
 const ATTEMPTS = 3;
@@ -117,6 +121,7 @@ async function follow({ url, range, headers, conditionHeaders, fetch, signal, re
 }
 
 async function send(url, always, { headers = {}, fetch = globalThis.fetch }, signal) {
+  /** @type {RequestInit} */
   const init = {
     headers: { ...headers, ...always },
     redirect: "manual",

@@ -7,7 +7,10 @@ import { parse } from "@humanwhocodes/momoa";
 
 import { ManifestError } from "./errors.js";
 
-/** @typedef {import("@humanwhocodes/momoa").ValueNode} ValueNode */
+/**
+ * @typedef {import("@humanwhocodes/momoa").ValueNode} ValueNode
+ * @typedef {import("@humanwhocodes/momoa").StringNode} StringNode
+ */
 
 /**
  * @param {string} text
@@ -24,12 +27,12 @@ export function parseNodes(text) {
 
 /**
  * The members of an object, in document order.
- * @param {ValueNode} node
+ * @param {ValueNode | undefined} node
  * @returns {{name: string, value: ValueNode}[]}
  */
 export function membersOf(node) {
   if (node?.type !== "Object") return [];
-  return node.members.map(({ name, value }) => ({ name: name.value, value }));
+  return node.members.map(({ name, value }) => ({ name: /** @type {StringNode} */ (name).value, value }));
 }
 
 /**
@@ -69,5 +72,14 @@ export function duplicatesWithin(node) {
  * @param {string} text that it was parsed from
  */
 export function isPlainInteger(node, text) {
-  return node.type !== "Number" || /^-?[0-9]+$/.test(text.slice(...node.range));
+  return node.type !== "Number" || /^-?[0-9]+$/.test(text.slice(...rangeOf(node)));
+}
+
+/**
+ * Where a node starts and ends in the text that it was parsed from.
+ * @param {ValueNode} node
+ * @returns {[number, number]}
+ */
+export function rangeOf(node) {
+  return /** @type {[number, number]} */ (node.range);
 }

@@ -25,7 +25,7 @@ export function decodeText(bytes) {
 
 /**
  * @param {string} text
- * @returns {unknown}
+ * @returns {any}
  */
 export function parseJson(text) {
   try {
@@ -41,7 +41,7 @@ export function parseJson(text) {
 /**
  * The text of a manifest document, or of an inline manifest.
  * @param {string} text
- * @returns {unknown}
+ * @returns {any}
  */
 export function parseDocument(text) {
   const document = parseJson(text);
@@ -84,7 +84,7 @@ export function checkNesting(bytes, limit) {
  * The `zarr.json` of a node. What is wrong with it is wrong with the array's metadata.
  * @param {string} path of the node
  * @param {Uint8Array} bytes
- * @returns {unknown}
+ * @returns {any}
  */
 export function parseMetadata(path, bytes) {
   try {

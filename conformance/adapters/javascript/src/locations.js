@@ -97,7 +97,7 @@ export function parsePrefix(url) {
 
 function resolve(reference, base) {
   checkCharacters(reference);
-  const [, text, query = ""] = PARTS.exec(reference);
+  const [, text, query = ""] = /** @type {RegExpExecArray} */ (PARTS.exec(reference));
   const location = resolvePath(reference, text, base);
   if (query !== "" && location.scheme !== "http" && location.scheme !== "https") {
     refuse(reference, "only http and https URLs have a query");

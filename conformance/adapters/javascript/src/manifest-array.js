@@ -29,7 +29,7 @@ import { cut, interval, wanted } from "./ranges.js";
 /**
  * Check what `zarr.json` says (step 2 of "Precedence").
  * @param {string} path
- * @param {Record<string, unknown>} metadata
+ * @param {Record<string, any>} metadata
  * @param {import("./configuration.js").Declaration} declaration
  * @param {Policy} policy
  * @param {import("./configuration.js").Report} [report]
@@ -169,7 +169,7 @@ export class ManifestArray {
       return decodeInline(entry.data).subarray(...interval(range, inlineSize(entry.data)));
     }
     const asked = wanted(entry, range);
-    const nothing = asked !== null && ("last" in asked ? asked.last === 0 : asked.end <= asked.start);
+    const nothing = asked !== null && ("last" in asked ? asked.last === 0 : "end" in asked && asked.end <= asked.start);
     if (nothing) return new Uint8Array(0);
     const { location, conditions } = entry;
     const answer = await this.#context.sources.read(location, asked, {

@@ -14,7 +14,7 @@ import { display, resolveObject } from "./locations.js";
 
 /**
  * @typedef {import("./document.js").Entry} Entry
- * @typedef {{bytes: Uint8Array} | {missing: true} | {inline: Record<string, unknown>}} Stored
+ * @typedef {{bytes: Uint8Array} | {missing: true} | {inline: Record<string, any>}} Stored
  */
 
 /**
@@ -66,7 +66,7 @@ export class Partitions {
     this.#loaded.set(name, loading);
     if (!known) loading.catch(() => this.#forget(name, loading));
     if (this.#loaded.size > this.#context.limits.cachedPartitions) {
-      this.#loaded.delete(this.#loaded.keys().next().value);
+      this.#loaded.delete(this.#loaded.keys().next().value ?? "");
     }
     return loading;
   }
@@ -81,8 +81,7 @@ export class Partitions {
     if (block !== null && hasNoDocument(documented, block)) return new Map();
     const stored = await fetchDocument(this.#context, block);
     if ("missing" in stored) return new Map();
-    let document = stored.inline;
-    if ("bytes" in stored) document = parseDocument(decodeText(stored.bytes));
+    const document = "bytes" in stored ? parseDocument(decodeText(stored.bytes)) : stored.inline;
     const partition = block === null ? null : { shape: declaration.partitionShape, block };
     return readDocument(document, { layout, base, limits, partition });
   }
@@ -105,7 +104,7 @@ export function blocks({ layout, documented, limits, declaration: { partitionSha
  * @param {number[] | null} block
  */
 export function documentLocation({ declaration, own }, block) {
-  const { manifest } = declaration;
+  const manifest = /** @type {string} */ (declaration.manifest);
   return resolveObject(block === null ? manifest : partitionReference(manifest, block), own);
 }
 

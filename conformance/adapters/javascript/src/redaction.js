@@ -10,14 +10,14 @@ const PLAIN_HOST = /^(?:\[[^\]]*\]|[^:@%]*)(?::[0-9]*)?$/;
  * @param {string} reference
  */
 export function redact(reference) {
-  const [, text, more] = /^([^?#]*)(.*)$/s.exec(reference);
+  const [, text, more] = matched(/^([^?#]*)(.*)$/s, reference);
   return withoutUser(text) + (more === "" ? "" : `${more[0]}…`);
 }
 
 function withoutUser(text) {
-  const [, lead = "", rest] = /^([^/\\@:]*:[/\\]*|[/\\]{2,})?(.*)$/s.exec(text);
+  const [, lead = "", rest] = matched(/^([^/\\@:]*:[/\\]*|[/\\]{2,})?(.*)$/s, text);
   if (lead === "" || /^file:/i.test(lead)) return text;
-  const [, authority, path] = /^([^/\\]*)(.*)$/s.exec(rest);
+  const [, authority, path] = matched(/^([^/\\]*)(.*)$/s, rest);
   if (PLAIN_HOST.test(authority) || /^abfss?:/i.test(lead) && !/[:%]/.test(authority)) return text;
   // A slash in a password ends the authority, so that the end of the password would be in the path.
   return `${lead}…@${(authority + path).replace(/^.*(?:@|%40)/is, "")}`;
@@ -31,4 +31,9 @@ function withoutUser(text) {
 export function reasonOf(error) {
   const text = String(error.cause?.code ?? error.cause?.message ?? error.message);
   return text.includes("://") ? String(error.name) : text;
+}
+
+/** The parts of a text that a pattern always matches. */
+function matched(pattern, text) {
+  return /** @type {RegExpExecArray} */ (pattern.exec(text));
 }

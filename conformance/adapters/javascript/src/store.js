@@ -17,11 +17,16 @@ const METADATA = "zarr.json";
 const SHARDING = "sharding_indexed";
 
 /**
- * A node: a group or nothing of Zarr v3, a native array, or a manifest array.
- * @typedef {object} Node
- * @property {Record<string, unknown> | null} metadata
- * @property {((key: string) => number[] | null) | null} readKey reads the array's own chunk keys
+ * An array: native, or with a manifest.
+ * @typedef {object} ArrayNode
+ * @property {Record<string, any>} metadata
+ * @property {(key: string) => number[] | null} readKey reads the array's own chunk keys
  * @property {ManifestArray | null} manifest
+ */
+
+/**
+ * An array, or a group or nothing of Zarr v3.
+ * @typedef {ArrayNode | {metadata: Record<string, any> | null, readKey: null, manifest: null}} Node
  */
 
 /** Implements zarrita's AsyncReadable. */
@@ -78,6 +83,7 @@ export class ChunkManifestStore {
    * @returns {Pick<ChunkManifestStore, "arrayExtensions" | "get" | "getRange">}
    */
   rootedAt(path) {
+    /** @returns {`/${string}`} */
     const below = (key) => `/${join(path, key.slice(1))}`;
     return {
       arrayExtensions: this.arrayExtensions,
@@ -139,6 +145,7 @@ export class ChunkManifestStore {
     return atStart ? { start: 0, end: length } : { last: length };
   }
 
+  /** @returns {Promise<ArrayNode>} */
   async #arrayNode(array) {
     const node = await this.#node(array);
     if (node.readKey === null) throw new Error(`${JSON.stringify(array)} is not a Zarr v3 array`);
@@ -149,7 +156,8 @@ export class ChunkManifestStore {
   async #read(path, range, signal) {
     const owner = await this.#owner(path);
     const index = owner?.node.readKey(path.slice(owner.path === "" ? 0 : owner.path.length + 1));
-    if (!index) return this.#native(path, range, "chunk", signal);
+    if (!owner || !index) return this.#native(path, range, "chunk", signal);
+    /** @type {{bytes?: Uint8Array, none?: "missing" | "empty"}} */
     const chunk = owner.node.manifest
       ? await owner.node.manifest.getChunk(index, range, signal)
       : { bytes: await this.#native(path, range, "chunk", signal) };
@@ -162,7 +170,10 @@ export class ChunkManifestStore {
     return chunk.bytes;
   }
 
-  /** The array that a key belongs to: arrays hold no nodes, so the first one on the way. */
+  /**
+   * The array that a key belongs to: arrays hold no nodes, so the first one on the way.
+   * @returns {Promise<{path: string, node: ArrayNode} | null>}
+   */
   async #owner(path) {
     const segments = path.split("/");
     for (let depth = 0; depth < segments.length; depth++) {
@@ -194,7 +205,10 @@ export class ChunkManifestStore {
       if (declaration === null) {
         return { metadata, readKey: nativeKeyReader(metadata), manifest: null };
       }
-      const context = arrayContext(path, metadata, declaration, this.#policy);
+      // A problem would have been raised.
+      const context = /** @type {import("./partitions.js").ArrayContext} */ (
+        arrayContext(path, metadata, declaration, this.#policy)
+      );
       const manifest = new ManifestArray(context, this.#policy.verify);
       return { metadata, readKey: chunkKeyReader(context.layout, { own: true }), manifest };
     });

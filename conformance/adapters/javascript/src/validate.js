@@ -8,7 +8,7 @@ import { isObject, NAME, readDeclaration } from "./configuration.js";
 import { checkDocument } from "./document-problems.js";
 import { ManifestError } from "./errors.js";
 import { DEFAULT_LIMITS } from "./index.js";
-import { isPlainInteger, memberOf, parseNodes } from "./json-members.js";
+import { isPlainInteger, memberOf, parseNodes, rangeOf } from "./json-members.js";
 import { decodeText, parseJson, parseMetadata } from "./json.js";
 import { arrayContext } from "./manifest-array.js";
 import { blocks, fetchDocument } from "./partitions.js";
@@ -140,7 +140,7 @@ class Validator {
   #report(error, where) {
     if (!(error instanceof ManifestError)) throw error;
     const { code, phase, message, array, chunk = null } = error.at(where);
-    this.problems.push({ code, phase, array, chunk, message });
+    this.problems.push({ code, phase, array: array ?? where.array, chunk, message });
   }
 }
 
@@ -149,14 +149,15 @@ function configurationNodes({ node }) {
   const transformers = memberOf(node, "storage_transformers");
   if (transformers?.type !== "Array") return [];
   return transformers.elements
-    .filter(({ value }) => memberOf(value, "name")?.value === NAME)
+    .filter(({ value }) => stringOf(memberOf(value, "name")) === NAME)
     .map(({ value }) => memberOf(value, "configuration"));
 }
 
 /** The text of an inline manifest, duplicates included. */
 function inlineText({ text, node }) {
   const manifests = configurationNodes({ node }).map((configuration) => memberOf(configuration, "manifest"));
-  return text.slice(...manifests.find((manifest) => manifest?.type === "Object").range);
+  const manifest = manifests.find((one) => one?.type === "Object");
+  return manifest === undefined ? null : text.slice(...rangeOf(manifest));
 }
 
 /** Integers that are not written as such, although they are some. */
@@ -164,8 +165,16 @@ function numberProblems({ text, node }) {
   return configurationNodes({ node })
     .map((configuration) => memberOf(configuration, "partition_shape"))
     .flatMap((shape) => (shape?.type === "Array" ? shape.elements : []))
-    .filter(({ value }) => Number.isInteger(value.value) && !isPlainInteger(value, text))
+    .filter(({ value }) => isInteger(value) && !isPlainInteger(value, text))
     .map(() => new ManifestError("invalid_configuration", "partition_shape has a number with fraction or exponent"));
+}
+
+function stringOf(node) {
+  return node?.type === "String" ? node.value : null;
+}
+
+function isInteger(node) {
+  return node.type === "Number" && Number.isInteger(node.value);
 }
 
 function sameJson(a, b) {
