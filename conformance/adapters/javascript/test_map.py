@@ -78,23 +78,24 @@ class Field:
     def cells_at(self, longitude: float, latitude: float) -> npt.NDArray[np.int_]:
         """Return which cells contain a place."""
         found = []
-        for place in ((longitude + shift, latitude) for shift in (-360, 0, 360)):
-            least, most = self.bounds
-            near = np.flatnonzero(((least <= place) & (place <= most)).all(axis=1))
-            x, y = self.longitudes[near] - place[0], self.latitudes[near] - latitude
+        for shift in (-360, 0, 360):
+            west, east, south, north = self.bounds
+            x, y = longitude + shift, latitude
+            near = np.flatnonzero((west <= x) & (x <= east) & (south <= y) & (y <= north))
+            xs, ys = self.longitudes[near] - x, self.latitudes[near] - y
             crossed = np.zeros(len(near), dtype=bool)
             for i in range(4):
-                x1, y1, x2, y2 = x[:, i - 1], y[:, i - 1], x[:, i], y[:, i]
+                x1, y1, x2, y2 = xs[:, i - 1], ys[:, i - 1], xs[:, i], ys[:, i]
                 with np.errstate(divide="ignore", invalid="ignore"):
                     crossed ^= ((y1 > 0) != (y2 > 0)) & (x1 - y1 * (x2 - x1) / (y2 - y1) < 0)
             found.append(near[crossed])
         return np.concatenate(found)
 
     @cached_property
-    def bounds(self) -> tuple[Numbers, Numbers]:
-        """The least and the greatest longitude and latitude of each cell."""
-        corners = np.stack([self.longitudes, self.latitudes], axis=1)
-        return corners.min(axis=2), corners.max(axis=2)
+    def bounds(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """West, east, south and north of each cell."""
+        x, y = self.longitudes, self.latitudes
+        return x.min(axis=1), x.max(axis=1), y.min(axis=1), y.max(axis=1)
 
     def colours_at(self, column: int, row: int) -> list[list[int]]:
         """Return the colours that a pixel may have: several at the border of cells."""
