@@ -239,6 +239,7 @@ def print_next_steps(location: Path, prefixes: list[str]) -> None:
     print(report.heading("Try next"))
     print(f"  $ cat {here}/{DATASET}/surface_temperature/manifest.json")
     print(f"  $ {programs}/zarr-manifest export kerchunk {here} references.json")
+    print("  $ make map  # the same files as maps in your web browser")
     print(f"  $ {programs}/python")
     print("  >>> import zarr_manifest, xarray")
     print(f"  >>> store = zarr_manifest.ManifestStore({here!r},")
