@@ -54,7 +54,6 @@ conformance: .make/test .make/node .make/chromium ## every adapter against the c
 	@# Two at a time. The table fails on unexpected results, after all adapters have run.
 	@printf '%s\n' $(ADAPTERS) | xargs -P 2 -I NAME $(MAKE) --silent $(REPORTS)/NAME.json
 	$(BIN)/python -m conformance.runner.table $(ADAPTERS:%=$(REPORTS)/%.json)
-	cd $(JAVASCRIPT) && npm test --silent
 	$(BIN)/$(PYTEST) conformance/tests specs/tests $(JAVASCRIPT)
 
 corpus: .make/test ## regenerate the conformance corpus
