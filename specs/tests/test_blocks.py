@@ -23,7 +23,7 @@ KINDS = {
 BEYOND_THE_SCHEMA: dict[str, str] = {}
 
 # What blocks show that the Python reader does not do yet, and the decision that it waits for.
-WAITING = {'"partitions": ["0.0", "3.1"]': "1", '"partitions": "all"': "1", '"ofset"': "4"}
+WAITING = {'"ofset"': "4"}
 
 
 def _id(block: Block) -> str:
