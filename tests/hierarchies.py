@@ -6,13 +6,15 @@ import base64
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import obstore.store
 import zarr
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
+from zarr.storage import MemoryStore, ObjectStore
 
 from zarr_manifest.format.chunk_grid import ChunkGrid
 
@@ -28,6 +30,8 @@ __all__ = [
     "declared",
     "encode_chunks",
     "files_below",
+    "in_memory",
+    "in_memory_of_obstore",
     "read",
     "split_into_source",
     "write_hierarchy",
@@ -253,3 +257,17 @@ def assert_same(actual: Any, values: Values, path: str) -> None:
 def copy_into(store: Store, root: Path) -> None:
     for key, body in files_below(root).items():
         sync(store.set(key, default_buffer_prototype().buffer.from_bytes(body)))
+
+
+def in_memory(root: Path) -> MemoryStore:
+    """Return a copy of a directory in zarr's store in memory."""
+    store = MemoryStore()
+    copy_into(store, root)
+    return store
+
+
+def in_memory_of_obstore(root: Path) -> Store:
+    """Return a copy of a directory in obstore's store in memory."""
+    store: Any = ObjectStore(obstore.store.MemoryStore())
+    copy_into(store, root)
+    return cast("Store", store)

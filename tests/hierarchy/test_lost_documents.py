@@ -14,11 +14,11 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from zarr.core.sync import sync
-from zarr.storage import LocalStore, MemoryStore, ObjectStore
+from zarr.storage import LocalStore
 
 import zarr_manifest as zm
 from tests.counting_store import Counting
-from tests.hierarchies import copy_into, files_below
+from tests.hierarchies import files_below, in_memory, in_memory_of_obstore
 from tests.properties import examples
 from tests.servers.http_files import FileServer
 from zarr_manifest.conversion import export_kerchunk_json
@@ -65,20 +65,6 @@ def redeclare(root: Path, **members: Any) -> None:
     document.write_text(json.dumps(node))
 
 
-def _memory(root: Path) -> MemoryStore:
-    store = MemoryStore()
-    copy_into(store, root)
-    return store
-
-
-def _by_obstore(root: Path) -> Any:
-    import obstore
-
-    store: Any = ObjectStore(obstore.store.MemoryStore())
-    copy_into(store, root)
-    return store
-
-
 @pytest.fixture(params=["path", "local", "memory", "obstore", "http"])
 def stored(request: pytest.FixtureRequest) -> Iterator[Callable[[Path], Any]]:
     servers: list[FileServer] = []
@@ -90,8 +76,8 @@ def stored(request: pytest.FixtureRequest) -> Iterator[Callable[[Path], Any]]:
     yield {
         "path": lambda root: root,
         "local": LocalStore,
-        "memory": _memory,
-        "obstore": _by_obstore,
+        "memory": in_memory,
+        "obstore": in_memory_of_obstore,
         "http": serve,
     }[request.param]
     for server in servers:
@@ -151,7 +137,7 @@ def test_what_is_still_there_can_be_read(tmp_path: Path) -> None:
 def test_what_is_not_named_is_not_asked_for(tmp_path: Path) -> None:
     write(tmp_path, SPARSE)
     expected = [1, 9, 9, 4, 9, 9]
-    underneath = Counting(_memory(tmp_path))
+    underneath = Counting(in_memory(tmp_path))
     store = zm.ManifestStore(underneath)
     array: Any = zarr.open_array(store, path="a", mode="r+")
     underneath.asked.clear()

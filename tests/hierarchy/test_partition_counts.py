@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import zarr
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, WrapperStore
+from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 import zarr_manifest as zm
-from tests.hierarchies import copy_into, write_manifest_array
+from tests.hierarchies import in_memory, in_memory_of_obstore, write_manifest_array
 from tests.servers.http_files import FileServer
 from zarr_manifest.conversion import export_kerchunk_json, upgrade
 
@@ -62,23 +62,9 @@ STORES: list[Callable[[Path], Any]] = [
     lambda root: root,
     lambda root: LocalStore(root),
     lambda root: FsspecStore.from_url(f"file://{root}"),
-    lambda root: _in_memory(root),
-    lambda root: _by_obstore(root),
+    in_memory,
+    in_memory_of_obstore,
 ]
-
-
-def _in_memory(root: Path) -> MemoryStore:
-    store = MemoryStore()
-    copy_into(store, root)
-    return store
-
-
-def _by_obstore(root: Path) -> Any:
-    import obstore
-
-    store: Any = ObjectStore(obstore.store.MemoryStore())
-    copy_into(store, root)
-    return store
 
 
 @pytest.mark.parametrize("open_store", STORES, ids=["path", "local", "fsspec", "memory", "obstore"])
