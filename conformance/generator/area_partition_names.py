@@ -155,7 +155,11 @@ def _not_named() -> Iterator[Case]:
         .lists("1", "2")
     )
     yield (
-        _row("nothing-is-named", "Without any name, the array is empty.", [])
+        _row(
+            "nothing-is-named",
+            "An empty list says that no block has a document: the array is empty.",
+            [],
+        )
         .reads(missing=list(ROW.indices()))
         .lists()
         .reports()
@@ -179,7 +183,11 @@ def _over_http() -> Iterator[Case]:
         .seen("http", paths=["/m/1.json", "/m/3.json"])
     )
     yield (
-        _remote("nothing-is-asked-for", "If no block is in the list, no request is needed.", [])
+        _remote(
+            "nothing-is-asked-for",
+            "If no block is in the list, no request is needed to read the array.",
+            [],
+        )
         .reads(missing=list(ROW.indices()))
         .lists()
         .seen("http", max=0)
@@ -219,11 +227,16 @@ def _encoded() -> Iterator[Case]:
                 case.put(f"a/m/{block}.zst", zstd_frame(json.dumps(document).encode()))
         return case
 
-    yield encoded("encoded", "Names of blocks beside codecs of their documents.", ["1"]).reads(
-        missing=[(0,), (1,)]
-    )
     yield encoded(
-        "encoded-with-a-lost-document", "Documents are lost with codecs as without.", "all", "0"
+        "encoded",
+        "The names of blocks have nothing to do with the codecs of their documents.",
+        ["1"],
+    ).reads(missing=[(0,), (1,)])
+    yield encoded(
+        "encoded-with-a-lost-document",
+        "A document that has been lost is the same error if documents are encoded.",
+        "all",
+        "0",
     ).refuses("manifest_not_found", "manifest")
 
 
@@ -265,7 +278,7 @@ def _refused(name: str, configuration: dict[str, Any], description: str) -> Iter
     """Yield a case for readers, and one for validators."""
     text = f"{description} The array is refused when it is opened."
     yield _declared(name, configuration, text).refuses("invalid_configuration", "declaration")
-    text = f"A validator reports it: {description}"
+    text = f"A validator reports `invalid_configuration` for the array: {description}"
     found = problem("invalid_configuration", None)
     yield _declared(f"{name}-validate", configuration, text).reports(found)
 
@@ -336,9 +349,9 @@ def _precedence() -> Iterator[Case]:
         ("codecs-before-a-name-twice", ["0", "0"], "unsupported_transformer", unknown,
          "That a block is named twice is found with the names, not with the type."),
         ("base-after-names", ["00"], "invalid_configuration", {"base": "%2f/"},
-         "The names of blocks are checked before base."),
+         "The names of blocks are checked before the reference in base."),
         ("manifest-after-names", ["0", "0"], "invalid_configuration",
-         {"manifest": "%2f/{partition}"}, "The names of blocks are checked before manifest."),
+         {"manifest": "%2f/{partition}"}, "The names of blocks are checked before the reference in manifest."),
     ):  # fmt: skip
         configuration = _configuration(partitions, **members)
         case = _declared(f"precedence-{name}", configuration, description, "precedence")

@@ -327,11 +327,6 @@ WAITING: dict[str, Difference] = {
         lambda case: any(map(_unknown_member, case.entries.values())),
         _manifest({"path": "f", "ofset": 8}),
     ),
-    "partitions": Difference(
-        "decision 1: which documents exist",
-        lambda case: "partitions" in case.configuration,
-        _declaration(manifest="{partition}", partition_shape=[1, 1], partitions="all"),
-    ),
     "must_understand of codecs": Difference(
         "decision 12: codecs may say that they must be understood",
         lambda case: '"must_understand": ' in json.dumps(case.configuration.get("codecs")),
