@@ -351,7 +351,8 @@ def _precedence() -> Iterator[Case]:
         ("base-after-names", ["00"], "invalid_configuration", {"base": "%2f/"},
          "The names of blocks are checked before the reference in base."),
         ("manifest-after-names", ["0", "0"], "invalid_configuration",
-         {"manifest": "%2f/{partition}"}, "The names of blocks are checked before the reference in manifest."),
+         {"manifest": "%2f/{partition}"},
+         "The names of blocks are checked before the reference in manifest."),
     ):  # fmt: skip
         configuration = _configuration(partitions, **members)
         case = _declared(f"precedence-{name}", configuration, description, "precedence")
