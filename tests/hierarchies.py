@@ -34,6 +34,7 @@ __all__ = [
     "in_memory_of_obstore",
     "read",
     "split_into_source",
+    "without_partitions",
     "write_hierarchy",
     "write_manifest_array",
 ]
@@ -271,3 +272,10 @@ def in_memory_of_obstore(root: Path) -> Store:
     store: Any = ObjectStore(obstore.store.MemoryStore())
     copy_into(store, root)
     return cast("Store", store)
+
+
+def without_partitions(metadata: bytes | str) -> bytes:
+    """The metadata of an array whose declaration does not say which documents exist."""
+    document = json.loads(metadata)
+    del document["storage_transformers"][0]["configuration"]["partitions"]
+    return json.dumps(document).encode()

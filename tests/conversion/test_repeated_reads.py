@@ -17,6 +17,7 @@ from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
 from tests.counting_store import Counting
+from tests.hierarchies import without_partitions
 from zarr_manifest.conversion import (
     export_kerchunk_json,
     export_kerchunk_parquet,
@@ -41,9 +42,12 @@ def refused_by(report: Any) -> None:
 
 @pytest.fixture
 def memory() -> MemoryStore:
+    """An array whose declaration does not say which partitions have a document."""
     store = MemoryStore()
     zarr.create_group(store)
     zm.create_array(store, "t", ENTRIES, partition_shape=[1], sole_writer=True, **OPTIONS)
+    older = without_partitions(store._store_dict["t/zarr.json"].to_bytes())
+    store._store_dict["t/zarr.json"] = default_buffer_prototype().buffer.from_bytes(older)
     return store
 
 

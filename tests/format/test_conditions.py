@@ -67,7 +67,7 @@ def test_unknown_etag_is_a_violation() -> None:
 def test_weak_etag_is_not_sent() -> None:
     assert parse_conditions('W/"a"', None, None).if_match is None
     assert parse_conditions('"a"', None, None).if_match == '"a"'
-    for bare in ('a', '"a', '*'):
+    for bare in ("a", '"a', "*"):
         sent = parse_conditions(bare, None, None).if_match
         assert sent == f'"{bare.strip(chr(34))}"'
 

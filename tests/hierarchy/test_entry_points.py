@@ -21,7 +21,7 @@ import zarr
 from zarr.storage import LocalStore, MemoryStore
 
 import zarr_manifest as zm
-from tests.hierarchies import files_below, write_manifest_array
+from tests.hierarchies import files_below, without_partitions, write_manifest_array
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
 from zarr_manifest.inspection import contents
@@ -481,9 +481,11 @@ def test_partitions_that_only_consolidated_metadata_has(tmp_path: Path) -> None:
     zarr.create_group(tmp_path)
     options: Any = {"shape": 8, "chunks": 1, "dtype": "u1", "partition_shape": (4,)}
     zm.create_array(tmp_path, "a", entries, **options)
+    metadata = tmp_path / "a/zarr.json"
+    metadata.write_bytes(without_partitions(metadata.read_bytes()))
     consolidate(tmp_path)
     assert by_contents(tmp_path) == {}
-    (tmp_path / "a/zarr.json").unlink()
+    metadata.unlink()
     (node,) = (node for node in contents(tmp_path).nodes if node.problem is not None)
     array = zarr.open_group(zm.ManifestStore(tmp_path), mode="r")["a"]
     assert isinstance(array, zarr.Array)
