@@ -140,20 +140,20 @@ def _dangling() -> Iterator[Case]:
 
 def _directories() -> Iterator[Case]:
     entries = {key: {**entry, "path": "d/data.bin"} for key, entry in ENTRIES.items()}
-    for name, allow, description in (
-        ("out-of-the-hierarchy", [], "leads out of the hierarchy"),
-        ("into-an-authorised-prefix", [{"prefix": "@SOURCES@/x/"}], "leads to where reading is "
-                                                                    "authorised"),
-    ):  # fmt: skip
+    allowing: dict[str, Any] = {"allow": [{"prefix": "@SOURCES@/x/"}]}
+    for name, options, description in (
+        ("out-of-the-hierarchy", {}, "leads out of the hierarchy"),
+        ("into-an-authorised-prefix", allowing, "leads to where reading is authorised"),
+    ):
         case = Case(
             f"{AREA}/directory-{name}",
             _SECTION,
             f"A source lies below a link that {description}: a directory may be a link as well.",
-            **({"allow": allow} if allow else {}),
+            **options,
         )
         case.array(manifest=entries).source("x/data.bin", SOURCE)
         case.link("hierarchy/a/d", "../../sources/x")
-        yield case.reads() if allow else case.refuses(_REFUSED, "chunk")
+        yield case.reads() if options else case.refuses(_REFUSED, "chunk")
     case = Case(
         f"{AREA}/array-out-of-the-hierarchy",
         _SECTION,

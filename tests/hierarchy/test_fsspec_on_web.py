@@ -14,7 +14,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, WrapperStore
 
 import zarr_manifest as zm
-from tests.servers.http_files import FileServer
+from tests.servers.http_files import FileServer, status
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused
 
 pytest.importorskip("aiohttp")
@@ -84,3 +84,21 @@ def test_keys_of_nodes_are_names_too(store: Any, root: Path, http_server: FileSe
     http_server.put("h/my array/zarr.json", b"{}")
     found = sync(reader.get("my array/zarr.json", default_buffer_prototype()))
     assert found is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (403, zm.errors.SourceAccessDeniedError),
+        (404, zm.errors.SourceNotFoundError),
+        (405, zm.errors.SourceError),
+        (410, zm.errors.SourceNotFoundError),
+    ],
+)
+def test_statuses(
+    store: Any, root: Path, http_server: FileServer, code: int, expected: type[zm.ManifestError]
+) -> None:
+    declare(root, "../f.bin")
+    publish(root, http_server)
+    http_server.script("h/f.bin", status(code), sticky=True)
+    refused(store, expected)

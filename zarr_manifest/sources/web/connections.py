@@ -86,7 +86,7 @@ class _Connection(HTTPConnection):
         method: str,
         url: str,
         body: Any = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Any = None,
         **options: Any,
     ) -> None:
         super().request(method, *_as_written(url, body, headers), **options)
@@ -106,7 +106,7 @@ class _SecureConnection(HTTPSConnection):
         method: str,
         url: str,
         body: Any = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Any = None,
         **options: Any,
     ) -> None:
         super().request(method, *_as_written(url, body, headers), **options)
