@@ -115,8 +115,8 @@ def test_a_refused_target_is_named_without_its_query(
     root: Path, http_server: FileServer, second_http_server: FileServer
 ) -> None:
     declare(root, f"{http_server.url}/f.bin")
-    target = f"{second_http_server.url}/y/f.bin"
-    http_server.script("f.bin", redirect(f"{target}?sig=secret"), sticky=True)
+    target = f"{second_http_server.url}/y/"
+    http_server.script("f.bin", redirect(f"{target}f.bin?sig=secret"), sticky=True)
     error = refused(root, allow=allowed(http_server.url))
-    assert error.problem == f"the location redirects to {target}?…, which is not authorised"
-    assert f"{second_http_server.url}/y/" in str(error.remedy)
+    assert error.problem == f"the location redirects to one below {target}, which is not authorised"
+    assert target in str(error.remedy)

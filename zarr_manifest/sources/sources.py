@@ -337,9 +337,10 @@ class Sources:
             ) from error
         prefix = self._allow_list.match(location)
         if prefix is None:
+            prefixes = suggest_prefixes([location])
             raise LocationNotAllowedError(
-                f"the location redirects to {location}, which is not authorised",
-                remedy=_advice(suggest_prefixes([location])),
+                f"the location redirects to one below {prefixes[0]}, which is not authorised",
+                remedy=_advice(prefixes),
             )
         # Redirects often lead to signed URLs, which expire: their clients are not kept here.
         reader = self._readers.get((prefix, location.query))
