@@ -24,7 +24,7 @@ def cases() -> Iterator[Case]:
         ("url-without-slash", "@SOURCES@/raw", "A URL without a final slash is a directory too."),
         ("bare-path", "@SOURCES_PATH@/raw", "An override may be a bare absolute file path."),
     ):
-        case = _case(name, base, description)
+        case = _case(name, base, f"{description} The sources are found there.")
         path = "data.bin" if base == "." else "raw/data.bin"
         (case.source if base.startswith("@") else case.put)(path, SOURCE)
         yield case.reads()

@@ -49,7 +49,7 @@ def _sources() -> Iterator[Case]:
     ).reads()
     yield _source(
         "identity-is-no-encoding",
-        "A server may say that it has encoded nothing.",
+        "A server may say that it has encoded nothing: its bytes are those of the object.",
         headers={"Content-Encoding": "identity"},
     ).reads()
     yield _source(

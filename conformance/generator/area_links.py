@@ -176,8 +176,9 @@ def _authorised_sources() -> Iterator[Case]:
         case = Case(
             f"{AREA}/absolute-source-{name}",
             _SECTION,
-            "An authorised file is a link: it is read if the file that it leads to lies in the "
-            "hierarchy or below any authorised prefix, and refused for where it points otherwise.",
+            f"An authorised file is a link to {to}: it is read if the file that it leads to lies "
+            "in the hierarchy or below any authorised prefix, and refused for where it points "
+            "otherwise.",
             allow=[{"prefix": prefix} for prefix in allow],
         )
         entries = {k: {**e, "path": "@SOURCES@/x/data.bin"} for k, e in ENTRIES.items()}

@@ -155,6 +155,17 @@ def _of_absolute_locations() -> Iterator[Case]:
     case.array(array=array, manifest=manifest).source("x/there.bin", source)
     rules = [_to(f"x/{status}", "there.bin", status) for status in statuses]
     yield case.serve("http", *rules).reads()
+    yield (
+        _source(
+            "location-of-no-redirect",
+            "200 and 206 are no redirects, whatever Location says: the object is read where it is.",
+            {"path": "/x/data.bin", "headers": {"Location": "@HTTP2@/y/data.bin"}},
+            level="must",
+        )
+        .source("x/data.bin", SOURCE)
+        .reads()
+        .seen("http2", max=0)
+    )
     signed = "token=a%2Fb&expires=1"
     yield _source(
         "to-a-signed-url",
