@@ -43,7 +43,8 @@ def _sources() -> Iterator[Case]:
                               "tried again"),
         (204, "source_error", "204 has no body: an object without bytes would have 200"),
         (304, "source_error", "304 answers a condition that was not stated, and has no bytes"),
-        (412, "source_error", "412 answers a condition that was not stated: the source need not have changed"),
+        (412, "source_error", "412 answers a condition that was not stated: the source need not "
+                              "have changed"),
     ):  # fmt: skip
         yield _source(f"status-{status}", f"{description}.", status=status).refuses(code, "chunk")
     for status in (300, 302, 308):
