@@ -29,7 +29,6 @@ ONLY_IN_PYTHON = {
     "max_bytes",
     "may_grow",
     "resize",
-    "store",
     "stores",
 }
 

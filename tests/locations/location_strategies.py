@@ -39,7 +39,7 @@ def resolved(path: str, base: Base = STORE) -> Location:
 @st.composite
 def urls(draw: st.DrawFn) -> str:
     path = "/".join(encoded(s) for s in draw(st.lists(segments, min_size=1, max_size=4)))
-    scheme = draw(st.sampled_from(["s3", "gs", "abfs", "http", "https", "file", "memory"]))
+    scheme = draw(st.sampled_from(["s3", "gs", "abfs", "http", "https", "file"]))
     authority = {
         "http": draw(st.sampled_from(["example.com", "example.com:8080", "[::1]:80"])),
         "https": draw(st.sampled_from(["example.com", "EXAMPLE.com:443"])),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv6Address
 
 import pytest
 from hypothesis import example, given
@@ -141,13 +142,33 @@ def test_relative_to_the_store(base: str, path: str, expected: str) -> None:
         ("./", "/C:/f", "file:///C:/f"),
         ("./", "abfss://c@acc.dfs.core.windows.net/f", "abfss://c@acc.dfs.core.windows.net/f"),
         ("./", "az://$web/f", "az://$web/f"),
-        ("./", "memory://m/f", "memory://m/f"),
+        ("./", "https://[0:0:0:0:0:0:0:1]/A", "https://[::1]/A"),
+        ("./", "https://127.0.0.1:443/A", "https://127.0.0.1/A"),
+        ("./", "https://0x7f.example/A", "https://0x7f.example/A"),
+        ("./", "https://1.2.3.4.example.com./A", "https://1.2.3.4.example.com./A"),
     ],
 )
 def test_urls(base: str, path: str, expected: str) -> None:
     location = Base.parse(base, directory="a/sst").resolve(path)
     assert isinstance(location, UrlLocation)
     assert location.url == expected
+
+
+@given(st.ip_addresses(v=6), st.booleans())
+def test_addresses_are_compared_as_numbers(address: IPv6Address, upper: bool) -> None:
+    spelled = address.exploded.upper() if upper else address.exploded
+    long, short = (STORE.resolve(f"http://[{text}]/f") for text in (spelled, address.compressed))
+    assert long == short
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=5))
+def test_numbers_are_a_host_only_as_an_address(numbers: list[int]) -> None:
+    host = ".".join(map(str, numbers))
+    if len(numbers) == 4 and max(numbers) < 256:
+        assert str(STORE.resolve(f"http://{host}/f")) == f"http://{host}/f"
+    else:
+        with pytest.raises(InvalidPathError):
+            STORE.resolve(f"http://{host}/f")
 
 
 def test_forms_of_a_url() -> None:
@@ -235,7 +256,7 @@ def test_forms_of_a_url() -> None:
         ("s3:f", "no bucket"),
         ("s3:/b/f", "no bucket"),
         ("https:///h/f", "no bucket or host"),
-        ("memory:///f", "no bucket"),
+        ("memory://m/f", "scheme 'memory'"),
         ("s3://../f", "no valid bucket"),
         ("s3://%62/f", "no valid bucket"),
         ("s3://b:9000/f", "no valid bucket"),
@@ -255,6 +276,21 @@ def test_forms_of_a_url() -> None:
         ("https://h:0x50/f", "no valid host"),
         ("https://[::1/f", "no valid host"),
         ("https:// h/f", "no valid host"),
+        ("https://[1.2.3.4]/f", "no valid IP address"),
+        ("https://[::1.2.3]/f", "no valid IP address"),
+        ("https://[1::2::3]/f", "no valid IP address"),
+        ("https://[fe80::1%25eth0]/f", "no valid host"),
+        ("https://[]/f", "no valid host"),
+        ("https://127.1/f", "no valid IP address"),
+        ("https://127.0.0.1./f", "no valid IP address"),
+        ("https://127.0.0.01/f", "no valid IP address"),
+        ("https://127.0.0.256/f", "no valid IP address"),
+        ("https://1.2.3.4.5/f", "no valid IP address"),
+        ("https://0x7f.1/f", "no valid IP address"),
+        ("https://0X7F000001/f", "no valid IP address"),
+        ("https://example.0x/f", "no valid IP address"),
+        ("https://example.09/f", "no valid IP address"),
+        ("https://2130706433/f", "no valid IP address"),
         ("file://host/f", "another host"),
         ("file://127.0.0.1/f", "another host"),
         ("file://C:/f", "another host"),

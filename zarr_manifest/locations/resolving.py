@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote, unquote_to_bytes
 
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 _SCHEMES = (
-    "s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "file", "memory",
+    "s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "file",
 )  # fmt: skip
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # container@account.dfs.core.windows.net: the part before the "@" is not a credential.
@@ -61,8 +62,11 @@ _FORBIDDEN = (
 )
 # ASCII only and no escapes, so that no client can map one host to another.
 _HOST = re.compile(
-    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)(?::(?P<port>[0-9]{0,5}))?"
+    r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9_][A-Za-z0-9._-]*))"
+    r"(?::(?P<port>[0-9]{0,5}))?"
 )
+# A host that browsers take for an IPv4 address, in forms such as 127.1 and 0x7f.1 as well.
+_ENDS_IN_A_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
 _BUCKET = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9._$-]*")
 
 
@@ -288,9 +292,22 @@ def _host(reference: str, scheme: str, authority: str) -> str:
     match = _HOST.fullmatch(authority)
     if match is None or int(match["port"] or 0) > 65535:
         raise _invalid("the URL has no valid host", reference, "Write it in ASCII (xn--…).")
-    host: str = match["host"].lower()
+    try:
+        host = _name_or_address(match["name"], match["address"])
+    except AddressValueError:
+        raise _invalid(
+            "the URL has no valid IP address", reference, "Write it as 127.0.0.1 or [::1]."
+        ) from None
     port = int(match["port"] or _DEFAULT_PORTS[scheme])
     return host if port == _DEFAULT_PORTS[scheme] else f"{host}:{port}"
+
+
+def _name_or_address(name: str | None, address: str | None) -> str:
+    """Return a host in its one spelling; raise AddressValueError for an invalid address."""
+    if name is None:
+        assert address is not None  # a host is one or the other
+        return f"[{IPv6Address(address)}]"
+    return str(IPv4Address(name)) if _ENDS_IN_A_NUMBER.fullmatch(name) else name.lower()
 
 
 def _query(reference: str, scheme: str, query: str | None) -> str:

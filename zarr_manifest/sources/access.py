@@ -278,8 +278,8 @@ def open_object_store(
     Raises
     ------
     SourceError
-        If the options do not fit the scheme, or some are missing; if a ``memory``
-        prefix has no store; or if the given store would drop the query.
+        If the options do not fit the scheme, or some are missing; or if the given store
+        would drop the query.
 
     Examples
     --------
@@ -293,13 +293,6 @@ def open_object_store(
                 remedy="Allow the prefix with options, or None, instead of a store.",
             )
         return access
-    if prefix.scheme == "memory":
-        raise SourceError(
-            f"{prefix} needs an obstore MemoryStore",
-            remedy=Advice(
-                "Pass it: ", Setting("store", python=f"allow={{{str(prefix)!r}: store}}"), "."
-            ),
-        )
     if prefix.scheme == "file":
         from obstore.store import LocalStore
 

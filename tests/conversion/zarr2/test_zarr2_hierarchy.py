@@ -380,8 +380,8 @@ def test_a_store_in_memory_has_no_url() -> None:
     array[:] = 1
     with pytest.raises(NotConvertibleError, match=r"MemoryStore.* has no URL"):
         read_zarr2(MemoryStore(contents))
-    found = nodes(MemoryStore(contents), url="memory://b")
-    assert paths_of(found[""]) == {(0,): "memory://b/0"}
+    found = nodes(MemoryStore(contents), url="s3://b")
+    assert paths_of(found[""]) == {(0,): "s3://b/0"}
 
 
 def test_a_zip_file_has_no_url(tmp_path: Path) -> None:

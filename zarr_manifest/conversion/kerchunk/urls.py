@@ -23,7 +23,7 @@ __all__ = ["SourceReference", "SourceUrls", "kerchunk_url", "relative_path_notes
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 # Schemes of fsspec, and their names in a manifest.
 _ALIASES = {"s3a": "s3", "s3n": "s3", "local": "file", "adl": "az"}
-_OBJECT_STORES = frozenset({"s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory"})
+_OBJECT_STORES = frozenset({"s3", "gs", "gcs", "az", "azure", "abfs", "abfss"})
 _WEB = frozenset({"http", "https"})
 _VERSION = "?versionId="
 # Of templates, which only JSON sets define.

@@ -242,8 +242,8 @@ def _fetch(url: str, access: Mapping[str, Access]) -> bytes:
 
 async def _fetched(url: str, access: Mapping[str, Access]) -> memoryview:
     whole = SourceRange(0, None, False)
-    if url.startswith("memory:") and not any(p.startswith("memory:") for p in access):
-        # As for a hierarchy: fsspec's memory, which has no buckets, not obstore's.
+    if url.startswith("memory:"):
+        # As for a hierarchy: fsspec's memory.
         directory, _, name = url.rpartition("/")
         reader = hierarchy_reader(open_hierarchy(directory, {}, read_only=True))
         return await reader.read(unquote(name), whole, NO_CONDITIONS)
