@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.properties import examples
+from zarr_manifest.format.findings import collect
 from zarr_manifest.format.limits import Limits
-from zarr_manifest.format.manifest_document import LARGEST_INTEGER, decode_document
+from zarr_manifest.format.manifest_document import (
+    LARGEST_INTEGER,
+    decode_document,
+    interpret_document,
+)
 from zarr_manifest.manifest.manifest import Manifest
 
 # No surrogates: they cannot be written as UTF-8.
@@ -27,7 +32,12 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
-UNKNOWN_MEMBERS = st.dictionaries(TEXT.filter(lambda name: name not in KNOWN), JSON_VALUES)
+ANNOTATIONS = st.dictionaries(
+    TEXT.map(lambda text: f"_{text}") | st.tuples(TEXT, TEXT).map(":".join), JSON_VALUES
+)
+NOT_UNDERSTOOD = TEXT.filter(
+    lambda name: name not in KNOWN and ":" not in name and not name.startswith("_")
+)
 
 
 @st.composite
@@ -53,11 +63,11 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
     for name in strings:
         if draw(st.booleans()):
             entry[name] = draw(TEXT)
-    entry |= draw(UNKNOWN_MEMBERS)
+    entry |= draw(ANNOTATIONS)
     return dict(draw(st.permutations(list(entry.items()))))
 
 
-def without_unknown(entry: dict[str, Any]) -> dict[str, Any]:
+def without_annotations(entry: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name in KNOWN}
 
 
@@ -75,7 +85,44 @@ def test_valid_document_decodes_to_what_was_written(
     assert list(decoded) == list(document)
     for key, entry in document.items():
         # A second implementation of the round trip: msgspec omits what is unset.
-        assert msgspec.to_builtins(decoded[key]) == without_unknown(entry)
+        assert msgspec.to_builtins(decoded[key]) == without_annotations(entry)
+
+
+@given(entries().filter(bool), NOT_UNDERSTOOD, JSON_VALUES, st.booleans())
+def test_a_member_that_is_not_understood_is_refused(
+    entry: dict[str, Any], name: str, value: Any, is_first: bool
+) -> None:
+    entry = {name: value, **entry} if is_first else {**entry, name: value}
+    document = json.dumps({"0": {"path": "a"}, "1": entry, "2": {}}, ensure_ascii=False).encode()
+    with pytest.raises(zm.errors.InvalidEntryError, match="unknown member") as raised:
+        decode_document(document, Limits())
+    assert raised.value.chunk == "1"
+    assert located(raised.value, document).startswith("{")
+
+
+def test_of_many_problems_each_entry_has_its_own() -> None:
+    document = b'{"0": {"path": "a", "ofset": 8}, "1": {"path": 1}, "2": {"_x": 1}, "3": {}}'
+    _, problems = collect(interpret_document(document, Limits()))
+    assert [(problem.code, problem.chunk) for problem in problems] == [
+        ("invalid_entry", "0"),
+        ("invalid_entry", "1"),
+        ("invalid_entry", "2"),
+    ]
+
+
+@given(st.binary(min_size=1, max_size=20), st.integers(1, 15))
+def test_validators_report_unused_bits_of_base64(data: bytes, bits: int) -> None:
+    text = base64.b64encode(data).decode()
+    body = text.rstrip("=")
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    unused = bits & {0: 0, 1: 3, 2: 15}[text.count("=")]
+    last = alphabet[alphabet.index(body[-1]) | unused]
+    document = json.dumps({"0": {"data": body[:-1] + last + text[len(body) :]}}).encode()
+    entries, problems = collect(interpret_document(document, Limits(), validating=True))
+    assert entries["0"].data == data
+    assert [(problem.code, problem.chunk) for problem in problems] == (
+        [("invalid_entry", "0")] if unused else []
+    )
 
 
 def located(error: zm.ManifestError, document: bytes) -> str:
@@ -136,6 +183,11 @@ WRONG_ENTRIES = {
     "data-unpadded": ('{"data": "YQ"}', "entry.data"),
     "data-spaces": ('{"data": "YW I="}', "entry.data"),
     "unknown-only": ('{"Path": "f.nc"}', "neither 'path' nor 'data'"),
+    "annotated-only": ('{"_x": 1, "a:b": 2}', "neither 'path' nor 'data'"),
+    "misspelt-offset": ('{"path": "a", "ofset": 8}', "unknown member 'ofset'"),
+    "capital-offset": ('{"path": "a", "Offset": 8}', "unknown member 'Offset'"),
+    "unknown-beside-data": ('{"data": "YQ==", "url": "y"}', "unknown member 'url'"),
+    "unknown-empty": ('{"path": "a", "": null}', "unknown member ''"),
     "unknown-null": ('{"x": null}', "neither 'path' nor 'data'"),
 }
 
@@ -199,11 +251,15 @@ def test_position_whatever_the_text_around(before: dict[str, Any], key: str) -> 
         (b'{"0": {}} x', None),
         (b"{'0': {}}", "'0'"),
         (b'{"0": {},}', "}"),
-        (b'{"0": {"path": "a", "x": NaN}}', "NaN"),
+        (b'{"0": {"path": "a", "_x": NaN}}', "NaN"),
         (b'{\n"0": {"path": "a"}\n"1": {}}', '"1"'),
         (b"\xef\xbb\xbf{}", "\ufeff{}"),
         (b'{"0": {"path": "a\nb"}}', None),
         (b'{"0": {"path": "\\ud800"}}', None),
+        (b'{"0": {"path": "a", "_x": "\\udc00"}}', None),
+        (b'{"0": {"path": "a", "_x": ["\\ud800\\u0041"]}}', None),
+        (b'{"0": {"path": "a", "_\\udfff": 1}}', None),
+        (b'{"\\ud83d": {}}', None),
         (b"// comment\n{}", "//"),
     ],
 )

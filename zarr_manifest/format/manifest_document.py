@@ -6,6 +6,7 @@ nothing about arrays, locations or source bytes.
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import re
@@ -49,7 +50,8 @@ _Unset = msgspec.UnsetType
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """One value in the manifest document (specification, "Entries").
 
-    Absent members are ``msgspec.UNSET``; unknown members are ignored.
+    Absent members are ``msgspec.UNSET``. Annotations are left out: members whose names contain
+    ``:`` or begin with ``_``.
     """
 
     path: str | _Unset = msgspec.UNSET
@@ -63,6 +65,17 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 EMPTY_ENTRY = Entry()
+_MEMBERS = frozenset(Entry.__struct_fields__)
+
+
+class _PlainEntry(Entry, frozen=True, gc=False, forbid_unknown_fields=True):
+    """An entry without annotations: most documents have no others."""
+
+
+class _Data(msgspec.Struct):
+    """Inline data as written."""
+
+    data: str
 
 
 def _contradiction(entry: Entry) -> str | None:
@@ -87,10 +100,14 @@ def _contradiction(entry: Entry) -> str | None:
     return None
 
 
+_PLAIN_ENTRIES = msgspec.json.Decoder(dict[str, _PlainEntry])
 _ENTRIES = msgspec.json.Decoder(dict[str, Entry])
 _RAW_ENTRIES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RAW_MEMBERS = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 _ENTRY = msgspec.json.Decoder(Entry)
+_NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_DATA = msgspec.json.Decoder(_Data)
 _UNDECODABLE = (msgspec.ValidationError, UnicodeDecodeError, msgspec.DecodeError, RecursionError)
 
 
@@ -126,12 +143,12 @@ def interpret_document(
     limits: Limits,
     members: Members | None = None,
     *,
-    report_duplicates: bool = False,
+    validating: bool = False,
 ) -> Findings[dict[str, Entry]]:
     """Yield the problems of a manifest document, and return its valid entries.
 
-    Of duplicate members, the last one counts; only validators report them. `members` are
-    those of the document, if the caller needs them too.
+    Of duplicate members, the last one counts. Only validators report them, and bits of base64
+    that are not used, but set. `members` are those of the document, if the caller needs them too.
     """
     if len(document) > limits.manifest_bytes:
         yield limit_exceeded(
@@ -143,27 +160,33 @@ def interpret_document(
     members = Members(document) if members is None else members
     wrong: Exception | None = None
     entries: dict[str, Entry] = {}
+    misnamed: dict[str, str] = {}
     try:
-        entries = _ENTRIES.decode(document)
-        if not document.isascii():
-            document.decode()  # the decoder skips the members that it ignores
+        plain = _plain_entries(document)
+        if plain is None:
+            entries = _ENTRIES.decode(document)
+            misnamed = _misnamed(entries, document)
+        else:
+            entries = plain
     except _UNDECODABLE as error:
         problem = _explain_document(document, members, error)
         if problem is not None:
             yield problem
             return {}
         wrong = error
-    duplicates = list(members.duplicates()) if report_duplicates else []
+    duplicates = list(members.duplicates()) if validating else []
     yield from duplicates
     # One loop for valid documents and one for invalid ones: millions of entries are visited once.
     if wrong is None:
-        problems = _contradictions_of(entries, members)
+        problems = _contradictions_of(entries, misnamed)
     else:
         problems = _wrong_entries(entries, members, wrong, known=bool(duplicates))
     for problem in problems:
         if problem.chunk is not None:
             entries.pop(problem.chunk, None)
         yield members.locate(problem)
+    if validating:
+        yield from map(members.locate, _unused_bits(entries, members))
     for problem in list(_too_long(entries, limits)):
         entries.pop(problem.chunk or "", None)
         yield members.locate(problem)
@@ -171,13 +194,51 @@ def interpret_document(
     return entries
 
 
-def _contradictions_of(entries: Mapping[str, Entry], members: Members) -> Iterator[ManifestError]:
-    """Yield the contradictions in well-typed entries."""
-    found = {key: problem for key, entry in entries.items() if (problem := _contradiction(entry))}
+def _plain_entries(document: bytes) -> dict[str, Entry] | None:
+    """Decode a document without annotations; None if it has some, or is invalid."""
+    try:
+        return cast("dict[str, Entry]", _PLAIN_ENTRIES.decode(document))
+    except msgspec.ValidationError:
+        return None
+
+
+def _misnamed(entries: Mapping[str, Entry], document: bytes) -> dict[str, str]:
+    """Return what is wrong with the names of the members of well-typed entries."""
+    if not document.isascii():
+        document.decode()  # the decoder skips annotations
+    named = _RAW_MEMBERS.decode(document)
+    unknown = {name for name in set[str]().union(*named.values()) if not _is_understood(name)}
+    found = {key: _unknown(names) for key, names in named.items() if not unknown.isdisjoint(names)}
     if EMPTY_ENTRY in entries.values():
-        for key, raw in members.raw.items():
-            if entries[key] == EMPTY_ENTRY and not _is_plainly_empty(raw):
+        for key, entry in entries.items():
+            if entry == EMPTY_ENTRY and named[key]:
                 found[key] = _SAYS_NOTHING
+    return found
+
+
+def _is_understood(name: str) -> bool:
+    """Whether readers know a member of an entry, or are free to ignore it."""
+    return name in _MEMBERS or name.startswith("_") or ":" in name
+
+
+def _unknown(names: Iterable[str]) -> str:
+    name = next(name for name in names if not _is_understood(name))
+    return (
+        f"the entry has an unknown member {brief(name)}, whose name neither contains ':' nor "
+        "begins with '_'"
+    )
+
+
+# Otherwise ``{"Path": ...}`` would silently read as fill values.
+_SAYS_NOTHING = "the entry has neither 'path' nor 'data', and is not {}"
+
+
+def _contradictions_of(
+    entries: Mapping[str, Entry], misnamed: Mapping[str, str]
+) -> Iterator[ManifestError]:
+    """Yield what is wrong with well-typed entries, of some of which it is known."""
+    found = {key: problem for key, entry in entries.items() if (problem := _contradiction(entry))}
+    found |= misnamed
     order = found if len(found) < 2 else (key for key in entries if key in found)
     return iter([InvalidEntryError(found[key], chunk=key) for key in order])
 
@@ -191,16 +252,9 @@ def _wrong_entries(
     """
     found = False
     for key, raw in members.raw.items():
-        try:
-            entry = _ENTRY.decode(raw)
-        except msgspec.MsgspecError as error:
-            reason = str(error).replace("`$", "`entry")
-            problem: str | None = f"the entry is invalid: {reason}"
-        else:
+        entry, problem = _judge(raw)
+        if entry is not None:
             entries[key] = entry
-            problem = _contradiction(entry)
-            if entry == EMPTY_ENTRY and not _is_plainly_empty(raw):
-                problem = _SAYS_NOTHING
         if problem is not None:
             found = True
             yield InvalidEntryError(problem, chunk=key)
@@ -209,12 +263,30 @@ def _wrong_entries(
         yield InvalidManifestError(f"the manifest has a duplicate member: {wrong}")
 
 
-# Otherwise ``{"Path": ...}`` would silently read as fill values.
-_SAYS_NOTHING = "the entry has neither 'path' nor 'data', and is not {}"
+def _judge(raw: msgspec.Raw) -> tuple[Entry | None, str | None]:
+    """Decode one entry, and return what is wrong with it by itself."""
+    try:
+        entry = _ENTRY.decode(raw)
+    except msgspec.MsgspecError as error:
+        reason = str(error).replace("`$", "`entry")
+        return None, f"the entry is invalid: {reason}"
+    names = _NAMES.decode(raw)
+    if entry == EMPTY_ENTRY:
+        return entry, _SAYS_NOTHING if names else None
+    if not all(map(_is_understood, names)):
+        return entry, _unknown(names)
+    return entry, _contradiction(entry)
 
 
-def _is_plainly_empty(raw: msgspec.Raw) -> bool:
-    return bool(msgspec.json.decode(raw) == {})
+def _unused_bits(entries: Mapping[str, Entry], members: Members) -> Iterator[ManifestError]:
+    """Yield inline data that differ from what any encoder of base64 writes."""
+    for key, entry in entries.items():
+        if entry.data is not msgspec.UNSET:
+            written = _DATA.decode(members.raw[key]).data
+            if base64.b64encode(entry.data).decode() != written:
+                yield InvalidEntryError(
+                    "'data' has bits that base64 does not use, and that are not 0", chunk=key
+                )
 
 
 def _too_long(entries: Mapping[str, Entry], limits: Limits) -> Iterator[ManifestError]:

@@ -98,7 +98,7 @@ def _interpret_whole(
     document: bytes, grid: Grid, limits: Limits, *, validating: bool = False
 ) -> Findings[_Columns]:
     members = Members(document)
-    entries = yield from interpret_document(document, limits, members, report_duplicates=validating)
+    entries = yield from interpret_document(document, limits, members, validating=validating)
     shared = Shared({}, {})
     columns = yield from _interpret_entries(entries, members, grid, shared, validating=validating)
     return columns, tuple(shared.paths)
@@ -175,7 +175,7 @@ def _interpret_parts(
     count = inline_bytes = 0
     for part, start in split_members(document, part_bytes):
         members = Members(part, lines, start)
-        entries = yield from interpret_document(part, limits, members, report_duplicates=validating)
+        entries = yield from interpret_document(part, limits, members, validating=validating)
         count += len(entries)
         inline_bytes += count_inline_bytes(entries)
         for exceeded in too_much(count, inline_bytes, limits):
