@@ -40,10 +40,11 @@ WRONG_CODECS: list[tuple[Any, str]] = [
     ([{}], "has no 'name'"),
     ([{"name": 7}], "has no 'name'"),
     (["gzip", {"configuration": {}}], "has no 'name'"),
-    ([{"name": "gzip", "configuration": None}], "'configuration' of the manifest codec 'gzip'"),
-    ([{"name": "gzip", "configuration": []}], "'configuration' of the manifest codec 'gzip'"),
+    ([{"name": "gzip", "configuration": None}], "'configuration' is not an object in the manifest codec 'gzip'"),
+    ([{"name": "gzip", "configuration": []}], "'configuration' is not an object in the manifest codec 'gzip'"),
     ([{"name": "gzip", "level": 5}], "'level' in the manifest codec 'gzip'"),
-    ([{"name": "gzip", "must_understand": False}], "'must_understand' in the manifest codec"),
+    ([{"name": "gzip", "must_understand": 0}], "'must_understand' is not a boolean"),
+    ([{"name": "lzma", "must_understand": "false"}], "'must_understand' is not a boolean"),
     ([{"name": "lzma", "level": 5}], "'level' in the manifest codec 'lzma'"),
 ]
 WRONG_SHAPES: list[Any] = [
@@ -154,6 +155,31 @@ def test_optional_transformers_around_ours_are_skipped() -> None:
     assert found == Configuration("./m.json")
 
 
+@pytest.mark.parametrize("must_understand", [True, False])
+def test_a_known_codec_is_understood(must_understand: bool) -> None:
+    codec = {"name": "gzip", "must_understand": must_understand}
+    found = parse_declaration(declared({"manifest": "m", "codecs": [codec]}))
+    assert found is not None
+    assert found.codecs == (DocumentCodec("gzip"),)
+
+
+def test_an_inline_manifest_is_as_long_as_its_compact_json() -> None:
+    manifest = {"0.0": {"path": "\u00fc \U0001f600", "_x": [1, 1.5, "\\ud800"]}}
+    found = parse_declaration(declared({"manifest": manifest}))
+    assert found is not None
+    assert isinstance(found.manifest, bytes)
+    text = '{"0.0":{"path":"\u00fc \U0001f600","_x":[1,1.5,"\\\\ud800"]}}'
+    assert found.manifest == text.encode()
+
+
+def test_a_lone_surrogate_in_an_inline_manifest_is_not_text() -> None:
+    found = parse_declaration(declared({"manifest": {"0": {"path": "a", "_x": "\ud800"}}}))
+    assert found is not None
+    assert isinstance(found.manifest, bytes)
+    with pytest.raises(zm.errors.InvalidJSONError):
+        decode_document(found.manifest, Limits())
+
+
 @pytest.mark.parametrize(
     ("transformers", "says"),
     [
@@ -164,6 +190,10 @@ def test_optional_transformers_around_ours_are_skipped() -> None:
         ([{"name": TRANSFORMER_NAME.upper()}], "unknown"),
         (declared() + declared(), "2 times"),
         (declared({"manifest": "m.json", "codecs": ["lzma"]}), "'lzma'"),
+        (
+            declared({"manifest": "m", "codecs": [{"name": "lzma", "must_understand": False}]}),
+            "'lzma'",
+        ),
     ],
 )
 def test_unsupported(transformers: list[Any], says: str) -> None:

@@ -325,6 +325,17 @@ def test_deep_nesting_is_refused(document: bytes) -> None:
         assert len(str(raised.value)) < 500
 
 
+def test_default_limits_are_not_below_those_of_the_specification() -> None:
+    limits = Limits()
+    assert limits.manifest_bytes >= 2**26
+    assert limits.entries >= 10**6
+    assert limits.inline_bytes >= 2**24
+    assert limits.path_length >= 2048
+    assert limits.partitions >= 1000
+    nested = b'{"0": {"path": "a", "_x": ' + b"[" * 30 + b"]" * 30 + b"}}"
+    assert decode_document(nested, limits)
+
+
 def test_limits_are_inclusive() -> None:
     document = b'{"0": {"data": "YWJj"}, "1": {"data": "ZGU="}, "2": {"path": "f.n"}}'
     exact = Limits(manifest_bytes=len(document), entries=3, inline_bytes=5, path_length=3)

@@ -65,7 +65,12 @@ def nested(levels: int) -> Any:
     return value
 
 
+def keys(configuration: Any) -> dict[str, Any]:
+    return {"name": "default", "configuration": configuration}
+
+
 INVALID, LIMIT = "invalid_configuration", "limit_exceeded"
+UNSUPPORTED = "unsupported_transformer"
 
 ARRAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "shape of 2^62": (INVALID, array(shape=[2**62])),
@@ -83,6 +88,24 @@ ARRAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "chunks of 0": (INVALID, array(chunk_grid=regular(0))),
     "chunks of fractions": (INVALID, array(chunk_grid=regular(2.5))),
     "grid without configuration": (INVALID, array(chunk_grid="regular")),
+    "grid without a name": (INVALID, array(chunk_grid={"configuration": {}})),
+    "grid with more members": (
+        INVALID,
+        array(chunk_grid={"name": "regular", "configuration": {"chunk_shape": [2], "x": 1}}),
+    ),
+    "grid that nobody knows": (UNSUPPORTED, array(chunk_grid={"name": "urn:example:spiral"})),
+    "name of a grid that nobody knows": (UNSUPPORTED, array(chunk_grid="spiral")),
+    "keys that nobody knows": (UNSUPPORTED, array(chunk_key_encoding={"name": "hilbert"})),
+    "name of keys that nobody knows": (UNSUPPORTED, array(chunk_key_encoding="hilbert")),
+    "keys without a name": (INVALID, array(chunk_key_encoding={"name": 1})),
+    "keys with another separator": (INVALID, array(chunk_key_encoding=keys({"separator": "-"}))),
+    "keys with a separator in a list": (INVALID, array(chunk_key_encoding=keys({"separator": []}))),
+    "keys with more members": (INVALID, array(chunk_key_encoding=keys({"x": 1}))),
+    "keys without a configuration": (INVALID, array(chunk_key_encoding=keys(None))),
+    "keys with a misplaced separator": (
+        INVALID,
+        array(chunk_key_encoding={"name": "default", "separator": "."}),
+    ),
     "2^62 chunks in a list": (LIMIT, array(shape=[4], chunk_grid=rectilinear([[1, 2**40]]))),
     "lists of chunks": (INVALID, array(shape=[4], chunk_grid=rectilinear(["x"]))),
     "negative chunks": (INVALID, array(shape=[4], chunk_grid=rectilinear([4, -4, 4]))),
@@ -102,6 +125,35 @@ ARRAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "long base": (LIMIT, array(storage_transformers=declaration(base="x/" * 10**5))),
     "long key": ("invalid_chunk_key", array(storage_transformers=declaration({"9" * 10**5: {}}))),
     "long path": (LIMIT, array(storage_transformers=declaration({"0": {"path": "p" * 10**5}}))),
+}
+
+# Of several problems, the first in the order of the specification decides.
+FIRST: dict[str, tuple[str, dict[str, Any]]] = {
+    "shape before grid": (INVALID, array(shape=[-1], chunk_grid="spiral")),
+    "grid before keys": (UNSUPPORTED, array(chunk_grid="spiral", chunk_key_encoding=keys(1))),
+    "keys before partitions": (
+        UNSUPPORTED,
+        array(
+            chunk_key_encoding="hilbert",
+            storage_transformers=declaration("{partition}", partition_shape=[1, 1]),
+        ),
+    ),
+    "partitions before base": (
+        INVALID,
+        array(
+            storage_transformers=declaration(
+                "{partition}", partition_shape=[1, 1], base="../../.."
+            ),
+        ),
+    ),
+    "keys before base": (
+        UNSUPPORTED,
+        array(chunk_key_encoding="hilbert", storage_transformers=declaration(base="../../..")),
+    ),
+    "base before codecs": (
+        "invalid_path",
+        array(codecs=None, storage_transformers=declaration(base="../../..")),
+    ),
 }
 
 MEMBERS = ["..", "/a", "a//b", "a/../b", "", ".", "a\\b", "a/zarr.json", "a/"]
@@ -170,6 +222,15 @@ def require_refusals(root: Path, code: str, readers: list[Callable[[Path], Any]]
         assert raised.value.array is not None
         assert len(str(raised.value)) < 5000
     assert list(by_command(root)) == []
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_first_problem_decides(tmp_path: Path, name: str) -> None:
+    code, node = FIRST[name]
+    root = tmp_path / "data.zarr"
+    write(root, node)
+    require_refusals(root, code, READERS[:2])
+    assert code == zm.validate(root)[0].code
 
 
 @pytest.mark.parametrize("name", ARRAYS)

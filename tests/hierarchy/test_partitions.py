@@ -284,7 +284,7 @@ def test_a_grid_that_is_not_known(tmp_path: Path) -> None:
     metadata = json.loads(document.read_text())
     metadata["chunk_grid"] = {"name": "urn:example:spiral", "configuration": {}}
     document.write_text(json.dumps(metadata))
-    with pytest.raises(zm.errors.UnsupportedTransformerError, match="chunk grid"):
+    with pytest.raises(zm.errors.UnsupportedTransformerError, match="chunk_grid"):
         open_a(tmp_path)
 
 

@@ -149,6 +149,50 @@ def test_two_spellings(tmp_path: Path) -> None:
     assert found(zm.validate(tmp_path)) == [("invalid_chunk_key", "c/0/0")]
 
 
+@pytest.mark.parametrize("key", ["no key", "00.0", "9.9", "c/0/0"])
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        ({"path": "a\\b"}, "invalid_path"),
+        ({"path": "a", "checksum": "crc9:0"}, "unsupported_checksum"),
+        ({"path": "a", "last_modified": "2024-01-31 12:00:00Z"}, "invalid_entry"),
+        ({"path": "a", "ofset": 1}, "invalid_entry"),
+        ({"data": "AB=="}, "invalid_entry"),
+    ],
+)
+def test_problems_name_the_member_as_written(
+    tmp_path: Path, key: str, entry: dict[str, Any], code: str
+) -> None:
+    """Entries below keys that name no chunk are checked as well."""
+    write(tmp_path, {"0.0": {}, key: entry})
+    expected = {(code, key), ("invalid_chunk_key", key)}
+    if code == "invalid_entry" and "last_modified" not in entry and "data" not in entry:
+        expected = {(code, key)}
+    assert set(found(zm.validate(tmp_path))) == expected
+
+
+@pytest.mark.parametrize(
+    ("last", "problems"), [(b"}", []), (b', "2.9": {}}', [("invalid_chunk_key", "2.9")])]
+)
+def test_white_space_of_an_inline_manifest_does_not_count(
+    tmp_path: Path, last: bytes, problems: list[Any]
+) -> None:
+    array = write(tmp_path, {"0.0": "@"}, inline=True)
+    text = (array / "zarr.json").read_bytes()
+    document = b'{"0.0": {"data": "YQ=="}, "0.1": {"path": "\xc3\xbc\\u00fc"}' + last
+    (array / "zarr.json").write_bytes(text.replace(b'{"0.0": "@"}', b" " * 1000 + document))
+    compact = json.dumps(json.loads(document), separators=(",", ":"), ensure_ascii=False)
+    limits = zm.Limits(manifest_bytes=len(compact.encode()))
+    assert found(zm.validate(tmp_path, limits=limits)) == problems
+    zm.ManifestStore(tmp_path, limits=limits).locations()
+    limits = zm.Limits(manifest_bytes=limits.manifest_bytes - 1)
+    assert found(zm.validate(tmp_path, limits=limits)) == [("limit_exceeded", None)]
+    (problem,) = zm.validate(tmp_path, limits=limits)
+    assert problem.phase == "manifest"
+    with pytest.raises(zm.errors.LimitExceededError):
+        zm.ManifestStore(tmp_path, limits=limits).locations()
+
+
 @pytest.mark.parametrize(
     ("content", "code"),
     [

@@ -136,10 +136,10 @@ def test_one_source_for_all_and_chunks_that_share_bytes(root: Path) -> None:
     np.testing.assert_array_equal(read(zm.ManifestStore(root)), np.full_like(FIELD, 7))
 
 
-def test_unknown_members_are_ignored(root: Path) -> None:
+def test_annotations_are_ignored(root: Path) -> None:
     manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
     for entry in manifest.values():
-        entry["x-made-by"] = {"tool": [None, 1.5, "ü"]}
+        entry["x:made-by"] = {"tool": [None, 1.5, "ü"]}
     write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
     np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
 

@@ -50,6 +50,7 @@ from zarr_manifest.format.manifest_document import (
     count_inline_bytes,
     explain_object,
     interpret_document,
+    unknown_member,
 )
 from zarr_manifest.format.node_metadata import (
     NODE_METADATA,
@@ -143,6 +144,7 @@ __all__ = [
     "strict",
     "too_much",
     "unfinished_error",
+    "unknown_member",
     "verify_checksum",
     "without_declarations",
 ]

@@ -185,6 +185,9 @@ def interpret_chunk_grid(metadata: Mapping[str, Any]) -> Findings[ChunkGrid | No
         return None
     given: Any = metadata.get("chunk_grid")
     name: Any = cast("Any", given).get("name") if isinstance(given, dict) else given
+    if not isinstance(name, str):
+        yield _invalid("'chunk_grid' has no name")
+        return None
     if name not in ("regular", "rectilinear"):
         return None
     try:
@@ -210,6 +213,8 @@ def _invalid(problem: str) -> InvalidConfigurationError:
 def _parse_grid(name: str, shape: tuple[int, ...], configuration: Mapping[str, Any]) -> ChunkGrid:
     """Return a chunk grid; raise ValueError, or another built-in error, if it is not valid."""
     if name == "regular":
+        if set(configuration) != {"chunk_shape"}:
+            raise ValueError("other members")
         chunk_shape: Sequence[Any] = configuration["chunk_shape"]
         regular = tuple(_length(n) for n in chunk_shape)
         if len(regular) != len(shape):

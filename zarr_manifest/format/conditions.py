@@ -115,8 +115,10 @@ class Conditions:
 
 NO_CONDITIONS = Conditions()
 
+# Without leap seconds, which not every calendar knows.
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _RFC_3339 = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
+    rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[Tt]{_TIME}:[0-5][0-9](\.[0-9]+)?([Zz]|[+-]{_TIME})"
 )
 
 # A line break would begin another header.
@@ -146,24 +148,24 @@ def parse_conditions(
                 f"{name!r} {value!r} has a character that no request can carry",
                 remedy="Write it as the server sends it.",
             )
-    when = None
-    if last_modified is not None:
-        text = last_modified.upper()
-        try:
-            # fromisoformat alone accepts more of ISO 8601, such as week dates.
-            when = datetime.fromisoformat(text) if _RFC_3339.fullmatch(text) else None
-            # In UTC, the only time zone that obstore accepts.
-            when = None if when is None else when.astimezone(UTC)
-        except (ValueError, OverflowError):
-            when = None
-        if when is None:
-            raise InvalidEntryError(
-                f"'last_modified' {last_modified!r} is not an RFC 3339 date and time",
-                remedy="Write it like '2024-01-31T12:00:00Z'.",
-            )
+    when = None if last_modified is None else _parse_last_modified(last_modified)
     if etag is None and when is None and version is None:
         return NO_CONDITIONS
     return Conditions(etag, when, version)
+
+
+def _parse_last_modified(text: str) -> datetime:
+    try:
+        # fromisoformat alone accepts more of ISO 8601, such as week dates.
+        if _RFC_3339.fullmatch(text):
+            # In UTC, the only time zone that obstore accepts.
+            return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass  # a day that does not exist, or a year outside of 1 to 9999
+    raise InvalidEntryError(
+        f"'last_modified' {text!r} is not an RFC 3339 date and time",
+        remedy="Write it like '2024-01-31T12:00:00Z'.",
+    )
 
 
 def format_last_modified(conditions: Conditions) -> str | None:

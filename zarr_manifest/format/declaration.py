@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -182,8 +182,10 @@ def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
     inline = _object(manifest)
     if inline is not None:
         try:
-            # Not msgspec, which replaces values that it cannot represent.
-            return json.dumps(inline, separators=(",", ":")).encode()
+            # Not msgspec, which replaces values that it cannot represent. Lone surrogates, which
+            # UTF-8 cannot represent, stay escaped: the document is refused because of them.
+            text = json.dumps(inline, separators=(",", ":"), ensure_ascii=False)
+            return text.encode(errors="backslashreplace")
         except RecursionError:
             yield LimitExceededError("the inline manifest is nested too deeply")
             return None
@@ -212,22 +214,14 @@ def _interpret_codecs(declared: object) -> Findings[tuple[DocumentCodec, ...] | 
     for item in cast("list[object]", declared):
         codec = _object({"name": item} if isinstance(item, str) else item) or {}
         name = codec.get("name")
-        configuration = _object(codec.get("configuration", {}))
-        unknown = sorted(set(codec) - {"name", "configuration"})
         if not isinstance(name, str):
             yield InvalidConfigurationError("a manifest codec has no 'name'")
             malformed = True
             continue
-        if unknown:
-            yield InvalidConfigurationError(
-                f"unknown member {unknown[0]!r} in the manifest codec {name!r}"
-            )
-        if configuration is None:
-            yield InvalidConfigurationError(
-                f"'configuration' of the manifest codec {name!r} is not an object"
-            )
-        malformed = malformed or bool(unknown) or configuration is None
-        codecs.append(DocumentCodec(name, configuration or {}))
+        for problem in _wrong_members_of_codec(codec):
+            yield InvalidConfigurationError(f"{problem} in the manifest codec {name!r}")
+            malformed = True
+        codecs.append(DocumentCodec(name, _object(codec.get("configuration")) or {}))
     return None if malformed else tuple(codecs)
 
 
@@ -245,6 +239,17 @@ def _interpret_split(
     if any(name in configuration and value is None for name, value in found.items()):
         return None
     return shape, partitions
+
+
+def _wrong_members_of_codec(codec: Mapping[str, Any]) -> Iterator[str]:
+    unknown = sorted(set(codec) - {"name", "configuration", "must_understand"})
+    if unknown:
+        yield f"unknown member {unknown[0]!r}"
+    if _object(codec.get("configuration", {})) is None:
+        yield "'configuration' is not an object"
+    # Whatever it says, a codec that is not known is an error.
+    if not isinstance(codec.get("must_understand", True), bool):
+        yield "'must_understand' is not a boolean"
 
 
 def _interpret_partition_shape(declared: object) -> Findings[tuple[int, ...] | None]:

@@ -38,6 +38,7 @@ __all__ = [
     "encode_document",
     "explain_object",
     "interpret_document",
+    "unknown_member",
 ]
 
 # Integers that every JSON implementation represents exactly (specification, "Manifest document").
@@ -208,7 +209,9 @@ def _misnamed(entries: Mapping[str, Entry], document: bytes) -> dict[str, str]:
         document.decode()  # the decoder skips annotations
     named = _RAW_MEMBERS.decode(document)
     unknown = {name for name in set[str]().union(*named.values()) if not _is_understood(name)}
-    found = {key: _unknown(names) for key, names in named.items() if not unknown.isdisjoint(names)}
+    found: dict[str, str] = {}
+    if unknown:
+        found = {k: problem for k, names in named.items() if (problem := unknown_member(names))}
     if EMPTY_ENTRY in entries.values():
         for key, entry in entries.items():
             if entry == EMPTY_ENTRY and named[key]:
@@ -221,12 +224,21 @@ def _is_understood(name: str) -> bool:
     return name in _MEMBERS or name.startswith("_") or ":" in name
 
 
-def _unknown(names: Iterable[str]) -> str:
-    name = next(name for name in names if not _is_understood(name))
-    return (
-        f"the entry has an unknown member {brief(name)}, whose name neither contains ':' nor "
-        "begins with '_'"
-    )
+def unknown_member(names: Iterable[str]) -> str | None:
+    """Return what is wrong with the names of an entry's members, or None.
+
+    Examples
+    --------
+    >>> unknown_member(["path", "ofset", "_by", "example.org:run"])
+    "the entry has an unknown member 'ofset', whose name neither contains ':' nor begins with '_'"
+    """
+    for name in names:
+        if not _is_understood(name):
+            return (
+                f"the entry has an unknown member {brief(name)}, whose name neither contains ':' "
+                "nor begins with '_'"
+            )
+    return None
 
 
 # Otherwise ``{"Path": ...}`` would silently read as fill values.
@@ -273,9 +285,7 @@ def _judge(raw: msgspec.Raw) -> tuple[Entry | None, str | None]:
     names = _NAMES.decode(raw)
     if entry == EMPTY_ENTRY:
         return entry, _SAYS_NOTHING if names else None
-    if not all(map(_is_understood, names)):
-        return entry, _unknown(names)
-    return entry, _contradiction(entry)
+    return entry, unknown_member(names) or _contradiction(entry)
 
 
 def _unused_bits(entries: Mapping[str, Entry], members: Members) -> Iterator[ManifestError]:

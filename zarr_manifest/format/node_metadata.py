@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -53,7 +53,8 @@ _NAMES = re.compile(r'(?<="partitions": )\[\s*+(?:"[0-9.]++",?+\s*+)++\]')
 
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 
-# The members needed to read chunks, and their types (Zarr core specification, v3).
+# The members needed to read chunks, and their types (Zarr core specification, v3), in the order
+# in which they are checked.
 _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
     "shape": (list, "a list"),
     "data_type": ((str, dict), "a name or an object"),
@@ -245,11 +246,13 @@ def impossible_member(node: dict[str, Any]) -> str | None:
     return next((n for n in names if not is_possible_path(n)), None)
 
 
-def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:
-    """Yield what is invalid in an array's Zarr v3 metadata; return whether it is usable.
+def interpret_members(
+    metadata: dict[str, Any], names: Iterable[str] = tuple(_REQUIRED)
+) -> Findings[bool]:
+    """Yield what is invalid in some members of an array's Zarr v3 metadata, all by default.
 
-    Only for arrays that declare a manifest. Older writers produced such metadata,
-    and zarr's own errors do not name the offending member.
+    Returns whether they are usable. Only for arrays that declare a manifest: older writers
+    produced such metadata, and zarr's own errors do not name the offending member.
 
     Examples
     --------
@@ -257,20 +260,19 @@ def interpret_members(metadata: dict[str, Any]) -> Findings[bool]:
     the array's metadata is not valid Zarr v3: 'shape' is null, not a list
     """
     usable = True
-    for name, (kinds, description) in _REQUIRED.items():
+    for name in names:
+        kinds, description = _REQUIRED[name]
         value = metadata.get(name)
+        wrong: str | None = None
         if name not in metadata or not isinstance(value, kinds):
-            yield _invalid_member(metadata, name, description)
+            wrong = description
+        elif name == "data_type" and isinstance(value, str) and value[:1] in ("<", ">", "|"):
+            wrong = "the name of a Zarr v3 data type"  # it is a type string of numpy
+        elif name == "codecs" and not _are_codecs(metadata[name]):
+            wrong = "a list of Zarr v3 codecs"  # it is one of Zarr v2
+        if wrong is not None:
+            yield _invalid_member(metadata, name, wrong)
             usable = False
-    # As a type string of numpy; as in Zarr v2.
-    data_type: Any = metadata.get("data_type")
-    codecs: list[Any] | None = metadata.get("codecs")
-    if isinstance(data_type, str) and data_type.startswith(("<", ">", "|")):
-        yield _invalid_member(metadata, "data_type", "the name of a Zarr v3 data type")
-        usable = False
-    if isinstance(codecs, list) and not _are_codecs(codecs):
-        yield _invalid_member(metadata, "codecs", "a list of Zarr v3 codecs")
-        usable = False
     return usable
 
 

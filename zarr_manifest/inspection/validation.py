@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -276,11 +276,12 @@ class _Validator:
             return [_problem(array.path, "manifest", error.in_context(location=where))]
         if body is None:
             return []
-        if where is None and inline is not None:
+        limits = self.hierarchy.limits
+        if where is None and inline is not None and len(body) <= limits.manifest_bytes:
+            # White space does not count.
+            limits = replace(limits, manifest_bytes=max(limits.manifest_bytes, len(inline)))
             body = inline
-        found = interpret_document_of(
-            array, partition, body, self.hierarchy.limits, validating=True
-        )
+        found = interpret_document_of(array, partition, body, limits, validating=True)
         errors = list(itertools.islice(found, _MOST_PROBLEMS))
         if next(found, None) is not None:
             errors.append(

@@ -7,7 +7,7 @@ whole, unless it is so large that a stranger could fill the memory with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -41,6 +41,7 @@ from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside
 
 __all__ = [
     "EntryColumns",
+    "Resolve",
     "Shared",
     "interpret_columns",
     "interpret_conditions",
@@ -53,6 +54,9 @@ _PART_BYTES = 2**19
 # Larger documents are never decoded as a whole, which takes up to thirty times their size.
 _WHOLE_BYTES = 2**24
 
+# Turns a path into a location, or raises.
+type Resolve = Callable[[str], object]
+
 # The columns, and the paths to which their path numbers refer.
 type _Columns = tuple[EntryColumns, tuple[str, ...]]
 
@@ -62,7 +66,7 @@ def interpret_columns(
     grid: Grid,
     limits: Limits,
     *,
-    validating: bool = False,
+    resolve: Resolve | None = None,
     part_bytes: int = _PART_BYTES,
     whole_bytes: int = _WHOLE_BYTES,
 ) -> Findings[_Columns]:
@@ -76,31 +80,33 @@ def interpret_columns(
         The chunks that keys may name.
     limits : Limits
         Larger documents are rejected.
-    validating : bool
-        Also report duplicate members and keys outside the grid, which readers ignore.
+    resolve : callable, optional
+        Given by validators, which report more than readers: duplicate members, keys outside the
+        grid, and whatever is wrong with any member, be it that of a chunk or not. Problems of
+        paths are reported only here.
     part_bytes : int
         Documents larger than this are read in parts of this size.
     whole_bytes : int
         Documents larger than this are read in parts even if they are invalid.
     """
-    if part_bytes < len(document) <= limits.manifest_bytes and not validating:
+    if part_bytes < len(document) <= limits.manifest_bytes and resolve is None:
         found = _read_in_parts(document, grid, limits, part_bytes, whole_bytes)
         if found is not None:
             return found
     if whole_bytes < len(document) <= limits.manifest_bytes:
-        return (
-            yield from _interpret_parts(document, grid, limits, part_bytes, validating=validating)
-        )
-    return (yield from _interpret_whole(document, grid, limits, validating=validating))
+        return (yield from _interpret_parts(document, grid, limits, part_bytes, resolve))
+    return (yield from _interpret_whole(document, grid, limits, resolve))
 
 
 def _interpret_whole(
-    document: bytes, grid: Grid, limits: Limits, *, validating: bool = False
+    document: bytes, grid: Grid, limits: Limits, resolve: Resolve | None = None
 ) -> Findings[_Columns]:
     members = Members(document)
-    entries = yield from interpret_document(document, limits, members, validating=validating)
+    entries = yield from interpret_document(
+        document, limits, members, validating=resolve is not None
+    )
     shared = Shared({}, {})
-    columns = yield from _interpret_entries(entries, members, grid, shared, validating=validating)
+    columns = yield from _interpret_entries(entries, members, grid, shared, resolve)
     return columns, tuple(shared.paths)
 
 
@@ -109,15 +115,36 @@ def _interpret_entries(
     members: Members,
     grid: Grid,
     shared: Shared,
-    *,
-    validating: bool = False,
+    resolve: Resolve | None = None,
 ) -> Findings[EntryColumns]:
-    keys = list(entries)
-    findings = interpret_keys(keys, grid, report_outside=validating)
+    keys, values = list(entries), list(entries.values())
+    findings = interpret_keys(keys, grid, report_outside=resolve is not None)
     rows = yield from _located(findings, members)
-    return (
-        yield from _located(interpret_rows(rows, keys, list(entries.values()), shared), members)
-    )
+    columns = yield from _located(interpret_rows(rows, keys, values, shared), members)
+    if resolve is not None:
+        foreign = set(range(len(keys))).difference(rows.members.tolist())
+        for number in sorted(foreign):
+            yield from _located(_interpret_aside(values[number], keys[number]), members)
+        yield from _located(_interpret_paths(entries, resolve), members)
+    return columns
+
+
+def _interpret_paths(entries: Mapping[str, Entry], resolve: Resolve) -> Findings[None]:
+    """Yield what is wrong with the paths of entries, under the names that the document uses."""
+    known: dict[str, ManifestError | None] = {}
+    for key, entry in entries.items():
+        path = entry.path
+        if isinstance(path, msgspec.UnsetType):
+            continue
+        if path not in known:
+            try:
+                resolve(path)
+                known[path] = None
+            except ManifestError as error:
+                known[path] = error
+        problem = known[path]
+        if problem is not None:
+            yield problem.in_context(chunk=key)
 
 
 def _located[T](findings: Findings[T], members: Members) -> Findings[T]:
@@ -160,7 +187,7 @@ def _read_in_parts(
 
 
 def _interpret_parts(
-    document: bytes, grid: Grid, limits: Limits, part_bytes: int, *, validating: bool
+    document: bytes, grid: Grid, limits: Limits, part_bytes: int, resolve: Resolve | None
 ) -> Findings[_Columns]:
     """Yield the problems of a large document, in bounded memory, and return its columns."""
     nothing = _interpret_whole(b"{}", grid, limits)
@@ -175,13 +202,15 @@ def _interpret_parts(
     count = inline_bytes = 0
     for part, start in split_members(document, part_bytes):
         members = Members(part, lines, start)
-        entries = yield from interpret_document(part, limits, members, validating=validating)
+        entries = yield from interpret_document(
+            part, limits, members, validating=resolve is not None
+        )
         count += len(entries)
         inline_bytes += count_inline_bytes(entries)
         for exceeded in too_much(count, inline_bytes, limits):
             yield exceeded
             return (yield from nothing)
-        columns = _interpret_entries(entries, members, grid, shared, validating=validating)
+        columns = _interpret_entries(entries, members, grid, shared, resolve)
         parts.append((yield from columns))
     joined = _join(parts, shared.paths)
     if joined is None:

@@ -25,7 +25,7 @@ from zarr_manifest.format import (
     parse_checksum,
 )
 from zarr_manifest.manifest.author_columns import TO_THE_END, Columns
-from zarr_manifest.manifest.decoding import interpret_columns, interpret_conditions
+from zarr_manifest.manifest.decoding import Resolve, interpret_columns, interpret_conditions
 from zarr_manifest.manifest.encoding import encode_rows
 from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.reference import (
@@ -313,7 +313,7 @@ class ReferenceTable:
 
 
 def interpret_manifest(
-    document: bytes, grid: Grid, limits: Limits, *, validating: bool = False
+    document: bytes, grid: Grid, limits: Limits, *, resolve: Resolve | None = None
 ) -> Findings[ReferenceTable]:
     """Yield the problems of a manifest document, and return its valid references.
 
@@ -325,8 +325,8 @@ def interpret_manifest(
         The chunks that keys may name.
     limits : Limits
         Larger documents are rejected.
-    validating : bool
-        Also report duplicate members and keys outside the grid, which readers ignore.
+    resolve : callable, optional
+        Given by validators; see :func:`interpret_columns`.
     """
-    columns, paths = yield from interpret_columns(document, grid, limits, validating=validating)
+    columns, paths = yield from interpret_columns(document, grid, limits, resolve=resolve)
     return ReferenceTable(*columns[:5], paths, columns.aside)

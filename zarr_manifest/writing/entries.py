@@ -69,7 +69,7 @@ def interpret_entries(array: DeclaredArray, entries: Entries) -> ReferenceTable:
         If a validator would report a problem.
     """
     if isinstance(entries, Manifest):
-        if array.chunk_grid is not None and entries.grid_shape == array.chunk_grid.counts:
+        if entries.grid_shape == array.chunk_grid.counts:
             references = references_of(entries)
             _require_paths(array, references)
             return references

@@ -128,13 +128,14 @@ def _refusing(phase_of: Callable[[zm.ManifestError], Phase]) -> Iterator[None]:
         raise RefusedError("zarr_error", None, f"{type(error).__name__}: {error}") from error
 
 
-def _phase_of_opening(error: zm.ManifestError) -> Phase:
-    # An inline manifest comes with the declaration, and may be refused with it.
-    return "manifest" if error.code == "limit_exceeded" else "declaration"
+def _phase_of_opening(_: zm.ManifestError) -> Phase:
+    # Documents, and inline manifests, are looked at when a chunk is asked for.
+    return "declaration"
 
 
 def _phase_of_reading(error: zm.ManifestError) -> Phase:
-    if error.code in _FOUND_IN_DECLARATIONS:
+    is_of_no_entry = error.code == "invalid_path" and error.chunk is None
+    if error.code in _FOUND_IN_DECLARATIONS or is_of_no_entry:
         # Those in consolidated metadata: opening the group must not fail for one of its arrays.
         return "declaration"
     if error.code in _FOUND_IN_MANIFESTS:

@@ -59,20 +59,34 @@ def test_names_that_were_not_encoded(how: Callable[[Path], str], name: str, writ
 
 
 @pytest.mark.parametrize("name", ["classic.nc", "100%.nc"])
-def test_unknown_members_of_entries_are_kept(name: str, writer: Path) -> None:
+def test_annotations_are_kept(name: str, writer: Path) -> None:
     root = unpack("1.1.0", "classic.nc", writer)
     (writer / "classic.nc").rename(writer / name)
     document = root / "field" / "manifest.json"
     entries = json.loads(document.read_text())
     for entry in entries.values():
-        entry |= {"path": name, "x-checked": {"by": "me"}}
+        entry |= {"path": name, "x:checked": {"by": "me"}}
     document.write_text(json.dumps(entries))
     upgrade(root, working_directory=writer)
     store = zm.ManifestStore(root, allow=[writer.as_uri()])
     assert zarr.open_array(store, path="field", mode="r")[0, 1] == 1
     (document,) = (root / "field").glob("manifest*.json")
     for entry in json.loads(document.read_text()).values():
-        assert entry["x-checked"] == {"by": "me"}
+        assert entry["x:checked"] == {"by": "me"}
+
+
+def test_an_entry_that_no_reader_understands_is_not_upgraded(writer: Path) -> None:
+    root = unpack("1.1.0", "classic.nc", writer)
+    document = root / "field" / "manifest.json"
+    entries = json.loads(document.read_text())
+    entries["0.0"]["ofset"] = 8
+    document.write_text(json.dumps(entries))
+    before = document.read_bytes()
+    report = upgrade(root, working_directory=writer)
+    (refused,) = report.refused
+    assert (refused.path, refused.code) == ("field", "invalid_entry")
+    assert "'ofset'" in refused.reason
+    assert document.read_bytes() == before
 
 
 # Joined sources -------------------------------------------------------------------

@@ -16,6 +16,7 @@ from zarr_manifest.conversion.values import as_object
 from zarr_manifest.errors import (
     InvalidChunkKeyError,
     InvalidConfigurationError,
+    InvalidEntryError,
     InvalidJSONError,
     InvalidManifestError,
     ManifestError,
@@ -32,6 +33,7 @@ from zarr_manifest.format import (
     parse_canonical,
     parse_declaration,
     strict,
+    unknown_member,
 )
 from zarr_manifest.hierarchy import (
     interpret_array,
@@ -140,6 +142,9 @@ class OlderArray:
         if members is None or not all(isinstance(entry, dict) for entry in members.values()):
             raise InvalidManifestError("the manifest is not an object of entries", location=key)
         entries = {name: dict(cast("dict[str, Any]", e)) for name, e in members.items()}
+        for name, entry in entries.items():
+            if (problem := unknown_member(entry)) is not None:
+                raise InvalidEntryError(problem, chunk=name, location=key)
         self._document = body
         if key is not None:
             self._respell(entries, configuration, key)

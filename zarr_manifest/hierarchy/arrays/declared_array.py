@@ -49,8 +49,8 @@ class DeclaredArray:
         The array's declaration.
     encoding : ChunkKeyEncoding
         The array's own chunk keys.
-    chunk_grid : ChunkGrid or None
-        None if it is of an unknown kind.
+    chunk_grid : ChunkGrid
+        The array's chunks.
     partitions : Partitions or None
         None if a single document holds the whole manifest.
     base : Base
@@ -63,7 +63,7 @@ class DeclaredArray:
     metadata: dict[str, Any]
     configuration: Configuration
     encoding: ChunkKeyEncoding
-    chunk_grid: ChunkGrid | None
+    chunk_grid: ChunkGrid
     partitions: Partitions | None
     base: Base
     named: frozenset[str] | None = None
@@ -107,13 +107,10 @@ class DeclaredArray:
         region = None
         if self.partitions is not None and partition is not None:
             region = self.partitions.region(partition)
-        shape = None if self.chunk_grid is None else self.chunk_grid.counts
-        return Grid(self.ndim, shape, region, self.encoding.decode)
+        return Grid(self.ndim, self.chunk_grid.counts, region, self.encoding.decode)
 
     def decoded_size(self, index: Sequence[int]) -> int:
         """Return the size of a decoded chunk in bytes; 0 if the metadata do not say it."""
-        if self.chunk_grid is None:
-            return 0
         return self.chunk_grid.elements(index) * element_size(self.metadata)
 
 
@@ -134,35 +131,15 @@ def interpret_array(
         The reader's own base for relative paths, resolved against the root of
         the hierarchy; None uses the declared base.
     """
-    if not (yield from interpret_members(metadata)):
-        return None
-    ndim = len(metadata["shape"])
-    chunk_grid, wrong = collect(interpret_chunk_grid(metadata))
-    yield from wrong
-    if wrong:
-        return None
-    encoding: ChunkKeyEncoding | None = None
-    try:
-        encoding = ChunkKeyEncoding(metadata, ndim)
-    except InvalidConfigurationError as error:
-        yield error
-    partitions, named = yield from _interpret_partitions(configuration, chunk_grid, ndim)
+    chunk_grid = yield from _interpret_chunk_grid(metadata)
+    encoding = yield from _interpret_encoding(metadata, chunk_grid)
+    partitions, named = yield from _interpret_partitions(configuration, chunk_grid)
     usable = configuration.partition_shape is None or partitions is not None
-    resolved: Base | None = None
-    try:
-        # The declared base is checked even if the reader overrides it.
-        declared = Base.parse(configuration.base, directory=path)
-        resolved = declared if base is None else Base.parse(base)
-    except InvalidPathError as error:
-        yield error
-    try:
-        # The template is checked too: a partition must not complete a percent-encoded escape.
-        _document(path, configuration, None)
-        _document(path, configuration, (0,) * ndim)
-    except InvalidPathError as error:
-        yield error
-        usable = False
-    if not usable or encoding is None or resolved is None:
+    resolved = yield from _interpret_base(path, configuration, base)
+    usable &= yield from _interpret_document(path, configuration, chunk_grid)
+    # What else zarr needs, and refuses without naming it.
+    usable &= yield from interpret_members(metadata, ("data_type", "codecs", "fill_value"))
+    if not usable or chunk_grid is None or encoding is None or resolved is None:
         return None
     encoding.learn(chunk_grid)
     return DeclaredArray(
@@ -170,18 +147,41 @@ def interpret_array(
     )
 
 
+def _interpret_chunk_grid(metadata: dict[str, Any]) -> Findings[ChunkGrid | None]:
+    if not (yield from interpret_members(metadata, ("shape", "chunk_grid"))):
+        return None
+    chunk_grid, wrong = collect(interpret_chunk_grid(metadata))
+    yield from wrong
+    if chunk_grid is None and not wrong:
+        given: Any = metadata["chunk_grid"]
+        name: str = given if isinstance(given, str) else given["name"]
+        yield UnsupportedTransformerError(
+            f"the array has an unknown chunk_grid {name!r}",
+            remedy="Only 'regular' and 'rectilinear' can be read.",
+        )
+    return None if wrong else chunk_grid
+
+
+def _interpret_encoding(
+    metadata: dict[str, Any], chunk_grid: ChunkGrid | None
+) -> Findings[ChunkKeyEncoding | None]:
+    if not (yield from interpret_members(metadata, ("chunk_key_encoding",))):
+        return None
+    try:
+        return ChunkKeyEncoding(metadata, 0 if chunk_grid is None else len(chunk_grid.shape))
+    except (InvalidConfigurationError, UnsupportedTransformerError) as error:
+        yield error
+        return None
+
+
 def _interpret_partitions(
-    configuration: Configuration, chunk_grid: ChunkGrid | None, ndim: int
+    configuration: Configuration, chunk_grid: ChunkGrid | None
 ) -> Findings[tuple[Partitions | None, frozenset[str] | None]]:
     """Return the partitions of a manifest, and which are named; None if invalid, or not there."""
     shape = configuration.partition_shape
-    if shape is None:
+    if shape is None or chunk_grid is None:
         return None, None
-    if chunk_grid is None:
-        yield UnsupportedTransformerError(
-            "the manifest is partitioned, but the array's chunk grid is of an unknown kind"
-        )
-        return None, None
+    ndim = len(chunk_grid.shape)
     if len(shape) != ndim:
         yield InvalidConfigurationError(
             f"'partition_shape' has {counted(len(shape), 'dimension')}, but the array has {ndim}"
@@ -193,6 +193,33 @@ def _interpret_partitions(
         if named is None:
             return None, None
     return Partitions(chunk_grid.counts, shape), named
+
+
+def _interpret_base(
+    path: str, configuration: Configuration, override: str | None
+) -> Findings[Base | None]:
+    try:
+        # The declared base is checked even if the reader overrides it.
+        declared = Base.parse(configuration.base, directory=path)
+        return declared if override is None else Base.parse(override)
+    except InvalidPathError as error:
+        yield error
+        return None
+
+
+def _interpret_document(
+    path: str, configuration: Configuration, chunk_grid: ChunkGrid | None
+) -> Findings[bool]:
+    """Yield what is wrong with the reference of the document; return whether it is usable."""
+    ndim = 0 if chunk_grid is None else len(chunk_grid.shape)
+    try:
+        # The template is checked too: a partition must not complete a percent-encoded escape.
+        _document(path, configuration, None)
+        _document(path, configuration, (0,) * ndim)
+    except InvalidPathError as error:
+        yield error
+        return False
+    return True
 
 
 def _document(

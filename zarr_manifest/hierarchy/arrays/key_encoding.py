@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from zarr.registry import get_chunk_key_encoding_class
 
-from zarr_manifest.errors import InvalidConfigurationError
+from zarr_manifest.errors import InvalidConfigurationError, UnsupportedTransformerError
 from zarr_manifest.format import ChunkGrid, encode_relative, parse_relative
 
 __all__ = ["ChunkKeyEncoding"]
@@ -29,7 +29,9 @@ class ChunkKeyEncoding:
     Raises
     ------
     InvalidConfigurationError
-        If zarr cannot create the encoding.
+        It is malformed.
+    UnsupportedTransformerError
+        Neither this package nor zarr knows it.
 
     Examples
     --------
@@ -42,29 +44,18 @@ class ChunkKeyEncoding:
         given: Any = metadata["chunk_key_encoding"]
         declared: dict[str, Any] = {"name": given} if isinstance(given, str) else given
         self._ndim = ndim
-        self._name = str(declared.get("name"))
-        given_configuration: Any = declared.get("configuration") or {}
-        if not isinstance(given_configuration, dict):
-            raise InvalidConfigurationError(
-                "the configuration of the chunk_key_encoding is not an object"
-            )
-        configuration = cast("dict[str, Any]", given_configuration)
-        default_separator = "." if self._name == "v2" else "/"
-        self._separator = str(configuration.get("separator", default_separator))
+        self._name, configuration = _parts(declared)
+        self._separator = "." if self._name == "v2" else "/"
         self._foreign: Any = None
         self._foreign_keys: dict[str, tuple[int, ...]] = {}
         if self._name not in ("default", "v2"):
-            try:
-                self._foreign = get_chunk_key_encoding_class(self._name).from_dict(declared)
-            except (KeyError, TypeError, ValueError) as error:
-                # zarr takes a KeyError to mean that the node does not exist.
-                raise InvalidConfigurationError(
-                    f"zarr cannot create the chunk_key_encoding {self._name!r}: {error}",
-                    remedy="Register it with zarr, also in worker processes.",
-                ) from error
-        elif self._separator not in (".", "/"):
+            self._foreign = _registered(self._name, declared)
+            return
+        self._separator = configuration.get("separator", self._separator)
+        if self._separator not in (".", "/") or configuration.keys() - {"separator"}:
             raise InvalidConfigurationError(
-                f"the separator of the chunk_key_encoding is {self._separator!r}, not '.' or '/'"
+                f"the configuration of the chunk_key_encoding {self._name!r} has something else "
+                "than a separator '.' or '/'"
             )
 
     def encode(self, index: tuple[int, ...]) -> str:
@@ -89,3 +80,39 @@ class ChunkKeyEncoding:
         if self._foreign is not None and grid is not None:
             for index in np.ndindex(*grid.counts):
                 self._foreign_keys[self.encode(index)] = index
+
+
+def _parts(declared: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the name of an encoding, and its configuration."""
+    name, configuration = declared.get("name"), declared.get("configuration", {})
+    if not isinstance(name, str):
+        raise InvalidConfigurationError("the chunk_key_encoding has no name")
+    if not isinstance(configuration, dict):
+        raise InvalidConfigurationError(
+            "the configuration of the chunk_key_encoding is not an object"
+        )
+    # zarr takes a separator here for that of the configuration.
+    unknown = sorted(declared.keys() - {"name", "configuration", "must_understand"})
+    if unknown:
+        raise InvalidConfigurationError(
+            f"the chunk_key_encoding has an unknown member {unknown[0]!r}"
+        )
+    return name, cast("dict[str, Any]", configuration)
+
+
+def _registered(name: str, declared: dict[str, Any]) -> Any:
+    """Return an encoding that only zarr knows."""
+    try:
+        known = get_chunk_key_encoding_class(name)
+    except KeyError as error:
+        # zarr takes a KeyError to mean that the node does not exist.
+        raise UnsupportedTransformerError(
+            f"the array has an unknown chunk_key_encoding {name!r}",
+            remedy="Register it with zarr, also in worker processes.",
+        ) from error
+    try:
+        return known.from_dict(declared)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidConfigurationError(
+            f"zarr cannot create the chunk_key_encoding {name!r}: {error}"
+        ) from error

@@ -24,6 +24,7 @@ from zarr_manifest.format import (
     ArrayMetadata,
     Findings,
     Limits,
+    collect,
     decode_body,
     format_canonical,
     limit_exceeded,
@@ -346,9 +347,13 @@ def interpret_document_of(
         yield error
         return None
     manifest = yield from interpret_manifest(
-        document, array.grid(partition), limits, validating=validating
+        document, array.grid(partition), limits, resolve=array.base.resolve if validating else None
     )
-    locations = yield from _interpret_paths(manifest, array.base)
+    resolving = _interpret_paths(manifest, array.base)
+    if validating:
+        locations, _ = collect(resolving)  # the problems have been reported
+    else:
+        locations = yield from resolving
     return LoadedManifest(manifest, locations)
 
 
