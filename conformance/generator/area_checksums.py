@@ -39,6 +39,7 @@ def cases() -> Iterator[Case]:
             code,
             manifest={"0": ENTRIES["0"], "1": {**ENTRIES["1"], "checksum": checksum}},
             reported=name in ("unknown-algorithm", "upper-case-digest"),
+            chunk="1",
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from conformance.generator.arrays import Array, canonical
-from conformance.generator.case import Case
+from conformance.generator.case import Case, failure, problem
 from conformance.generator.standard import ENTRIES, refused_and_reported, standard
 
 AREA = "chunk-keys"
@@ -123,19 +123,21 @@ def _outside() -> Iterator[Case]:
             "7": {"path": "data.bin", "checksum": "sum"},
         },
     ).reads()
-    yield standard(
-        f"{AREA}/outside-the-grid-but-not-valid",
+    case = standard(
+        f"{AREA}/bad-entry-outside-the-grid",
         "precedence",
-        "Entries are judged by themselves before their keys are: one that is not valid is refused "
-        "even outside of the grid.",
+        "Entries are judged by themselves before their keys are, so that one that is not valid may "
+        "be refused even outside of the grid. A reader may also never look at it.",
         manifest={**ENTRIES, "9": {"path": 1}},
-    ).refuses("invalid_entry", "manifest")
+    )
+    either = [case.values(), failure("invalid_entry", "manifest")]
+    yield case.ask("read", {"array": "a", "selection": None}, {"any_of": either})
     yield standard(
         f"{AREA}/outside-the-grid-validate",
         "conformance-classes",
         "A validator reports keys outside the chunk grid: they are usually a mistake in the shape.",
         manifest={**beyond, **ENTRIES},
-    ).reports("invalid_chunk_key")
+    ).reports(*(problem("invalid_chunk_key", key) for key in beyond))
 
 
 def _refused() -> Iterator[Case]:
@@ -148,6 +150,7 @@ def _refused() -> Iterator[Case]:
             "invalid_chunk_key",
             manifest=manifest,
             reported=reported,
+            chunk=key,
         )
     yield from refused_and_reported(
         f"{AREA}/two-spellings",
@@ -156,6 +159,7 @@ def _refused() -> Iterator[Case]:
         "itself.",
         "invalid_chunk_key",
         manifest={**ENTRIES, "c/1": ENTRIES["0"]},
+        chunk="c/1",
     )
     for name, keys, array, description in _OTHER_GRIDS:
         entries, source = array.lay_out("data.bin")
@@ -177,6 +181,9 @@ _REFUSED: list[tuple[str, str, str, bool]] = [
     ("hexadecimal", "0x1", "Numbers in keys are decimal.", False),
     ("underscore", "0_1", "Numbers in keys have no separators; some languages parse them.", False),
     ("arabic-digits", "\u0661", "Only the digits 0 to 9 of ASCII are digits.", False),
+    ("above-the-largest-integer", str(2**53),
+     "2^53 is no grid index: not every language holds it exactly. It is not taken for a key "
+     "outside of the grid.", True),
     ("huge", "9" * 30, "A number above 2^53-1 is no grid index.", False),
     ("trailing-dot", "1.", "Nothing follows the last number.", False),
     ("own-key-with-other-separator", "c.1", "With the separator /, c.1 is no key of the "

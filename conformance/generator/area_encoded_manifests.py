@@ -66,6 +66,9 @@ _READABLE: list[tuple[str, Sequence[Any], bytes, str]] = [
      "zstd frames may be concatenated: all of them are the document, not the first alone."),
     ("names-alone", ["zstd", "crc32c"], add_crc32c(zstd_frame(_TEXT)),
      "A codec may be given by its name alone."),
+    ("must-understand-of-a-codec", [{"name": "gzip", "must_understand": False}, {
+        "name": "crc32c", "must_understand": True}], add_crc32c(gzip_member(_TEXT)),
+     "A codec may have must_understand, like other extensions; a known one is understood."),
     ("configuration-left-out", [{"name": "gzip"}], gzip_member(_TEXT),
      "A codec's configuration may be left out: decoding does not depend on it."),
     ("configuration-ignored", [{"name": "gzip", "configuration": {"level": "high", "window": 31}}],
@@ -107,7 +110,12 @@ _DECLARED: list[tuple[str, str, Any, str]] = [
     ("codec-configuration-is-not-an-object", _INVALID, [{"name": "gzip", "configuration": 5}],
      "A codec's configuration is an object."),
     ("codec-with-an-unknown-member", _INVALID, [{"name": "gzip", "level": 5}],
-     "A codec has no members but name and configuration."),
+     "A codec has no members but name, configuration and must_understand."),
+    ("codec-must-understand-is-not-a-boolean", _INVALID,
+     [{"name": "gzip", "must_understand": "false"}], "must_understand of a codec is a boolean."),
+    ("unknown-codec-that-need-not-be-understood", "unsupported_transformer",
+     [{"name": "urn:example:cipher", "must_understand": False}],
+     "Nobody can decode a document without one of its codecs, whatever must_understand says."),
     ("unknown-codec", "unsupported_transformer", [{"name": "urn:example:cipher"}],
      "A codec that the reader does not implement is an error that names it: the plain text that "
      "the document happens to be must not be read."),

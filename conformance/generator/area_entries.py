@@ -26,27 +26,21 @@ def cases() -> Iterator[Case]:
             "invalid_entry",
             manifest={"0": ENTRIES["0"], "1": entry},
             reported=reported,
+            chunk="1",
         )
 
 
 def _readable() -> Iterator[Case]:
     yield standard(
-        f"{AREA}/unknown-members-are-ignored",
+        f"{AREA}/annotations-are-ignored",
         _SECTION,
-        "Members that are not defined, beside path, are for other tools: readers ignore them, even "
-        "where their names look familiar.",
+        "Members whose names begin with _ or contain a colon are annotations of other tools: "
+        "readers ignore them, even where the rest of the name looks familiar.",
         manifest={
-            key: {**entry, "size": 1, "Offset": 0, "data_type": "int8", "_by": "scan", "codecs": []}
+            key: {**entry, "_offset": 0, "_": [], "x:length": 1, "path:": "no", ":": {"path": 1}}
             for key, entry in ENTRIES.items()
         },
     ).reads()
-    yield standard(
-        f"{AREA}/one-bad-entry-refuses-the-document",
-        "precedence",
-        "A document is judged as a whole when it is loaded: a reader that only looks at the entry "
-        "that it needs would read some chunks of an array that is broken.",
-        manifest={"0": ENTRIES["0"], "1": {"path": "data.bin", "offset": "8", "length": 4}},
-    ).refuses("invalid_entry", "manifest", selection=[[0, 2]])
     yield standard(
         f"{AREA}/entry-before-key",
         "precedence",
@@ -114,6 +108,26 @@ _WRONG_TYPES: list[tuple[str, Any, str, bool]] = [
     ("last-modified-is-an-http-date",
      {**_SOURCE, **_RANGE, "last_modified": "Mon, 01 Jan 2029 00:00:00 GMT"},
      "last_modified is a date of RFC 3339, not the form of HTTP headers.", False),
+    ("last-modified-with-a-space", {**_SOURCE, **_RANGE, "last_modified": "2999-01-01 00:00:00Z"},
+     "A T stands between date and time, and no space.", True),
+    ("last-modified-in-a-leap-second",
+     {**_SOURCE, **_RANGE, "last_modified": "2998-12-31T23:59:60Z"},
+     "Not every calendar has leap seconds, so that times have none.", True),
+    ("last-modified-with-sixty-minutes-of-offset",
+     {**_SOURCE, **_RANGE, "last_modified": "2999-01-01T00:00:00+12:60"},
+     "The minutes of an offset go up to 59; some parsers take 60 for an hour.", True),
+    ("last-modified-with-a-day-of-offset",
+     {**_SOURCE, **_RANGE, "last_modified": "2999-01-01T00:00:00+24:00"},
+     "The hours of an offset go up to 23.", False),
+    ("last-modified-at-24-hours", {**_SOURCE, **_RANGE, "last_modified": "2999-01-01T24:00:00Z"},
+     "A day ends at 23:59:59; some parsers take 24:00 for the next one.", False),
+    ("last-modified-in-the-year-0", {**_SOURCE, **_RANGE, "last_modified": "0000-12-31T12:00:00Z"},
+     "Years begin with 0001.", False),
+    ("last-modified-with-five-digits-of-year",
+     {**_SOURCE, **_RANGE, "last_modified": "+12999-01-01T00:00:00Z"},
+     "Years have four digits.", False),
+    ("last-modified-without-seconds", {**_SOURCE, **_RANGE, "last_modified": "2999-01-01T00:00Z"},
+     "Times have seconds.", False),
     ("last-modified-on-no-day", {**_SOURCE, **_RANGE, "last_modified": "2999-02-30T00:00:00Z"},
      "30 February is no day.", False),
     ("version-is-not-a-string", {**_SOURCE, **_RANGE, "version": 1}, "version is a string.", False),
@@ -129,6 +143,18 @@ _CONTRADICTIONS: list[tuple[str, Any, str, bool]] = [
      "explicitly empty chunk, and everything else must not read as fill values.", True),
     ("only-unknown-members", {"url": "data.bin", "_offset": 8},
      "Unknown members alone are not an explicitly empty chunk.", False),
+    ("only-annotations", {"_path": "data.bin", "x:offset": 8},
+     "Annotations alone are not an explicitly empty chunk, which is {} itself.", False),
+    ("misspelt-offset", {**_SOURCE, "ofset": 8, "length": 4},
+     "A misspelt offset is not the default 0, which would read other bytes.", True),
+    ("misspelt-length", {**_SOURCE, "offset": 8, "Length": 4},
+     "Names have case: Length is not length.", False),
+    ("member-of-a-later-version", {**_SOURCE, **_RANGE, "encryption": {"key": "k"}},
+     "A member that this version does not know may change what the bytes mean.", True),
+    ("member-with-an-empty-name", {**_SOURCE, **_RANGE, "": None},
+     "An empty name has no mark of an annotation.", False),
+    ("underscore-inside-a-name", {**_SOURCE, **_RANGE, "data_type": "int8"},
+     "Only a leading _ marks an annotation.", False),
     ("path-and-data", {**_SOURCE, **_RANGE, "data": "ZwBoAA=="},
      "path and data beside each other say two things.", True),
     ("offset-without-path", {"offset": 8, "length": 4},

@@ -43,6 +43,7 @@ def cases() -> Iterator[Case]:
             "invalid_entry",
             manifest={"0": ENTRIES["0"], "1": {"data": data}},
             reported=name == "not-base64",
+            chunk="1",
         )
 
 
@@ -109,11 +110,20 @@ def _chunks() -> Iterator[Case]:
         .gets([0], {"start": 11}, b"")
     )
     yield standard(
-        f"{AREA}/unknown-members-beside-data",
+        f"{AREA}/annotations-beside-data",
         "entries",
-        "Members that are not defined are ignored beside data as well.",
-        manifest={key: {"_source": "x", "url": "y", **entry} for key, entry in _MANIFEST.items()},
+        "Annotations are ignored beside data as well as beside a path.",
+        manifest={key: {"_source": "x", "a:b": "y", **entry} for key, entry in _MANIFEST.items()},
     ).reads()
+    yield from refused_and_reported(
+        f"{AREA}/unknown-member-beside-data",
+        "entries",
+        "A member beside data that is neither known nor an annotation may change what the bytes "
+        "mean.",
+        "invalid_entry",
+        manifest={"0": _MANIFEST["0"], "1": {**_MANIFEST["1"], "compression": "gzip"}},
+        reported=False,
+    )
     for name, data in (("matches", ARRAY.chunk((1,))), ("mismatch", ARRAY.chunk((0,)))):
         entry = {**_MANIFEST["1"], "checksum": checksum("crc32c", data)}
         case = Case(
@@ -172,6 +182,7 @@ def _manifests() -> Iterator[Case]:
             "valid.",
             code,
             declared={"transformers": [declaration({"manifest": manifest})]},
+            chunk="01" if "01" in manifest else "1",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from conformance.generator.case import Case, failure
+from conformance.generator.case import Case, failure, problem
 from conformance.generator.standard import ENTRIES, refused_and_reported, standard
 
 AREA = "manifest-syntax"
@@ -65,8 +65,8 @@ def _readable() -> Iterator[Case]:
     yield standard(
         f"{AREA}/numbers-in-unknown-members",
         _SECTION,
-        "Members that are not defined are ignored, whatever they hold: large integers, fractions "
-        "and nested objects in them are nobody's concern.",
+        "Annotations are ignored, whatever they hold: large integers, fractions and nested objects "
+        "in them are nobody's concern.",
         manifest={
             key: {
                 **entry,
@@ -104,10 +104,11 @@ def _left_to_the_reader() -> Iterator[Case]:
         {"array": "a", "selection": None},
         {"any_of": [values, failure("invalid_json", "manifest")]},
     )
-    for name, document in (
-        ("member-twice", f'{{"0": {_FIRST}, "0": {_SECOND}, "1": {_SECOND}}}'),
+    for name, chunk, document in (
+        ("member-twice", "0", f'{{"0": {_FIRST}, "0": {_SECOND}, "1": {_SECOND}}}'),
         (
             "member-of-an-entry-twice",
+            "1",
             f'{{"0": {_FIRST}, "1": {_SECOND[:-1]}, "length": 2}}}}',
         ),
     ):
@@ -117,7 +118,7 @@ def _left_to_the_reader() -> Iterator[Case]:
             "A document that has a member twice says two things about one chunk: a validator must "
             "report it, because readers differ in which one they take.",
             manifest=document.encode(),
-        ).reports("invalid_manifest")
+        ).reports(problem("invalid_manifest", chunk))
 
 
 def _with_second(members: str) -> bytes:
@@ -170,6 +171,19 @@ _REFUSED: list[tuple[str, str, bytes, str, bool]] = [
     ("number-with-leading-zero", _JSON,
      _with_second('"offset": 08, "length": 4'),
      "JSON has no numbers with leading zeros; some parsers take them for octal.", False),
+    ("lone-surrogate-in-a-path", _JSON,
+     f'{{"0": {_FIRST}, "1": {{"path": "data.bin\\ud800"}}}}'.encode(),
+     "An escaped lone surrogate is not text: decoders replace it, and would name another "
+     "object.", True),
+    ("lone-surrogate-in-a-key", _JSON, f'{{"0": {_FIRST}, "1\\udc00": {_SECOND}}}'.encode(),
+     "An escaped lone surrogate is not text in a key either.", False),
+    ("lone-surrogate-in-an-annotation", _JSON,
+     _with_second('"offset": 8, "length": 4, "_n": ["\\ude00\\ud83d"]'),
+     "Nowhere in a document is an escaped lone surrogate text, here two of them in the wrong "
+     "order, in an annotation that nobody needs.", True),
+    ("lone-surrogate-in-a-name", _JSON,
+     _with_second('"offset": 8, "length": 4, "_\\ud800\\u0041": 1'),
+     "A surrogate before another character is as lone as one before nothing.", False),
     ("raw-control-character", _JSON,
      _with_second('"offset": 8, "length": 4, "_n": "a\nb"'),
      "A line break within a string must be escaped in JSON.", False),

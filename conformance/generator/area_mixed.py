@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.generator.arrays import Array
-from conformance.generator.case import Case
+from conformance.generator.case import Case, problem
 from conformance.generator.standard import ARRAY, ENTRIES, SOURCE, standard
 
 AREA = "mixed"
@@ -139,9 +139,9 @@ def _problems() -> Iterator[Case]:
         .refuses("manifest_not_found", "manifest", "g/gone")
     )
     wanted = [
-        {"code": "invalid_configuration", "array": "g/declared"},
-        {"code": "invalid_entry", "array": "g/entries"},
-        {"code": "manifest_not_found", "array": "g/gone"},
+        problem("invalid_configuration", None, "g/declared"),
+        problem("invalid_entry", "0", "g/entries"),
+        problem("manifest_not_found", None, "g/gone"),
     ]
     yield broken(
         "validate-whole-hierarchy",
@@ -161,7 +161,13 @@ def _problems() -> Iterator[Case]:
         "2": {"path": "x", "checksum": "xxh3:00"},
     }
     case.array("a", Array(shape=(6,)), manifest=manifest)
-    yield case.reports("invalid_entry", "invalid_chunk_key", "invalid_path", "unsupported_checksum")
+    yield case.reports(
+        problem("invalid_entry", "0"),
+        problem("invalid_chunk_key", "x"),
+        problem("invalid_path", "1"),
+        problem("invalid_chunk_key", "9"),
+        problem("unsupported_checksum", "2"),
+    )
     yield (
         Case(
             f"{AREA}/validate-nothing-wrong",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from conformance.generator.arrays import Array, canonical
-from conformance.generator.case import Case
+from conformance.generator.case import Case, problem
 from conformance.generator.frames import zstd_frame
 from conformance.generator.partitioned import (
     GRID,
@@ -267,7 +267,7 @@ def _wrong_documents() -> Iterator[Case]:
             (1,),
         )
         .put("a/m/1.json", ENTRIES)
-        .reports("invalid_chunk_key")
+        .reports(problem("invalid_chunk_key", "0"))
     )
 
 

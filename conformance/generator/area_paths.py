@@ -41,6 +41,7 @@ def cases() -> Iterator[Case]:
             "invalid_path",
             manifest={"0": {"path": "data.bin", "offset": 4, "length": 4}, "1": {"path": path}},
             reported=reported,
+            chunk="1",
         ):
             # What a lenient reader would find.
             yield case.put("a/b/data.bin", _DECOY).put("data.bin", _DECOY)
@@ -167,6 +168,20 @@ def _bases() -> Iterator[Case]:
             "The last segment of a base without a slash at its end is dropped, as in RFC 3986.",
         ),
         (
+            "base-of-one-segment-without-a-slash",
+            "raw",
+            "d.bin",
+            "a/d.bin",
+            "A base of one segment without a slash is dropped altogether: it names a file.",
+        ),
+        (
+            "base-without-a-slash-after-parents",
+            "../raw",
+            "d.bin",
+            "d.bin",
+            "Only the last segment of such a base is dropped.",
+        ),
+        (
             "base-dot",
             ".",
             "d.bin",
@@ -254,6 +269,8 @@ def _refused_bases() -> Iterator[Case]:
         ("base-is-empty", "", "An empty base: the array's own location is ./ .", {}),
         ("base-climbs-out", "../../", "A base above the root of the store.", {}),
         ("base-with-empty-segment", "..//a/", "A base in the store with an empty segment.", {}),
+        ("base-with-a-query-of-a-file", "../?x=1", "A base in the store with a query.", {}),
+        ("base-with-a-fragment", "../#x", "A base with a fragment.", {}),
         ("base-with-unknown-scheme", "ftp://localhost/", "A base of an unknown scheme.", {}),
         ("base-is-checked-when-overridden", "../../", "A base that is refused, and overridden.",
          {"base": "a/"}),
@@ -306,6 +323,12 @@ _REFUSED: list[tuple[str, str, str, bool]] = [
     ("control-character", "data.bin\n", "Control characters do not belong into a path.", False),
     ("tab-in-a-scheme", "fi\tle:///data.bin", "Some URL parsers drop tabs silently.", False),
     ("encoded-nul", "data.bin%00", "An encoded NUL ends the name for some systems.", True),
+    ("encoded-c1-control", "data.bin%C2%85",
+     "U+0085, percent-encoded as two bytes, is a control character: a line break for some.", True),
+    ("raw-c1-control", "data.bin\u0085", "U+0085 is a control character as it stands, too.", False),
+    ("encoded-delete", "data%7F.bin", "U+007F is a control character.", False),
+    ("encoded-control-in-a-query", "http://localhost:1/data.bin?a=%0A",
+     "An encoded line break in a query could begin a header behind some proxies.", False),
     ("bare-percent", "100%.bin", "A percent sign without two hex digits is no escape.", True),
     ("bad-hex-digits", "data%zz.bin", "zz are no hex digits.", False),
     ("escapes-that-are-not-utf-8", "%ff.bin", "Escapes that do not decode to UTF-8.", False),

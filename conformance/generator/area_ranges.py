@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conformance.generator.arrays import Array
-from conformance.generator.case import Case
+from conformance.generator.case import Case, failure
 from conformance.generator.standard import ARRAY, standard
 
 AREA = "ranges"
@@ -22,6 +22,7 @@ def cases() -> Iterator[Case]:
     """Yield the cases of the area."""
     yield from _entries()
     yield from _requests()
+    yield from _no_bytes()
     yield from _open_ended()
     yield from _out_of_bounds()
 
@@ -196,6 +197,24 @@ def _requests() -> Iterator[Case]:
         .gets([0], {"last": 0}, b"")
         .gets([0], {"start": 10}, b"")
     )
+
+
+def _no_bytes() -> Iterator[Case]:
+    for name, entry, code in (
+        ("missing", {"path": "gone.bin", "length": 10}, "source_not_found"),
+        ("short", {"path": "data.bin", "offset": 90, "length": 10}, "range_out_of_bounds"),
+    ):
+        case = Case(
+            f"{AREA}/zero-bytes-of-a-{name}-source",
+            _SECTION,
+            "A request for no bytes may be answered without a look at the source; a reader that "
+            "looks raises what it finds.",
+        )
+        case.array(array=_BYTES, manifest={"0": entry}).put("a/data.bin", _BEFORE)
+        either = {"any_of": [case.answer("bytes", b""), failure(code, "chunk")]}
+        for part in ({"start": 3, "stop": 3}, {"start": 10}, {"last": 0}):
+            case.ask("get_chunk", {"array": "a", "chunk": [0], "range": part}, either)
+        yield case
 
 
 def _open_ended() -> Iterator[Case]:

@@ -122,33 +122,22 @@ def _before_any_request() -> Iterator[Case]:
         .seen("http2", max=0)
     )  # fmt: skip
     case = Case(
-        f"{AREA}/one-of-many-locations",
-        _SECTION,
-        "All locations of a document are checked before anything is read, so that one refusal "
-        "names all that is missing: the authorised one is not requested either.",
+        f"{AREA}/one-of-many-locations-is-not-authorised",
+        "lazy-readers",
+        "A reader may refuse a document for a location that it does not need, so that one error "
+        "names all that is missing, or read the chunk that it may read. The server that nobody "
+        "authorised is not asked in either case.",
         allow=[{"prefix": "@HTTP@/"}],
     )
     manifest = {
         "0": {**ENTRIES["0"], "path": "@HTTP@/data.bin"},
         "1": {**ENTRIES["1"], "path": "@HTTP2@/data.bin"},
     }
-    yield (
-        case.array(manifest=manifest)
-        .source("data.bin", SOURCE)
-        .serve("http")
-        .serve("http2")
-        .refuses(_NOT_ALLOWED, "manifest", selection=[[0, 2]])
-        .seen("http", max=0)
-        .seen("http2", max=0)
-    )
-    case = Case(
-        f"{AREA}/missing-chunk-of-a-manifest-not-allowed",
-        _SECTION,
-        "The locations of a document are checked before any of its chunks is answered, a missing "
-        "one included: whether an array can be read does not depend on which part of it is.",
-    )
-    case.array(manifest={"0": {"path": "@SOURCES@/data.bin"}}).source("data.bin", SOURCE)
-    yield case.refuses(_NOT_ALLOWED, "manifest", selection=[[2, 4]])
+    case.array(manifest=manifest).source("data.bin", SOURCE).serve("http").serve("http2")
+    values = case.values(selection=[[0, 2]])
+    either = {"any_of": [values, failure(_NOT_ALLOWED, "manifest")]}
+    case.ask("read", {"array": "a", "selection": [[0, 2]]}, either)
+    yield case.refuses(_NOT_ALLOWED, "manifest", selection=[[2, 4]]).seen("http2", max=0)
     case = Case(
         f"{AREA}/one-of-two-arrays",
         _SECTION,

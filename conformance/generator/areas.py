@@ -11,11 +11,13 @@ __all__ = ["AREAS", "all_cases"]
 
 AREAS = (
     "declaration",
+    "array_metadata",
     "manifest_syntax",
     "chunk_keys",
     "entries",
     "ranges",
     "paths",
+    "hosts",
     "checksums",
     "source_conditions",
     "empty_and_missing",
@@ -36,6 +38,9 @@ AREAS = (
     "older_writers",
     "mixed",
     "writing",
+    "precedence",
+    "limits",
+    "validators",
 )
 
 

@@ -223,10 +223,11 @@ class Case:
     def reports(self, *problems: str | Mapping[str, Any], path: str = "a") -> Self:
         """Expect a validator to find these problems; by default, none.
 
-        Each is a code, or what `problem` returns, which names a chunk as well.
+        Each is a code, for a problem of the declaration or of a whole document, or what `problem`
+        returns, which names a chunk.
         """
         expected = [
-            {"code": one, "array": path} if isinstance(one, str) else dict(one) for one in problems
+            problem(one, None, path) if isinstance(one, str) else dict(one) for one in problems
         ]
         return self.ask("validate", {}, {"problems": expected})
 

@@ -7,7 +7,6 @@ the values never equal the fill value, so that one that returns fill values is n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import EllipsisType
 from typing import Any
 
 from conformance.generator.arrays import Array
@@ -41,12 +40,12 @@ def refused_and_reported(
     declared: dict[str, Any] | None = None,
     phase: str = "manifest",
     reported: bool = True,
-    chunk: str | EllipsisType | None = ...,
+    chunk: str | None = None,
     needs: Sequence[str] = (),
 ) -> list[Case]:
     """Make a case that must fail and, if `reported`, one that a validator must report.
 
-    `chunk` is what the problem must name: a chunk as its document names it, or None for a problem
+    `chunk` is what the problem names: the member as its document writes it, or None for a problem
     of the document or the declaration.
     """
     declared = declared or {}
@@ -54,7 +53,6 @@ def refused_and_reported(
     cases = [read.refuses(code, phase)]
     if reported:
         says = f"A validator reports `{code}` for the array. {description}"
-        reported_as = code if chunk is ... else problem(code, chunk)
         validate = Case(f"{id}-validate", "conformance-classes", says, needs=needs)
-        cases.append(with_source(validate, manifest, **declared).reports(reported_as))
+        cases.append(with_source(validate, manifest, **declared).reports(problem(code, chunk)))
     return cases

@@ -40,8 +40,14 @@ WRONG_CODECS: list[tuple[Any, str]] = [
     ([{}], "has no 'name'"),
     ([{"name": 7}], "has no 'name'"),
     (["gzip", {"configuration": {}}], "has no 'name'"),
-    ([{"name": "gzip", "configuration": None}], "'configuration' is not an object in the manifest codec 'gzip'"),
-    ([{"name": "gzip", "configuration": []}], "'configuration' is not an object in the manifest codec 'gzip'"),
+    (
+        [{"name": "gzip", "configuration": None}],
+        "'configuration' is not an object in the manifest codec 'gzip'",
+    ),
+    (
+        [{"name": "gzip", "configuration": []}],
+        "'configuration' is not an object in the manifest codec 'gzip'",
+    ),
     ([{"name": "gzip", "level": 5}], "'level' in the manifest codec 'gzip'"),
     ([{"name": "gzip", "must_understand": 0}], "'must_understand' is not a boolean"),
     ([{"name": "lzma", "must_understand": "false"}], "'must_understand' is not a boolean"),
