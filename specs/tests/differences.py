@@ -1,13 +1,11 @@
 """Where the schemas and the package may disagree, and why.
 
 Each difference has a reason, a predicate that says which documents it is about, and an example;
-a test shows that the two really disagree about the example. `WAITING` lists what the package does
-not do yet, where schemas and text are ahead of it; a test fails when it does.
+a test shows that the two really disagree about the example.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from datetime import UTC, datetime
 from ipaddress import AddressValueError, IPv6Address
 from typing import Any, NamedTuple
 
-__all__ = ["BEYOND_THE_READER", "BEYOND_THE_SCHEMAS", "WAITING", "Case", "Difference"]
+__all__ = ["BEYOND_THE_READER", "BEYOND_THE_SCHEMAS", "Case", "Difference"]
 
 _LARGEST = 2**53 - 1
 _CODECS = {"gzip", "zstd", "crc32c"}
@@ -305,60 +303,5 @@ BEYOND_THE_READER: dict[str, Difference] = {
         lambda case: case.value == {"0.0.tiff": {}},
         _manifest({}, "0.0.tiff"),
         {"chunk_key_encoding": {"name": "suffixed", "configuration": {}}},
-    ),
-}
-
-
-def _unknown_member(entry: Any) -> bool:
-    known = {"path", "offset", "length", "data", "checksum", "etag", "last_modified", "version"}
-    names = entry if isinstance(entry, dict) else ()
-    return any(not (name in known or ":" in name or name.startswith("_")) for name in names)
-
-
-def _host(reference: str) -> str:
-    found = re.match(r"https?://([^/?]*?)(:[0-9]*)?([/?]|$)", reference, re.IGNORECASE)
-    return "" if found is None else found[1]
-
-
-# The package accepts or refuses what the schemas do not, until it follows the text.
-WAITING: dict[str, Difference] = {
-    "members of entries": Difference(
-        "decision 4: members that are not defined are errors",
-        lambda case: any(map(_unknown_member, case.entries.values())),
-        _manifest({"path": "f", "ofset": 8}),
-    ),
-    "must_understand of codecs": Difference(
-        "decision 12: codecs may say that they must be understood",
-        lambda case: '"must_understand": ' in json.dumps(case.configuration.get("codecs")),
-        _declaration(codecs=[{"name": "gzip", "must_understand": True}]),
-    ),
-    "memory": Difference(
-        "decision 11: memory leaves the list of schemes",
-        lambda case: any(x.lower().startswith("memory:") for x in [*case.references, *case.paths]),
-        _manifest({"path": "memory://m/f"}),
-    ),
-    "minutes of offsets": Difference(
-        "decision 10: an offset has 59 minutes at most",
-        lambda case: any(
-            re.search(r"[+-][0-9]{2}:[6-9]", x)
-            for x in case.members("last_modified")
-            if isinstance(x, str)
-        ),
-        _manifest({"path": "f", "last_modified": "2024-01-31T12:00:00+12:60"}),
-    ),
-    "IPv4 addresses": Difference(
-        "decision 11: hosts that end in a number are IPv4 addresses",
-        lambda case: any(
-            re.search(r"(^|\.)([0-9]+|0x[0-9a-f]*)\.?$", _host(x), re.IGNORECASE)
-            for x in [*case.references, *case.paths]
-        ),
-        _manifest({"path": "https://127.1/f"}),
-    ),
-    "IPv4 addresses in brackets": Difference(
-        "decision 11: brackets hold IPv6 addresses",
-        lambda case: any(
-            re.fullmatch(r"\[[^:]*\]", _host(x)) for x in [*case.references, *case.paths]
-        ),
-        _manifest({"path": "https://[1.2.3.4]/f"}),
     ),
 }

@@ -22,22 +22,14 @@ KINDS = {
 # Invalid blocks that the schema accepts, and why (see `specs.tests.differences`).
 BEYOND_THE_SCHEMA: dict[str, str] = {}
 
-# What blocks show that the Python reader does not do yet, and the decision that it waits for.
-WAITING = {'"ofset"': "4"}
-
 
 def _id(block: Block) -> str:
     return f"{block.document}, line {block.line}: {block.mark}"
 
 
 def _parameters(kind: str) -> list[Any]:
-    """The blocks of a kind; those that wait for the reader must fail until it follows."""
-    return [pytest.param(block, marks=_waiting(block), id=_id(block)) for block in marked(kind)]
-
-
-def _waiting(block: Block) -> list[pytest.MarkDecorator]:
-    reasons = [f"decision {number}" for text, number in WAITING.items() if text in block.body]
-    return [pytest.mark.xfail(reason=reason, strict=True) for reason in reasons]
+    """The blocks of a kind."""
+    return [pytest.param(block, id=_id(block)) for block in marked(kind)]
 
 
 def _metadata(declaration: object) -> dict[str, object]:

@@ -15,7 +15,6 @@ from jsonschema import Draft202012Validator
 from specs.tests.differences import (
     BEYOND_THE_READER,
     BEYOND_THE_SCHEMAS,
-    WAITING,
     Case,
     Difference,
 )
@@ -58,7 +57,7 @@ bounded = settings(
 def unexplained(kind: str, value: Any, code: str | None) -> bool:
     """Whether the schema disagrees with the package's code, and no difference says why."""
     accepted = in_schema(kind, value)
-    listed = (BEYOND_THE_SCHEMAS if accepted else BEYOND_THE_READER) | WAITING
+    listed = BEYOND_THE_SCHEMAS if accepted else BEYOND_THE_READER
     case = Case(kind, value)
     agreed = accepted == (code is None)
     return not agreed and not any(difference.applies(case) for difference in listed.values())
@@ -185,20 +184,7 @@ def suffixed_keys() -> None:
     register("suffixed", Suffixed)
 
 
-# The package does not refuse these yet.
-_LATER = {"IPv6 addresses": "decision 11: brackets hold IPv6 addresses"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=[pytest.mark.xfail(reason=_LATER[name], strict=True)] if name in _LATER else [],
-        )
-        for name in BEYOND_THE_SCHEMAS
-    ],
-)
+@pytest.mark.parametrize("name", BEYOND_THE_SCHEMAS)
 def test_schema_accepts_what_the_package_refuses(name: str) -> None:
     difference = BEYOND_THE_SCHEMAS[name]
     case = difference.example
@@ -214,18 +200,6 @@ def test_schema_refuses_what_the_package_accepts(name: str, suffixed_keys: None)
     assert not in_schema(case.kind, case.value)
     assert in_package(case.kind, case.value, **difference.metadata) is None
     assert_only(difference, case, BEYOND_THE_READER)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=difference.reason, strict=True))
-        for name, difference in WAITING.items()
-    ],
-)
-def test_package_agrees_with_the_schema(name: str) -> None:
-    case = WAITING[name].example
-    assert in_schema(case.kind, case.value) == (in_package(case.kind, case.value) is None)
 
 
 def assert_only(difference: Difference, case: Case, listed: dict[str, Difference]) -> None:

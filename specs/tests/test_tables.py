@@ -38,7 +38,6 @@ def test_path_resolution(row: list[str]) -> None:
     assert found == stated
 
 
-@pytest.mark.xfail(reason="decision 11: memory leaves the list of schemes", strict=True)
 def test_schemes() -> None:
     sentence = re.search(r"one of ((`\w+`,?\s*)+)", section("Path resolution"))
     assert sentence is not None
