@@ -102,11 +102,7 @@ def _below_bad_keys() -> Iterator[Case]:
                 "key should not meet the next problem afterwards.",
                 manifest={**ENTRIES, key: entry},
             )
-            found = [problem(code, key)]
-            # An entry that is invalid by itself has no key to speak of.
-            if what != "entry":
-                found.append(problem("invalid_chunk_key", key))
-            yield case.reports(*found)
+            yield case.reports(problem(code, key), problem("invalid_chunk_key", key))
 
 
 def _with(members: str) -> str:

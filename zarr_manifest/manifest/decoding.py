@@ -102,12 +102,36 @@ def _interpret_whole(
     document: bytes, grid: Grid, limits: Limits, resolve: Resolve | None = None
 ) -> Findings[_Columns]:
     members = Members(document)
-    entries = yield from interpret_document(
-        document, limits, members, validating=resolve is not None
-    )
+    entries = yield from _interpret_members(document, limits, members, grid, resolve)
     shared = Shared({}, {})
     columns = yield from _interpret_entries(entries, members, grid, shared, resolve)
     return columns, tuple(shared.paths)
+
+
+def _interpret_members(
+    document: bytes, limits: Limits, members: Members, grid: Grid, resolve: Resolve | None
+) -> Findings[dict[str, Entry]]:
+    """Yield the problems of entries; a validator also those of the keys of refused entries."""
+    validating = resolve is not None
+    refused: list[str] = []
+    findings = interpret_document(document, limits, members, validating=validating)
+    entries = yield from _noting_chunks(findings, refused)
+    if validating:
+        keys = [key for key in dict.fromkeys(refused) if key not in entries]
+        yield from _located(interpret_keys(keys, grid, report_outside=True), members)
+    return entries
+
+
+def _noting_chunks[T](findings: Findings[T], chunks: list[str]) -> Findings[T]:
+    while True:
+        try:
+            problem = next(findings)
+        except StopIteration as stop:
+            outcome: T = stop.value
+            return outcome
+        if problem.chunk is not None:
+            chunks.append(problem.chunk)
+        yield problem
 
 
 def _interpret_entries(
@@ -202,9 +226,7 @@ def _interpret_parts(
     count = inline_bytes = 0
     for part, start in split_members(document, part_bytes):
         members = Members(part, lines, start)
-        entries = yield from interpret_document(
-            part, limits, members, validating=resolve is not None
-        )
+        entries = yield from _interpret_members(part, limits, members, grid, resolve)
         count += len(entries)
         inline_bytes += count_inline_bytes(entries)
         for exceeded in too_much(count, inline_bytes, limits):
