@@ -102,27 +102,16 @@ def _interpret_whole(
     document: bytes, grid: Grid, limits: Limits, resolve: Resolve | None = None
 ) -> Findings[_Columns]:
     members = Members(document)
-    entries = yield from _interpret_members(document, limits, members, grid, resolve)
+    refused: list[str] = []
+    findings = interpret_document(document, limits, members, validating=resolve is not None)
+    entries = yield from _noting_chunks(findings, refused)
     shared = Shared({}, {})
-    columns = yield from _interpret_entries(entries, members, grid, shared, resolve)
+    columns = yield from _interpret_entries(entries, members, grid, shared, resolve, refused)
     return columns, tuple(shared.paths)
 
 
-def _interpret_members(
-    document: bytes, limits: Limits, members: Members, grid: Grid, resolve: Resolve | None
-) -> Findings[dict[str, Entry]]:
-    """Yield the problems of entries; a validator also those of the keys of refused entries."""
-    validating = resolve is not None
-    refused: list[str] = []
-    findings = interpret_document(document, limits, members, validating=validating)
-    entries = yield from _noting_chunks(findings, refused)
-    if validating:
-        keys = [key for key in dict.fromkeys(refused) if key not in entries]
-        yield from _located(interpret_keys(keys, grid, report_outside=True), members)
-    return entries
-
-
 def _noting_chunks[T](findings: Findings[T], chunks: list[str]) -> Findings[T]:
+    """Yield the same problems, and note the chunks that they name."""
     while True:
         try:
             problem = next(findings)
@@ -140,10 +129,17 @@ def _interpret_entries(
     grid: Grid,
     shared: Shared,
     resolve: Resolve | None = None,
+    refused: Sequence[str] = (),
 ) -> Findings[EntryColumns]:
     keys, values = list(entries), list(entries.values())
     findings = interpret_keys(keys, grid, report_outside=resolve is not None)
-    rows = yield from _located(findings, members)
+    if resolve is not None and refused:
+        # The keys of refused entries are checked as well, beside all others.
+        every = interpret_keys(list(members.raw), grid, report_outside=True)
+        yield from _located(every, members)
+        rows, _ = collect(findings)
+    else:
+        rows = yield from _located(findings, members)
     columns = yield from _located(interpret_rows(rows, keys, values, shared), members)
     if resolve is not None:
         foreign = set(range(len(keys))).difference(rows.members.tolist())
@@ -226,13 +222,15 @@ def _interpret_parts(
     count = inline_bytes = 0
     for part, start in split_members(document, part_bytes):
         members = Members(part, lines, start)
-        entries = yield from _interpret_members(part, limits, members, grid, resolve)
+        refused: list[str] = []
+        findings = interpret_document(part, limits, members, validating=resolve is not None)
+        entries = yield from _noting_chunks(findings, refused)
         count += len(entries)
         inline_bytes += count_inline_bytes(entries)
         for exceeded in too_much(count, inline_bytes, limits):
             yield exceeded
             return (yield from nothing)
-        columns = _interpret_entries(entries, members, grid, shared, resolve)
+        columns = _interpret_entries(entries, members, grid, shared, resolve, refused)
         parts.append((yield from columns))
     joined = _join(parts, shared.paths)
     if joined is None:
