@@ -12,6 +12,8 @@ JAVASCRIPT := conformance/adapters/javascript
 REPORTS := conformance-output
 SITE := docs-output
 PYTEST := python -m pytest -n 2
+QUESTIONS := 10000
+SEED := 0
 FAST := not slow and not servers # the markers are in pyproject.toml
 
 # Python keeps bytecode: compiling again would cost pytest, and each process of the tests, seconds.
@@ -20,7 +22,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo map check test test-oldest conformance corpus lint format types layers docs dist bench clean
+.PHONY: help setup demo map check test test-oldest conformance fuzz corpus lint format types layers docs dist bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +57,10 @@ conformance: .make/test .make/node .make/chromium ## every adapter against the c
 	@printf '%s\n' $(ADAPTERS) | xargs -P 2 -I NAME $(MAKE) --silent $(REPORTS)/NAME.json
 	$(BIN)/python -m conformance.runner.table $(ADAPTERS:%=$(REPORTS)/%.json)
 	$(BIN)/$(PYTEST) conformance/tests specs/tests $(JAVASCRIPT)
+
+fuzz: .make/test .make/node ## 10,000 random questions to the Python and the JavaScript reader; SEED=7 for others
+	$(BIN)/python -m conformance.fuzzer --questions $(QUESTIONS) --seed $(SEED) \
+		'$(ADAPTER_python)' '$(ADAPTER_javascript)'
 
 corpus: .make/test ## regenerate the conformance corpus
 	$(BIN)/python -m conformance.generator

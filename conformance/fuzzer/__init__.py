@@ -1,0 +1,1 @@
+"""Asks two implementations the same random questions, and compares what they answer."""
