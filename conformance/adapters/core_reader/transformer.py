@@ -1,0 +1,75 @@
+"""The transformer of one array: it loads the manifest, and answers requests for chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from conformance.adapters.core_reader.files import Files, wanted
+from conformance.adapters.core_reader.locations import ROOT, Location, as_directory, resolve
+from conformance.adapters.core_reader.manifests import (
+    Index,
+    Reference,
+    parse_json,
+    parse_manifest,
+)
+from conformance.adapters.json_lines import RefusedError
+
+__all__ = ["ChunkManifest"]
+
+
+class ChunkManifest:
+    """The chunks that an array's manifest names; all of it is checked when it is made."""
+
+    def __init__(
+        self,
+        files: Files,
+        array: Location,
+        configuration: Mapping[str, Any],
+        grid: Index,
+        own_key: Callable[[Index], str],
+        override: str | None = None,
+    ) -> None:
+        self._files = files
+        document = configuration["manifest"]
+        try:
+            base = resolve(configuration.get("base", "./"), array, directory=True)
+            if override is not None:
+                base = as_directory(resolve(override, ROOT, directory=True))
+            if isinstance(document, str):
+                document = resolve(document, array)
+        except ValueError as error:
+            raise RefusedError("invalid_path", "declaration", f"a reference {error}") from error
+        if isinstance(document, Location):
+            document = self._load(document)
+        self._entries = parse_manifest(document, grid, own_key, base._replace(query=""))
+        files.authorise(e.location for e in self._entries.values() if isinstance(e, Reference))
+
+    def _load(self, location: Location) -> Any:
+        self._files.authorise([location])
+        document = self._files.read_whole(location, "manifest", "manifest_not_found")
+        try:
+            return parse_json(document)
+        except ValueError as error:
+            raise RefusedError("invalid_json", "manifest", f"{location}: {error}") from error
+        except RecursionError as error:
+            message = f"{location} is nested too deeply"
+            raise RefusedError("limit_exceeded", "manifest", message) from error
+
+    def __iter__(self) -> Iterator[Index]:
+        """Yield the chunks that exist, in C order."""
+        return iter(self._entries)
+
+    def get(self, index: Index, part: Mapping[str, int] | None) -> bytes | None:
+        """Return the bytes of a chunk, or a part of them; None if it is explicitly empty.
+
+        Raises
+        ------
+        KeyError
+            The chunk is missing.
+        """
+        entry = self._entries[index]
+        if isinstance(entry, Reference):
+            return self._files.read_chunk(entry, part)
+        start, stop = wanted(part, len(entry))
+        return entry[start:stop] if entry else None
