@@ -13,6 +13,7 @@ from conformance.adapters.core_reader.declarations import invalid, unsupported
 from conformance.adapters.core_reader.files import Files
 from conformance.adapters.core_reader.locations import Location
 from conformance.adapters.core_reader.manifests import LARGEST, Index, Reference
+from conformance.adapters.json_lines import RefusedError
 
 __all__ = ["Codecs", "Grid", "NativeChunks"]
 
@@ -99,10 +100,12 @@ class NativeChunks:
 
     def get(self, index: Index, part: Mapping[str, int] | None) -> bytes:
         """Return the bytes of a chunk, or a part of them; raise KeyError for a missing one."""
-        location = self._location(index)
-        if not self._files.exists(location):
-            raise KeyError(index)
-        return self._files.read_chunk(Reference(location, 0, None), part)
+        try:
+            return self._files.read_chunk(Reference(self._location(index), 0, None), part)
+        except RefusedError as error:
+            if error.code != "source_not_found":
+                raise
+            raise KeyError(index) from error
 
     def _location(self, index: Index) -> Location:
         key = self._grid.own_key(index).split("/")

@@ -10,8 +10,8 @@ __all__ = ["invalid", "parse_declaration", "unsupported"]
 
 _NAME = "chunk-manifest-json"
 _DECLARATION = {"name", "configuration", "must_understand"}
-_NOT_IMPLEMENTED = ("codecs", "partition_shape")
-_CONFIGURATION = {"manifest", "base", "partitions", *_NOT_IMPLEMENTED}
+_NOT_IMPLEMENTED = ("codecs", "partition_shape", "partitions")
+_CONFIGURATION = {"manifest", "base", *_NOT_IMPLEMENTED}
 
 
 def parse_declaration(transformers: Any) -> dict[str, Any] | None:
@@ -55,8 +55,8 @@ def _configuration(declaration: dict[str, Any]) -> dict[str, Any]:
     for feature in _NOT_IMPLEMENTED:
         if feature in stated:
             unsupported(feature)
-    if "partitions" in stated or (isinstance(manifest, str) and "{partition}" in manifest):
-        invalid("partitions need partition_shape")
+    if isinstance(manifest, str) and "{partition}" in manifest:
+        invalid("{partition} needs partition_shape")
     return stated
 
 

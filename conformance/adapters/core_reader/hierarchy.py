@@ -60,8 +60,11 @@ class CoreHierarchy:
         own, key = Location("", (*names, "")), Location("", (*names, "zarr.json"))
         try:
             metadata = parse_json(self._files.read_whole(key, "declaration", "zarr_error"))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             invalid(f"{key} is not JSON: {error}")
+        except RecursionError as error:
+            message = f"{key} is nested too deeply"
+            raise RefusedError("limit_exceeded", "declaration", message) from error
         if not isinstance(metadata, dict) or metadata.get("node_type") != "array":
             invalid(f"{key} is not the metadata of an array")
         configuration = parse_declaration(metadata.get("storage_transformers"))

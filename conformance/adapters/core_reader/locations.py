@@ -17,7 +17,7 @@ _REFUSED = re.compile(
     r"^//|[\x00-\x1f\x7f-\x9f\\#]|%(?![0-9a-f]{2})|%[01]|%7f|%c2%[89]", re.IGNORECASE
 )
 _BUCKET = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_$.-]*")
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]*\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]*\]|[A-Za-z0-9_][A-Za-z0-9_.-]*)(?::([0-9]*))?")
 _NUMBER_AT_THE_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)\.?$")
 
 
@@ -112,6 +112,7 @@ def _follow(path: str, above: tuple[str, ...]) -> tuple[str, ...]:
 
 def _decode(segment: str) -> str:
     name = unquote(segment, errors="strict")
+    name.encode()  # raises for a lone surrogate
     if name in (".", "..") or "/" in name or "\\" in name:
         raise ValueError("has an encoded slash, backslash or dot segment")
     return name

@@ -16,8 +16,10 @@ __all__ = ["LARGEST", "Entry", "Index", "Reference", "parse_json", "parse_manife
 type Index = tuple[int, ...]
 
 LARGEST = 2**53 - 1
-_OF_A_PATH = {"offset": int, "length": int, "etag": str, "last_modified": str, "version": str}
-_MEMBERS = {"path": str, "data": str, "checksum": str, **_OF_A_PATH}
+_TYPES = {"path": str, "data": str, "offset": int, "length": int}
+_CONDITIONS = {"etag", "last_modified", "version"}
+_OF_A_PATH = {"offset", "length", *_CONDITIONS}
+_MEMBERS = {*_TYPES, *_CONDITIONS, "checksum"}
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 
@@ -36,14 +38,11 @@ type Entry = Reference | bytes
 
 def parse_json(document: bytes) -> Any:
     """Parse JSON: raise ValueError for what is none, RecursionError for what is too deep."""
-    found = json.loads(
+    return json.loads(
         document.decode(),
         parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits),
         parse_constant=_no_constant,
     )
-    # Lone surrogates cannot be encoded.
-    json.dumps(found, ensure_ascii=False).encode()
-    return found
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -54,6 +53,10 @@ def parse_manifest(
     document: Any, grid: Index, own_key: Callable[[Index], str], base: Location
 ) -> dict[Index, Entry]:
     """Return the entries of chunks in the grid, in C order; check all entries."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        _refuse("invalid_json", "the document has a lone surrogate")
     if not isinstance(document, dict):
         _refuse("invalid_manifest", "the document is not an object")
     for key, entry in document.items():
@@ -83,14 +86,14 @@ def _check_entry(key: str, entry: Any) -> None:
         if name not in _MEMBERS and ":" not in name and not name.startswith("_"):
             _refuse("invalid_entry", f"{key!r} has a member {name!r}, which is not known")
         # `type`, because a boolean is an instance of int.
-        if name in _MEMBERS and type(value) is not _MEMBERS[name]:
-            _refuse("invalid_entry", f"{name} of {key!r} is no {_MEMBERS[name].__name__}")
+        if name in _TYPES and type(value) is not _TYPES[name]:
+            _refuse("invalid_entry", f"{name} of {key!r} is no {_TYPES[name].__name__}")
     if entry and ("path" in entry) == ("data" in entry):
         _refuse("invalid_entry", f"{key!r} needs either path or data")
     data = entry.get("data", "AAAA")
     if not data or not _BASE64.fullmatch(data):
         _refuse("invalid_entry", f"data of {key!r} is not base64")
-    if "data" in entry and entry.keys() & _OF_A_PATH.keys():
+    if "data" in entry and entry.keys() & _OF_A_PATH:
         _refuse("invalid_entry", f"{key!r} has members that need a path")
     offset, length = entry.get("offset", 0), entry.get("length", 0)
     if offset < 0 or length < ("length" in entry) or offset + length > LARGEST:
@@ -111,7 +114,7 @@ def _check_features(index: Index, entry: Mapping[str, Any]) -> None:
     """Refuse what this reader does not implement; step 7."""
     if "checksum" in entry:
         _refuse("unsupported_checksum", f"{index}: checksums are not implemented")
-    if entry.keys() & {"etag", "last_modified", "version"}:
+    if entry.keys() & _CONDITIONS:
         _refuse("unsupported_transformer", f"{index}: source conditions are not implemented")
 
 
