@@ -74,6 +74,8 @@ def _transposed() -> Iterator[Case]:
             f"Chunks that are stored with their dimensions in the order {list(order)}, as Fortran "
             "programs write them, are transposed back.",
             array,
+            bytes,
+            "transpose",
         )
 
 
@@ -105,6 +107,7 @@ def _compressed() -> Iterator[Case]:
         "The crc32c codec's four bytes belong to the entry; they are verified and removed.",
         Array(**grid, codecs=_codecs(_CRC32C)),
         add_crc32c,
+        "crc32c",
     )
     yield _read(
         "blosc",
@@ -141,4 +144,6 @@ def _compressed() -> Iterator[Case]:
         ),
         lambda data: add_crc32c(zstd_frame(data)),
         "zstd",
+        "crc32c",
+        "transpose",
     )

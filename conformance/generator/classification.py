@@ -17,9 +17,9 @@ CLASSES = (
 )  # fmt: skip
 FEATURES = (
     "read", "get_chunk", "list", "validate", "write", "http", "s3", "s3-credentials",
-    "s3-versions", "hierarchy-http", "sharding", "blosc", "zstd", "gzip", "encoded-manifests",
-    "manifest-zstd", "partitions", "checksums", "source-conditions", "base-override",
-    "verify-policy", "missing-error", "limits", "consolidated",
+    "s3-versions", "hierarchy-http", "sharding", "blosc", "zstd", "gzip", "crc32c", "transpose",
+    "encoded-manifests", "manifest-zstd", "partitions", "checksums", "source-conditions",
+    "base-override", "verify-policy", "missing-error", "limits", "consolidated",
 )  # fmt: skip
 _OPTIONAL_FEATURES = ("partitions", "encoded-manifests", "checksums", "source-conditions")
 _CLASS_OF_SECTION = {

@@ -29,7 +29,7 @@ CLASSES: Mapping[str, str] = {
 }
 FEATURES = frozenset(CLASSES.values()) | frozenset(
     {"get_chunk", "list", "http", "s3", "s3-credentials", "s3-versions", "hierarchy-http"}
-    | {"sharding", "blosc", "zstd", "gzip", "manifest-zstd", "consolidated"}
+    | {"sharding", "blosc", "zstd", "gzip", "crc32c", "transpose", "manifest-zstd", "consolidated"}
     | {"base-override", "verify-policy", "missing-error", "limits"}
 )
 PLACEHOLDERS = frozenset(

@@ -18,8 +18,9 @@ const { version } = createRequire(import.meta.url)("./package.json");
 
 const FEATURES = [
   "read", "get_chunk", "list", "validate", "http", "s3", "s3-versions", "hierarchy-http", "sharding",
-  "blosc", "zstd", "gzip", "encoded-manifests", "manifest-zstd", "partitions", "checksums",
-  "source-conditions", "base-override", "verify-policy", "missing-error", "limits", "consolidated",
+  "blosc", "zstd", "gzip", "crc32c", "transpose", "encoded-manifests", "manifest-zstd", "partitions",
+  "checksums", "source-conditions", "base-override", "verify-policy", "missing-error", "limits",
+  "consolidated",
 ];
 
 function open(request) {

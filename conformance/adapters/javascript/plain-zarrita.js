@@ -20,7 +20,10 @@ const { version } = JSON.parse(
 await serve({
   name: "zarrita",
   version,
-  features: ["read", "hierarchy-http", "sharding", "blosc", "zstd", "gzip", "consolidated"],
+  features: [
+    "read", "hierarchy-http", "sharding", "blosc", "zstd", "gzip", "crc32c", "transpose",
+    "consolidated",
+  ],
   open: ({ via, hierarchy }) =>
     via === "http" ? new FetchStore(hierarchy) : new FileSystemStore(hierarchy),
   operations: {

@@ -50,6 +50,8 @@ FEATURES = (
     "blosc",
     "zstd",
     "gzip",
+    "crc32c",
+    "transpose",
     "encoded-manifests",
     "manifest-zstd",
     "partitions",

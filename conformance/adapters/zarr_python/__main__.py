@@ -38,6 +38,8 @@ FEATURES = (
     "blosc",
     "zstd",
     "gzip",
+    "crc32c",
+    "transpose",
     "consolidated",
     *MISSING_ERROR,
 )
