@@ -106,9 +106,10 @@ NOT_ON_OLDEST := command_line/* locations/* servers/* test_*.py format/test_chun
 	conversion/files/test_files_netcdf3.py conversion/files/test_files_hdf5_damaged.py \
 	conversion/kerchunk/test_kerchunk_templates.py conversion/kerchunk/test_kerchunk_urls.py
 
-ADAPTERS := python javascript zarr-python zarrita
+ADAPTERS := python javascript core-reader zarr-python zarrita
 ADAPTER_python = $(BIN)/python -m conformance.adapters.python
 ADAPTER_javascript = node $(JAVASCRIPT)/adapter.js
+ADAPTER_core-reader = $(BIN)/python -m conformance.adapters.core_reader
 ADAPTER_zarr-python = $(BIN)/python -m conformance.adapters.zarr_python
 ADAPTER_zarrita = node $(JAVASCRIPT)/plain-zarrita.js
 

@@ -3,14 +3,13 @@
 from conformance.adapters.core_reader.hierarchy import CoreHierarchy
 from conformance.adapters.json_lines import Implementation, Request, serve
 
-FEATURES = ("read", "get_chunk", "list", "base-override", "missing-error", "gzip")
+FEATURES = ("read", "get_chunk", "list", "missing-error", "gzip")
 
 
 def _open(request: Request) -> CoreHierarchy:
     return CoreHierarchy(
         request["hierarchy"],
         prefixes=[one["prefix"] for one in request.get("allow") or ()],
-        base=request.get("base"),
         missing_is_an_error=request.get("missing") == "error",
     )
 

@@ -22,10 +22,9 @@ class CoreHierarchy:
     """A hierarchy in a directory; `prefixes` are URLs of what it may refer to elsewhere."""
 
     def __init__(
-        self, directory: str, prefixes: Iterable[str], base: str | None, missing_is_an_error: bool
+        self, directory: str, prefixes: Iterable[str], *, missing_is_an_error: bool
     ) -> None:
         self._files = Files(directory, prefixes)
-        self._base = base
         self._missing_is_an_error = missing_is_an_error
 
     def read(self, array: str, selection: Sequence[Sequence[int]] | None) -> Values:
@@ -73,10 +72,8 @@ class CoreHierarchy:
             invalid("codecs is not a list")
         if configuration is None:
             return metadata, grid, NativeChunks(self._files, own, grid)
-        chunks = ChunkManifest(
-            self._files, own, configuration, grid.shape, grid.own_key, self._base
-        )
-        return metadata, grid, chunks
+        manifest = ChunkManifest(self._files, own, configuration, grid.shape, grid.own_key)
+        return metadata, grid, manifest
 
     def _chunk(self, chunks: Chunks, index: Index, part: Mapping[str, int] | None) -> bytes | None:
         try:

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
-__all__ = ["ROOT", "Location", "as_directory", "covers", "resolve"]
+__all__ = ["ROOT", "Location", "covers", "resolve"]
 
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _BUCKETS = ("s3", "gs", "gcs", "az", "azure", "abfs", "abfss")
@@ -65,15 +65,9 @@ def resolve(reference: str, base: Location, *, directory: bool = False) -> Locat
     return found
 
 
-def as_directory(location: Location) -> Location:
-    """Return the directory of this name."""
-    *above, last = location.segments
-    return Location(location.origin, (*above, last, "") if last else location.segments)
-
-
 def covers(prefix: Location, location: Location) -> bool:
     """Whether a location is a prefix, or continues it by whole segments."""
-    above = as_directory(prefix).segments[:-1]
+    above = prefix.segments if prefix.segments[-1] else prefix.segments[:-1]
     return location.origin == prefix.origin and location.segments[: len(above)] == above
 
 

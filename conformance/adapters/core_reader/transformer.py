@@ -6,13 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from conformance.adapters.core_reader.files import Files, wanted
-from conformance.adapters.core_reader.locations import ROOT, Location, as_directory, resolve
-from conformance.adapters.core_reader.manifests import (
-    Index,
-    Reference,
-    parse_json,
-    parse_manifest,
-)
+from conformance.adapters.core_reader.locations import Location, resolve
+from conformance.adapters.core_reader.manifests import Index, Reference, parse_json, parse_manifest
 from conformance.adapters.json_lines import RefusedError
 
 __all__ = ["ChunkManifest"]
@@ -28,14 +23,11 @@ class ChunkManifest:
         configuration: Mapping[str, Any],
         grid: Index,
         own_key: Callable[[Index], str],
-        override: str | None = None,
     ) -> None:
         self._files = files
         document = configuration["manifest"]
         try:
             base = resolve(configuration.get("base", "./"), array, directory=True)
-            if override is not None:
-                base = as_directory(resolve(override, ROOT, directory=True))
             if isinstance(document, str):
                 document = resolve(document, array)
         except ValueError as error:
@@ -61,12 +53,9 @@ class ChunkManifest:
         return iter(self._entries)
 
     def get(self, index: Index, part: Mapping[str, int] | None) -> bytes | None:
-        """Return the bytes of a chunk, or a part of them; None if it is explicitly empty.
+        """Return the bytes of a chunk, or a part of them; raise KeyError for a missing one.
 
-        Raises
-        ------
-        KeyError
-            The chunk is missing.
+        None stands for an explicitly empty one, which has no bytes.
         """
         entry = self._entries[index]
         if isinstance(entry, Reference):
