@@ -11,7 +11,7 @@ def main(arguments: list[str]) -> None:
     """Break the package, and serve; without a name, list the mutants."""
     if not arguments:
         for mutant in MUTANTS.values():
-            print(f"{mutant.name:32} {', '.join(mutant.areas):32} {mutant.what}")  # noqa: T201
+            print(f"{mutant.name:32} {', '.join(mutant.noticed_in):32} {mutant.what}")  # noqa: T201
         return
     (name,) = arguments
     MUTANTS[name].apply()

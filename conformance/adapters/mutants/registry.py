@@ -14,8 +14,8 @@ class Mutant:
     """One way in which the adapter can be broken."""
 
     name: str
-    areas: tuple[str, ...]
-    """Where the corpus must notice: in each of these areas."""
+    noticed_in: tuple[str, ...]
+    """Where the corpus must notice: in each of these areas, or cases (``paths/empty-*``)."""
     what: str
     """What is broken."""
     apply: Callable[[], None]
@@ -24,14 +24,17 @@ class Mutant:
 MUTANTS: dict[str, Mutant] = {}
 
 
-def broken_in(*areas: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Register a function that breaks the package; its name and docstring describe the mutant."""
+def broken_in(*places: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Register a function that breaks the package; its name and docstring describe the mutant.
+
+    `places` are areas, or globs of ids of cases: each of them must notice.
+    """
 
     def register(apply: Callable[[], None]) -> Callable[[], None]:
         name = apply.__name__.replace("_", "-")
         assert name not in MUTANTS
         assert apply.__doc__
-        MUTANTS[name] = Mutant(name, areas, apply.__doc__, apply)
+        MUTANTS[name] = Mutant(name, places, apply.__doc__, apply)
         return apply
 
     return register
