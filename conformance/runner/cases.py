@@ -23,7 +23,7 @@ CLASSES: Mapping[str, str] = {
     "partitions": "partitions",
     "checksums": "checksums",
     "source-conditions": "source-conditions",
-    "safe": "read",
+    "safe": "limits",
     "validator": "validate",
     "writer": "write",
 }

@@ -23,7 +23,7 @@ HELLO = {
     "name": "scripted",
     "version": "1.0",
     "protocol": 1,
-    "features": ["read", "get_chunk", "list", "validate", "http", "hierarchy-http"],
+    "features": ["read", "get_chunk", "list", "validate", "http", "hierarchy-http", "limits"],
 }
 
 

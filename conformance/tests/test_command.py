@@ -139,7 +139,15 @@ def test_json_and_badge(corpus: CorpusWriter, tmp_path: Path) -> None:
         "implementation": {
             "name": "scripted",
             "version": "1.0",
-            "features": ["get_chunk", "hierarchy-http", "http", "list", "read", "validate"],
+            "features": [
+                "get_chunk",
+                "hierarchy-http",
+                "http",
+                "limits",
+                "list",
+                "read",
+                "validate",
+            ],
         },
         "corpus_sha256": sha256((corpus.directory / "index.json").read_bytes()),
         "unexpected": 1,

@@ -402,6 +402,12 @@ def test_classes_held(corpus: CorpusWriter) -> None:
     assert (part.unexpected, part.held) == (0, ())
 
 
+def test_no_reader_is_safe_without_limits(corpus: CorpusWriter) -> None:
+    corpus.case("a/one", [READ], [read_answer()], files=FILES, **{"class": "safe"})
+    assert run(corpus).held == ("safe",)
+    assert run_suite(adapter_command(features=["read"]), corpus.load()).held == ()
+
+
 def test_known_failures(corpus: CorpusWriter) -> None:
     corpus.case("a/known", [READ], [read_answer(shape=[6])], files=FILES)
     corpus.case("a/new", [READ], [read_answer(shape=[6])], files=FILES)

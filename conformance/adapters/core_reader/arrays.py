@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -112,12 +113,16 @@ class NativeChunks:
         return Location("", (*self._array.segments[:-1], *key))
 
 
+def _zarr_error(message: str) -> RefusedError:
+    return RefusedError("zarr_error", None, message)
+
+
 class Codecs:
-    """How chunks become values; raises NotImplementedError for what it does not know."""
+    """How chunks become values; what this reader does not know is not the specification's."""
 
     def __init__(self, metadata: Mapping[str, Any], chunk_shape: Index) -> None:
         if metadata.get("data_type") not in _TYPES:
-            raise NotImplementedError(f"data type {metadata.get('data_type')!r}")
+            raise _zarr_error(f"unknown data type {metadata.get('data_type')!r}")
         self._type = np.dtype(metadata["data_type"])
         self._stored_type = self._type
         self._chunk_shape = chunk_shape
@@ -128,7 +133,7 @@ class Codecs:
             if name == "gzip":
                 self._times_compressed += 1
             elif name != "bytes":
-                raise NotImplementedError(f"codec {name!r}")
+                raise _zarr_error(f"unknown codec {name!r}")
             elif self._type.itemsize > 1:
                 endian = {"little": "<", "big": ">"}[codec["configuration"]["endian"]]
                 self._stored_type = self._type.newbyteorder(endian)
@@ -139,9 +144,12 @@ class Codecs:
 
     def decode(self, encoded: bytes) -> NDArray:
         """Return the values of a chunk."""
-        for _ in range(self._times_compressed):
-            encoded = gzip.decompress(encoded)
-        return np.frombuffer(encoded, self._stored_type).reshape(self._chunk_shape)
+        try:
+            for _ in range(self._times_compressed):
+                encoded = gzip.decompress(encoded)
+            return np.frombuffer(encoded, self._stored_type).reshape(self._chunk_shape)
+        except (OSError, EOFError, zlib.error, ValueError) as error:
+            raise _zarr_error(f"a chunk does not decode: {error}") from error
 
 
 def _fill_value(stated: Any, data_type: np.dtype[Any]) -> NDArray:
