@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from conformance.generator.case import Case, failure
@@ -34,10 +34,17 @@ def cases() -> Iterator[Case]:
     yield from _memory()
 
 
-def _case(name: str, description: str, path: str, *allow: str, section: str = _PREFIXES) -> Case:
+def _case(
+    name: str,
+    description: str,
+    path: str,
+    *allow: str,
+    section: str = _PREFIXES,
+    needs: Sequence[str] = (),
+) -> Case:
     """Both chunks in one source outside of the hierarchy's store."""
     options: dict[str, Any] = {"allow": [{"prefix": prefix} for prefix in allow]} if allow else {}
-    case = Case(f"{AREA}/{name}", section, description, **options)
+    case = Case(f"{AREA}/{name}", section, description, needs=needs, **options)
     return case.array(manifest={key: {**entry, "path": path} for key, entry in ENTRIES.items()})
 
 
@@ -75,6 +82,7 @@ def _the_same() -> Iterator[Case]:
             "there is no such server.",
             path,
             prefix,
+            needs=["http"],
         ).refuses(_NO_SERVER, "chunk")
     yield (
         _case(

@@ -41,6 +41,8 @@ AREAS = (
     "precedence",
     "limits",
     "validators",
+    "lacking_features",
+    "combinations",
 )
 
 

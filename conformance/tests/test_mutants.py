@@ -60,7 +60,7 @@ def _is_noticed(mutant: Mutant, place: str, corpus: Corpus, fork_server: Path) -
     command = [sys.executable, "-I", "-S", str(ATTACH), str(fork_server), mutant.name]
 
     def progress(result: Result) -> None:
-        if result.outcome is Outcome.FAILED:
+        if result.outcome in (Outcome.FAILED, Outcome.ADVISORY):
             # What the other cases say is of no interest, and takes time.
             raise _SeenEnoughError
 

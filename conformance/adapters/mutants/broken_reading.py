@@ -185,7 +185,7 @@ def denied_is_missing() -> None:
     _fill_instead_of(SourceAccessDeniedError)
 
 
-@broken_in("http")
+@broken_in("http/hierarchy-source-*")
 def failed_is_missing() -> None:
     """Read fill values from a source whose server fails (500)."""
     _fill_instead_of(SourceError)

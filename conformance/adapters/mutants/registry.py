@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MUTANTS", "Mutant", "broken_in", "replace"]
+__all__ = ["MUTANTS", "Mutant", "broken_in", "register", "replace"]
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,24 @@ def broken_in(*places: str) -> Callable[[Callable[[], None]], Callable[[], None]
     `places` are areas, or globs of ids of cases: each of them must notice.
     """
 
-    def register(apply: Callable[[], None]) -> Callable[[], None]:
-        name = apply.__name__.replace("_", "-")
-        assert name not in MUTANTS
+    def describe(apply: Callable[[], None]) -> Callable[[], None]:
         assert apply.__doc__
-        MUTANTS[name] = Mutant(name, places, apply.__doc__, apply)
+        return register(apply.__name__.replace("_", "-"), apply.__doc__, *places)(apply)
+
+    return describe
+
+
+def register(
+    name: str, what: str, *places: str
+) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Register a function that breaks the package as a table says."""
+
+    def add(apply: Callable[[], None]) -> Callable[[], None]:
+        assert name not in MUTANTS
+        MUTANTS[name] = Mutant(name, places, what, apply)
         return apply
 
-    return register
+    return add
 
 
 def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:

@@ -1,14 +1,14 @@
 """All mutants: importing this module completes the table."""
 
-# Imported for what they register.
-import conformance.adapters.mutants.broken_documents
-import conformance.adapters.mutants.broken_keys
-import conformance.adapters.mutants.broken_places
-import conformance.adapters.mutants.broken_reading
-import conformance.adapters.mutants.broken_strictness
-import conformance.adapters.mutants.broken_transports
-import conformance.adapters.mutants.broken_validation
-import conformance.adapters.mutants.broken_writing  # noqa: F401
+from importlib import import_module
+from pkgutil import iter_modules
+
+from conformance.adapters import mutants
 from conformance.adapters.mutants.registry import MUTANTS, Mutant
 
 __all__ = ["MUTANTS", "Mutant"]
+
+# Imported for what they register.
+for _module in sorted(module.name for module in iter_modules(mutants.__path__)):
+    if _module.startswith("broken_"):
+        import_module(f"{mutants.__name__}.{_module}")
