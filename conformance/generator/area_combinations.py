@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conformance.generator.area_array_metadata import with_metadata
 from conformance.generator.arrays import Array, canonical
 from conformance.generator.case import Case, to_json
-from conformance.generator.frames import add_crc32c, crc32c, gzip_member
+from conformance.generator.frames import add_crc32c, crc32c, gzip_member, zstd_bomb
 from conformance.generator.partitioned import ROW, split
 from conformance.generator.standard import ENTRIES, SOURCE, standard
 
 AREA = "combinations"
+_BLOCK = 2**17  # of zstd
 _GZIP = {"name": "gzip", "configuration": {"level": 5}}
 _CREDENTIALS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "not-a-secret-of-anybody"}
 
@@ -24,6 +26,7 @@ def cases() -> Iterator[Case]:
     yield from _hierarchies_on_servers()
     yield from _of_places()
     yield from _of_metadata()
+    yield _between_two_codecs()
     yield _in_two_groups()
 
 
@@ -203,6 +206,26 @@ def _of_metadata() -> Iterator[Case]:
             {"name": "urn:example:x"},
         ],
     ).refuses("invalid_configuration", "declaration")
+
+
+def _between_two_codecs() -> Case:
+    """Make a case in which a document exceeds the limit only before its last codec is undone."""
+    text = json.dumps(ENTRIES).encode()
+    document = text[:-1] + b" " * _BLOCK + b"}"
+    end = add_crc32c(document)[len(document) - 1 :]
+    return (
+        standard(
+            f"{AREA}/limit-between-two-codecs",
+            "limits",
+            "The limit holds for what each codec returns: this document has two bytes less than "
+            "it allows, and with the checksum that the first codec appended two bytes more.",
+            limits={"manifest_bytes": len(document) + 2},
+            needs=["encoded-manifests", "manifest-zstd"],
+        )
+        .array(configuration={"manifest": "m.zst", "codecs": ["crc32c", "zstd"]})
+        .put("a/m.zst", zstd_bomb(text[:-1], b" ", 1, end))
+        .refuses("limit_exceeded", "manifest")
+    )
 
 
 def _in_two_groups() -> Case:
