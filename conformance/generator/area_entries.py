@@ -41,12 +41,6 @@ def _readable() -> Iterator[Case]:
             for key, entry in ENTRIES.items()
         },
     ).reads()
-    yield standard(
-        f"{AREA}/entry-before-key",
-        "precedence",
-        "Entries are judged before keys: with one mistake of each kind the entry's is reported.",
-        manifest={"no key": ENTRIES["0"], "1": {"path": "data.bin", "length": 0}},
-    ).refuses("invalid_entry", "manifest")
     case = standard(
         f"{AREA}/integer-with-exponent",
         "manifest-document",

@@ -48,6 +48,13 @@ def cases() -> Iterator[Case]:
             f"Of several mistakes in one entry the first step decides: {description}",
             manifest={"0": ENTRIES["0"], "1": {**ENTRIES["1"], **entry}},
         ).refuses(code, "manifest")
+    yield standard(
+        f"{AREA}/entry-before-its-key",
+        _SECTION,
+        "Of several mistakes in one member the first step decides: the entry by itself (4) comes "
+        "before its key (5).",
+        manifest={**ENTRIES, "no key": {"path": "data.bin", "length": 0}},
+    ).refuses("invalid_entry", "manifest")
     yield from _deferred()
     case = standard(
         f"{AREA}/two-sources-that-fail",
