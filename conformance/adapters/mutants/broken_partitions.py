@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from conformance.adapters.mutants.broken_rules import change_configurations
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidConfigurationError
-from zarr_manifest.format import declaration, names_outside, parse_canonical
+from zarr_manifest.format import names_outside, parse_canonical
 from zarr_manifest.hierarchy.arrays import declared_array
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
 from zarr_manifest.inspection import validation
@@ -104,21 +105,6 @@ def foreign_block_names_dropped() -> None:
     _change_names(change)
 
 
-def _change_configurations(change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
-    """Let a function change the configurations of declarations."""
-
-    def make(interpret: Any) -> Any:
-        def changed(declared: Mapping[str, Any], must_understand: bool) -> Any:
-            stated = declared.get("configuration")
-            if isinstance(stated, dict):
-                declared = {**declared, "configuration": change(dict(stated))}
-            return interpret(declared, must_understand)
-
-        return changed
-
-    replace(declaration, "_interpret_one", make)
-
-
 @broken_in(_PLACE)
 def partitions_without_shape_ignored() -> None:
     """Ignore ``partitions`` without ``partition_shape``."""
@@ -127,7 +113,7 @@ def partitions_without_shape_ignored() -> None:
         kept = "partition_shape" in stated
         return {k: v for k, v in stated.items() if kept or k != "partitions"}
 
-    _change_configurations(change)
+    change_configurations(change)
 
 
 @broken_in(_PLACE)
@@ -141,4 +127,4 @@ def partitions_of_another_type_ignored() -> None:
         )
         return {k: v for k, v in stated.items() if usable or k != "partitions"}
 
-    _change_configurations(change)
+    change_configurations(change)

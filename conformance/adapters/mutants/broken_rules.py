@@ -167,7 +167,7 @@ def one_frame_only() -> None:
 @broken_in("encoded-manifests/*")
 def codecs_that_may_be_ignored() -> None:
     """Ignore an unknown codec that says that it need not be understood."""
-    _change_configurations(
+    change_configurations(
         lambda stated: (
             {
                 **stated,
@@ -192,7 +192,7 @@ def any_must_understand_of_codecs() -> None:
             return {k: v for k, v in codec.items() if k != "must_understand"}
         return codec
 
-    _change_configurations(
+    change_configurations(
         lambda stated: (
             {**stated, "codecs": [plain(codec) for codec in stated["codecs"]]}
             if isinstance(stated.get("codecs"), list)
@@ -201,7 +201,7 @@ def any_must_understand_of_codecs() -> None:
     )
 
 
-def _change_configurations(change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+def change_configurations(change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
     """Let a function change the configurations of declarations."""
 
     def make(interpret: Any) -> Any:
