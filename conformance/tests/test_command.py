@@ -412,7 +412,7 @@ def test_printed_values(values: list[Any]) -> None:
 
 
 def test_table(corpus: CorpusWriter, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    everything = adapter_command(name="all", features=["read", "s3"])
+    everything = adapter_command(name="all", features=["read", "s3", "limits"])
     recorded = tmp_path / "known.json"
     run(corpus, "--json", tmp_path / "a.json", "--only", "one/*")
     run(corpus, "--json", tmp_path / "b.json", "--record", recorded, command=everything)
