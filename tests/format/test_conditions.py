@@ -72,6 +72,15 @@ def test_weak_etag_is_not_sent() -> None:
         assert sent == f'"{bare.strip(chr(34))}"'
 
 
+@pytest.mark.parametrize("etag", ['"a b"', 'a"b', '"a"b"', " a"])
+def test_etags_that_cannot_be_stated_are_compared_but_not_sent(etag: str) -> None:
+    conditions = parse_conditions(etag, None, None)
+    assert conditions.if_match is None
+    assert not conditions.are_sent
+    assert conditions.violation(etag=etag, last_modified=None, version=None) is None
+    assert conditions.violation(etag='"a"', last_modified=None, version=None) is not None
+
+
 @given(
     st.datetimes(datetime(2000, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC)),
     st.integers(-3_000_000, 3_000_000),

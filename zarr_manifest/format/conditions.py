@@ -50,10 +50,14 @@ class Conditions:
 
     @property
     def if_match(self) -> str | None:
-        """Value for ``If-Match``; None for a weak tag, which it never matches (RFC 9110)."""
+        """Value for ``If-Match``; None for a tag that it cannot state.
+
+        It never matches a weak tag, and no tag has spaces or quotation marks (RFC 9110).
+        """
         if self.etag is None or self.etag.startswith("W/"):
             return None
-        return f'"{_opaque(self.etag)}"'
+        quoted = f'"{_opaque(self.etag)}"'
+        return quoted if _STRONG_TAG.fullmatch(quoted) else None
 
     @property
     def if_unmodified_since(self) -> datetime | None:
@@ -114,6 +118,8 @@ class Conditions:
 
 
 NO_CONDITIONS = Conditions()
+
+_STRONG_TAG = re.compile(r'"[!#-~]*"')
 
 # Without leap seconds, which not every calendar knows.
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
