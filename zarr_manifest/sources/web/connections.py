@@ -100,26 +100,11 @@ class _Connection(HTTPConnection):
             return super().getresponse()
 
 
-class _SecureConnection(HTTPSConnection):
-    def request(
-        self,
-        method: str,
-        url: str,
-        body: Any = None,
-        headers: Any = None,
-        **options: Any,
-    ) -> None:
-        super().request(method, *_as_written(url, body, headers), **options)
-
+class _SecureConnection(_Connection, HTTPSConnection):
     def connect(self) -> None:
-        with _deadline(self):
-            super().connect()
+        super().connect()
         # Lest urllib3 warn: if certificates are not verified, the reader asked for that.
         self.is_verified = True
-
-    def getresponse(self) -> Any:
-        with _deadline(self):
-            return super().getresponse()
 
 
 class _Pool(urllib3.HTTPConnectionPool):
