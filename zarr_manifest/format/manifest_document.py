@@ -163,12 +163,7 @@ def interpret_document(
     entries: dict[str, Entry] = {}
     misnamed: dict[str, str] = {}
     try:
-        plain = _plain_entries(document)
-        if plain is None:
-            entries = _ENTRIES.decode(document)
-            misnamed = _misnamed(entries, document)
-        else:
-            entries = plain
+        entries, misnamed = _well_typed(document)
     except _UNDECODABLE as error:
         problem = _explain_document(document, members, error)
         if problem is not None:
@@ -182,25 +177,32 @@ def interpret_document(
         problems = _contradictions_of(entries, misnamed)
     else:
         problems = _wrong_entries(entries, members, wrong, known=bool(duplicates))
-    for problem in problems:
-        if problem.chunk is not None:
-            entries.pop(problem.chunk, None)
-        yield members.locate(problem)
+    yield from _dropping(problems, entries, members)
     if validating:
         yield from map(members.locate, _unused_bits(entries, members))
-    for problem in list(_too_long(entries, limits)):
-        entries.pop(problem.chunk or "", None)
-        yield members.locate(problem)
+    yield from _dropping(list(_too_long(entries, limits)), entries, members)
     yield from too_much(len(entries), count_inline_bytes(entries), limits)
     return entries
 
 
-def _plain_entries(document: bytes) -> dict[str, Entry] | None:
-    """Decode a document without annotations; None if it has some, or is invalid."""
+def _well_typed(document: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
+    """Decode a document, and say what is wrong with the names of members; raise for wrong types."""
     try:
-        return cast("dict[str, Entry]", _PLAIN_ENTRIES.decode(document))
+        # Most documents have no other members than these.
+        return cast("dict[str, Entry]", _PLAIN_ENTRIES.decode(document)), {}
     except msgspec.ValidationError:
-        return None
+        entries = _ENTRIES.decode(document)
+        return entries, _misnamed(entries, document)
+
+
+def _dropping(
+    problems: Iterable[ManifestError], entries: dict[str, Entry], members: Members
+) -> Iterator[ManifestError]:
+    """Yield problems with their places, and drop the entries that they name."""
+    for problem in problems:
+        if problem.chunk is not None:
+            entries.pop(problem.chunk, None)
+        yield members.locate(problem)
 
 
 def _misnamed(entries: Mapping[str, Entry], document: bytes) -> dict[str, str]:
