@@ -43,7 +43,7 @@ from zarr_manifest.sources import (
     in_order,
 )
 
-__all__ = ["deletable", "delete_below", "writable"]
+__all__ = ["deletable", "delete_below", "note_change", "writable"]
 
 # Number of objects deleted at the same time.
 _AT_ONCE = 16
@@ -169,6 +169,18 @@ def _list(metadata: dict[str, Any], member: str) -> list[object]:
 
 def _shape(extents: Sequence[tuple[str | None, int]]) -> tuple[int, ...]:
     return tuple(size for _, size in extents)
+
+
+def note_change(arrays: KnownArrays, key: str, value: Buffer | None) -> None:
+    """Take note of a value that was just written, or, without one, deleted."""
+    arrays.kept.discard(key)
+    directory, _, name = key.rpartition("/")
+    if name == "zarr.json" and value is not None:
+        arrays.written(directory, value.to_bytes())
+    elif name == "zarr.json":
+        arrays.deleted(directory)
+    elif name in METADATA_NAMES:
+        arrays.note_absence(directory)
 
 
 # Deleting -------------------------------------------------------------------------------

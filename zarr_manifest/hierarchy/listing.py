@@ -18,10 +18,9 @@ from zarr_manifest.locations import Location
 from zarr_manifest.sources import run_async
 
 __all__ = [
-    "list_chunk_keys",
+    "list_chunks_below",
     "list_dir",
     "list_locations",
-    "list_manifest_arrays",
     "list_prefix",
 ]
 
@@ -67,6 +66,17 @@ async def list_chunk_keys(array: ChunkManifestTransformer, prefix: str) -> Async
     async for key in array.chunk_keys():
         if (start + key).startswith(prefix):
             yield start + key
+
+
+async def list_chunks_below(
+    store: Store, arrays: KnownArrays, prefix: str
+) -> tuple[list[str], list[ChunkManifestTransformer]]:
+    """Return what lies below a prefix: some chunks of one manifest array, or whole arrays."""
+    directory = prefix.rstrip("/")
+    inside = await run_async(arrays.array_at(directory))
+    if inside is not None and inside.array_path != directory:
+        return [key async for key in list_chunk_keys(inside, directory)], []
+    return [], [array async for array in list_manifest_arrays(store, arrays, directory)]
 
 
 async def list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:

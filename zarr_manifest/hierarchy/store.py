@@ -17,15 +17,15 @@ from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.format import Configuration, Limits
 from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, KnownArrays, Remembered, Verify
-from zarr_manifest.hierarchy.changing import deletable, delete_below, writable
+from zarr_manifest.hierarchy.changing import deletable, delete_below, note_change, writable
 from zarr_manifest.hierarchy.keys import METADATA_NAMES, node_of_metadata
 from zarr_manifest.hierarchy.listing import (
-    list_chunk_keys,
+    list_chunks_below,
     list_dir,
     list_locations,
-    list_manifest_arrays,
     list_prefix,
 )
+from zarr_manifest.hierarchy.revealing import reveal
 from zarr_manifest.hierarchy.underneath import (
     base_directory,
     hierarchy_sources,
@@ -33,7 +33,6 @@ from zarr_manifest.hierarchy.underneath import (
     open_hierarchy,
     pure_request,
     same_place,
-    slice_of,
     store_name,
 )
 from zarr_manifest.hierarchy.zarr_internals import StoreOnStore, sync
@@ -240,7 +239,7 @@ class ManifestStore(StoreOnStore):
         path = node_of_metadata(key)
         if path is not None:
             metadata = await self._readable.get(key, prototype)
-            return self._reveal(path, metadata, prototype, byte_range)
+            return reveal(self._arrays, path, metadata, prototype, byte_range)
         owner = await run_async(self._arrays.owner(key))
         if owner is None:
             return await self._readable.get(key, prototype, byte_range)
@@ -264,7 +263,7 @@ class ManifestStore(StoreOnStore):
         path = node_of_metadata(key)
         if path is not None:
             metadata = self._get_underneath(key, prototype=prototype)
-            return self._reveal(path, metadata, prototype, byte_range)
+            return reveal(self._arrays, path, metadata, prototype, byte_range)
         owner = run_sync(self._arrays.owner(key))
         if owner is None:
             return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
@@ -278,24 +277,6 @@ class ManifestStore(StoreOnStore):
         readable: Any = self._readable  # get_sync is not declared by ``Store``
         found: Buffer | None = readable.get_sync(key, prototype=prototype, byte_range=byte_range)
         return found
-
-    def _reveal(
-        self,
-        path: str,
-        metadata: Buffer | None,
-        prototype: BufferPrototype,
-        byte_range: ByteRequest | None,
-    ) -> Buffer | None:
-        if metadata is None:
-            self._arrays.note_absence(path)
-            return None
-        stored = metadata.to_bytes()
-        shown = self._arrays.reveal(path, stored)
-        if byte_range is not None:
-            shown = shown[slice_of(byte_range, len(shown))]
-        elif shown is stored:
-            return metadata
-        return prototype.buffer.from_bytes(shown)
 
     async def get_partial_values(
         self,
@@ -400,14 +381,10 @@ class ManifestStore(StoreOnStore):
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Return the number of bytes below a prefix, including those that manifests refer to."""
-        total = await self._readable.getsize_prefix(prefix)
-        directory = prefix.rstrip("/")
-        inside = await run_async(self._arrays.array_at(directory))
-        if inside is not None and inside.array_path != directory:
-            keys = [key async for key in list_chunk_keys(inside, directory)]
-            return total + sum(await asyncio.gather(*(self.getsize(key) for key in keys)))
-        arrays = [array async for array in self._manifest_arrays(directory)]
-        return total + sum(await asyncio.gather(*(array.total_size() for array in arrays)))
+        native = await self._readable.getsize_prefix(prefix)
+        keys, arrays = await list_chunks_below(self._readable, self._arrays, prefix)
+        sizes = (*(self.getsize(key) for key in keys), *(array.total_size() for array in arrays))
+        return native + sum(await asyncio.gather(*sizes))
 
     # Listing -----------------------------------------------------------------
 
@@ -428,9 +405,6 @@ class ManifestStore(StoreOnStore):
         """Yield the names of keys and directories directly below a prefix."""
         async for name in list_dir(self._readable, self._arrays, prefix):
             yield name
-
-    def _manifest_arrays(self, directory: str) -> AsyncIterator[ChunkManifestTransformer]:
-        return list_manifest_arrays(self._readable, self._arrays, directory)
 
     def locations(self) -> Sequence[ReferencedLocation]:
         """Return the locations that the hierarchy refers to, without reading them.
@@ -460,13 +434,13 @@ class ManifestStore(StoreOnStore):
         """Write a native value, or metadata; a manifest array keeps its declaration."""
         stored = await run_async(self._writable(key, value))
         await self._store.set(key, stored)
-        self._changed(key, stored)
+        note_change(self._arrays, key, stored)
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Write a native value, without an event loop."""
         stored = run_sync(self._writable(key, value))
         self._underneath.set_sync(key, stored)
-        self._changed(key, stored)
+        note_change(self._arrays, key, stored)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a native value unless its key has one."""
@@ -494,24 +468,13 @@ class ManifestStore(StoreOnStore):
         """Delete a native value. Data that manifests refer to is never touched."""
         if await run_async(self._deletable(key)):
             await self._store.delete(key)
-            self._changed(key)
+            note_change(self._arrays, key, None)
 
     def delete_sync(self, key: str) -> None:
         """Delete a native value, without an event loop."""
         if run_sync(self._deletable(key)):
             self._underneath.delete_sync(key)
-            self._changed(key)
-
-    def _changed(self, key: str, value: Buffer | None = None) -> None:
-        """Take note of a value that was just written, or deleted; without a value, of metadata."""
-        self._arrays.kept.discard(key)
-        directory, _, name = key.rpartition("/")
-        if name == "zarr.json" and value is not None:
-            self._arrays.written(directory, value.to_bytes())
-        elif name == "zarr.json":
-            self._arrays.deleted(directory)
-        elif name in METADATA_NAMES:
-            self._arrays.note_absence(directory)
+            note_change(self._arrays, key, None)
 
     async def delete_dir(self, prefix: str) -> None:
         """Delete all keys below a prefix, except those that manifests refer to.
