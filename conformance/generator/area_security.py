@@ -173,6 +173,15 @@ def _before_any_request() -> Iterator[Case]:
         .reports()
         .seen("http", max=0)
     )  # fmt: skip
+    yield (
+        _case("listing-needs-no-authorisation",
+              "The keys of a manifest are no bytes of its sources: to list them, nothing has to be "
+              "authorised, and nothing is asked for.",
+              "@HTTP@/data.bin")
+        .serve("http")
+        .ask("list", {"array": "a"}, {"chunks": ["0", "1"]})
+        .seen("http", max=0)
+    )  # fmt: skip
 
 
 def _redirects() -> Iterator[Case]:

@@ -14,7 +14,7 @@ __all__ = ["ChunkManifest"]
 
 
 class ChunkManifest:
-    """The chunks that an array's manifest names; all of it is checked when it is made."""
+    """The chunks that an array's manifest names; the document is checked when it is made."""
 
     def __init__(
         self,
@@ -35,7 +35,8 @@ class ChunkManifest:
         if isinstance(document, Location):
             document = self._load(document)
         self._entries = parse_manifest(document, grid, own_key, base._replace(query=""))
-        files.authorise(e.location for e in self._entries.values() if isinstance(e, Reference))
+        references = (e for e in self._entries.values() if isinstance(e, Reference))
+        self._to_authorise = [reference.location for reference in references]
 
     def _load(self, location: Location) -> Any:
         self._files.authorise([location])
@@ -57,6 +58,8 @@ class ChunkManifest:
 
         None stands for an explicitly empty one, which has no bytes.
         """
+        self._files.authorise(self._to_authorise)
+        self._to_authorise = []
         entry = self._entries[index]
         if isinstance(entry, Reference):
             return self._files.read_chunk(entry, part)
