@@ -178,6 +178,7 @@ def _before_any_request() -> Iterator[Case]:
               "The keys of a manifest are no bytes of its sources: to list them, nothing has to be "
               "authorised, and nothing is asked for.",
               "@HTTP@/data.bin")
+        .source("data.bin", SOURCE)
         .serve("http")
         .ask("list", {"array": "a"}, {"chunks": ["0", "1"]})
         .seen("http", max=0)
