@@ -63,6 +63,8 @@ def compare(
         return Comparison("same values" if first == second else "different")
     if accepting:
         reasons = sorted(question.leeway)
+        if any(not answer["ok"] and _is_of_the_library(answer["error"]) for answer in answers):
+            reasons.append("codecs of the Zarr library")
     else:
         errors = [answer["error"] for answer in answers]
         if _same_error(*errors):
@@ -82,9 +84,13 @@ def compare_problems(
     return Comparison("different")
 
 
+def _is_of_the_library(error: Answer) -> bool:
+    return bool(error["code"] == _OF_THE_LIBRARY)
+
+
 def _same_error(first: Answer, second: Answer) -> bool:
     # What the Zarr library refuses has no phase.
-    same_phase = first["phase"] == second["phase"] or first["code"] == _OF_THE_LIBRARY
+    same_phase = first["phase"] == second["phase"] or _is_of_the_library(first)
     return bool(first["code"] == second["code"] and same_phase)
 
 
@@ -97,6 +103,6 @@ def _why_errors_may_differ(
     if any(error["code"] == "limit_exceeded" for error in errors):
         yield _LIMITS
     if question.request["op"] == "read" and all(
-        error["phase"] == "chunk" or error["code"] == _OF_THE_LIBRARY for error in errors
+        error["phase"] == "chunk" or _is_of_the_library(error) for error in errors
     ):
         yield "several chunks fail"

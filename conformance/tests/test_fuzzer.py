@@ -66,6 +66,7 @@ def test_questions_depend_on_the_seed_alone(tmp_path: Path) -> None:
         ([refusal("invalid_path"), refusal("invalid_path", "declaration")], "different"),
         ([refusal("invalid_path"), refusal("invalid_entry")], "different"),
         ([refusal("zarr_error", None), refusal("zarr_error", "chunk")], "same error"),
+        ([refusal("zarr_error", None), VALUES], "allowed"),
         ([refusal("short_read", "chunk"), refusal("source_changed", "chunk")], "allowed"),
         ([refusal("short_read", "chunk"), refusal("invalid_path")], "different"),
         ([refusal("limit_exceeded"), refusal("invalid_path")], "allowed"),
