@@ -103,7 +103,7 @@ def every_change(
     profile = settings.default
     stride = 1
     if isinstance(make(), InterruptedDirectory) and profile is not None:
-        stride = max(1, 100 // profile.max_examples)
+        stride = 1 if profile.max_examples >= 50 else 100 // profile.max_examples
     for left in itertools.count(0, stride):
         store = make()
         store.left = left

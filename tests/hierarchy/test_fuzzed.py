@@ -35,7 +35,7 @@ def arrays() -> int:
     profile = settings.default
     assert profile is not None
     return max(
-        5, profile.max_examples // 2, 9 * profile.max_examples // 2 * (profile.max_examples > 50)
+        5, profile.max_examples // 2, 9 * profile.max_examples * (profile.max_examples >= 50)
     )
 
 

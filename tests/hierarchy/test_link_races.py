@@ -121,7 +121,7 @@ def outcomes(store: zm.ManifestStore, key: str, reads: int) -> Counter[str]:
 
 
 # 40,000 in all in the thorough tier.
-READS = 5_000 if (settings.default or settings()).max_examples >= 100 else 200
+READS = 5_000 if (settings.default or settings()).max_examples >= 50 else 200
 
 
 @pytest.mark.parametrize("case", CASES)

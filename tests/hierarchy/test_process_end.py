@@ -125,7 +125,7 @@ for _ in range(int(sys.argv[1])):
     print(os.waitstatus_to_exitcode(status))
 """
 
-THOROUGH = (settings.default or settings()).max_examples >= 100
+THOROUGH = (settings.default or settings()).max_examples >= 50
 
 
 @pytest.mark.slow
