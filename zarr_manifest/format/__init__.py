@@ -41,7 +41,7 @@ from zarr_manifest.format.document_codecs import (
     decode_body,
     encode_body,
 )
-from zarr_manifest.format.findings import Findings, collect, strict
+from zarr_manifest.format.findings import Findings, collect, mapped, strict
 from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
 from zarr_manifest.format.manifest_document import (
     Entry,
@@ -128,6 +128,7 @@ __all__ = [
     "is_placeholder",
     "is_possible_path",
     "limit_exceeded",
+    "mapped",
     "members_in",
     "names_outside",
     "needs_every_document",

@@ -7,11 +7,11 @@ validator collects them all.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from zarr_manifest.errors import ManifestError
 
-__all__ = ["Findings", "collect", "strict"]
+__all__ = ["Findings", "collect", "mapped", "strict"]
 
 type Findings[T] = Generator[ManifestError, None, T]
 
@@ -54,3 +54,26 @@ def collect[T](findings: Findings[T]) -> tuple[T, list[ManifestError]]:
             problems.append(next(findings))
         except StopIteration as stop:
             return stop.value, problems
+
+
+def mapped[T](
+    findings: Findings[T], change: Callable[[ManifestError], ManifestError]
+) -> Findings[T]:
+    """Yield what a function makes of each problem of a check, and return the check's result.
+
+    Examples
+    --------
+    >>> def check():
+    ...     yield ManifestError("first")
+    ...     return 1
+    >>> found, problems = collect(mapped(check(), lambda each: each.in_context(array="sst")))
+    >>> found, problems[0].array
+    (1, 'sst')
+    """
+    while True:
+        try:
+            problem = next(findings)
+        except StopIteration as stop:
+            outcome: T = stop.value
+            return outcome
+        yield change(problem)

@@ -29,6 +29,7 @@ from zarr_manifest.format import (
     format_canonical,
     grid_index,
     interpret_document,
+    mapped,
     parse_checksum,
     parse_conditions,
     strict,
@@ -112,15 +113,13 @@ def _interpret_whole(
 
 def _noting_chunks[T](findings: Findings[T], chunks: list[str]) -> Findings[T]:
     """Yield the same problems, and note the chunks that they name."""
-    while True:
-        try:
-            problem = next(findings)
-        except StopIteration as stop:
-            outcome: T = stop.value
-            return outcome
+
+    def note(problem: ManifestError) -> ManifestError:
         if problem.chunk is not None:
             chunks.append(problem.chunk)
-        yield problem
+        return problem
+
+    return mapped(findings, note)
 
 
 def _interpret_entries(
@@ -136,16 +135,16 @@ def _interpret_entries(
     if resolve is not None and refused:
         # The keys of refused entries are checked as well, beside all others.
         every = interpret_keys(list(members.raw), grid, report_outside=True)
-        yield from _located(every, members)
+        yield from mapped(every, members.locate)
         rows, _ = collect(findings)
     else:
-        rows = yield from _located(findings, members)
-    columns = yield from _located(interpret_rows(rows, keys, values, shared), members)
+        rows = yield from mapped(findings, members.locate)
+    columns = yield from mapped(interpret_rows(rows, keys, values, shared), members.locate)
     if resolve is not None:
         foreign = set(range(len(keys))).difference(rows.members.tolist())
         for number in sorted(foreign):
-            yield from _located(_interpret_aside(values[number], keys[number]), members)
-        yield from _located(_interpret_paths(entries, resolve), members)
+            yield from mapped(_interpret_aside(values[number], keys[number]), members.locate)
+        yield from mapped(_interpret_paths(entries, resolve), members.locate)
     return columns
 
 
@@ -165,16 +164,6 @@ def _interpret_paths(entries: Mapping[str, Entry], resolve: Resolve) -> Findings
         problem = known[path]
         if problem is not None:
             yield problem.in_context(chunk=key)
-
-
-def _located[T](findings: Findings[T], members: Members) -> Findings[T]:
-    while True:
-        try:
-            problem = next(findings)
-        except StopIteration as stop:
-            outcome: T = stop.value
-            return outcome
-        yield members.locate(problem)
 
 
 # ------------------------------------------------------------ in parts
