@@ -7,19 +7,11 @@ from typing import Any
 
 from conformance.generator.case import Case, failure
 from conformance.generator.standard import ARRAY, ENTRIES, SOURCE
+from conformance.generator.two_arrays import BLOCKS, FILES, with_two_arrays
 
 AREA = "links"
 _SECTION = "links"
 _REFUSED = "location_not_allowed"
-_BLOCKS = {"manifest": "./{partition}.json", "partition_shape": [1]}
-
-# What in a hierarchy may be a link: the path, its content, the array to be read, and the phase.
-_MEMBERS: tuple[tuple[str, str, str, str], ...] = (
-    ("source", "a/data.bin", "a", "chunk"),
-    ("manifest", "a/manifest.json", "a", "manifest"),
-    ("metadata", "a/zarr.json", "a", "declaration"),
-    ("native-chunk", "n/c/1", "n", "chunk"),
-)
 
 
 def cases() -> Iterator[Case]:
@@ -33,8 +25,7 @@ def cases() -> Iterator[Case]:
 
 def _case(name: str, description: str, **options: Any) -> Case:
     case = Case(f"{AREA}/{name}", _SECTION, description, **options)
-    case.array(manifest=ENTRIES).put("a/data.bin", SOURCE)
-    return case.array("n", ARRAY, transformers=None).native_chunks("n")
+    return with_two_arrays(case)
 
 
 def _moved(case: Case, path: str, to: str) -> Case:
@@ -45,7 +36,7 @@ def _moved(case: Case, path: str, to: str) -> Case:
 
 
 def _out() -> Iterator[Case]:
-    for what, path, array, phase in _MEMBERS:
+    for what, path, array, phase in FILES:
         case = _case(
             f"{what}-out-of-the-hierarchy",
             f"/{path} is a link to a file outside of the hierarchy, which nobody authorised: "
@@ -67,7 +58,7 @@ def _out() -> Iterator[Case]:
 
 
 def _inside() -> Iterator[Case]:
-    for what, path, array, _ in _MEMBERS:
+    for what, path, array, _ in FILES:
         case = _case(
             f"{what}-within-the-hierarchy",
             f"/{path} is a link to another place in the hierarchy, and is followed.",
@@ -97,7 +88,7 @@ def _inside() -> Iterator[Case]:
 
 
 def _dangling() -> Iterator[Case]:
-    for what, path, array, phase in _MEMBERS:
+    for what, path, array, phase in FILES:
         case = _case(
             f"{what}-dangling-outwards",
             f"/{path} is a link to a file outside of the hierarchy that does not exist. It is "
@@ -130,7 +121,7 @@ def _dangling() -> Iterator[Case]:
             f"{AREA}/block-dangling-{name}", _SECTION, f"A block's document is a link that "
             f"{description}",
         )  # fmt: skip
-        case.array(configuration=_BLOCKS).put("a/data.bin", SOURCE)
+        case.array(configuration=BLOCKS).put("a/data.bin", SOURCE)
         case.put("a/0.json", {"0": ENTRIES["0"]}).link("hierarchy/a/1.json", target)
         if name == "inside":
             yield case.reads(missing=[(1,)])

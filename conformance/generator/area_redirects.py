@@ -8,21 +8,13 @@ from typing import Any
 
 from conformance.generator.arrays import Array
 from conformance.generator.case import Case
-from conformance.generator.standard import ARRAY, ENTRIES, SOURCE
+from conformance.generator.standard import ENTRIES, SOURCE
+from conformance.generator.two_arrays import BLOCKS, FILES, with_two_arrays
 
 AREA = "redirects"
 _SECTION = "redirects"
 _REFUSED = "location_not_allowed"
 _OTHER = [{"prefix": "@HTTP2@/y/"}]
-_BLOCKS = {"manifest": "./{partition}.json", "partition_shape": [1]}
-
-# What in a hierarchy may redirect: its path, the array to be read, and the phase.
-_MEMBERS: tuple[tuple[str, str, str, str], ...] = (
-    ("source", "a/data.bin", "a", "chunk"),
-    ("manifest", "a/manifest.json", "a", "manifest"),
-    ("metadata", "a/zarr.json", "a", "declaration"),
-    ("native-chunk", "n/c/1", "n", "chunk"),
-)
 
 
 def cases() -> Iterator[Case]:
@@ -38,8 +30,7 @@ def cases() -> Iterator[Case]:
 def _hosted(name: str, description: str, level: str = "must", **options: Any) -> Case:
     """Make a hierarchy on a web server: an array with a manifest, and a native one."""
     case = Case(f"{AREA}/{name}", _SECTION, description, level=level, via="http", **options)
-    case.array(manifest=ENTRIES).put("a/data.bin", SOURCE)
-    return case.array("n", ARRAY, transformers=None).native_chunks("n")
+    return with_two_arrays(case)
 
 
 def _to(path: str, location: str, status: int = 302) -> dict[str, Any]:
@@ -47,7 +38,7 @@ def _to(path: str, location: str, status: int = 302) -> dict[str, Any]:
 
 
 def _within_hierarchies() -> Iterator[Case]:
-    for what, path, array, _ in _MEMBERS:
+    for what, path, array, _ in FILES:
         for kind, location in (("within", f"@HTTP@/moved/{what}"), ("relative", f"moved-{what}")):
             case = _hosted(
                 f"{what}-{kind}",
@@ -74,7 +65,7 @@ def _within_hierarchies() -> Iterator[Case]:
 
 
 def _out_of_hierarchies() -> Iterator[Case]:
-    for what, path, array, phase in _MEMBERS:
+    for what, path, array, phase in FILES:
         refused = _hosted(
             f"{what}-elsewhere",
             f"/{path} redirects to another server, which nobody authorised: whoever serves a "
@@ -121,7 +112,7 @@ def _of_blocks() -> Iterator[Case]:
         "block without a document.",
         via="http",
     )
-    case.array(configuration=_BLOCKS).put("a/data.bin", SOURCE).put("a/0.json", ENTRIES)
+    case.array(configuration=BLOCKS).put("a/data.bin", SOURCE).put("a/0.json", ENTRIES)
     case.source("y/1.json", {"1": ENTRIES["1"]}).put("a/0.json", {"0": ENTRIES["0"]})
     case.serve("http", _to("a/1.json", "@HTTP2@/y/1.json"), root="hierarchy").serve("http2")
     case.reads(selection=[[0, 2]]).refuses(_REFUSED, "manifest", selection=[[2, 4]])
