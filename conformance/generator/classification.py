@@ -9,7 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CLASSES", "FEATURES", "class_of", "features_of", "in_document_order", "section_of"]
+__all__ = [
+    "CLASSES",
+    "FEATURES",
+    "anchors",
+    "class_of",
+    "features_of",
+    "in_document_order",
+    "section_of",
+]
 
 CLASSES = (
     "core", "encoded-manifests", "partitions", "checksums", "source-conditions", "safe",
@@ -43,8 +51,8 @@ def section_of(anchor: str) -> str:
 
     An anchor that no document has is taken for one of the core: a test reports it.
     """
-    found = [name for name in _COMPANIONS if anchor in _anchors(_SPECIFICATION / name)]
-    if anchor in _anchors(_SPECIFICATION / _CORE) or not found:
+    found = [name for name in _COMPANIONS if anchor in anchors(_SPECIFICATION / name)]
+    if anchor in anchors(_SPECIFICATION / _CORE) or not found:
         return anchor
     if len(found) > 1:
         raise ValueError(f"{anchor}: an anchor of {' and of '.join(found)}")
@@ -52,7 +60,8 @@ def section_of(anchor: str) -> str:
 
 
 @cache
-def _anchors(document: Path) -> frozenset[str]:
+def anchors(document: Path) -> frozenset[str]:
+    """Return the anchors of a document's headings."""
     if not document.exists():
         return frozenset()
     headings = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
