@@ -48,10 +48,13 @@ from zarr_manifest.showing import html_table
 from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
     Allow,
+    ManyRanges,
+    Receiver,
     Steps,
     access_by_prefix,
     describe_access,
     local_directories,
+    read_ranges,
     run_async,
     run_sync,
 )
@@ -385,6 +388,17 @@ class ManifestStore(StoreOnStore):
         keys, arrays = await list_chunks_below(self._readable, self._arrays, prefix)
         sizes = (*(self.getsize(key) for key in keys), *(array.total_size() for array in arrays))
         return native + sum(await asyncio.gather(*sizes))
+
+    # In bulk -----------------------------------------------------------------
+
+    async def owner_of_chunk(self, key: str) -> ChunkManifestTransformer | None:
+        """Return the manifest array that a chunk belongs to; None for what is stored natively."""
+        owner = await run_async(self._arrays.owner(key))
+        return None if owner is None else owner[0]
+
+    async def read_ranges(self, ranges: ManyRanges, receiver: Receiver) -> None:
+        """Read many ranges of sources; see :func:`zarr_manifest.sources.read_ranges`."""
+        await read_ranges(self._sources, ranges, receiver)
 
     # Listing -----------------------------------------------------------------
 

@@ -8,7 +8,8 @@ public class.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,23 @@ from zarr_manifest.manifest.reference import (
     entry_of,
 )
 
-__all__ = ["ReferenceTable", "interpret_manifest"]
+__all__ = ["Ranges", "ReferenceTable", "interpret_manifest"]
+
+
+class Ranges(NamedTuple):
+    """Where the bytes of chunks are, one a row; see :class:`Row`.
+
+    Attributes
+    ----------
+    offsets, lengths : ndarray of int64
+        In bytes; a length of ``TO_THE_END`` is that of an entry without one.
+    path_numbers : ndarray of int32
+        Index in the table of paths; ``INLINE`` or ``EMPTY`` without one.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    path_numbers: npt.NDArray[np.int32]
 
 
 class ReferenceTable:
@@ -201,6 +218,29 @@ class ReferenceTable:
         if row < len(self) and int(self._chunk_numbers[row]) == number:
             return row
         return None
+
+    def rows(self, chunk_numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the rows of chunks, given by their C-order numbers in the grid; -1 without one."""
+        if self._chunk_numbers is None:
+            inside = (chunk_numbers >= 0) & (chunk_numbers < len(self))
+            return np.where(inside, chunk_numbers, -1)
+        if not len(self):
+            return np.full(len(chunk_numbers), -1, np.int64)
+        rows = np.searchsorted(self._chunk_numbers, chunk_numbers)
+        rows[rows == len(self)] = 0
+        return np.where(self._chunk_numbers[rows] == chunk_numbers, rows, -1)
+
+    def ranges(self, rows: npt.NDArray[np.int64]) -> Ranges:
+        """Return where the bytes of many rows are, in columns."""
+        return Ranges(self._offsets[rows], self._lengths[rows], self._path_numbers[rows])
+
+    def asides_of(self, rows: Iterable[int]) -> Iterator[tuple[int, Aside]]:
+        """Yield the positions of those rows that have something kept aside, and what."""
+        if self._aside:
+            for position, row in enumerate(rows):
+                extra = self._aside.get(row)
+                if extra is not None:
+                    yield position, extra
 
     def get(self, index: Sequence[int]) -> Row | None:
         """Return the entry of a chunk, or None."""

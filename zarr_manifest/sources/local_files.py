@@ -18,7 +18,7 @@ import os
 import random
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -103,17 +103,65 @@ class OpenFile(NamedTuple):
         while missing:
             part = os.read(self.descriptor, missing)
             if not part:
-                raise ShortReadError(
-                    f"{wanted:,} bytes were requested, but {wanted - missing:,} arrived: the file "
-                    "was cut short while it was read"
-                )
+                raise _cut_short(wanted, wanted - missing)
             parts.append(part)
             missing -= len(part)
         return b"".join(parts)
 
+    @property
+    def size(self) -> int:
+        """Size of the file when it was opened, in bytes."""
+        return self.status.st_size
+
+    def read_into(self, start: int, views: Sequence[memoryview]) -> None:
+        """Fill views of memory, one after the other, with bytes of the file from `start` on.
+
+        Parameters
+        ----------
+        start : int
+            First byte to read.
+        views : sequence of memoryview
+            Of bytes, writable; 1024 at most, which is what Linux takes.
+
+        Raises
+        ------
+        ShortReadError
+            The file has become shorter.
+        """
+        if not hasattr(os, "preadv"):
+            for view in views:
+                view[:] = self.read(start, start + len(view))
+                start += len(view)
+            return
+        wanted = sum(map(len, views))
+        left: Sequence[memoryview] = views
+        done = 0
+        while done < wanted:
+            count = os.preadv(self.descriptor, left, start + done)
+            if not count:
+                raise _cut_short(wanted, done)
+            done += count
+            left = _after(left, count) if done < wanted else ()
+
     def close(self) -> None:
         """Close the file."""
         os.close(self.descriptor)
+
+
+def _cut_short(wanted: int, arrived: int) -> ShortReadError:
+    return ShortReadError(
+        f"{wanted:,} bytes were requested, but {arrived:,} arrived: the file was cut short while "
+        "it was read"
+    )
+
+
+def _after(views: Sequence[memoryview], count: int) -> Sequence[memoryview]:
+    """Return what is left of views when their first bytes have been filled."""
+    for i, view in enumerate(views):
+        if count < len(view):
+            return [view[count:], *views[i + 1 :]]
+        count -= len(view)
+    return ()
 
 
 def _real_path(path: str) -> str:
@@ -364,11 +412,17 @@ class FileReader:
 
     def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         """Return the bytes of a range of a file, without an event loop."""
+        with self.opened(key, conditions) as file:
+            return memoryview(file.read(*_bounds(span, file.size)))
+
+    @contextlib.contextmanager
+    def opened(self, key: str, conditions: Conditions) -> Iterator[OpenFile]:
+        """Open a file for several ranges, without an event loop; errors are those of reading."""
         try:
             file = self.directory.open(key)
             try:
                 _require_unchanged(file.status, conditions)
-                return memoryview(file.read(*_bounds(span, file.status.st_size)))
+                yield file
             finally:
                 file.close()
         except OSError as error:

@@ -151,7 +151,7 @@ class Sources:
         if span.start == span.stop:
             return memoryview(b"")
         if not span.exact or self._max_gap < 0 or span.is_too_long:
-            return await self._fetch_alone(location, span, conditions)
+            return await self.fetch_alone(location, span, conditions)
         loop = asyncio.get_running_loop()
         batch_key = (loop, location, conditions)
         batch = self._batches.get(batch_key)
@@ -164,9 +164,10 @@ class Sources:
         batch.answers.append(answer)
         return await answer
 
-    async def _fetch_alone(
+    async def fetch_alone(
         self, location: Location, span: SourceRange, conditions: Conditions
     ) -> memoryview:
+        """Return the bytes of a range, which is requested as it is; see :meth:`fetch`."""
         try:
             target = await self._target(location)
             return await target.reader.read(target.key, span, conditions)
@@ -176,18 +177,42 @@ class Sources:
     def _flush(self, batch_key: _BatchKey) -> None:
         batch = self._batches.pop(batch_key)
         _, location, conditions = batch_key
-        for request in self._plan(location, batch.ranges):
+        for request in self.plan(location, batch.ranges):
             task = asyncio.ensure_future(self._answer(batch, request, location, conditions))
             # The event loop keeps only weak references to tasks.
             batch.tasks.add(task)
             task.add_done_callback(batch.tasks.discard)
 
-    def _plan(self, location: Location, ranges: Sequence[tuple[int, int]]) -> list[PlannedRequest]:
+    def plan(self, location: Location, ranges: Sequence[tuple[int, int]]) -> list[PlannedRequest]:
+        """Merge ranges of one object into few requests; see :func:`plan_requests`."""
+        if self._max_gap < 0:
+            return [PlannedRequest(*span, (i,)) for i, span in enumerate(ranges)]
         max_gap, max_size = self._max_gap, self._max_request
         if self._is_on_disk(location):
             max_gap = min(max_gap, _MAX_GAP_ON_DISK)
             max_size = min(max_size, _MAX_REQUEST_ON_DISK)
         return plan_requests(ranges, max_gap=max_gap, max_size=max_size)
+
+    async def local_files(
+        self, locations: Sequence[Location]
+    ) -> list[tuple[FileReader, str] | ManifestError | None]:
+        """Return the reader and the key of each location that is a local file; else None.
+
+        In the place of a location that cannot be read at all, the error.
+        """
+        if all(isinstance(each, StoreLocation) or each in self._targets for each in locations):
+            return [self._local_file(location) for location in locations]
+        # Opening a store may ask for credentials.
+        return await asyncio.to_thread(
+            lambda: [self._local_file(location) for location in locations]
+        )
+
+    def _local_file(self, location: Location) -> tuple[FileReader, str] | ManifestError | None:
+        try:
+            target = self._target_sync(location)
+        except ManifestError as error:
+            return error.in_context(location=str(location))
+        return (target.reader, target.key) if isinstance(target.reader, FileReader) else None
 
     def _is_on_disk(self, location: Location) -> bool:
         if isinstance(location, StoreLocation):
@@ -201,7 +226,7 @@ class Sources:
         span = SourceRange(request.start, request.stop, True)
         try:
             try:
-                body = await self._fetch_alone(location, span, conditions)
+                body = await self.fetch_alone(location, span, conditions)
             except RangeOutOfBoundsError:
                 if len(request.members) == 1:
                     raise

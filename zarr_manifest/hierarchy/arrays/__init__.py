@@ -1,5 +1,6 @@
 """Manifest arrays: what they declare, and whose chunk a key is."""
 
+from zarr_manifest.hierarchy.arrays.bulk_look_up import LocatedChunks
 from zarr_manifest.hierarchy.arrays.contradictions import not_a_path, vanished
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.arrays.documents import (
@@ -27,6 +28,7 @@ __all__ = [
     "ChunkManifestTransformer",
     "DeclaredArray",
     "KnownArrays",
+    "LocatedChunks",
     "ManifestDocuments",
     "Partition",
     "PartitionKeys",

@@ -5,9 +5,11 @@ Uses the encodings registered with zarr; the built-in ones are pure text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 from zarr.registry import get_chunk_key_encoding_class
 
 from zarr_manifest.errors import InvalidConfigurationError, UnsupportedTransformerError
@@ -74,6 +76,31 @@ class ChunkKeyEncoding:
             # Decoding is optional for encodings registered with zarr.
             return self._foreign_keys.get(key)
         return index if len(index) == self._ndim and self.encode(index) == key else None
+
+    def decode_many(self, keys: Sequence[str]) -> npt.NDArray[np.int64] | None:
+        """Return the grid indices (keys, dimensions) of chunk keys that this encoding wrote.
+
+        None if one of them is not a chunk key.
+
+        Examples
+        --------
+        >>> encoding = ChunkKeyEncoding({"chunk_key_encoding": {"name": "default"}}, 2)
+        >>> encoding.decode_many(["c/0/3", "c/1/2"]).tolist()
+        [[0, 3], [1, 2]]
+        """
+        if self._foreign is not None or self._ndim == 0:
+            decoded = [self.decode(key) for key in keys]
+            if any(index is None for index in decoded):
+                return None
+            return np.array(decoded, np.int64).reshape(len(keys), self._ndim)
+        separator = self._separator
+        text = separator.join(keys)
+        if self._name == "default":
+            text = text.replace(f"c{separator}", "")
+        numbers = text.split(separator)
+        if len(numbers) != len(keys) * self._ndim or not text.replace(separator, "").isdecimal():
+            return None
+        return np.array(list(map(int, numbers)), np.int64).reshape(len(keys), self._ndim)
 
     def learn(self, grid: ChunkGrid | None) -> None:
         """Remember all keys of the grid, for an encoding that cannot decode them itself."""

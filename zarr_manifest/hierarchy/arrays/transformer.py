@@ -11,10 +11,11 @@ import asyncio
 import json
 import math
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import zarr
 import zarr.api.asynchronous
 from zarr.abc.store import Store
@@ -37,6 +38,7 @@ from zarr_manifest.format import (
     strict,
     verify_checksum,
 )
+from zarr_manifest.hierarchy.arrays.bulk_look_up import LocatedChunks, locate_chunks
 from zarr_manifest.hierarchy.arrays.declared_array import interpret_array
 from zarr_manifest.hierarchy.arrays.documents import LoadedManifest, ManifestDocuments
 from zarr_manifest.locations import Location
@@ -175,9 +177,7 @@ class ChunkManifestTransformer:
         try:
             return (yield from self._read(loaded, index, request))
         except ManifestError as error:
-            raise error.in_context(
-                array=self.array_path, chunk=format_canonical(index)
-            ) from error.__cause__
+            raise self.in_chunk(error, index) from error.__cause__
 
     def _read(
         self, loaded: LoadedManifest, index: tuple[int, ...], request: ByteRequest
@@ -251,6 +251,42 @@ class ChunkManifestTransformer:
 
         encoded: bytes = yield Call(lambda: asyncio.to_thread(encode), encode)
         return memoryview(encoded)[slice(*slice_bounds(len(encoded), request))]
+
+    # In bulk -----------------------------------------------------------------
+
+    def indices_of(self, keys: Sequence[str]) -> npt.NDArray[np.int64] | None:
+        """Return the grid indices (chunks, dimensions) of the array's own relative chunk keys.
+
+        None if one of them is not a chunk key, or names a chunk outside the grid.
+        """
+        indices = self._encoding.decode_many(keys)
+        if indices is None or not (indices < np.array(self._array.chunk_grid.counts)).all():
+            return None
+        return indices
+
+    async def locate(self, indices: npt.NDArray[np.int64]) -> LocatedChunks:
+        """Say where the bytes of many chunks are, given by their grid indices.
+
+        Explicitly empty chunks that must be given a value are left to be read alone.
+
+        Raises
+        ------
+        ManifestError
+            A document cannot be loaded, or refers to locations that are not authorised.
+        """
+        located = await locate_chunks(
+            self._array, self._documents, indices, longest=self._limits.chunk_bytes
+        )
+        if self._missing_is_an_error or _missing_chunks_are_errors():
+            located.alone += located.empty
+            located.empty = []
+        if self._verify == "never":
+            located.checksums = {}
+        return located
+
+    def in_chunk(self, error: ManifestError, index: Sequence[int]) -> ManifestError:
+        """Return an error of reading a chunk, with the array and the chunk that it is about."""
+        return error.in_context(array=self.array_path, chunk=format_canonical(index))
 
     # Listing -----------------------------------------------------------------
 
