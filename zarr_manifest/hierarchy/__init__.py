@@ -53,12 +53,17 @@ from zarr_manifest.hierarchy.walking import (
     read_node,
 )
 from zarr_manifest.hierarchy.zarr_internals import (
+    CodecsOfPipeline,
     array_class,
+    codecs_of,
+    decode_synchronously,
+    decodes_synchronously,
     ensure_open,
     ignored_transformers,
     is_store,
     opening_module,
     sync,
+    usual_pipeline_class,
 )
 
 __all__ = [
@@ -66,6 +71,7 @@ __all__ = [
     "METADATA_NAMES",
     "ChunkKeyEncoding",
     "ChunkManifestTransformer",
+    "CodecsOfPipeline",
     "DeclaredArray",
     "InspectedHierarchy",
     "LocatedChunks",
@@ -79,6 +85,9 @@ __all__ = [
     "array_class",
     "base_directory",
     "can_list",
+    "codecs_of",
+    "decode_synchronously",
+    "decodes_synchronously",
     "directory_of",
     "encode_fill_chunk",
     "ensure_open",
@@ -115,6 +124,7 @@ __all__ = [
     "store_underneath",
     "store_urls",
     "sync",
+    "usual_pipeline_class",
 ]
 
 # Before zarr's own, which closes the loop: the last one registered is called first.

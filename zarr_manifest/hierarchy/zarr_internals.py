@@ -6,20 +6,27 @@ Kept in one place, so that a single test notices when a release of zarr moves th
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import zarr
 import zarr.core.sync as synchronous
 import zarr.storage._common as store_opening
+from zarr.abc.codec import CodecPipeline
 from zarr.abc.store import Store
 from zarr.core.sync import sync
+from zarr.registry import get_pipeline_class
 from zarr.storage import MemoryStore, StorePath
 
 __all__ = [
+    "CodecsOfPipeline",
     "StoreOnStore",
     "array_class",
+    "codecs_of",
+    "decode_synchronously",
+    "decodes_synchronously",
     "dictionary_of",
     "ensure_open",
     "ensure_open_sync",
@@ -29,6 +36,7 @@ __all__ = [
     "opening_module",
     "supports_synchronous_io",
     "sync",
+    "usual_pipeline_class",
     "wrapped_store",
 ]
 
@@ -134,6 +142,54 @@ def supports_synchronous_io(store: Store) -> bool:
     return all(hasattr(store, name) for name in names) and bool(
         getattr(store, "_supports_sync_io", True)
     )
+
+
+def usual_pipeline_class(instead_of: type[CodecPipeline]) -> type[CodecPipeline]:
+    """Return the class of codec pipelines that zarr uses unless another one is configured.
+
+    Parameters
+    ----------
+    instead_of : type
+        The class that is configured now, and looks for the one before it.
+    """
+    name = f"{instead_of.__module__}.{instead_of.__qualname__}"
+    if zarr.config.get("codec_pipeline.path") != name:
+        return get_pipeline_class()
+    # The defaults of zarr come first; other libraries may have added theirs.
+    defaults = cast("list[dict[str, Any]]", zarr.config.defaults)
+    paths = [each.get("codec_pipeline", {}).get("path", name) for each in reversed(defaults)]
+    module, _, usual = next(path for path in paths if path != name).rpartition(".")
+    found: type[CodecPipeline] = getattr(importlib.import_module(module), usual)
+    return found
+
+
+class CodecsOfPipeline(NamedTuple):
+    """The codecs of an array, in the order of encoding."""
+
+    array_array: tuple[Any, ...]
+    array_bytes: Any
+    bytes_bytes: tuple[Any, ...]
+
+
+def codecs_of(pipeline: CodecPipeline) -> CodecsOfPipeline | None:
+    """Return the codecs of zarr's own pipelines; None for others."""
+    names = ("array_array_codecs", "array_bytes_codec", "bytes_bytes_codecs")
+    if not all(hasattr(pipeline, name) for name in names):
+        return None
+    known: Any = pipeline
+    return CodecsOfPipeline(
+        tuple(known.array_array_codecs), known.array_bytes_codec, tuple(known.bytes_bytes_codecs)
+    )
+
+
+def decodes_synchronously(codec: Any) -> bool:
+    """Whether :func:`decode_synchronously` takes a codec."""
+    return hasattr(codec, "_decode_sync")
+
+
+def decode_synchronously(codec: Any, body: Any, spec: Any) -> Any:
+    """Decode a buffer or an array with a codec of zarr, without an event loop."""
+    return codec._decode_sync(body, spec)
 
 
 def dictionary_of(store: MemoryStore) -> object:

@@ -1,8 +1,8 @@
 """Activation: let plain ``zarr.open`` read manifest arrays.
 
 Hooks zarr's one function that turns paths and URLs into stores, and the class of its arrays:
-what is opened past the first would have fill values, and is refused by the second. Disabling
-it leaves nothing behind.
+what is opened past the first would have fill values, and is refused by the second, which lets
+everything else be read in bulk. Disabling it leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import (
     ManifestStore,
     Verify,
-    array_class,
     ignored_transformers,
     is_store,
     opening_module,
     store_name,
 )
+from zarr_manifest.integrations.array_creation import add_hook, remove_hook
+from zarr_manifest.integrations.bulk import read_in_bulk
 from zarr_manifest.locations import redact
 from zarr_manifest.sources import (
     Allow,
@@ -57,9 +58,10 @@ class Activation:
             if self not in _active:
                 return
             _active.remove(self)
-            while _replaced and not _active:
+            if not _active:
                 owner, name, original = _replaced.pop()
                 setattr(owner, name, original)
+                remove_hook(_ARRAYS)
 
     def __enter__(self) -> Self:
         return self
@@ -124,11 +126,11 @@ def enable(
     settings = {"allow": access, "base": base, "verify": verify, "limits": limits}
     activation = Activation(settings, stores=stores)
     with _lock:
-        module, array = opening_module(), array_class()
-        _active.append(activation)
-        if not _replaced:
+        module = opening_module()
+        if not _active:
+            add_hook(_ARRAYS)
             _replace(module, "make_store", _make_manifest_store)
-            _replace(array, "__init__", _refuse_unread_manifests)
+        _active.append(activation)
     return activation
 
 
@@ -156,11 +158,11 @@ def _make_manifest_store(make_store: Any) -> Any:
     return make_manifest_store
 
 
-def _refuse_unread_manifests(initialize: Any) -> Any:
-    """Refuse arrays whose transformers zarr would ignore: a ManifestStore hides what it honours."""
+class _Arrays:
+    """Whatever zarr makes an array of."""
 
-    @functools.wraps(initialize)
-    def checked(array: Any, metadata: Any, store_path: Any, *more: Any, **options: Any) -> None:
+    def before(self, metadata: Any, store_path: Any) -> None:
+        """Refuse arrays whose transformers zarr would ignore: a store hides what it honours."""
         ignored = ignored_transformers(metadata)
         if ignored:
             raise UnsupportedTransformerError(
@@ -175,6 +177,10 @@ def _refuse_unread_manifests(initialize: Any) -> Any:
                     ".",
                 ),
             )
-        initialize(array, metadata, store_path, *more, **options)
 
-    return checked
+    def after(self, array: Any) -> None:
+        """Let what a ManifestStore serves be read in bulk."""
+        read_in_bulk(array)
+
+
+_ARRAYS = _Arrays()

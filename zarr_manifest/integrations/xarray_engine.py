@@ -15,6 +15,7 @@ from zarr_manifest.hierarchy import (
     Verify,
     store_as_zarr_would,
 )
+from zarr_manifest.integrations.bulk import reading_in_bulk
 from zarr_manifest.sources import Allow
 
 __all__ = ["ManifestBackendEntrypoint"]
@@ -59,7 +60,8 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         """Open one group of a hierarchy as a dataset."""
         store = _store(filename_or_obj, allow, base, verify, limits, storage_options)
         options["drop_variables"] = drop_variables
-        dataset: Dataset = _zarr_engine().open_dataset(store, **options)
+        with reading_in_bulk(store):
+            dataset: Dataset = _zarr_engine().open_dataset(store, **options)
         return dataset
 
     def open_datatree(
@@ -75,7 +77,8 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
     ) -> DataTree:
         """Open a hierarchy as a tree of datasets."""
         store = _store(filename_or_obj, allow, base, verify, limits, storage_options)
-        tree: DataTree = _zarr_engine().open_datatree(store, **options)
+        with reading_in_bulk(store):
+            tree: DataTree = _zarr_engine().open_datatree(store, **options)
         return tree
 
     def open_groups_as_dict(
@@ -91,7 +94,8 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
     ) -> dict[str, Dataset]:
         """Open every group of a hierarchy as a dataset, by path."""
         store = _store(filename_or_obj, allow, base, verify, limits, storage_options)
-        groups: dict[str, Dataset] = _zarr_engine().open_groups_as_dict(store, **options)
+        with reading_in_bulk(store):
+            groups: dict[str, Dataset] = _zarr_engine().open_groups_as_dict(store, **options)
         return groups
 
 

@@ -1,0 +1,130 @@
+"""Encoded chunks -> arrays, in whichever thread has read them.
+
+Only ever succeeds: what cannot be decoded here, whatever the reason, is left to zarr, whose
+errors are then the same as without this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+from numcodecs import zstd
+from zarr.codecs import BytesCodec, ZstdCodec
+
+from zarr_manifest.hierarchy import (
+    CodecsOfPipeline,
+    decode_synchronously,
+    decodes_synchronously,
+)
+
+__all__ = ["ChunkDecoder", "UndecodableError", "chunk_decoder"]
+
+
+class UndecodableError(Exception):
+    """A chunk is to be decoded by zarr."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkDecoder:
+    """Decodes the chunks of one array.
+
+    Parameters
+    ----------
+    codecs : CodecsOfPipeline
+        Of the array.
+    stored_type : dtype or None
+        Of the elements as they are stored, if the chunks are nothing but those, perhaps
+        compressed with zstd. None if there is more to it.
+    compressed : bool
+        Whether they are.
+    """
+
+    codecs: CodecsOfPipeline
+    stored_type: np.dtype[Any] | None
+    compressed: bool
+
+    @property
+    def is_verbatim(self) -> bool:
+        """Whether chunks are stored as they are in memory."""
+        return self.stored_type is not None and not self.compressed
+
+    def decode(self, body: memoryview, spec: Any) -> npt.NDArray[Any]:
+        """Return a chunk, given its encoded bytes and its specification.
+
+        Raises
+        ------
+        UndecodableError
+            It has to be decoded by zarr.
+        """
+        try:
+            if self.stored_type is None or self.compressed:
+                return self._decode_with_zarr(body, spec)
+            return np.frombuffer(body, self.stored_type).reshape(spec.shape)
+        # Whatever the reason: zarr's own error says it.
+        except Exception as error:
+            raise UndecodableError from error
+
+    def decode_into(self, body: memoryview, view: memoryview) -> bool:
+        """Decompress a chunk to where it goes; False if its size is not known to be the same."""
+        if not self.compressed or zstandard.frame_content_size(body) != len(view):
+            return False
+        try:
+            zstd.decompress(body, view)
+        except Exception as error:
+            raise UndecodableError from error
+        return True
+
+    def _decode_with_zarr(self, body: memoryview, spec: Any) -> npt.NDArray[Any]:
+        codecs = self.codecs
+        specs = [spec]
+        for codec in codecs.array_array:
+            specs.append(codec.resolve_metadata(specs[-1]))
+        encoded = spec.prototype.buffer.from_bytes(body)
+        for codec in reversed(codecs.bytes_bytes):
+            encoded = decode_synchronously(codec, encoded, specs[-1])
+        array = decode_synchronously(codecs.array_bytes, encoded, specs[-1])
+        for codec, known in zip(reversed(codecs.array_array), specs[-2::-1], strict=True):
+            array = decode_synchronously(codec, array, known)
+        decoded: npt.NDArray[Any] = array.as_numpy_array()
+        if decoded.shape != spec.shape:
+            raise ValueError("the chunk has another shape")
+        return decoded
+
+
+def chunk_decoder(codecs: CodecsOfPipeline | None, spec: Any) -> ChunkDecoder | None:
+    """Return the decoder for the chunks of an array; None if zarr has to decode them.
+
+    Parameters
+    ----------
+    codecs : CodecsOfPipeline or None
+        The array's codecs, if they are known.
+    spec : ArraySpec
+        The specification of a chunk.
+    """
+    if codecs is None:
+        return None
+    every = (*codecs.array_array, codecs.array_bytes, *codecs.bytes_bytes)
+    if not all(map(decodes_synchronously, every)):
+        return None
+    names = [type(codec) for codec in codecs.bytes_bytes]
+    simple = (
+        not codecs.array_array
+        and type(codecs.array_bytes) is BytesCodec
+        and names in ([], [ZstdCodec])
+    )
+    stored = _stored_type(codecs.array_bytes, spec) if simple else None
+    return ChunkDecoder(codecs, stored, compressed=stored is not None and bool(names))
+
+
+def _stored_type(codec: BytesCodec, spec: Any) -> np.dtype[Any] | None:
+    dtype: np.dtype[Any] = spec.dtype.to_native_dtype()
+    if dtype.kind not in "biufcmM":
+        return None
+    if dtype.itemsize == 1:
+        return dtype
+    endian: Any = getattr(codec.endian, "value", codec.endian)
+    return None if endian is None else dtype.newbyteorder(endian)

@@ -1,0 +1,151 @@
+"""The bytes of chunks -> values in the output of a selection, in several threads at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import verify_checksum
+from zarr_manifest.hierarchy import LocatedChunks
+from zarr_manifest.integrations.bulk.decoding import ChunkDecoder, UndecodableError
+from zarr_manifest.sources import ManyRanges, RangeError
+
+__all__ = ["ChunkRequest", "Delivery", "UndecodableChunkError"]
+
+
+class ChunkRequest(NamedTuple):
+    """What zarr asks a codec pipeline for, chunk by chunk.
+
+    Attributes
+    ----------
+    getter : StorePath
+        The chunk.
+    spec : ArraySpec
+        Its shape, data type and fill value.
+    chunk_selection, out_selection : tuple
+        Which of its elements are wanted, and where in the output they go.
+    is_complete : bool
+        Whether all are wanted.
+    """
+
+    getter: Any
+    spec: Any
+    chunk_selection: Any
+    out_selection: Any
+    is_complete: bool
+
+
+class UndecodableChunkError(Exception):
+    """The chunk at a position in the selection is to be decoded by zarr."""
+
+    def __init__(self, position: int, body: memoryview) -> None:
+        super().__init__(position)
+        self.position = position
+        self.body = body
+
+
+@dataclass(slots=True)
+class Delivery:
+    """Takes the bytes of chunks, and puts the values into the output.
+
+    Parameters
+    ----------
+    requests : sequence of ChunkRequest
+        The selection.
+    located : LocatedChunks
+        Where its chunks are, and their checksums.
+    values : ndarray
+        The output.
+    drop_axes : tuple of int
+        Axes of what is selected of a chunk that the output does not have.
+    decoder : ChunkDecoder or None
+        None if zarr has to decode the chunks, which are then kept in `undecoded`.
+    """
+
+    requests: Sequence[ChunkRequest]
+    located: LocatedChunks
+    values: npt.NDArray[Any]
+    drop_axes: tuple[int, ...]
+    decoder: ChunkDecoder | None
+    undecoded: dict[int, memoryview] = field(default_factory=dict[int, memoryview])
+
+    def of(self, positions: npt.NDArray[np.int64], ranges: ManyRanges) -> RangeDelivery:
+        """Return the receiver of ranges of chunks."""
+        return RangeDelivery(self, positions.tolist(), ranges)
+
+    def verify(self, position: int, body: memoryview) -> None:
+        """Compare bytes with the checksum that the manifest states, if it does."""
+        checksum = self.located.checksums.get(position)
+        if checksum is not None:
+            verify_checksum(checksum, body)
+
+    def deliver(self, position: int, body: memoryview) -> None:
+        """Decode a chunk, and put its values where they go."""
+        request, decoder = self.requests[position], self.decoder
+        if decoder is None:
+            self.undecoded[position] = body
+            return
+        try:
+            view = self.whole_chunk(request)
+            if view is not None and decoder.decode_into(body, view):
+                return
+            selected = np.asanyarray(decoder.decode(body, request.spec)[request.chunk_selection])
+        except UndecodableError as error:
+            raise UndecodableChunkError(position, body) from error
+        if self.drop_axes:
+            kept = (n for i, n in enumerate(selected.shape) if i not in self.drop_axes)
+            selected = selected.reshape(tuple(kept))
+        self.values[request.out_selection] = selected
+
+    def whole_chunk(self, request: ChunkRequest) -> memoryview | None:
+        """Return where a chunk goes as it is in memory; None if it does not."""
+        decoder = self.decoder
+        if decoder is None or self.values.dtype != decoder.stored_type:
+            return None
+        for part in request.chunk_selection:
+            if type(part) is not slice:
+                return None
+        for part in request.out_selection:
+            if type(part) is not slice:
+                return None
+        view = self.values[request.out_selection]
+        if not view.flags.c_contiguous or view.size != math.prod(request.spec.shape):
+            return None
+        return memoryview(view.reshape(-1).view(np.uint8))
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDelivery:
+    """Receives ranges, each of which is a chunk."""
+
+    delivery: Delivery
+    positions: list[int]
+    ranges: ManyRanges
+
+    def destination(self, row: int) -> memoryview | None:
+        """Return where a chunk goes as it is stored; None if it has to be looked at."""
+        delivery, position = self.delivery, self.positions[row]
+        decoder = delivery.decoder
+        if decoder is None or not decoder.is_verbatim or position in delivery.located.checksums:
+            return None
+        view = delivery.whole_chunk(delivery.requests[position])
+        stored = int(self.ranges.stops[row] - self.ranges.starts[row])
+        return view if view is not None and len(view) == stored else None
+
+    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        """Decode chunks, and put their values where they go."""
+        for row, body in zip(rows, bodies, strict=True):
+            position = self.positions[row]
+            try:
+                self.delivery.verify(position, body)
+            except ManifestError as error:
+                source = self.ranges.objects[int(self.ranges.object_numbers[row])]
+                located = error.in_context(location=str(source.location))
+                raise RangeError(row, located) from None
+            self.delivery.deliver(position, body)

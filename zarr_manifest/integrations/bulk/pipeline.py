@@ -1,0 +1,130 @@
+"""BulkCodecPipeline: a codec pipeline for zarr that reads whole selections of manifest arrays.
+
+zarr hands a codec pipeline all chunks of a selection in one call. Those of a manifest array are
+read in bulk; everything else is left to the pipeline that zarr would use without this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Self
+
+from zarr.abc.codec import CodecPipeline
+
+from zarr_manifest.hierarchy import usual_pipeline_class
+
+if TYPE_CHECKING:
+    from zarr.abc.codec import Codec
+    from zarr.abc.store import Store
+
+__all__ = ["BulkCodecPipeline"]
+
+
+class BulkCodecPipeline(CodecPipeline):
+    """Reads whole selections of manifest arrays at once.
+
+    :func:`zarr_manifest.enable` and the xarray engine use it without being asked. For arrays
+    that ``zarr.open`` opens from a :class:`ManifestStore`, name it in zarr's configuration; it
+    then uses zarr's own default for everything else.
+
+    Parameters
+    ----------
+    usual : CodecPipeline
+        The pipeline that zarr would use otherwise: writes, and reads whatever is not a chunk of
+        a manifest array.
+
+    Examples
+    --------
+    >>> import zarr
+    >>> path = "zarr_manifest.integrations.bulk.pipeline.BulkCodecPipeline"
+    >>> with zarr.config.set({"codec_pipeline.path": path}):
+    ...     array = zarr.create_array({}, shape=4, chunks=2, dtype="u1")
+    >>> type(array.async_array.codec_pipeline).__name__
+    'BulkCodecPipeline'
+    """
+
+    def __init__(self, usual: CodecPipeline) -> None:
+        self.usual = usual
+
+    def __repr__(self) -> str:
+        return f"BulkCodecPipeline({self.usual!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BulkCodecPipeline) and self.usual == other.usual
+
+    def __hash__(self) -> int:
+        return hash((BulkCodecPipeline, self.usual))
+
+    # What zarr makes pipelines with ----------------------------------------------
+
+    @classmethod
+    def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
+        """Create a pipeline of codecs."""
+        return cls(usual_pipeline_class(cls).from_codecs(codecs))
+
+    @classmethod
+    def from_array_metadata_and_store(cls, array_metadata: Any, store: Store) -> Self:
+        """Create the pipeline of an array, if the usual one can be created like that."""
+        usual = usual_pipeline_class(cls)
+        return cls(usual.from_array_metadata_and_store(array_metadata, store))
+
+    def evolve_from_array_spec(self, array_spec: Any) -> Self:
+        """Return the pipeline for arrays of a specification."""
+        return type(self)(self.usual.evolve_from_array_spec(array_spec))
+
+    # Reading -------------------------------------------------------------------
+
+    async def read(
+        self,
+        batch_info: Iterable[tuple[Any, Any, Any, Any, bool]],
+        out: Any,
+        drop_axes: tuple[int, ...] = (),
+    ) -> Any:
+        """Read a selection: its chunks, and where they go in the output."""
+        # What reads in bulk is imported when something is read.
+        from zarr_manifest.integrations.bulk.selection import read_selection
+
+        return await read_selection(self.usual, list(batch_info), out, drop_axes)
+
+    # Everything else is the usual pipeline's -------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        # Pipelines have more members than zarr declares, and sharding uses them.
+        if name == "usual" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.usual, name)
+
+    @property
+    def supports_partial_decode(self) -> bool:
+        """Whether the usual pipeline decodes parts of chunks."""
+        return self.usual.supports_partial_decode
+
+    @property
+    def supports_partial_encode(self) -> bool:
+        """Whether the usual pipeline encodes parts of chunks."""
+        return self.usual.supports_partial_encode
+
+    def validate(self, *, shape: Any, dtype: Any, chunk_grid: Any) -> None:
+        """Check that all codecs are compatible with an array."""
+        self.usual.validate(shape=shape, dtype=dtype, chunk_grid=chunk_grid)
+
+    def compute_encoded_size(self, byte_length: int, array_spec: Any) -> int:
+        """Return the size of an encoded chunk, in bytes."""
+        return self.usual.compute_encoded_size(byte_length, array_spec)
+
+    async def decode(self, chunk_bytes_and_specs: Any) -> Any:
+        """Decode chunks."""
+        return await self.usual.decode(chunk_bytes_and_specs)
+
+    async def encode(self, chunk_arrays_and_specs: Any) -> Any:
+        """Encode chunks."""
+        return await self.usual.encode(chunk_arrays_and_specs)
+
+    async def write(
+        self,
+        batch_info: Iterable[tuple[Any, Any, Any, Any, bool]],
+        value: Any,
+        drop_axes: tuple[int, ...] = (),
+    ) -> None:
+        """Write a selection, which only native arrays allow."""
+        await self.usual.write(batch_info, value, drop_axes)

@@ -1,0 +1,179 @@
+"""A selection of a manifest array: located, fetched and decoded in bulk.
+
+What the errors say, and which bytes become which values, is the same as chunk by chunk: whatever
+cannot be read here is read, or refused, by the pipeline that zarr would use otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from zarr.abc.codec import CodecPipeline
+from zarr.buffer import cpu
+from zarr.storage import StorePath
+
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.hierarchy import (
+    ChunkManifestTransformer,
+    LocatedChunks,
+    ManifestStore,
+    codecs_of,
+)
+from zarr_manifest.integrations.bulk.decoding import chunk_decoder
+from zarr_manifest.integrations.bulk.delivery import (
+    ChunkRequest,
+    Delivery,
+    UndecodableChunkError,
+)
+from zarr_manifest.integrations.bulk.prefetched import Prefetched
+from zarr_manifest.sources import ManyRanges, RangeError, Whole, in_decoding_thread
+
+__all__ = ["read_selection"]
+
+# Chunks that cannot be read together with others are read as zarr reads chunks: so many at once.
+_MOST_ALONE = 10
+
+# Encoded bytes that are held for zarr to decode, if it has to.
+_MOST_PREFETCHED = 64 * 1024 * 1024
+
+
+async def read_selection(
+    usual: CodecPipeline, batch: Sequence[Any], out: Any, drop_axes: tuple[int, ...]
+) -> Any:
+    """Read a selection in bulk, or with the usual pipeline if it is none for this one."""
+    requests = [ChunkRequest(*each) for each in batch]
+    owned = await _owned_chunks(requests, out)
+    if owned is None or usual.supports_partial_decode:
+        return await usual.read(batch, out, drop_axes)
+    selection = _Selection(*owned, requests, out, drop_axes, usual)
+    try:
+        return await selection.read()
+    except UndecodableChunkError as undecodable:
+        request = requests[undecodable.position]
+        getter = Prefetched(undecodable.body)
+        # Raises what is wrong with the chunk. If nothing is, only this module cannot decode it.
+        await usual.read([request._replace(getter=getter)], out, drop_axes)
+        return await usual.read(batch, out, drop_axes)
+
+
+class _OwnedChunks(NamedTuple):
+    """Chunks of one manifest array, and their grid indices."""
+
+    store: ManifestStore
+    array: ChunkManifestTransformer
+    indices: npt.NDArray[np.int64]
+
+
+async def _owned_chunks(requests: Sequence[ChunkRequest], out: Any) -> _OwnedChunks | None:
+    """Return what is needed to read chunks in bulk; None if they are not to be."""
+    if len(requests) < 2 or not isinstance(out, cpu.NDBuffer):
+        return None
+    first = requests[0].getter
+    if not isinstance(first, StorePath) or not isinstance(first.store, ManifestStore):
+        return None
+    array = await first.store.owner_of_chunk(first.path)
+    if array is None:
+        return None
+    below = len(array.array_path) + 1 if array.array_path else 0
+    indices = array.indices_of([request.getter.path[below:] for request in requests])
+    return None if indices is None else _OwnedChunks(first.store, array, indices)
+
+
+class _Selection:
+    """The chunks that are read, and where their values go."""
+
+    def __init__(
+        self,
+        store: ManifestStore,
+        array: ChunkManifestTransformer,
+        indices: npt.NDArray[np.int64],
+        requests: Sequence[ChunkRequest],
+        out: Any,
+        drop_axes: tuple[int, ...],
+        usual: CodecPipeline,
+    ) -> None:
+        self._store = store
+        self._array = array
+        self._indices = indices
+        self._requests = requests
+        self._out = out
+        self._drop_axes = drop_axes
+        self._usual = usual
+        self._decoder = chunk_decoder(codecs_of(usual), requests[0].spec)
+
+    async def read(self) -> list[dict[str, str]]:
+        """Read everything, and return what zarr wants to know of each chunk."""
+        located = await self._array.locate(self._indices)
+        results = [{"status": "present"}] * len(self._requests)
+        for position in (*located.missing, *located.empty):
+            results[position] = self._fill(position)
+        delivery = Delivery(
+            self._requests, located, self._out.as_numpy_array(), self._drop_axes, self._decoder
+        )
+        for position, body in located.inline.items():
+            try:
+                delivery.verify(position, body)
+            except ManifestError as error:
+                raise self._in_chunk(error, position) from None
+            delivery.deliver(position, body)
+        await self._read_ranges(located, delivery)
+        for positions in itertools.batched(located.alone, _MOST_ALONE):
+            bodies = await asyncio.gather(*map(self._read_alone, positions))
+            for position, alone in zip(positions, bodies, strict=True):
+                if alone is None:
+                    results[position] = self._fill(position)
+                else:
+                    await in_decoding_thread(delivery.deliver, position, alone)
+        await self._decode_by_zarr(delivery)
+        return results
+
+    def _in_chunk(self, error: ManifestError, position: int) -> ManifestError:
+        return self._array.in_chunk(error, self._indices[position].tolist())
+
+    def _fill(self, position: int) -> dict[str, str]:
+        request = self._requests[position]
+        fill = request.spec.fill_value
+        self._out[request.out_selection] = (
+            request.spec.dtype.default_scalar() if fill is None else fill
+        )
+        return {"status": "missing"}
+
+    async def _read_alone(self, position: int) -> memoryview | None:
+        return await self._array.get(tuple(self._indices[position].tolist()), Whole())
+
+    async def _read_ranges(self, located: LocatedChunks, delivery: Delivery) -> None:
+        """Read all ranges; if zarr has to decode what they hold, only so many at a time."""
+        groups = [np.arange(len(located.ranged))]
+        if self._decoder is None:
+            sizes = located.ranges.stops - located.ranges.starts
+            owners = np.cumsum(sizes) // _MOST_PREFETCHED
+            groups = np.split(groups[0], np.flatnonzero(np.diff(owners)) + 1)
+        for rows in groups:
+            part = _rows_of(located.ranges, rows)
+            try:
+                await self._store.read_ranges(part, delivery.of(located.ranged[rows], part))
+            except RangeError as failed:
+                position = int(located.ranged[rows[failed.row]])
+                raise self._in_chunk(failed.error, position) from failed.error.__cause__
+            if len(groups) > 1:
+                await self._decode_by_zarr(delivery)
+
+    async def _decode_by_zarr(self, delivery: Delivery) -> None:
+        bodies, delivery.undecoded = delivery.undecoded, {}
+        if bodies:
+            batch = [
+                self._requests[position]._replace(getter=Prefetched(body))
+                for position, body in sorted(bodies.items())
+            ]
+            await self._usual.read(batch, self._out, self._drop_axes)
+
+
+def _rows_of(ranges: ManyRanges, rows: npt.NDArray[np.int64]) -> ManyRanges:
+    return ManyRanges(
+        ranges.objects, ranges.object_numbers[rows], ranges.starts[rows], ranges.stops[rows]
+    )
