@@ -4,7 +4,7 @@ Implements the Zarr v3 storage transformer ``chunk-manifest-json`` for zarr.
 
 - Read: :class:`ManifestStore` for ``zarr.open`` and xarray, or :func:`enable` for code
   that opens paths and URLs. :func:`anonymous`, :func:`environment` and :class:`Limits`
-  say what reading may do.
+  say what reading may do. :class:`BulkCodecPipeline` reads whole selections at once.
 - Write: :func:`create_array` and :func:`write_manifest`, with entries or a :class:`Manifest`.
 - Inspect: :func:`contents` and :func:`validate`.
 
@@ -20,7 +20,7 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import ManifestStore
 from zarr_manifest.inspection import contents, validate
-from zarr_manifest.integrations import enable
+from zarr_manifest.integrations import BulkCodecPipeline, enable
 from zarr_manifest.manifest import Manifest
 from zarr_manifest.sources import (
     anonymous,
@@ -31,6 +31,7 @@ from zarr_manifest.writing import create_array, write_manifest
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "BulkCodecPipeline",
     "Limits",
     "Manifest",
     "ManifestError",

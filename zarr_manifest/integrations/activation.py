@@ -24,7 +24,7 @@ from zarr_manifest.hierarchy import (
     store_name,
 )
 from zarr_manifest.integrations.array_creation import add_hook, remove_hook
-from zarr_manifest.integrations.bulk import read_in_bulk
+from zarr_manifest.integrations.bulk_switch import read_in_bulk
 from zarr_manifest.locations import redact
 from zarr_manifest.sources import (
     Allow,

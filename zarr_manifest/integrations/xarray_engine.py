@@ -15,7 +15,7 @@ from zarr_manifest.hierarchy import (
     Verify,
     store_as_zarr_would,
 )
-from zarr_manifest.integrations.bulk import reading_in_bulk
+from zarr_manifest.integrations.bulk_switch import reading_in_bulk
 from zarr_manifest.sources import Allow
 
 __all__ = ["ManifestBackendEntrypoint"]

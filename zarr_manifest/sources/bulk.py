@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -276,7 +276,7 @@ def _read_others(
 
 
 @contextmanager
-def _naming(row: int, location: Location) -> Iterator[None]:
+def _naming(row: int, location: Location) -> Generator[None]:
     """Say which range an error is about."""
     try:
         yield
@@ -407,7 +407,7 @@ _pool_lock = threading.Lock()
 
 
 def _threads() -> int:
-    return os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1
+    return os.cpu_count() or 1
 
 
 def in_decoding_thread[**P](

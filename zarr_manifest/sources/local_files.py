@@ -18,7 +18,7 @@ import os
 import random
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -416,7 +416,7 @@ class FileReader:
             return memoryview(file.read(*_bounds(span, file.size)))
 
     @contextlib.contextmanager
-    def opened(self, key: str, conditions: Conditions) -> Iterator[OpenFile]:
+    def opened(self, key: str, conditions: Conditions) -> Generator[OpenFile]:
         """Open a file for several ranges, without an event loop; errors are those of reading."""
         try:
             file = self.directory.open(key)

@@ -165,9 +165,9 @@ class _LookUp:
         conditions: dict[int, Conditions],
     ) -> npt.NDArray[np.int64]:
         distinct, inverse = np.unique(path_numbers, return_inverse=True)
+        used: list[int] = distinct.tolist()
         known = [
-            self._number(locations[number], NO_CONDITIONS) if number >= 0 else -1
-            for number in distinct.tolist()
+            self._number(locations[number], NO_CONDITIONS) if number >= 0 else -1 for number in used
         ]
         numbers = np.array(known, np.int64)[inverse]
         for i, stated in conditions.items():

@@ -6,13 +6,13 @@ errors are then the same as without this module.
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import zstandard
-from numcodecs import zstd
 from zarr.codecs import BytesCodec, ZstdCodec
 
 from zarr_manifest.hierarchy import (
@@ -20,6 +20,9 @@ from zarr_manifest.hierarchy import (
     decode_synchronously,
     decodes_synchronously,
 )
+
+# Has no type hints.
+_zstd: Any = importlib.import_module("numcodecs.zstd")
 
 __all__ = ["ChunkDecoder", "UndecodableError", "chunk_decoder"]
 
@@ -63,7 +66,8 @@ class ChunkDecoder:
         try:
             if self.stored_type is None or self.compressed:
                 return self._decode_with_zarr(body, spec)
-            return np.frombuffer(body, self.stored_type).reshape(spec.shape)
+            decoded: npt.NDArray[Any] = np.frombuffer(body, self.stored_type)
+            return decoded.reshape(spec.shape)
         # Whatever the reason: zarr's own error says it.
         except Exception as error:
             raise UndecodableError from error
@@ -73,7 +77,7 @@ class ChunkDecoder:
         if not self.compressed or zstandard.frame_content_size(body) != len(view):
             return False
         try:
-            zstd.decompress(body, view)
+            _zstd.decompress(body, view)
         except Exception as error:
             raise UndecodableError from error
         return True
@@ -110,14 +114,14 @@ def chunk_decoder(codecs: CodecsOfPipeline | None, spec: Any) -> ChunkDecoder | 
     every = (*codecs.array_array, codecs.array_bytes, *codecs.bytes_bytes)
     if not all(map(decodes_synchronously, every)):
         return None
-    names = [type(codec) for codec in codecs.bytes_bytes]
+    kinds: list[type[Any]] = [type(codec) for codec in codecs.bytes_bytes]
     simple = (
         not codecs.array_array
         and type(codecs.array_bytes) is BytesCodec
-        and names in ([], [ZstdCodec])
+        and kinds in ([], [ZstdCodec])
     )
     stored = _stored_type(codecs.array_bytes, spec) if simple else None
-    return ChunkDecoder(codecs, stored, compressed=stored is not None and bool(names))
+    return ChunkDecoder(codecs, stored, compressed=stored is not None and bool(kinds))
 
 
 def _stored_type(codec: BytesCodec, spec: Any) -> np.dtype[Any] | None:

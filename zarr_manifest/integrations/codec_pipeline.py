@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.codec import CodecPipeline
 
-from zarr_manifest.hierarchy import usual_pipeline_class
-
 if TYPE_CHECKING:
     from zarr.abc.codec import Codec
     from zarr.abc.store import Store
 
 __all__ = ["BulkCodecPipeline"]
+
+
+def _usual() -> type[CodecPipeline]:
+    # zarr imports this module whenever it looks for pipelines: the rest only where it is used.
+    from zarr_manifest.hierarchy import usual_pipeline_class
+
+    return usual_pipeline_class(BulkCodecPipeline)
 
 
 class BulkCodecPipeline(CodecPipeline):
@@ -36,8 +41,7 @@ class BulkCodecPipeline(CodecPipeline):
     Examples
     --------
     >>> import zarr
-    >>> path = "zarr_manifest.integrations.bulk.pipeline.BulkCodecPipeline"
-    >>> with zarr.config.set({"codec_pipeline.path": path}):
+    >>> with zarr.config.set({"codec_pipeline.path": "zarr_manifest.BulkCodecPipeline"}):
     ...     array = zarr.create_array({}, shape=4, chunks=2, dtype="u1")
     >>> type(array.async_array.codec_pipeline).__name__
     'BulkCodecPipeline'
@@ -60,13 +64,12 @@ class BulkCodecPipeline(CodecPipeline):
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
         """Create a pipeline of codecs."""
-        return cls(usual_pipeline_class(cls).from_codecs(codecs))
+        return cls(_usual().from_codecs(codecs))
 
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Store) -> Self:
         """Create the pipeline of an array, if the usual one can be created like that."""
-        usual = usual_pipeline_class(cls)
-        return cls(usual.from_array_metadata_and_store(array_metadata, store))
+        return cls(_usual().from_array_metadata_and_store(array_metadata, store))
 
     def evolve_from_array_spec(self, array_spec: Any) -> Self:
         """Return the pipeline for arrays of a specification."""
@@ -82,7 +85,7 @@ class BulkCodecPipeline(CodecPipeline):
     ) -> Any:
         """Read a selection: its chunks, and where they go in the output."""
         # What reads in bulk is imported when something is read.
-        from zarr_manifest.integrations.bulk.selection import read_selection
+        from zarr_manifest.integrations.bulk import read_selection
 
         return await read_selection(self.usual, list(batch_info), out, drop_axes)
 
@@ -128,3 +131,7 @@ class BulkCodecPipeline(CodecPipeline):
     ) -> None:
         """Write a selection, which only native arrays allow."""
         await self.usual.write(batch_info, value, drop_axes)
+
+
+# The name by which it is configured, and found when arrays are unpickled.
+BulkCodecPipeline.__module__ = "zarr_manifest"

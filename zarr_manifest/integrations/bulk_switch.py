@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 from zarr_manifest.hierarchy import ManifestStore
 from zarr_manifest.integrations.array_creation import add_hook, remove_hook
-from zarr_manifest.integrations.bulk.pipeline import BulkCodecPipeline
+from zarr_manifest.integrations.codec_pipeline import BulkCodecPipeline
 
 __all__ = ["read_in_bulk", "reading_in_bulk"]
 
@@ -49,7 +49,7 @@ class _InStore:
 
 
 @contextmanager
-def reading_in_bulk(store: ManifestStore) -> Iterator[None]:
+def reading_in_bulk(store: ManifestStore) -> Generator[None]:
     """Let the arrays that are opened from a store meanwhile read in bulk, also later."""
     hook = _InStore(store)
     add_hook(hook)
