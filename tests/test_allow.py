@@ -17,6 +17,7 @@ from zarr_manifest.integrations.xarray_engine import ManifestBackendEntrypoint
 # What is public, has no `allow`, and why: it takes no location.
 WITHOUT_LOCATION = {
     "ArrayNode": "holds the metadata of an array and its manifest",
+    "BulkCodecPipeline": "reads what a store has authorised",
     "ConversionReport": "holds what was converted",
     "GroupNode": "holds the attributes of a group",
     "Limits": "holds numbers",
