@@ -15,18 +15,18 @@ results are in ``zarr_manifest.inspection`` (`contents` and `validate`),
 (:meth:`ManifestStore.locations`).
 """
 
-from zarr_manifest import errors as errors
-from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import Limits
-from zarr_manifest.hierarchy import ManifestStore
-from zarr_manifest.inspection import contents, validate
-from zarr_manifest.integrations import BulkCodecPipeline, enable
-from zarr_manifest.manifest import Manifest
-from zarr_manifest.sources import (
-    anonymous,
-    environment,
-)
-from zarr_manifest.writing import create_array, write_manifest
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zarr_manifest import errors as errors
+    from zarr_manifest.errors import ManifestError
+    from zarr_manifest.format import Limits
+    from zarr_manifest.hierarchy import ManifestStore
+    from zarr_manifest.inspection import contents, validate
+    from zarr_manifest.integrations import BulkCodecPipeline, enable
+    from zarr_manifest.manifest import Manifest
+    from zarr_manifest.sources import anonymous, environment
+    from zarr_manifest.writing import create_array, write_manifest
 
 __version__ = "0.1.0.dev0"
 
@@ -44,3 +44,40 @@ __all__ = [
     "validate",
     "write_manifest",
 ]
+
+# The room of each name. It is imported once one of its names is used: who only reads does not
+# wait for what writes.
+_ROOMS = {
+    "BulkCodecPipeline": "integrations",
+    "Limits": "format",
+    "Manifest": "manifest",
+    "ManifestError": "errors",
+    "ManifestStore": "hierarchy",
+    "anonymous": "sources",
+    "contents": "inspection",
+    "create_array": "writing",
+    "enable": "integrations",
+    "environment": "sources",
+    "validate": "inspection",
+    "write_manifest": "writing",
+}
+
+# Type checkers read the imports above; this would have them believe that every name is there.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return a public name, or a room, when it is first used."""
+        from importlib import import_module
+
+        if name in _ROOMS:
+            found = getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+        elif name in {*_ROOMS.values(), "locations"}:
+            found = import_module(f"{__name__}.{name}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        """Return all names, those too that have not been used yet."""
+        return sorted({*globals(), *_ROOMS, *_ROOMS.values()})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -138,6 +137,8 @@ def html_table(title: str, rows: Iterable[tuple[str, str | Sequence[str]]]) -> s
     <tr><th>c</th><td>1<br>2</td></tr>
     </table>
     """
+    from html import escape  # only notebooks need it
+
     lines = [f"<table><caption>{escape(title)}</caption>"]
     for name, value in rows:
         cell = [value] if isinstance(value, str) else shortened(value)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -130,6 +129,8 @@ def proxy_for(url: str, options: Mapping[str, Any]) -> str | None:
     stated = options.get("proxy_url")
     if stated is not None:
         return None if _is_excluded(host, str(options.get("proxy_excludes", ""))) else str(stated)
+    import urllib.request  # with http.client and more, for those who read from web servers
+
     proxies = urllib.request.getproxies()
     proxy = proxies.get(urlsplit(url).scheme) or proxies.get("all")
     return None if proxy is None or urllib.request.proxy_bypass(host) else proxy
