@@ -1,53 +1,127 @@
-"""``import zarr_manifest`` loads little besides zarr, and nothing optional."""
+"""Importing the package, and a first read of files, load little besides zarr, and nothing optional.
+
+What is loaded is counted, not timed: ``python -m benchmarks import-time`` prints times.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
+import zarr_manifest as zm
 from tests.documentation import ROOT
 
 _PROGRAM = """
 import json, sys
+sys.path.insert(0, {root!r})
 import zarr
 before = set(sys.modules)
-import zarr_manifest
+{statements}
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
+_READING = """
+from zarr_manifest import ManifestStore
+array = zarr.open_group(ManifestStore({hierarchy!r}), mode="r")["a"]
+assert array[0] == 1
+"""
 
-@pytest.fixture(scope="module")
-def loaded() -> set[str]:
-    """Return the modules that the import adds to those of zarr."""
+_PURPOSES = re.compile(
+    r"zarr_manifest\.(conversion|command_line|inspection|integrations|writing)\b"
+)
+
+
+def _loaded(statements: str) -> set[str]:
+    """Return the modules that statements add to those of zarr."""
+    program = _PROGRAM.format(root=str(ROOT), statements=statements)
     # Isolated (-I), so that nothing in the environment imports more.
-    program = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{_PROGRAM}"
     done = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, check=True, text=True
     )
     return set(json.loads(done.stdout))
 
 
-def test_rooms_for_other_purposes_are_not_loaded(loaded: set[str]) -> None:
-    assert "zarr_manifest.hierarchy" in loaded
-    unneeded = re.compile(r"zarr_manifest\.(conversion|command_line|integrations\.xarray_engine)\b")
-    assert [name for name in loaded if unneeded.match(name)] == []
+def _packages(modules: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in modules} - {"zarr_manifest"}
 
 
-def test_obstore_is_not_loaded(loaded: set[str]) -> None:
-    assert [name for name in loaded if name.split(".")[0] == "obstore"] == []
-    assert "zarr_manifest.sources.object_reader" not in loaded
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Return the modules that opening a partitioned hierarchy and reading a chunk add."""
+    root: Path = tmp_path_factory.mktemp("hierarchy")
+    (root / "raw.bin").write_bytes(b"\1\2")
+    entries = {str(i): {"path": "raw.bin", "offset": i, "length": 1} for i in range(2)}
+    zm.create_array(
+        *(root, "a", entries), base="../", partition_shape=[1], shape=2, chunks=1, dtype="u1"
+    )
+    return _loaded(_READING.format(hierarchy=str(root)))
 
 
-def test_nothing_optional_is_loaded(loaded: set[str]) -> None:
+def test_the_root_alone_loads_no_room() -> None:
+    assert _loaded("import zarr_manifest") == {"zarr_manifest"}
+
+
+def test_rooms_for_other_purposes_are_not_loaded(reading: set[str]) -> None:
+    assert "zarr_manifest.hierarchy" in reading
+    assert [name for name in reading if _PURPOSES.match(name)] == []
+
+
+def test_reading_files_loads_no_other_package_than_zarr_does(reading: set[str]) -> None:
+    """Neither what reads from elsewhere (obstore, urllib3), nor codecs that no document has."""
+    assert _packages(reading) - set(sys.stdlib_module_names) == set()
+
+
+def test_reading_files_loads_nothing_for_the_web(reading: set[str]) -> None:
+    assert reading & {"http.client", "urllib.request", "html"} == set()
+    assert "zarr_manifest.sources.object_reader" not in reading
+
+
+def test_nothing_optional_is_loaded() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     required = {
         re.match(r"[\w-]+", requirement)[0].replace("-", "_").lower()  # type: ignore[index]
         for requirement in project["dependencies"]
     }
-    packages = {name.split(".")[0] for name in loaded} - set(sys.stdlib_module_names)
-    assert packages - {"zarr_manifest"} <= required
+    everything = _loaded("from zarr_manifest import *\nimport zarr_manifest.sources")
+    assert _packages(everything) - set(sys.stdlib_module_names) <= required
+
+
+def test_records_are_made_quickly() -> None:
+    """Each dataclass takes half a millisecond of every import, a Struct a thirtieth of that."""
+    import zarr_manifest.hierarchy  # noqa: F401
+
+    rooms = ("format", "hierarchy", "locations", "manifest", "sources")
+    found = {
+        thing.__qualname__
+        for name, module in sys.modules.items()
+        if name.startswith(tuple(f"zarr_manifest.{room}" for room in rooms))
+        for thing in vars(module).values()
+        if isinstance(thing, type) and dataclasses.is_dataclass(thing)
+    }
+    # Users see these, and may expect what `dataclasses` makes of them.
+    seen_by_users = {"Limits", "Conditions", "Reference", "ReferencedLocation"}
+    assert found <= {*seen_by_users, "_WithOptions", "Anonymous", "Environment", "Setting"}
+
+
+@pytest.mark.parametrize("name", zm.__all__)
+def test_a_name_loads_its_room(name: str) -> None:
+    assert _loaded(f"from zarr_manifest import {name}") > {"zarr_manifest"}
+
+
+def test_rooms_are_attributes_of_the_package() -> None:
+    rooms = "errors format hierarchy inspection integrations locations manifest sources writing"
+    uses = "\n".join(f"zarr_manifest.{room}.__name__" for room in rooms.split())
+    assert _loaded(f"import zarr_manifest\n{uses}") > {"zarr_manifest.errors"}
+    assert {*rooms.split(), *zm.__all__} <= set(dir(zm))
+
+
+def test_other_names_are_not_there() -> None:
+    with pytest.raises(AttributeError, match="module 'zarr_manifest' has no attribute 'missing'"):
+        _ = zm.missing  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import zarr
+from msgspec.structs import replace
 from zarr.storage import LocalStore, MemoryStore
 
 import zarr_manifest as zm

@@ -10,11 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from zarr_manifest.errors import InvalidConfigurationError, LimitExceededError
 from zarr_manifest.format.chunk_keys import format_canonical
@@ -41,8 +41,7 @@ _MOST_EDGES = 2**22
 _LARGEST_INTEGER = 2**53 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkGrid:
+class ChunkGrid(Struct, frozen=True):
     """The chunks of an array, regular or rectilinear.
 
     Parameters
@@ -253,8 +252,7 @@ def _edges(given: Any, size: int) -> Sequence[int]:
 PLACEHOLDER = "{partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class Partitions:
+class Partitions(Struct, frozen=True):
     """A chunk grid divided into blocks.
 
     Parameters

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from zarr_manifest.errors import (
     InvalidConfigurationError,
@@ -41,8 +42,7 @@ _MOST_CHARACTERS = 2**13
 _MEMBERS = frozenset({"manifest", "base", "codecs", "partition_shape", "partitions"})
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     """A valid declaration of the transformer (specification, "Name and configuration").
 
     Parameters

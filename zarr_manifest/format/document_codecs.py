@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import google_crc32c
 import zstandard
+from msgspec import Struct, field
 
 from zarr_manifest.errors import (
     InvalidConfigurationError,
@@ -24,8 +24,7 @@ from zarr_manifest.format.limits import limit_exceeded
 __all__ = ["KNOWN_CODECS", "DocumentCodec", "complete_codec", "decode_body", "encode_body"]
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentCodec:
+class DocumentCodec(Struct, frozen=True):
     """One element of a declaration's ``codecs``.
 
     Parameters

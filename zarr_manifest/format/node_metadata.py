@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from msgspec import Struct
 
 from zarr_manifest.errors import (
     Advice,
@@ -91,8 +91,7 @@ _BLOSC: dict[str, dict[str, tuple[Container[object], str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayMetadata:
+class ArrayMetadata(Struct, frozen=True):
     """Metadata of an array, including the storage transformers that it declares.
 
     Parameters

@@ -7,10 +7,10 @@ declarations that a ManifestStore hides from zarr. Sources are not read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import Struct
 from zarr.abc.store import Store
 
 from zarr_manifest.format import ChunkGrid, Findings, Limits, interpret_declaration
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["InspectedHierarchy", "store_underneath"]
 
 
-@dataclass(frozen=True, slots=True)
-class InspectedHierarchy:
+class InspectedHierarchy(Struct, frozen=True):
     """A hierarchy, and the reader's settings for it.
 
     Parameters
@@ -66,9 +65,16 @@ class InspectedHierarchy:
 
     store: Store
     sources: Sources
-    allow: Mapping[str, Access] = field(repr=False)  # options may be keys
+    allow: Mapping[str, Access]
     base: str | None
     limits: Limits
+
+    def __repr__(self) -> str:
+        # Without `allow`: options may be keys.
+        return f"<InspectedHierarchy: {self.store!r}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("store", self.store)]
 
     @classmethod
     def open(

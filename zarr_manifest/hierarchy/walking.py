@@ -11,10 +11,11 @@ import asyncio
 import errno
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
@@ -73,8 +74,7 @@ _ANY = "Zarr hierarchy"
 _NAMES = (_V3, ".zarray", ".zgroup")
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A group, an array, or a node that cannot be read.
 
     Parameters

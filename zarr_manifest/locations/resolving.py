@@ -12,10 +12,11 @@ silently drops tabs and newlines.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote, unquote_to_bytes
+
+from msgspec import Struct
 
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.locations.redaction import redact
@@ -70,8 +71,7 @@ _ENDS_IN_A_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
 _BUCKET = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9._$-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class StoreLocation:
+class StoreLocation(Struct, frozen=True):
     """Bytes in the same store as the hierarchy.
 
     The key is percent-decoded, relative to the store's root, without a leading slash.
@@ -83,8 +83,7 @@ class StoreLocation:
         return self.key
 
 
-@dataclass(frozen=True, slots=True)
-class UrlLocation:
+class UrlLocation(Struct, frozen=True):
     """Bytes outside the opened store, identified by a canonical URL.
 
     Two locations returned by :meth:`Base.resolve` are equal if and only if they
@@ -138,8 +137,7 @@ class UrlLocation:
 type Location = StoreLocation | UrlLocation
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """What a manifest's relative paths resolve against. Made by :meth:`parse`.
 
     Parameters

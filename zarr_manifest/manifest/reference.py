@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from zarr_manifest.format import NO_CONDITIONS, Conditions, Entry, format_last_modified
 from zarr_manifest.showing import without_defaults
@@ -73,8 +74,7 @@ class Reference:
         return self.path is None and self.data is None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """The columns' values for one chunk: a :class:`Reference` with the number of its path.
 
     Parameters

@@ -95,21 +95,20 @@ _ENDPOINT = re.compile(r"https?://[^\s/]+(?:/\S*)?\Z")
 _BARE_IN_REQUESTS = "!$&'()*+,;=:@/[]^|"
 
 
-@dataclass(frozen=True, repr=False)
-class Anonymous:
-    """Read without credentials; see :func:`anonymous`."""
-
+@dataclass(frozen=True, repr=False)  # a Struct would show the options to rich
+class _WithOptions:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Anonymous(_WithOptions):
+    """Read without credentials; see :func:`anonymous`."""
 
     def __repr__(self) -> str:
         return _call("anonymous", self.options)
 
 
-@dataclass(frozen=True, repr=False)
-class Environment:
+class Environment(_WithOptions):
     """Read with the credentials in the environment; see :func:`environment`."""
-
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __repr__(self) -> str:
         return _call("environment", self.options)

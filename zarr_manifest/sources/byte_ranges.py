@@ -7,8 +7,9 @@ read. It never leaves the entry's own range.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from zarr_manifest.errors import LimitExceededError, RangeOutOfBoundsError
 from zarr_manifest.showing import counted
@@ -27,8 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(Struct, frozen=True):
     """All bytes of a chunk.
 
     Examples
@@ -38,8 +38,7 @@ class Whole:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Bounded:
+class Bounded(Struct, frozen=True):
     """The bytes of a chunk from `start` up to, but not including, `stop`.
 
     Raises
@@ -61,8 +60,7 @@ class Bounded:
             raise ValueError(f"invalid byte range from {self.start} to {self.stop}")
 
 
-@dataclass(frozen=True, slots=True)
-class From:
+class From(Struct, frozen=True):
     """The bytes of a chunk from `start` to its end.
 
     Raises
@@ -83,8 +81,7 @@ class From:
             raise ValueError(f"invalid byte range from {self.start}")
 
 
-@dataclass(frozen=True, slots=True)
-class Last:
+class Last(Struct, frozen=True):
     """The last `count` bytes of a chunk, or all if it has fewer.
 
     Raises

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from zarr_manifest.errors import Advice, Setting, SourceError
 
 __all__ = ["with_given_credentials"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Cloud:
+class _Cloud(Struct, frozen=True):
     """obstore's names for the credentials of a cloud, without prefixes.
 
     `order` is the order in which obstore looks for them. `static` maps the options that
@@ -144,11 +144,16 @@ def _reject_preferred(cloud: _Cloud, given: str) -> None:
             )
 
 
-@dataclass(frozen=True)
 class _Provider:
-    """A credential provider that always returns what the reader gave."""
+    """A credential provider that always returns what the reader gave; its repr does not show it."""
 
-    answer: Mapping[str, Any] = field(repr=False)
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Mapping[str, Any]) -> None:
+        self._answer = answer
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Provider) and self._answer == other._answer
 
     def __call__(self) -> dict[str, Any]:
-        return {**self.answer, "expires_at": None}
+        return {**self._answer, "expires_at": None}

@@ -19,10 +19,11 @@ import random
 import stat
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, NoReturn
+
+from msgspec import Struct
 
 from zarr_manifest.errors import (
     Advice,
@@ -208,8 +209,7 @@ def link_outside(name: str) -> LocationNotAllowedError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Directory:
+class Directory(Struct, frozen=True):
     """A directory whose files may be read, but not what links lead to outside it.
 
     Parameters
@@ -399,8 +399,7 @@ def _not_regular() -> SourceError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FileReader:
+class FileReader(Struct, frozen=True):
     """Reads files below a directory, as an :class:`ObjectReader`."""
 
     directory: Directory

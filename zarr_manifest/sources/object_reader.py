@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import obstore as obs
+from msgspec import Struct
 from obstore import exceptions as obstore_errors
 from obstore.store import LocalStore, MemoryStore
 
@@ -73,8 +73,7 @@ class ObjectReader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ObstoreReader:
+class ObstoreReader(Struct, frozen=True):
     """Reads the objects of an obstore store."""
 
     store: ObjectStore

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from zarr_manifest.errors import (
     Advice,
@@ -67,8 +68,7 @@ _MOST_TARGETS = 100_000
 _MOST_READERS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(Struct, frozen=True):
     """An authorised location: its reader, and its key there."""
 
     reader: ObjectReader
@@ -423,8 +423,7 @@ type _StoreReader = ObstoreReader | WebReader
 type _BatchKey = tuple[asyncio.AbstractEventLoop, Location, Conditions]
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(Struct, frozen=True):
     """Ranges of one object that were requested in one turn of the event loop."""
 
     ranges: list[tuple[int, int]]

@@ -20,8 +20,10 @@ import operator
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, SupportsIndex, cast
+
+from msgspec.structs import replace
 
 from zarr_manifest.errors import (
     InvalidChunkKeyError,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import cast
+
+from msgspec.structs import replace
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import (

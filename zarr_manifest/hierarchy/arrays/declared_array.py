@@ -6,8 +6,9 @@ Everything that is known before a manifest document is read. Does no I/O.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from zarr_manifest.errors import (
     InvalidConfigurationError,
@@ -35,8 +36,7 @@ from zarr_manifest.showing import counted
 __all__ = ["DeclaredArray", "interpret_array"]
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredArray:
+class DeclaredArray(Struct, frozen=True):
     """What is needed to read the manifest of an array.
 
     Parameters

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
@@ -55,8 +55,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Native:
+class Native(Struct, frozen=True):
     """An array whose chunks are in the store, under their own keys.
 
     Parameters
@@ -82,16 +81,14 @@ type _Build = Callable[[str, dict[str, Any], list[Any], Configuration], ChunkMan
 type _Array = Native | ChunkManifestTransformer | ManifestError
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(Struct, frozen=True):
     """What the consolidated metadata of a group say of an array."""
 
     group: str
     declares: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(Struct, frozen=True):
     """What a store shares with its read-only views, and takes along when it is pickled.
 
     Parameters

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 from urllib.parse import quote
 
+from msgspec import Struct
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import (
     ByteRequest as ZarrByteRequest,
@@ -188,8 +188,7 @@ def store_failure(error: Exception) -> ManifestError:
     return SourceError(f"the store failed: {text}")
 
 
-@dataclass(frozen=True, slots=True)
-class _ZarrStoreReader:
+class _ZarrStoreReader(Struct, frozen=True):
     """Reads the objects of any zarr store, and checks their length.
 
     Of a store that keeps them in a directory, but may transform them, the path is checked

@@ -11,11 +11,12 @@ import re
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin
+
+from msgspec import Struct
 
 from zarr_manifest.errors import (
     Advice,
@@ -108,8 +109,7 @@ class Answer(NamedTuple):
     has_ranges: bool = False
 
 
-@dataclass(frozen=True)
-class Client:
+class Client(Struct, frozen=True):
     """How an obstore store for a web server makes its requests.
 
     Parameters

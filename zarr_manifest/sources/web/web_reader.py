@@ -24,10 +24,11 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from zarr_manifest.errors import LimitExceededError, ManifestError, SourceError
 from zarr_manifest.format import Conditions
@@ -62,8 +63,7 @@ type Follow = Callable[[str, str], tuple[ObjectReader, str]]
 """Given a URL and the target of its redirect, returns what reads that, and its key; or raises."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Where an object is read, and what the server says of it."""
 
     reader: ObjectReader

@@ -9,15 +9,15 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from zarr_manifest.hierarchy.arrays.shared_calls import SharedCalls
 
 __all__ = ["DocumentCache"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept[V]:
+class _Kept[V](Struct, frozen=True):
     value: V
     size: int
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
+from msgspec import Struct
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import (
@@ -71,8 +71,7 @@ _OVERHEAD = 1000
 CONCURRENCY = 8
 
 
-@dataclass
-class LoadedManifest:
+class LoadedManifest(Struct):
     """A manifest, or the part of it in one document, and the locations of its paths."""
 
     manifest: ReferenceTable
@@ -81,8 +80,7 @@ class LoadedManifest:
     refusal: ManifestError | None = None
 
 
-@dataclass(eq=False, slots=True)
-class _Missing:
+class _Missing(Struct, eq=False):
     """Stands for the document of a partition that has none.
 
     Until `is_checked`, it may be missing because the manifest was replaced.

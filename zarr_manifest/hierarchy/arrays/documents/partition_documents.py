@@ -8,8 +8,8 @@ partitions: more than a limit are asked for only if they are known to exist.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import (
@@ -43,8 +43,7 @@ _FEW = 64
 _MARKER = "the-place-of-the-partition"
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionKeys:
+class PartitionKeys(Struct, frozen=True):
     """The keys of a partitioned manifest's documents in the hierarchy's own store.
 
     Parameters
@@ -89,8 +88,7 @@ class PartitionKeys:
         return parse_canonical(key[len(self.before) : len(key) - len(self.after)], self.ndim)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsToRead:
+class PartitionsToRead(Struct, frozen=True):
     """The partitions that may have a document, in C order.
 
     Parameters
