@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import google_crc32c
-import zstandard
 from msgspec import Struct, field
 
 from zarr_manifest.errors import (
@@ -99,6 +98,8 @@ def _encode_gzip(body: bytes, configuration: Mapping[str, Any]) -> bytes:
 
 
 def _decode_zstd(body: memoryview, limit: int, what: str) -> bytes:
+    import zstandard  # only for documents that are encoded with it
+
     decompressor = zstandard.ZstdDecompressor()
     try:
         return _decode_frames(body, decompressor.decompressobj, limit, what)
@@ -107,6 +108,8 @@ def _decode_zstd(body: memoryview, limit: int, what: str) -> bytes:
 
 
 def _encode_zstd(body: bytes, configuration: Mapping[str, Any]) -> bytes:
+    import zstandard
+
     compressor = zstandard.ZstdCompressor(
         level=configuration["level"], write_checksum=configuration["checksum"]
     )

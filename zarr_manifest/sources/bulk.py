@@ -14,12 +14,12 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from zarr_manifest.errors import ManifestError, RangeOutOfBoundsError
 from zarr_manifest.format import Conditions
@@ -67,8 +67,7 @@ class SourceObject(NamedTuple):
     conditions: Conditions
 
 
-@dataclass(frozen=True, slots=True)
-class ManyRanges:
+class ManyRanges(Struct, frozen=True):
     """Ranges of objects, one a row.
 
     Parameters
@@ -318,8 +317,7 @@ def _remote_reads(
     return [asyncio.ensure_future(work()) for _ in range(wanted)]
 
 
-@dataclass(frozen=True, slots=True)
-class _RemoteReading:
+class _RemoteReading(Struct, frozen=True):
     sources: Sources
     ranges: ManyRanges
     receiver: Receiver

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from zarr_manifest.format import (
     NO_CONDITIONS,
@@ -28,8 +28,7 @@ from zarr_manifest.sources import ManyRanges, SourceObject, in_order
 __all__ = ["LocatedChunks", "locate_chunks"]
 
 
-@dataclass(slots=True)
-class LocatedChunks:
+class LocatedChunks(Struct):
     """Where the bytes of chunks are. Chunks are told by their positions in the selection.
 
     Parameters
@@ -109,8 +108,7 @@ def _by_document(
     yield from np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
 
 
-@dataclass(slots=True)
-class _LookUp:
+class _LookUp(Struct):
     """Collects what documents say of chunks."""
 
     longest: int

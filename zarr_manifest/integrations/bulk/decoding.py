@@ -7,12 +7,11 @@ errors are then the same as without this module.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zstandard
+from msgspec import Struct
 from zarr.codecs import BytesCodec, ZstdCodec
 
 from zarr_manifest.hierarchy import (
@@ -31,8 +30,7 @@ class UndecodableError(Exception):
     """A chunk is to be decoded by zarr."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkDecoder:
+class ChunkDecoder(Struct, frozen=True):
     """Decodes the chunks of one array.
 
     Parameters
@@ -74,7 +72,11 @@ class ChunkDecoder:
 
     def decode_into(self, body: memoryview, view: memoryview) -> bool:
         """Decompress a chunk to where it goes; False if its size is not known to be the same."""
-        if not self.compressed or zstandard.frame_content_size(body) != len(view):
+        if not self.compressed:
+            return False
+        import zstandard
+
+        if zstandard.frame_content_size(body) != len(view):
             return False
         try:
             _zstd.decompress(body, view)

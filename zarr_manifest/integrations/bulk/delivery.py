@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import verify_checksum
@@ -50,8 +50,7 @@ class UndecodableChunkError(Exception):
         self.body = body
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(Struct):
     """Takes the bytes of chunks, and puts the values into the output.
 
     Parameters
@@ -120,8 +119,7 @@ class Delivery:
         return memoryview(view.reshape(-1).view(np.uint8))
 
 
-@dataclass(frozen=True, slots=True)
-class RangeDelivery:
+class RangeDelivery(Struct, frozen=True):
     """Receives ranges, each of which is a chunk."""
 
     delivery: Delivery

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from zarr_manifest.hierarchy import pure_request
 from zarr_manifest.sources import slice_bounds
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Prefetched"]
 
 
-@dataclass(frozen=True, slots=True)
-class Prefetched:
+class Prefetched(Struct, frozen=True):
     """The encoded bytes of a chunk; a byte getter of zarr.
 
     Parameters
