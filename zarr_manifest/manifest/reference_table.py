@@ -37,7 +37,6 @@ from zarr_manifest.manifest.reference import (
     Aside,
     Reference,
     Row,
-    entry_of,
 )
 
 __all__ = ["Ranges", "ReferenceTable", "interpret_manifest"]
@@ -192,15 +191,15 @@ class ReferenceTable:
 
     def dumps(self) -> bytes:
         """Return the references as a document; see :meth:`Manifest.dumps`."""
-        # Few rows have more than a path and a range.
-        special = set(self._aside) | set(np.flatnonzero(self._path_numbers < 0).tolist())
         return encode_rows(
-            grid_indices(self.grid_shape, self._numbers()),
+            self.grid_shape,
+            self._chunk_numbers,
             self._offsets,
             self._lengths,
             self._path_numbers,
             self.paths,
-            {row: entry_of(self.reference(row)) for row in special},
+            self._aside,
+            self.reference,
         )
 
     def __len__(self) -> int:
