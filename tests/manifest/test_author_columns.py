@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,33 @@ def test_paths_by_number(numbers: list[int], names: list[str]) -> None:
     plain = Manifest.from_columns(grid_shape, paths=np.array(named, object), **columns)
     assert numbered.paths == plain.paths
     assert list(numbered.items()) == list(plain.items())
+
+
+@pytest.mark.parametrize("order", ["every chunk", "some chunks", "few paths"])
+def test_columns_in_order_are_not_copied(order: str) -> None:
+    count = 500_000
+    numbers = np.arange(count)
+    columns: dict[str, Any] = {
+        "offsets": numbers * 10,
+        "lengths": numbers + 1,
+        "paths": NumberedPaths((numbers // 1000).astype(np.int32), [f"{n}" for n in range(500)]),
+    }
+    grid_shape = (count,) if order == "every chunk" else (2 * count,)
+    if order != "every chunk":
+        columns["indices"] = 2 * numbers[:, np.newaxis]
+    if order == "few paths":
+        columns["paths"], columns["lengths"] = "f.nc", 7
+    tracemalloc.start()
+    try:
+        manifest = Manifest.from_columns(grid_shape, **columns)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    own = 0 if order == "every chunk" else 8  # the numbers of the chunks
+    assert peak < (own + 1) * count + 60 * 2**16
+    found = manifest.columns()
+    assert np.shares_memory(found.offsets, columns["offsets"])
+    assert order != "every chunk" or manifest[7,].path == "0"
 
 
 # Documents and parts of them --------------------------------------------------------------

@@ -114,6 +114,9 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
     ) -> Manifest:
         """Create a manifest from columns of numbers.
 
+        Arrays of 64-bit integers whose rows are in C order of the chunks are not copied: do not
+        change them while the manifest is in use.
+
         Parameters
         ----------
         grid_shape : tuple of int

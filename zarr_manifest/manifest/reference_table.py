@@ -21,11 +21,10 @@ from zarr_manifest.format import (
     Partitions,
     format_canonical,
     grid_index,
-    grid_indices,
-    number_chunks,
     parse_checksum,
 )
 from zarr_manifest.manifest.author_columns import TO_THE_END, Columns
+from zarr_manifest.manifest.block_rows import BlockRows, rows_of_blocks
 from zarr_manifest.manifest.decoding import Resolve, interpret_columns, interpret_conditions
 from zarr_manifest.manifest.encoding import encode_rows
 from zarr_manifest.manifest.keys import Grid
@@ -65,8 +64,8 @@ class ReferenceTable:
     ----------
     grid_shape : tuple of int
         Number of chunks along each dimension.
-    chunk_numbers : ndarray of int64, sorted
-        C-order number of each row's chunk in the grid.
+    chunk_numbers : ndarray of int64, sorted, or None
+        C-order number of each row's chunk in the grid; None if that is the number of the row.
     offsets, lengths, path_numbers : ndarray
         One value per row; see :class:`Row`.
     paths : tuple of str
@@ -88,7 +87,7 @@ class ReferenceTable:
     def __init__(
         self,
         grid_shape: tuple[int, ...],
-        chunk_numbers: npt.NDArray[np.int64],
+        chunk_numbers: npt.NDArray[np.int64] | None,
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
         path_numbers: npt.NDArray[np.int32],
@@ -98,8 +97,10 @@ class ReferenceTable:
         self.grid_shape = grid_shape
         self.paths = paths
         # A manifest that names every chunk needs no column of chunk numbers.
-        dense = len(chunk_numbers) > 0 and int(chunk_numbers[-1]) == len(chunk_numbers) - 1
-        self._chunk_numbers = None if dense else chunk_numbers
+        if chunk_numbers is not None and len(chunk_numbers) > 0:
+            dense = int(chunk_numbers[-1]) == len(chunk_numbers) - 1
+            chunk_numbers = None if dense else chunk_numbers
+        self._chunk_numbers = chunk_numbers
         self._offsets = offsets
         self._lengths = lengths
         self._path_numbers = path_numbers
@@ -136,11 +137,13 @@ class ReferenceTable:
         table = [numbers.setdefault(path, len(numbers)) for path in paths]
         if len(table) != len(self.paths):
             raise ValueError(f"got {len(table)} paths to replace {len(self.paths)}")
-        # Rows without a path have negative numbers, which index from the end.
-        column = np.array([*table, EMPTY, INLINE], np.int32)[self._path_numbers]
+        column = self._path_numbers
+        if table != list(range(len(table))):
+            # Rows without a path have negative numbers, which index from the end.
+            column = np.array([*table, EMPTY, INLINE], np.int32)[column]
         return ReferenceTable(
             self.grid_shape,
-            self._numbers(),
+            self._chunk_numbers,
             self._offsets,
             self._lengths,
             column,
@@ -162,26 +165,27 @@ class ReferenceTable:
             Grid index of the block, in C order, and its references, with the grid of the whole.
         """
         partitions = Partitions(self.grid_shape, tuple(shape))
-        numbers = self._numbers()
-        owners = number_chunks(
-            grid_indices(self.grid_shape, numbers) // np.array(shape, np.int64), partitions.counts
+        with_aside = np.sort(np.fromiter(self._aside, np.int64, len(self._aside)))
+        for index, rows in rows_of_blocks(self._chunk_numbers, len(self), partitions):
+            yield index, self._part(rows, with_aside)
+
+    def _part(self, rows: BlockRows, with_aside: npt.NDArray[np.int64]) -> ReferenceTable:
+        """Return some of the rows: a slice shares the columns, and numbers select from them."""
+        own = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.astype(np.int64)
+        # Most parts have nothing aside.
+        first, last = np.searchsorted(with_aside, [own[0], own[-1] + 1]).tolist()
+        places = np.flatnonzero(np.isin(own, with_aside[first:last])) if first < last else own[:0]
+        aside_rows: list[int] = own[places].tolist()
+        asides = map(self._aside.__getitem__, aside_rows)
+        return ReferenceTable(
+            self.grid_shape,
+            own if self._chunk_numbers is None else self._chunk_numbers[rows],
+            self._offsets[rows],
+            self._lengths[rows],
+            self._path_numbers[rows],
+            self.paths,
+            dict(zip(places.tolist(), asides, strict=True)),
         )
-        order = np.argsort(owners, kind="stable")
-        starts = np.flatnonzero(np.diff(owners[order], prepend=-1))
-        for rows in np.split(order, starts[1:]) if len(starts) else ():
-            aside = {}
-            if self._aside:
-                aside = {i: self._aside[r] for i, r in enumerate(rows.tolist()) if r in self._aside}
-            part = ReferenceTable(
-                self.grid_shape,
-                numbers[rows],
-                self._offsets[rows],
-                self._lengths[rows],
-                self._path_numbers[rows],
-                self.paths,
-                aside,
-            )
-            yield grid_index(partitions.counts, int(owners[rows[0]])), part
 
     def _numbers(self) -> npt.NDArray[np.int64]:
         """Return the C-order number of each row's chunk."""
