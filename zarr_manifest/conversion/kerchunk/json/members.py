@@ -1,123 +1,77 @@
-"""The references of a flat set, as columns, by the array that they belong to.
+"""The references of a flat set, by the array that they belong to.
 
-There may be millions, so they are processed in batches: plain ones, ``[url, offset, length]``,
-become numbers at once; others are kept for later.
+Where a batch of references belongs to a single array, as usual, their keys are not looked at
+one by one.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, cast
 
-import msgspec
+import numpy as np
+import numpy.typing as npt
 
+from zarr_manifest.conversion.kerchunk.json.columns import KeyText, References, UrlNumbers
 from zarr_manifest.conversion.zarr2 import find_owner
+from zarr_manifest.format import ancestors
 
-__all__ = ["TOO_LARGE", "Batch", "Members", "PlainReference", "distribute"]
+__all__ = ["Members", "distribute"]
 
-# The smallest integer too large for a manifest (specification, "Manifest document").
-TOO_LARGE = 2**53
+type _Integers = npt.NDArray[np.int64]
 
-
-class PlainReference(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A reference to a byte range, as decoded from JSON."""
-
-    url: str
-    offset: Annotated[int, msgspec.Meta(ge=0, lt=TOO_LARGE)]
-    length: Annotated[int, msgspec.Meta(ge=1, lt=TOO_LARGE)]
+# Number of references of several arrays that are assigned at a time.
+_AT_ONCE = 2**18
 
 
-# Keys and their values.
-type Batch = tuple[Sequence[str], Sequence[object]]
-
-
-@dataclass
+@dataclass(slots=True)
 class Members:
     """The references below one array.
 
-    Attributes
+    Parameters
     ----------
     path : str
         Path of the array.
-    keys : list of str
-        Whole keys.
-    urls, offsets, lengths : array of int
-        One value per key. The number of the URL is negative for a value that is not a
-        plain reference, which is in `others`.
-    others : dict of int to object
-        The values of such keys, by position.
+    runs : list of References
+        The references, in the order of the document.
     """
 
     path: str
-    keys: list[str] = field(default_factory=list[str])
-    urls: array[int] = field(default_factory=lambda: array("q"))
-    offsets: array[int] = field(default_factory=lambda: array("q"))
-    lengths: array[int] = field(default_factory=lambda: array("q"))
-    others: dict[int, object] = field(default_factory=dict[int, object])
+    runs: list[References] = field(default_factory=list[References])
 
     @property
-    def _start(self) -> int:
-        return len(self.path) + 1 if self.path else 0
-
-    def name(self, place: int) -> str:
-        """Return the key at a position, relative to the array."""
-        return self.keys[place][self._start :]
+    def prefix(self) -> str:
+        """What the keys begin with."""
+        return f"{self.path}/" if self.path else ""
 
     def names(self) -> list[str]:
         """Return all keys, relative to the array."""
-        start = self._start
-        return [key[start:] for key in self.keys]
+        start = len(self.prefix)
+        return [key[start:] for run in self.runs for key in run.keys.listed()]
 
-    def extend(self, keys: Sequence[str], values: Sequence[object], urls: dict[str, int]) -> None:
-        """Add references; their URLs get a number in `urls`."""
-        if set(map(type, values)) != {PlainReference}:
-            self._extend_one_by_one(keys, values, urls)
-            return
-        plain = cast("Sequence[PlainReference]", values)
-        self.keys += keys
-        self.urls.extend([urls.setdefault(reference.url, len(urls)) for reference in plain])
-        self.offsets.extend([reference.offset for reference in plain])
-        self.lengths.extend([reference.length for reference in plain])
+    def joined(self) -> References:
+        """Return all references as a single run."""
+        return _joined(self.runs or [References.of([], [], UrlNumbers())])
 
-    def _extend_one_by_one(
-        self, keys: Sequence[str], values: Sequence[object], urls: dict[str, int]
-    ) -> None:
-        for key, value in zip(keys, values, strict=True):
-            url, offset, length = _plain(value)
-            if url is None:
-                self.others[len(self.keys)] = value
-            self.keys.append(key)
-            self.urls.append(-1 if url is None else urls.setdefault(url, len(urls)))
-            self.offsets.append(offset)
-            self.lengths.append(length)
-
-
-def _plain(value: object) -> tuple[str | None, int, int]:
-    """Return URL, offset and length; no URL unless it is a plain reference."""
-    if type(value) is PlainReference:
-        return value.url, value.offset, value.length
-    parts: list[Any] = []
-    if type(value) is list:
-        parts = value  # pyright: ignore[reportUnknownVariableType]
-    if len(parts) == 3:
-        url, offset, length = parts
-        plain = type(url) is str and type(offset) is int and type(length) is int
-        if plain and 0 <= offset < TOO_LARGE and 0 < length < TOO_LARGE:
-            return url, offset, length
-    return None, 0, -1
+    def without_repeated_keys(self) -> Members:
+        """Return the members that count: of those with the same key, the last one."""
+        keys = [key for run in self.runs for key in run.keys.listed()]
+        last = dict(zip(keys, range(len(keys)), strict=True))
+        if len(last) == len(keys):
+            return self
+        rows = np.fromiter(last.values(), np.int64, len(last))
+        return Members(self.path, [_rows_of(self.joined(), rows, keys)])
 
 
 def distribute(
-    batches: Iterable[Batch], paths: Iterable[str]
-) -> tuple[dict[str, Members], list[str], list[str]]:
+    batches: Iterable[References], paths: Iterable[str]
+) -> tuple[dict[str, Members], list[str]]:
     """Assign every reference to its array.
 
     Parameters
     ----------
-    batches : iterable of Batch
-        All references.
+    batches : iterable of References
+        All references; none of them empty.
     paths : iterable of str
         Paths of the arrays.
 
@@ -125,38 +79,102 @@ def distribute(
     -------
     members : dict of str to Members
         The references of each array.
-    urls : list of str
-        The URLs, by number.
     strays : list of str
         Keys that belong to no array.
     """
-    arrays = {path: Members(path) for path in paths}
+    found = _Distribution({path: Members(path) for path in paths})
+    mixed: list[References] = []
+    waiting = 0
+    for batch in batches:
+        owner = found.sole_owner(batch.keys)
+        if owner is None:
+            mixed.append(batch)
+            waiting += batch.keys.count
+        # In the order of the document.
+        if owner is not None or waiting >= _AT_ONCE:
+            found.add_mixed(mixed)
+            mixed, waiting = [], 0
+        if owner is not None:
+            owner.runs.append(batch)
+    found.add_mixed(mixed)
+    return found.arrays, list(dict.fromkeys(found.strays))
+
+
+@dataclass(slots=True)
+class _Distribution:
+    arrays: dict[str, Members]
+    strays: list[str] = field(default_factory=list[str])
     # Many keys, few directories: each directory is looked up once.
-    owners: dict[str, str | None] = {}
-    urls: dict[str, int] = {}
-    strays: list[str] = []
-    for keys, values in batches:
+    _owners: dict[str, int] = field(default_factory=dict[str, int])
+    _numbered: list[Members] = field(init=False)
+    _with_arrays_below: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._numbered = list(self.arrays.values())
+        self._with_arrays_below = frozenset(
+            above for path in self.arrays for above in ancestors(path)
+        )
+
+    def sole_owner(self, keys: KeyText) -> Members | None:
+        """Return the array to which all keys certainly belong."""
+        owner = find_owner(keys.first().rpartition("/")[0], self.arrays)
+        if owner is None or owner[1].path in self._with_arrays_below:
+            return None
+        return owner[1] if keys.all_below(owner[1].prefix) else None
+
+    def add_mixed(self, batches: Sequence[References]) -> None:
+        """Add references that belong to several arrays, or to none."""
+        if not batches:
+            return
+        references = _joined(batches)
+        keys = references.keys.listed()
+        owners = self._owners_of(keys)
+        strays = owners < 0
+        if strays.any():
+            self.strays += [keys[row] for row in np.flatnonzero(strays).tolist()]
+        order = np.argsort(owners, kind="stable")[int(strays.sum()) :]
+        starts = np.flatnonzero(np.diff(owners[order], prepend=-1))
+        for rows in np.split(order, starts[1:]) if len(starts) else ():
+            self._numbered[int(owners[rows[0]])].runs.append(_rows_of(references, rows, keys))
+
+    def _owners_of(self, keys: list[str]) -> npt.NDArray[np.int32]:
+        """Return the number of the array to which each key belongs; -1 for none."""
         directories = [key.rpartition("/")[0] for key in keys]
-        for directory in set(directories) - owners.keys():
-            found = find_owner(directory, arrays)
-            owners[directory] = None if found is None else found[1].path
-        for owner, own, of_own in _by_owner(keys, values, [owners[d] for d in directories]):
-            if owner is None:
-                strays += own
-            else:
-                arrays[owner].extend(own, of_own, urls)
-    return arrays, list(urls), strays
+        unknown = set(directories) - self._owners.keys()
+        if unknown:
+            numbers = {path: number for number, path in enumerate(self.arrays)}
+            for directory in unknown:
+                found = find_owner(directory, numbers)
+                self._owners[directory] = -1 if found is None else found[1]
+        return np.fromiter(map(self._owners.__getitem__, directories), np.int32, len(keys))
 
 
-def _by_owner(
-    keys: Sequence[str], values: Sequence[object], owners: Sequence[str | None]
-) -> Iterator[tuple[str | None, Sequence[str], Sequence[object]]]:
-    """Yield every owner with its keys and values."""
-    if len(set(owners)) == 1:  # the usual case
-        yield owners[0], keys, values
-        return
-    rows: dict[str | None, list[int]] = {}
-    for row, owner in enumerate(owners):
-        rows.setdefault(owner, []).append(row)
-    for owner, own in rows.items():
-        yield owner, [keys[row] for row in own], [values[row] for row in own]
+def _joined(batches: Sequence[References]) -> References:
+    """Return several batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    others: dict[int, object] = {}
+    start = 0
+    for batch in batches:
+        others.update({start + row: value for row, value in batch.others.items()})
+        start += len(batch.urls)
+    return References(
+        KeyText.joined([batch.keys for batch in batches]),
+        np.concatenate([batch.urls for batch in batches]),
+        np.concatenate([batch.offsets for batch in batches]),
+        np.concatenate([batch.lengths for batch in batches]),
+        others,
+    )
+
+
+def _rows_of(references: References, rows: _Integers, keys: list[str]) -> References:
+    """Return some rows; `keys` are those of all rows."""
+    urls = references.urls[rows]
+    places: list[int] = np.flatnonzero(urls < 0).tolist()
+    return References(
+        KeyText.of([keys[row] for row in rows.tolist()]),
+        urls,
+        references.offsets[rows],
+        references.lengths[rows],
+        {place: references.others[int(rows[place])] for place in places},
+    )

@@ -12,7 +12,7 @@ import binascii
 import json
 import math
 import operator
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -20,41 +20,42 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.json.members import TOO_LARGE, Batch, Members, distribute
+from zarr_manifest.conversion.kerchunk.json.chunk_rows import chunk_rows, usual_rows
+from zarr_manifest.conversion.kerchunk.json.columns import References
+from zarr_manifest.conversion.kerchunk.json.decoding import TOO_LARGE
+from zarr_manifest.conversion.kerchunk.json.members import Members, distribute
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls, relative_path_notes
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import (
     ArrayPlan,
     GroupPlan,
-    count_keys,
     plan_nodes,
     refused_strays,
-    unread_keys,
 )
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import collect, grid_indices
-from zarr_manifest.manifest import Grid, Manifest, NumberedPaths, Rows, interpret_keys
+from zarr_manifest.format import grid_indices
+from zarr_manifest.manifest import Manifest, NumberedPaths, Rows
 
-__all__ = ["byte_range", "chunks_of", "inline_bytes", "reference_nodes"]
+__all__ = ["Sources", "byte_range", "chunks_of", "inline_bytes", "reference_nodes"]
 
 
 def reference_nodes(
-    references: Iterable[Batch],
+    references: list[References],
     documents: Mapping[str, Any],
-    *,
-    urls: SourceUrls | None = None,
+    sources: Sources,
 ) -> Iterator[Node]:
     """Yield the nodes that metadata documents describe, with references for their chunks.
 
     Parameters
     ----------
-    references : iterable of (keys, values)
-        In batches, without metadata documents.
+    references : list of References
+        In batches, none of them empty, without metadata documents. The list is emptied, to save
+        memory.
     documents : mapping
         Metadata documents by key, as :func:`plan_nodes` takes them.
-    urls : SourceUrls, optional
-        Turns URLs into the URL references of a manifest.
+    sources : Sources
+        Their URLs.
 
     Yields
     ------
@@ -63,8 +64,8 @@ def reference_nodes(
     """
     plans = plan_nodes(documents)
     paths = [plan.path for plan in plans if isinstance(plan, ArrayPlan)]
-    arrays, known, strays = distribute(references, paths)
-    sources = _Sources(known, SourceUrls() if urls is None else urls)
+    arrays, strays = distribute(references, paths)
+    references.clear()
     for plan in plans:
         if isinstance(plan, GroupPlan):
             yield GroupNode(plan.path, plan.attributes)
@@ -75,60 +76,12 @@ def reference_nodes(
     yield from refused_strays(strays, plans, "reference")
 
 
-# ------------------------------------------------------------ keys
-
-
-def _rows(plan: ArrayPlan, members: Members, notes: list[str]) -> Rows:
-    """Return the chunk of each reference of an array; notes name references without a chunk."""
-    names = members.names()
-    if len(plan.grid_shape) > 1:
-        names = _with_dots(plan, names, notes)
-    elif not plan.grid_shape and "" in names and "0" not in names:
-        # VirtualiZarr (seen in 2.8) writes no "0" after the slash.
-        notes.append(f"the reference {members.keys[names.index('')]!r} was taken to be its chunk")
-        names = [name or "0" for name in names]
-    rows, problems = collect(
-        interpret_keys(names, Grid(len(plan.grid_shape), plan.grid_shape), report_outside=True)
-    )
-    unread = unread_keys(problems)
-    if unread:
-        what = f"{count_keys(unread, 'reference')} not part of the array"
-        if len(unread) == len(names) and 0 not in plan.grid_shape:
-            # kerchunk (seen in 0.2.10) inlines small GRIB messages of two dimensions as '0'.
-            raise NotConvertibleError(f"{what}, and there are no others: all would be fill values")
-        notes.append(f"{what}, and left out")
-    return rows
-
-
-def _with_dots(plan: ArrayPlan, names: list[str], notes: list[str]) -> list[str]:
-    """Return the keys with dots; of two spellings of a chunk, the array's own wins."""
-    stated = plan.key_separator
-    other = "/" if stated == "." else "."
-    foreign = [other in name for name in names]
-    if any(foreign):
-        notes.append(
-            f"{sum(foreign)} chunk keys are written with {other!r}, though the metadata says "
-            f"{stated!r}; they were read as written"
-        )
-        own = {name for name, is_foreign in zip(names, foreign, strict=True) if not is_foreign}
-        names = [
-            # A key without a chunk of its own is reported, and left out.
-            f"{name} beside {name.replace(other, stated)}"
-            if is_foreign and name.replace(other, stated) in own
-            else name
-            for name, is_foreign in zip(names, foreign, strict=True)
-        ]
-    elif stated == ".":
-        return names
-    return [name if "." in name else name.replace("/", ".") for name in names]
-
-
 # ------------------------------------------------------------ values
 
 
 @dataclass
-class _Sources:
-    """The URLs of the set by number, and their references."""
+class Sources:
+    """The URLs of a set by number, and what turns them into the URL references of a manifest."""
 
     urls: list[str]
     to_reference: SourceUrls
@@ -146,7 +99,7 @@ class _Columns:
     versions: dict[str, str | None] = field(default_factory=dict[str, str | None])
     relative: set[str] = field(default_factory=set[str])
 
-    def path_number(self, url: str | None, sources: _Sources) -> int:
+    def path_number(self, url: str | None, sources: Sources) -> int:
         """Return the number of a URL's path, and record what else the URL says."""
         source = sources.to_reference.reference(url)
         if self.versions.setdefault(source.path, source.version) != source.version:
@@ -159,10 +112,13 @@ class _Columns:
         return self.paths.setdefault(source.path, len(self.paths))
 
 
-def _array_node(plan: ArrayPlan, members: Members, sources: _Sources) -> Node:
+def _array_node(plan: ArrayPlan, members: Members, sources: Sources) -> Node:
     notes: list[str] = []
     try:
-        rows = _rows(plan, members, notes)
+        rows = usual_rows(plan, members)
+        if rows is None:
+            members = members.without_repeated_keys()
+            rows = chunk_rows(plan, members.names(), members.prefix, notes)
         columns = _columns(rows, members, sources)
         manifest = _manifest(plan, rows, columns)
     except ManifestError as error:
@@ -172,24 +128,70 @@ def _array_node(plan: ArrayPlan, members: Members, sources: _Sources) -> Node:
     return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed, *relative))
 
 
-def _columns(rows: Rows, members: Members, sources: _Sources) -> _Columns:
+def _columns(rows: Rows, members: Members, sources: Sources) -> _Columns:
+    references = members.joined()
+    try:
+        return _columns_at_once(rows, references, sources)
+    except (ManifestError, ValueError):
+        # One by one, which finds the reference to name.
+        return _columns_one_by_one(rows, references, members.names(), sources)
+
+
+def _columns_at_once(rows: Rows, references: References, sources: Sources) -> _Columns:
     order = rows.members
-    numbers, first, which = np.unique(
-        np.array(members.urls)[order], return_index=True, return_inverse=True
-    )
-    table = np.full(len(numbers), -1, np.int32)
-    columns = _Columns(table, np.array(members.offsets)[order], np.array(members.lengths)[order])
-    used: list[tuple[int, int]] = list(zip(numbers.tolist(), first.tolist(), strict=True))
-    for place, (number, row) in enumerate(used):
-        if number >= 0:
-            with _naming(members.name(int(order[row]))):
-                table[place] = columns.path_number(sources.urls[number], sources)
-    columns.path_numbers = table[which]
-    for row in np.flatnonzero(columns.path_numbers < 0).tolist():
-        member = int(order[row])
-        with _naming(members.name(member)):
-            _take_other(columns, row, members.others[member], sources)
+    numbers, which = _distinct(references.urls[order])
+    columns = _Columns(np.empty(0, np.int32), references.offsets[order], references.lengths[order])
+    # At the end, that of no URL.
+    table = [columns.path_number(sources.urls[number], sources) for number in numbers] + [-1]
+    columns.path_numbers = np.array(table, np.int32)[which]
+    if references.others:
+        places: list[int] = np.flatnonzero(columns.path_numbers < 0).tolist()
+        others = [references.others[member] for member in order[places].tolist()]
+        if set(map(type, others)) == {str}:
+            columns.inline = dict(zip(places, inline_texts(cast("list[str]", others)), strict=True))
+        else:
+            for row, value in zip(places, others, strict=True):
+                _take_other(columns, row, value, sources)
     return columns
+
+
+def _columns_one_by_one(
+    rows: Rows, references: References, names: list[str], sources: Sources
+) -> _Columns:
+    """Return the columns, or raise for the first reference that cannot be expressed.
+
+    First come those to byte ranges, by the number of their URL; then the others.
+    """
+    order = rows.members
+    urls, lengths = references.urls[order], references.lengths[order]
+    columns = _Columns(np.full(len(order), -1, np.int32), references.offsets[order], lengths)
+    ranges = np.flatnonzero((urls >= 0) & (lengths > 0))
+    numbers, first, which = np.unique(urls[ranges], return_index=True, return_inverse=True)
+    table = np.full(len(numbers), -1, np.int32)
+    used: list[tuple[int, int]] = list(zip(numbers.tolist(), ranges[first].tolist(), strict=True))
+    for place, (number, row) in enumerate(used):
+        with _naming(names[int(order[row])]):
+            table[place] = columns.path_number(sources.urls[number], sources)
+    columns.path_numbers[ranges] = table[which]
+    for row in np.flatnonzero(columns.path_numbers < 0).tolist():
+        member, number = int(order[row]), int(urls[row])
+        with _naming(names[member]):
+            whole: object = [sources.urls[number]] if number >= 0 else None
+            _take_other(columns, row, whole or references.others[member], sources)
+    return columns
+
+
+def _distinct(numbers: npt.NDArray[np.int32]) -> tuple[list[int], npt.NDArray[np.int64]]:
+    """Return the distinct numbers, sorted, and which of them each one is; -1 for negative ones."""
+    if int(numbers.max(initial=-1)) > 4 * len(numbers):
+        distinct, which = np.unique(numbers, return_inverse=True)
+        negative = int((distinct < 0).sum())  # there is at most one: -1
+        return cast("list[int]", distinct[negative:].tolist()), which - negative
+    # Most URLs of the set: no need to sort a million numbers.
+    present = np.zeros(int(numbers.max(initial=-1)) + 1, np.bool_)
+    present[numbers[numbers >= 0]] = True
+    places = np.append(np.cumsum(present) - 1, -1)
+    return np.flatnonzero(present).tolist(), places[numbers]
 
 
 @contextmanager
@@ -200,7 +202,7 @@ def _naming(key: str) -> Generator[None]:
         raise error.in_context(chunk=key) from error.__cause__
 
 
-def _take_other(columns: _Columns, row: int, value: object, sources: _Sources) -> None:
+def _take_other(columns: _Columns, row: int, value: object, sources: Sources) -> None:
     parts = as_array(value)
     if parts is None:
         columns.inline[row] = inline_bytes(value)
@@ -240,6 +242,25 @@ def _integer(value: object) -> int | None:
         return None
     number = operator.index(cast("Any", value))
     return number if 0 <= number < TOO_LARGE else None
+
+
+def inline_texts(texts: Sequence[str]) -> list[bytes]:
+    """Return the content of references that are text, as :func:`inline_bytes` does.
+
+    Raises
+    ------
+    ValueError
+        One of them cannot be decoded, or is empty.
+    """
+    found = [
+        binascii.a2b_base64(text[7:], strict_mode=True)
+        if text.startswith("base64:")
+        else text.encode()
+        for text in texts
+    ]
+    if not all(found):
+        raise ValueError("inline data is empty")
+    return found
 
 
 def inline_bytes(value: object) -> bytes:

@@ -6,18 +6,25 @@ Handles the document as a whole; ``kerchunk.json.references`` handles the refere
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
-from zarr_manifest.conversion.kerchunk.json.members import Batch, PlainReference
+from zarr_manifest.conversion.kerchunk.json.columns import References, UrlNumbers, as_list
+from zarr_manifest.conversion.kerchunk.json.decoding import (
+    Batch,
+    Members,
+    PlainReference,
+    batches,
+    parsed,
+    parsed_members,
+)
 from zarr_manifest.conversion.kerchunk.json.metadata import with_fetched
-from zarr_manifest.conversion.kerchunk.json.references import reference_nodes
+from zarr_manifest.conversion.kerchunk.json.references import Sources, reference_nodes
 from zarr_manifest.conversion.kerchunk.json.templates import MAX_GENERATED, Templates, generate
 from zarr_manifest.conversion.kerchunk.local_paths import local_path
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
@@ -26,7 +33,6 @@ from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import is_metadata_key
 from zarr_manifest.errors import (
     Advice,
-    InvalidJSONError,
     InvalidManifestError,
     LimitExceededError,
     ManifestError,
@@ -57,21 +63,11 @@ from zarr_manifest.sources import (
 __all__ = ["read_kerchunk_json"]
 
 _MEMBERS = frozenset({"version", "templates", "gen", "refs"})
-_METADATA_ENDS = frozenset("ypsan")  # .zarray, .zgroup, .zattrs, .zmetadata, zarr.json
+_METADATA_PARTS = (".z", "zarr.json")  # .zarray, .zgroup, .zattrs, .zmetadata, zarr.json
 
 # Default limit for a decompressed set, which holds the references of many arrays.
 _MAX_BYTES = 2**31
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-
-# A million values take less memory as JSON than as Python objects.
-_UNPARSED_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_UNPARSED_SETS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
-_VALUE: msgspec.json.Decoder[object] = msgspec.json.Decoder()
-_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_PLAIN_OR_TEXT = msgspec.json.Decoder(list[PlainReference | str])
-
-# Number of references that are parsed at a time.
-_AT_ONCE = 2**14
 
 
 def read_kerchunk_json(
@@ -141,7 +137,7 @@ def read_kerchunk_json(
     access = access_by_prefix(allow)
     found: object = references
     if isinstance(references, str | Path | bytes):
-        found = _parse(_content(references, max_bytes, access))
+        found = parsed_members(_content(references, max_bytes, access))
     context = _Context(rewrite, access, max_generated, max_bytes)
     sets = as_array(found)
     nodes = _one_set(_object(found), context) if sets is None else _groups(sets, context)
@@ -152,7 +148,7 @@ def _groups(sets: Sequence[object], context: _Context) -> Iterator[Node]:
     yield GroupNode("", {})
     for number, each in enumerate(sets):
         try:
-            for node in _one_set(_object(_value(each)), context):
+            for node in _one_set(_object(parsed(each)), context):
                 yield inside(str(number), node)
         except ManifestError as error:
             # The other sets are not affected.
@@ -169,7 +165,7 @@ def _object(found: object) -> Mapping[str, object]:
 def _one_set(document: Mapping[str, object], context: _Context) -> Iterator[Node]:
     if "version" not in document:
         return _version_0(document, context)
-    version = _value(document["version"])
+    version = parsed(document["version"])
     if isinstance(version, bool) or version != 1:
         raise NotConvertibleError(
             f"the reference set has version {brief(version)}; known are 1, and 0, which omits "
@@ -254,40 +250,6 @@ async def _fetched(url: str, access: Mapping[str, Access]) -> memoryview:
     return await reader_of(store).read(key_within(store, prefix, location), whole, NO_CONDITIONS)
 
 
-def _parse(content: bytes | msgspec.Raw) -> object:
-    """Return the document, with the values of its members unparsed: of a set, or of each set."""
-    is_list = bytes(memoryview(content)[:1024]).lstrip()[:1] == b"["
-    return _parsed(content, _UNPARSED_SETS if is_list else _UNPARSED_MEMBERS)
-
-
-def _value(value: object) -> object:
-    """Return a member of the document, parsing it if necessary."""
-    return _parsed(value, _VALUE) if type(value) is msgspec.Raw else value
-
-
-def _parsed(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> object:
-    try:
-        found: object = decoder.decode(content)
-    except _UNDECODABLE:
-        # It has another type, or kerchunk's bare NaNs, which Python's own parser accepts.
-        try:
-            found = json.loads(bytes(content))
-        except (ValueError, RecursionError) as error:
-            raise InvalidJSONError(f"the reference set is not JSON: {error}") from error
-    return found
-
-
-def _values(values: list[object]) -> Sequence[object]:
-    """Return the values of references, parsing them if necessary: at once if all are plain."""
-    if set(map(type, values)) == {msgspec.Raw}:
-        document = b"[%b]" % b",".join(cast("list[msgspec.Raw]", values))
-        try:
-            return _PLAIN_OR_TEXT.decode(document)
-        except _UNDECODABLE:
-            pass  # some are not plain
-    return [_value(value) for value in values]
-
-
 # ------------------------------------------------------------ versions
 
 
@@ -313,28 +275,28 @@ class _Context:
 
 
 def _version_0(document: Mapping[str, object], context: _Context) -> Iterator[Node]:
-    if as_object(_value(document.get("refs"))) and not any(map(is_metadata_key, document)):
+    if as_object(parsed(document.get("refs"))) and not any(map(is_metadata_key, document)):
         raise NotConvertibleError("the reference set has 'refs', but no 'version'")
     return _nodes(document, {}, context.urls(), context)
 
 
 def _version_1(document: Mapping[str, object], context: _Context) -> Iterator[Node]:
     references = _references(document.get("refs", {}))
-    stated = _value(document.get("templates"))
+    stated = parsed(document.get("templates"))
     templates = Templates(stated)
-    generated = dict(generate(_value(document.get("gen")), templates, limit=context.max_generated))
+    generated = dict(generate(parsed(document.get("gen")), templates, limit=context.max_generated))
     # As in fsspec: without templates, URLs are not rendered.
     render = templates.render if stated else None
     nodes = _nodes(references, generated, context.urls(render), context)
     return _with_unknown(sorted(document.keys() - _MEMBERS), nodes)
 
 
-def _references(refs: object) -> Mapping[str, object]:
-    if type(refs) is msgspec.Raw and bytes(memoryview(refs)[:1]) == b"{":
-        return _object(_parse(refs))
+def _references(refs: object) -> Members:
+    if isinstance(refs, msgspec.Raw) and bytes(memoryview(refs)[:1]) == b"{":
+        return refs
     references = as_object(refs)
     if references is None:
-        raise NotConvertibleError(f"'refs' is not a JSON object: {brief(_value(refs))}")
+        raise NotConvertibleError(f"'refs' is not a JSON object: {brief(parsed(refs))}")
     return references
 
 
@@ -346,28 +308,38 @@ def _with_unknown(names: list[str], nodes: Iterator[Node]) -> Iterator[Node]:
 
 
 def _nodes(
-    references: Mapping[str, object],
-    generated: Mapping[str, object],
-    urls: SourceUrls,
-    context: _Context,
+    members: Members, generated: Mapping[str, object], urls: SourceUrls, context: _Context
 ) -> Iterator[Node]:
-    # Most keys are chunk keys, and end in a digit.
-    documents = {
-        key: _value(value)
-        for key, value in references.items()
-        if key[-1:] in _METADATA_ENDS and is_metadata_key(key)
-    }
-    documents |= {key: value for key, value in generated.items() if is_metadata_key(key)}
+    number = UrlNumbers()
+    documents: dict[str, object] = {}
+    references: list[References] = []
+    for batch in batches(members):
+        keys, values = _without_documents(batch, documents)
+        if not generated.keys().isdisjoint(keys):
+            # Generated references win, as in fsspec.
+            keys, values = _chosen(keys, values, [key not in generated for key in keys])
+        if keys:
+            references.append(References.of(keys, values, number))
+    for batch in batches(generated):
+        keys, values = _without_documents(batch, documents)
+        if keys:
+            references.append(References.of(keys, values, number))
     documents = with_fetched(documents, urls, context.access, context.max_bytes)
+    return reference_nodes(references, documents, Sources(number.urls(), urls))
 
-    def batches() -> Iterator[Batch]:
-        # Generated references win, as in fsspec.
-        taken = documents.keys() | generated.keys()
-        for batch in itertools.batched(references.items(), _AT_ONCE):
-            own = [item for item in batch if item[0] not in taken]
-            yield [key for key, _ in own], _values([value for _, value in own])
-        for batch in itertools.batched(generated.items(), _AT_ONCE):
-            own = [item for item in batch if item[0] not in documents]
-            yield [key for key, _ in own], [value for _, value in own]
 
-    return reference_nodes(batches(), documents, urls=urls)
+def _without_documents(batch: Batch, documents: dict[str, object]) -> Batch:
+    """Move the metadata documents of a batch to `documents`, and return the rest of it."""
+    keys, values = batch
+    # Most batches contain none: a search in a single text finds that out.
+    if not any(name in "\n".join(keys) for name in _METADATA_PARTS):
+        return batch
+    is_other = [not is_metadata_key(key) for key in keys]
+    for key, value, other in zip(keys, values, is_other, strict=True):
+        if not other:
+            documents[key] = as_list(value) if type(value) is PlainReference else value
+    return _chosen(keys, values, is_other)
+
+
+def _chosen(keys: list[str], values: list[object], wanted: list[bool]) -> Batch:
+    return list(itertools.compress(keys, wanted)), list(itertools.compress(values, wanted))
