@@ -54,6 +54,7 @@ from zarr_manifest.hierarchy.walking import (
 )
 from zarr_manifest.hierarchy.zarr_internals import (
     CodecsOfPipeline,
+    InnerSelection,
     array_class,
     codecs_of,
     decode_synchronously,
@@ -62,6 +63,7 @@ from zarr_manifest.hierarchy.zarr_internals import (
     ignored_transformers,
     is_store,
     opening_module,
+    select_inner_chunks,
     sync,
     usual_pipeline_class,
 )
@@ -73,6 +75,7 @@ __all__ = [
     "ChunkManifestTransformer",
     "CodecsOfPipeline",
     "DeclaredArray",
+    "InnerSelection",
     "InspectedHierarchy",
     "LocatedChunks",
     "ManifestDocuments",
@@ -116,6 +119,7 @@ __all__ = [
     "read_node",
     "refused_key",
     "require_few_partitions",
+    "select_inner_chunks",
     "slice_of",
     "store_as_zarr_would",
     "store_errors",

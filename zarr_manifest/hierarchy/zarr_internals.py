@@ -8,20 +8,24 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple, cast
 
 import zarr
+import zarr.core.chunk_grids as chunk_grids
 import zarr.core.sync as synchronous
 import zarr.storage._common as store_opening
 from zarr.abc.codec import CodecPipeline
 from zarr.abc.store import Store
+from zarr.core.indexing import get_indexer
 from zarr.core.sync import sync
 from zarr.registry import get_pipeline_class
 from zarr.storage import MemoryStore, StorePath
 
 __all__ = [
     "CodecsOfPipeline",
+    "InnerSelection",
     "StoreOnStore",
     "array_class",
     "codecs_of",
@@ -34,6 +38,7 @@ __all__ = [
     "io_loop",
     "is_store",
     "opening_module",
+    "select_inner_chunks",
     "supports_synchronous_io",
     "sync",
     "usual_pipeline_class",
@@ -190,6 +195,48 @@ def decodes_synchronously(codec: Any) -> bool:
 def decode_synchronously(codec: Any, body: Any, spec: Any) -> Any:
     """Decode a buffer or an array with a codec of zarr, without an event loop."""
     return codec._decode_sync(body, spec)
+
+
+class InnerSelection(NamedTuple):
+    """What a selection of a shard selects of its inner chunks.
+
+    Attributes
+    ----------
+    parts : sequence of (tuple of int, tuple, tuple)
+        The grid index of each inner chunk, which of its elements are selected, and where they go.
+    shape : tuple of int
+        Of what they go into.
+    result_shape : tuple of int
+        In which that is then returned.
+    """
+
+    parts: Sequence[tuple[tuple[int, ...], Any, Any]]
+    shape: tuple[int, ...]
+    result_shape: tuple[int, ...]
+
+
+def select_inner_chunks(
+    selection: Any, shape: tuple[int, ...], chunk_shape: tuple[int, ...]
+) -> InnerSelection:
+    """Return what a selection of a shard selects of its inner chunks, as zarr does.
+
+    Parameters
+    ----------
+    selection : tuple
+        As a codec pipeline is asked for it.
+    shape, chunk_shape : tuple of int
+        Of the shard and of an inner chunk.
+    """
+    # Since 3.2 a grid knows the shape of the array.
+    sizes: Any = getattr(getattr(chunk_grids, "ChunkGrid", None), "from_sizes", None)
+    grid = (
+        cast(Any, chunk_grids).RegularChunkGrid(chunk_shape=chunk_shape)
+        if sizes is None
+        else sizes(shape, chunk_shape)
+    )
+    indexer: Any = get_indexer(selection, shape, grid)
+    parts = [(part[0], part[1], part[2]) for part in indexer]
+    return InnerSelection(parts, indexer.shape, getattr(indexer, "sel_shape", indexer.shape))
 
 
 def dictionary_of(store: MemoryStore) -> object:

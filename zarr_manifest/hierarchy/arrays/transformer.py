@@ -264,19 +264,31 @@ class ChunkManifestTransformer:
             return None
         return indices
 
-    async def locate(self, indices: npt.NDArray[np.int64]) -> LocatedChunks:
+    @property
+    def longest(self) -> int:
+        """The number of bytes that are read at once without looking at the chunk."""
+        return self._limits.chunk_bytes
+
+    @property
+    def verifies_parts(self) -> bool:
+        """Whether the whole chunk is verified when a part of it is read."""
+        return self._verify == "always"
+
+    async def locate(
+        self, indices: npt.NDArray[np.int64], *, longest: int | None = None
+    ) -> LocatedChunks:
         """Say where the bytes of many chunks are, given by their grid indices.
 
-        Explicitly empty chunks that must be given a value are left to be read alone.
+        Entries of more bytes than `longest`, and explicitly empty chunks that must be given a
+        value, are left to be read alone.
 
         Raises
         ------
         ManifestError
             A document cannot be loaded, or refers to locations that are not authorised.
         """
-        located = await locate_chunks(
-            self._array, self._documents, indices, longest=self._limits.chunk_bytes
-        )
+        longest = self.longest if longest is None else longest
+        located = await locate_chunks(self._array, self._documents, indices, longest=longest)
         if self._missing_is_an_error or _missing_chunks_are_errors():
             located.alone += located.empty
             located.empty = []

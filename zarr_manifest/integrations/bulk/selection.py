@@ -31,6 +31,8 @@ from zarr_manifest.integrations.bulk.delivery import (
     UndecodableChunkError,
 )
 from zarr_manifest.integrations.bulk.prefetched import Prefetched
+from zarr_manifest.integrations.bulk.shard_layout import shard_layout_of
+from zarr_manifest.integrations.bulk.sharding import ShardedSelection, UnreadableShardError
 from zarr_manifest.sources import ManyRanges, RangeError, Whole, in_decoding_thread
 
 __all__ = ["read_selection"]
@@ -47,9 +49,13 @@ async def read_selection(
 ) -> Any:
     """Read a selection in bulk, or with the usual pipeline if it is none for this one."""
     requests = [ChunkRequest(*each) for each in batch]
-    owned = await _owned_chunks(requests, out)
-    if owned is None or usual.supports_partial_decode:
+    # A shard is a selection in itself.
+    fewest = 1 if usual.supports_partial_decode else 2
+    owned = await _owned_chunks(requests, out) if len(requests) >= fewest else None
+    if owned is None:
         return await usual.read(batch, out, drop_axes)
+    if usual.supports_partial_decode:
+        return await _read_shards(usual, owned, requests, out, drop_axes)
     selection = _Selection(*owned, requests, out, drop_axes, usual)
     try:
         return await selection.read()
@@ -59,6 +65,24 @@ async def read_selection(
         # Raises what is wrong with the chunk. If nothing is, only this module cannot decode it.
         await usual.read([request._replace(getter=getter)], out, drop_axes)
         return await usual.read(batch, out, drop_axes)
+
+
+async def _read_shards(
+    usual: CodecPipeline,
+    owned: _OwnedChunks,
+    requests: Sequence[ChunkRequest],
+    out: Any,
+    drop_axes: tuple[int, ...],
+) -> Any:
+    layout = shard_layout_of(usual, requests[0].spec)
+    if layout is None:
+        return await usual.read(requests, out, drop_axes)
+    selection = ShardedSelection(*owned, requests, out, drop_axes, usual, layout)
+    try:
+        return await selection.read()
+    except UnreadableShardError as unreadable:
+        await usual.read([requests[unreadable.position]], out, drop_axes)
+        return await usual.read(requests, out, drop_axes)
 
 
 class _OwnedChunks(NamedTuple):
@@ -71,7 +95,7 @@ class _OwnedChunks(NamedTuple):
 
 async def _owned_chunks(requests: Sequence[ChunkRequest], out: Any) -> _OwnedChunks | None:
     """Return what is needed to read chunks in bulk; None if they are not to be."""
-    if len(requests) < 2 or not isinstance(out, cpu.NDBuffer):
+    if not isinstance(out, cpu.NDBuffer):
         return None
     first = requests[0].getter
     if not isinstance(first, StorePath) or not isinstance(first.store, ManifestStore):

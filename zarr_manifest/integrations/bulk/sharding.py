@@ -1,0 +1,306 @@
+"""Shards of a manifest array: first all indexes, then all inner chunks that are wanted.
+
+What must not be observed is the difference to zarr's own way: a shard of which everything is wanted
+is read, and verified, as a whole, and whatever is wrong with a shard is found by zarr again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from zarr.abc.codec import CodecPipeline
+
+from zarr_manifest.errors import ChecksumMismatchError, ManifestError, RangeOutOfBoundsError
+from zarr_manifest.format import verify_checksum
+from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
+from zarr_manifest.integrations.bulk.decoding import UndecodableError
+from zarr_manifest.integrations.bulk.delivery import ChunkRequest
+from zarr_manifest.integrations.bulk.shard import Shard
+from zarr_manifest.integrations.bulk.shard_layout import InnerRanges, ShardLayout
+from zarr_manifest.sources import ManyRanges, RangeError
+
+__all__ = ["ShardedSelection", "UnreadableShardError"]
+
+_NONE = np.zeros(0, np.int64)
+
+# Inner chunks that are looked up before any of them is read.
+_MOST_INNER_CHUNKS = 65_536
+
+# Shards of which everything is wanted are read in one request up to this size, in bytes.
+_LARGEST_WHOLE = 32 * 1024 * 1024
+
+
+class UnreadableShardError(Exception):
+    """zarr is to say what is wrong with the shard at a position in the selection."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+class ShardedSelection:
+    """Shards that are read, and where their values go.
+
+    Parameters
+    ----------
+    store : ManifestStore
+        The array's store.
+    array : ChunkManifestTransformer
+        The array.
+    indices : ndarray of int64
+        Grid indices of the shards.
+    requests : sequence of ChunkRequest
+        What is wanted of them.
+    out : NDBuffer
+        The output.
+    drop_axes : tuple of int
+        Axes of what is selected of a shard that the output does not have.
+    usual : CodecPipeline
+        Reads shards that cannot be read here.
+    layout : ShardLayout
+        Of the array's shards.
+    """
+
+    def __init__(
+        self,
+        store: ManifestStore,
+        array: ChunkManifestTransformer,
+        indices: npt.NDArray[np.int64],
+        requests: Sequence[ChunkRequest],
+        out: Any,
+        drop_axes: tuple[int, ...],
+        usual: CodecPipeline,
+        layout: ShardLayout,
+    ) -> None:
+        self._store = store
+        self._array = array
+        self._indices = indices
+        self._requests = requests
+        self._out = out
+        self._drop_axes = drop_axes
+        self._usual = usual
+        self._layout = layout
+        self._left: list[int] = []
+
+    async def read(self) -> list[Any]:
+        """Read everything, and return what zarr wants to know of each shard.
+
+        Raises
+        ------
+        ManifestError
+            A shard cannot be read.
+        UnreadableShardError
+            zarr finds out why not.
+        """
+        located = await self._array.locate(self._indices, longest=np.iinfo(np.int64).max)
+        results: list[Any] = [{"status": "present"}] * len(self._requests)
+        for position in (*located.missing, *located.empty):
+            results[position] = self._fill(position)
+        self._left = [*located.inline, *located.alone]
+        for group in self._grouped(located):
+            await self._read_group(group)
+        if self._left:
+            batch = [self._requests[position] for position in self._left]
+            read = await self._usual.read(batch, self._out, self._drop_axes)
+            # Older releases of zarr return nothing.
+            for position, result in zip(self._left, read or (), strict=False):
+                results[position] = result
+        return results
+
+    def _fill(self, position: int) -> Any:
+        request = self._requests[position]
+        fill = request.spec.fill_value
+        self._out[request.out_selection] = (
+            request.spec.dtype.default_scalar() if fill is None else fill
+        )
+        return {"status": "missing"}
+
+    def _grouped(self, located: LocatedChunks) -> Iterator[list[_LocatedShard]]:
+        """Yield shards, so many at a time that their inner chunks take little memory."""
+        values = self._out.as_numpy_array()
+        group: list[_LocatedShard] = []
+        count = 0
+        columns = located.ranges
+        for position, number, start, stop in zip(
+            located.ranged.tolist(),
+            columns.object_numbers.tolist(),
+            columns.starts.tolist(),
+            columns.stops.tolist(),
+            strict=True,
+        ):
+            request = self._requests[position]
+            shard = Shard(self._layout, position, request, values, self._drop_axes)
+            checksum = located.checksums.get(position)
+            if not (shard.is_whole or self._array.verifies_parts):
+                checksum = None
+            found = _LocatedShard(shard, columns.objects, number, start, stop, checksum)
+            if not self._may_read(found):
+                self._left.append(position)
+                continue
+            group.append(found)
+            count += len(shard)
+            if count >= _MOST_INNER_CHUNKS:
+                yield group
+                group, count = [], 0
+        if group:
+            yield group
+
+    def _may_read(self, found: _LocatedShard) -> bool:
+        nbytes, longest = found.stop - found.start, self._array.longest
+        index_bytes = self._layout.index_bytes(found.shard.grid_shape)
+        at_once = found.shard.is_whole or found.checksum is not None
+        return index_bytes <= nbytes and (nbytes if at_once else index_bytes) <= longest
+
+    async def _read_group(self, group: Sequence[_LocatedShard]) -> None:
+        first = _FirstRead(self._layout, group)
+        await self._read_ranges(first.ranges(), first, first.shards)
+        acceptable: list[tuple[_LocatedShard, InnerRanges]] = []
+        for found, inner in first.indexes:
+            if (inner.stops - inner.starts > self._array.longest).any():
+                found.shard.is_left = True
+            else:
+                acceptable.append((found, inner))
+        second = _InnerRead(acceptable, group[0].objects)
+        await self._read_ranges(second.ranges(), second, second.shards)
+        self._left += [found.shard.position for found in group if found.shard.is_left]
+
+    async def _read_ranges(
+        self, ranges: ManyRanges, receiver: Any, shards: Sequence[Shard]
+    ) -> None:
+        try:
+            await self._store.read_ranges(ranges, receiver)
+        except RangeError as failed:
+            shard = shards[failed.row]
+            if isinstance(failed.error, RangeOutOfBoundsError):
+                # Names the range that zarr would have read.
+                raise UnreadableShardError(shard.position) from failed
+            index = self._indices[shard.position].tolist()
+            raise self._array.in_chunk(failed.error, index) from failed.error.__cause__
+
+
+class _LocatedShard(NamedTuple):
+    """A shard, and where its bytes are."""
+
+    shard: Shard
+    objects: Sequence[Any]
+    number: int
+    start: int
+    stop: int
+    checksum: str | None
+
+    @property
+    def in_one_request(self) -> bool:
+        """Whether the whole shard is read."""
+        if self.checksum is not None:
+            return True
+        return self.shard.is_whole and self.stop - self.start <= _LARGEST_WHOLE
+
+
+class _Row(NamedTuple):
+    """A range that is read first."""
+
+    found: _LocatedShard
+    start: int
+    stop: int
+    holds_index: bool
+
+
+class _FirstRead:
+    """Reads the indexes of shards, or whole shards."""
+
+    def __init__(self, layout: ShardLayout, group: Sequence[_LocatedShard]) -> None:
+        self._layout = layout
+        self._rows = [row for found in group for row in self._rows_of(found)]
+        self.indexes: list[tuple[_LocatedShard, InnerRanges]] = []
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shard of each range."""
+        return [row.found.shard for row in self._rows]
+
+    def _rows_of(self, found: _LocatedShard) -> Iterator[_Row]:
+        if found.in_one_request:
+            yield _Row(found, found.start, found.stop, True)
+            return
+        first, last = self._layout.index_within(found.stop - found.start, found.shard.grid_shape)
+        yield _Row(found, found.start + first, found.start + last, True)
+        if found.shard.is_whole and self._layout.at_start:
+            # An object that ends before the shard does is an error.
+            yield _Row(found, found.stop - 1, found.stop, False)
+
+    def ranges(self) -> ManyRanges:
+        """Return what is to be read."""
+        columns = zip(*((row.found.number, row.start, row.stop) for row in self._rows), strict=True)
+        numbers, starts, stops = (np.array(column, np.int64) for column in columns)
+        return ManyRanges(self._rows[0].found.objects, numbers, starts, stops)
+
+    def destination(self, row: int) -> None:
+        """Return None: everything has to be looked at."""
+
+    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        """Take the bytes of indexes, or of whole shards."""
+        for row, body in zip(rows, bodies, strict=True):
+            found = self._rows[row].found
+            if found.in_one_request:
+                _verify(row, found, body)
+                found.shard.deliver_all(body)
+            elif self._rows[row].holds_index:
+                self._look_up(found, body)
+
+    def _look_up(self, found: _LocatedShard, index: memoryview) -> None:
+        shard, nbytes = found.shard, found.stop - found.start
+        try:
+            inner = self._layout.inner_ranges(index, shard.numbers, nbytes)
+        except UndecodableError:
+            shard.is_left = True
+        else:
+            self.indexes.append((found, inner))
+
+
+def _verify(row: int, found: _LocatedShard, body: memoryview) -> None:
+    if found.checksum is None:
+        return
+    try:
+        verify_checksum(found.checksum, body)
+    except ChecksumMismatchError as error:
+        location = str(found.objects[found.number].location)
+        raise RangeError(row, error.in_context(location=location)) from None
+    except ManifestError as error:
+        raise RangeError(row, error) from None
+
+
+class _InnerRead:
+    """Reads inner chunks of shards."""
+
+    def __init__(
+        self, indexes: Sequence[tuple[_LocatedShard, InnerRanges]], objects: Sequence[Any]
+    ) -> None:
+        self._objects = objects
+        self.shards: list[Shard] = []
+        self._inner: list[int] = []
+        columns = [(_NONE, _NONE, _NONE)]
+        for found, inner in indexes:
+            present = found.shard.expect(inner)
+            self.shards += [found.shard] * len(present)
+            self._inner += present.tolist()
+            numbers = np.full(len(present), found.number, np.int64)
+            starts, stops = inner.starts[present], inner.stops[present]
+            columns.append((numbers, found.start + starts, found.start + stops))
+        self._columns = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
+        self._sizes = (self._columns[2] - self._columns[1]).tolist()
+
+    def ranges(self) -> ManyRanges:
+        """Return what is to be read."""
+        return ManyRanges(self._objects, *self._columns)
+
+    def destination(self, row: int) -> memoryview | None:
+        """Return where an inner chunk goes as it is stored; None if it has to be looked at."""
+        return self.shards[row].destination(self._inner[row], self._sizes[row])
+
+    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        """Decode inner chunks, and put their values where they go."""
+        for row, body in zip(rows, bodies, strict=True):
+            self.shards[row].deliver(self._inner[row], body)
