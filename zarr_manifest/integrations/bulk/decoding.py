@@ -62,9 +62,10 @@ class ChunkDecoder(Struct, frozen=True):
             It has to be decoded by zarr.
         """
         try:
-            if self.stored_type is None or self.compressed:
+            if self.stored_type is None:
                 return self._decode_with_zarr(body, spec)
-            decoded: npt.NDArray[Any] = np.frombuffer(body, self.stored_type)
+            stored = _zstd.decompress(body) if self.compressed else body
+            decoded: npt.NDArray[Any] = np.frombuffer(stored, self.stored_type)
             return decoded.reshape(spec.shape)
         # Whatever the reason: zarr's own error says it.
         except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,12 @@ class ChunkRequest(NamedTuple):
     is_complete: bool
 
 
+class _Requests(Protocol):
+    """The requests of a selection, by their positions."""
+
+    def __getitem__(self, position: int, /) -> ChunkRequest: ...
+
+
 class UndecodableChunkError(Exception):
     """The chunk at a position in the selection is to be decoded by zarr."""
 
@@ -67,7 +73,7 @@ class Delivery(Struct):
         None if zarr has to decode the chunks, which are then kept in `undecoded`.
     """
 
-    requests: Sequence[ChunkRequest]
+    requests: _Requests
     located: LocatedChunks
     values: npt.NDArray[Any]
     drop_axes: tuple[int, ...]

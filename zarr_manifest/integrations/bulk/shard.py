@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.hierarchy import LocatedChunks, select_inner_chunks
+from zarr_manifest.hierarchy import LocatedChunks
 from zarr_manifest.integrations.bulk.decoding import UndecodableError
 from zarr_manifest.integrations.bulk.delivery import (
     ChunkRequest,
     Delivery,
     UndecodableChunkError,
 )
+from zarr_manifest.integrations.bulk.inner_requests import inner_requests
 from zarr_manifest.integrations.bulk.shard_layout import InnerRanges, ShardLayout
 from zarr_manifest.sources import ManyRanges
 
@@ -56,9 +58,7 @@ class Shard:
         self.is_left = False
         self._values = values
         self._drop_axes = drop_axes
-        self._selected = select_inner_chunks(
-            request.chunk_selection, request.spec.shape, layout.chunk_shape
-        )
+        self._wanted = inner_requests(layout, request)
         self.grid_shape = layout.grid_shape(request.spec.shape)
         self.view = self._view()
         self._delivery: Delivery | None = None
@@ -66,7 +66,7 @@ class Shard:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._selected.parts)
+        return len(self._wanted)
 
     @property
     def is_whole(self) -> bool:
@@ -76,18 +76,18 @@ class Shard:
     @property
     def numbers(self) -> npt.NDArray[np.int64]:
         """The wanted inner chunks, counted in C order."""
-        indices = np.array([part[0] for part in self._selected.parts], np.int64)
-        strides = [math.prod(self.grid_shape[i + 1 :]) for i in range(len(self.grid_shape))]
-        return indices.reshape(len(self), len(strides)) @ np.array(strides, np.int64)
+        return self._wanted.numbers
 
     def _view(self) -> npt.NDArray[Any] | None:
         """Return where in the output the values go; None if they must be collected first."""
-        parts: Any = self.request.out_selection
-        for part in parts if isinstance(parts, tuple) else (parts,):
+        place: Any = self.request.out_selection
+        parts: tuple[Any, ...] = place if isinstance(place, tuple) else (place,)
+        for part in parts:
             if type(part) is not slice:
                 return None
-        view = self._values[parts]
-        inner = self._selected
+        # Without the ellipsis, of an array without dimensions it would be a copy.
+        view: npt.NDArray[Any] = self._values[(*parts, ...)]
+        inner = self._wanted
         fits = view.shape == inner.shape == inner.result_shape and not self._drop_axes
         return view if fits else None
 
@@ -114,13 +114,9 @@ class Shard:
                 values = self.view
                 if values is None:
                     dtype = self.request.spec.dtype.to_native_dtype()
-                    values = np.empty(self._selected.shape, dtype, order=spec.order)
-                requests = [
-                    ChunkRequest(None, spec, selection, place, False)
-                    for _, selection, place in self._selected.parts
-                ]
+                    values = np.empty(self._wanted.shape, dtype, order=spec.order)
                 self._delivery = Delivery(
-                    requests, _WITHOUT_CHECKSUMS, values, (), self.layout.decoder
+                    self._wanted, _WITHOUT_CHECKSUMS, values, (), self.layout.decoder
                 )
             return self._delivery
 
@@ -158,16 +154,42 @@ class Shard:
         except UndecodableError:
             self.is_left = True
             return
+        if self._deliver_at_once(body, ranges):
+            return
         starts, stops = ranges.starts.tolist(), ranges.stops.tolist()
         for inner in self.expect(ranges).tolist():
             self.deliver(inner, body[starts[inner] : stops[inner]])
+
+    def _deliver_at_once(self, body: memoryview, ranges: InnerRanges) -> bool:
+        """Copy a whole shard whose inner chunks lie one after the other; False if they do not."""
+        layout, chunk_shape = self.layout, self.layout.chunk_shape
+        stored = layout.decoder.stored_type
+        if not (self._wanted.is_everything and layout.decoder.is_verbatim and stored is not None):
+            return False
+        order = np.argsort(ranges.starts)
+        elements = math.prod(chunk_shape)
+        inner_bytes = elements * stored.itemsize
+        gaps = np.diff(ranges.starts[order])
+        alike = not ranges.missing.any() and (ranges.stops - ranges.starts == inner_bytes).all()
+        if not alike or (gaps != inner_bytes).any():
+            return False
+        first = int(ranges.starts[order[0]])
+        chunks = np.frombuffer(body, stored, elements * len(order), first)
+        self._outstanding = 0
+        target = self.delivery().values
+        split = itertools.chain(*zip(self.grid_shape, chunk_shape, strict=True))
+        n = len(chunk_shape)
+        grid = target.reshape(tuple(split)).transpose([*range(0, 2 * n, 2), *range(1, 2 * n, 2)])
+        grid[np.unravel_index(order, self.grid_shape)] = chunks.reshape(-1, *chunk_shape)
+        self._finish()
+        return True
 
     def _finish(self) -> None:
         """Put values that have been collected into the output."""
         if self.view is not None:
             return
         delivery, self._delivery = self.delivery(), None
-        values = delivery.values.reshape(self._selected.result_shape)
+        values = delivery.values.reshape(self._wanted.result_shape)
         if self._drop_axes:
             kept = (n for i, n in enumerate(values.shape) if i not in self._drop_axes)
             values = values.reshape(tuple(kept))
