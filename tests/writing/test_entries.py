@@ -415,9 +415,15 @@ def test_empty_is_not_missing(kind: str, fill: int, root: Path) -> None:
 
 
 @needs_missing_chunks
-@pytest.mark.parametrize("fill", [0.0, float("nan"), 1.5])
-def test_empty_is_not_missing_in_zero_dimensions(fill: float, root: Path) -> None:
-    write_manifest_array(root, "x", np.array(1.0), (), {"0": {}}, fill_value=fill)
+@pytest.mark.filterwarnings("ignore:The data type")
+@pytest.mark.parametrize(
+    "fill",
+    [0.0, float("nan"), 1.5, np.datetime64("NaT", "s"), np.timedelta64("NaT", "ns")],
+    ids=str,
+)
+def test_empty_is_not_missing_in_zero_dimensions(fill: Any, root: Path) -> None:
+    values = np.zeros((), np.asarray(fill).dtype)
+    write_manifest_array(root, "x", values, (), {"0": {}}, fill_value=fill)
     with zarr.config.set(STRICT):
         np.testing.assert_array_equal(read(zm.ManifestStore(root)), fill)
 

@@ -400,7 +400,7 @@ def encode_fill_chunk(metadata: dict[str, Any], index: tuple[int, ...], key: str
         await array.setitem(region, fill)
         decoded = np.asarray(await array.getitem(region))
         if not np.array_equal(
-            decoded, np.full_like(decoded, fill), equal_nan=decoded.dtype.kind in "fc"
+            decoded, np.full_like(decoded, fill), equal_nan=decoded.dtype.kind in "fcmM"
         ):
             raise SourceError(
                 "the chunk is explicitly empty, but its codecs do not preserve the fill value"
