@@ -7,12 +7,10 @@ whole, unless it is so large that a stranger could fill the memory with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from zarr_manifest.errors import InvalidChunkKeyError, InvalidEntryError, ManifestError
 from zarr_manifest.format import (
@@ -36,21 +34,25 @@ from zarr_manifest.format import (
     too_much,
 )
 from zarr_manifest.manifest.author_columns import TO_THE_END
+from zarr_manifest.manifest.entry_columns import EntryColumns, JoinedParts, Shared
 from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
 from zarr_manifest.manifest.parts import split_document, split_members
+from zarr_manifest.manifest.plain import plain_columns
 from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside
 
 __all__ = [
-    "EntryColumns",
     "Resolve",
-    "Shared",
     "interpret_columns",
     "interpret_conditions",
     "interpret_rows",
 ]
 
-# Size of the parts in which a document is read: a few thousand entries.
-_PART_BYTES = 2**19
+# Size of the parts in which a document is read: some ten thousand entries. The smaller, the more
+# of them; the larger, the less of what is computed from them stays in the cache of a processor.
+_PART_BYTES = 3 * 2**18
+
+# Of smaller documents, entries are interpreted one by one.
+_LEAST_BYTES = 2**12
 
 # Larger documents are never decoded as a whole, which takes up to thirty times their size.
 _WHOLE_BYTES = 2**24
@@ -63,13 +65,14 @@ type _Columns = tuple[EntryColumns, tuple[str, ...]]
 
 
 def interpret_columns(
-    document: bytes,
+    document: bytes | memoryview,
     grid: Grid,
     limits: Limits,
     *,
     resolve: Resolve | None = None,
     part_bytes: int = _PART_BYTES,
     whole_bytes: int = _WHOLE_BYTES,
+    least_bytes: int = _LEAST_BYTES,
 ) -> Findings[_Columns]:
     """Yield the problems of a manifest document, and return its valid entries as columns.
 
@@ -89,11 +92,18 @@ def interpret_columns(
         Documents larger than this are read in parts of this size.
     whole_bytes : int
         Documents larger than this are read in parts even if they are invalid.
+    least_bytes : int
+        Smaller documents are read entry by entry, unless they are read in parts.
     """
-    if part_bytes < len(document) <= limits.manifest_bytes and resolve is None:
-        found = _read_in_parts(document, grid, limits, part_bytes, whole_bytes)
-        if found is not None:
-            return found
+    found: _Columns | None = None
+    if resolve is None and len(document) <= limits.manifest_bytes:
+        if len(document) > part_bytes:
+            found = _read_in_parts(document, grid, limits, part_bytes, whole_bytes)
+        elif len(document) >= least_bytes:
+            found = _read_plain(document, grid, limits)
+    if found is not None:
+        return found
+    document = bytes(document)
     if whole_bytes < len(document) <= limits.manifest_bytes:
         return (yield from _interpret_parts(document, grid, limits, part_bytes, resolve))
     return (yield from _interpret_whole(document, grid, limits, resolve))
@@ -170,29 +180,45 @@ def _interpret_paths(entries: Mapping[str, Entry], resolve: Resolve) -> Findings
 
 
 def _read_in_parts(
-    document: bytes, grid: Grid, limits: Limits, part_bytes: int, whole_bytes: int
+    document: bytes | memoryview, grid: Grid, limits: Limits, part_bytes: int, whole_bytes: int
 ) -> _Columns | None:
     """Return the columns of a valid document; None if it may have problems."""
     if grid.shape is None:
         return None  # each part would infer a different grid from its keys
-    parts: list[EntryColumns] = []
-    shared = Shared({}, {})
+    joined, shared = JoinedParts(len(document)), Shared({}, {})
     count = inline_bytes = 0
     for part in split_document(document, part_bytes):
-        if len(part) > whole_bytes:
+        columns = plain_columns(part, grid, limits, shared)
+        if columns is not None:
+            count += len(columns.chunk_numbers)
+        elif len(part) > whole_bytes:
             return None
-        members = Members(part)
-        try:
-            # Not all problems: there may be one per entry.
-            entries = strict(interpret_document(part, limits, members))
+        else:
+            members = Members(part)
+            try:
+                # Not all problems: there may be one per entry.
+                entries = strict(interpret_document(part, limits, members))
+                columns = strict(_interpret_entries(entries, members, grid, shared))
+            except ManifestError:
+                return None
             count += len(entries)
             inline_bytes += count_inline_bytes(entries)
-            if not entries or count > limits.entries or inline_bytes > limits.inline_bytes:
+            if not entries:
                 return None
-            parts.append(strict(_interpret_entries(entries, members, grid, shared)))
-        except ManifestError:
+        if count > limits.entries or inline_bytes > limits.inline_bytes:
             return None
-    return _join(parts, shared.paths)
+        joined.add(columns, len(part))
+    return joined.in_order(list(shared.paths))
+
+
+def _read_plain(document: bytes | memoryview, grid: Grid, limits: Limits) -> _Columns | None:
+    """Return the columns of a document of entries that are all written alike, or None."""
+    joined, shared = JoinedParts(len(document)), Shared({}, {})
+    columns = plain_columns(bytes(document), grid, limits, shared)
+    if columns is None or len(columns.chunk_numbers) > limits.entries:
+        return None
+    joined.add(columns, len(document))
+    return joined.in_order(list(shared.paths))
 
 
 def _interpret_parts(
@@ -207,7 +233,7 @@ def _interpret_parts(
     if grid.shape is None:
         grid = grid._replace(shape=_inferred_shape(document, grid, part_bytes))
     lines, shared = Lines(document), Shared({}, {})
-    parts: list[EntryColumns] = []
+    joined = JoinedParts(len(document))
     count = inline_bytes = 0
     for part, start in split_members(document, part_bytes):
         members = Members(part, lines, start)
@@ -219,13 +245,13 @@ def _interpret_parts(
         for exceeded in too_much(count, inline_bytes, limits):
             yield exceeded
             return (yield from nothing)
-        columns = _interpret_entries(entries, members, grid, shared, resolve, refused)
-        parts.append((yield from columns))
-    joined = _join(parts, shared.paths)
-    if joined is None:
-        yield from _repeated(parts)
+        columns = yield from _interpret_entries(entries, members, grid, shared, resolve, refused)
+        joined.add(columns, len(part))
+    found = joined.in_order(list(shared.paths))
+    if found is None:
+        yield from _repeated(joined)
         return (yield from nothing)
-    return joined
+    return found
 
 
 def _inferred_shape(document: bytes, grid: Grid, part_bytes: int) -> tuple[int, ...]:
@@ -237,88 +263,13 @@ def _inferred_shape(document: bytes, grid: Grid, part_bytes: int) -> tuple[int, 
     return shape
 
 
-def _repeated(parts: Sequence[EntryColumns]) -> Iterator[ManifestError]:
+def _repeated(parts: JoinedParts) -> Iterator[ManifestError]:
     """Yield the chunks that members of different parts name."""
-    numbers, counts = np.unique(
-        np.concatenate([part.chunk_numbers for part in parts]), return_counts=True
-    )
-    for number in numbers[counts > 1].tolist():
-        key = format_canonical(grid_index(parts[0].grid_shape, number))
+    for number in parts.repeated():
+        key = format_canonical(grid_index(parts.grid_shape, number))
         yield InvalidChunkKeyError(
             f"the manifest has several members for the chunk {key!r}", chunk=key
         )
-
-
-def _join(parts: Sequence[EntryColumns], paths: Iterable[str]) -> _Columns | None:
-    """Return all rows of the parts in C order; None if two name the same chunk."""
-    numbers = np.concatenate([part.chunk_numbers for part in parts])
-    order = np.argsort(numbers, kind="stable")
-    numbers = numbers[order]
-    if (numbers[1:] == numbers[:-1]).any():
-        return None
-    path_numbers = np.concatenate([part.path_numbers for part in parts])[order]
-    path_numbers, ordered_paths = _renumber_paths(path_numbers, list(paths))
-    columns = EntryColumns(
-        parts[0].grid_shape,
-        numbers,
-        np.concatenate([part.offsets for part in parts])[order],
-        np.concatenate([part.lengths for part in parts])[order],
-        path_numbers,
-        _join_aside(parts, order),
-    )
-    return columns, ordered_paths
-
-
-def _renumber_paths(
-    path_numbers: npt.NDArray[np.int32], paths: Sequence[str]
-) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """Renumber the paths in the order in which the rows use them."""
-    backwards = np.flatnonzero(path_numbers >= 0)[::-1]
-    first_rows = np.empty(len(paths), np.int64)
-    first_rows[path_numbers[backwards]] = backwards  # of repeated assignments, the last one wins
-    order = np.argsort(first_rows)
-    table = np.empty(len(paths) + 2, np.int32)
-    table[order] = np.arange(len(paths))
-    # Rows without a path have negative numbers, which index from the end.
-    table[[EMPTY, INLINE]] = EMPTY, INLINE
-    return table[path_numbers], tuple([paths[number] for number in order.tolist()])
-
-
-def _join_aside(parts: Sequence[EntryColumns], order: npt.NDArray[np.int64]) -> dict[int, Aside]:
-    joined: dict[int, Aside] = {}
-    start = 0
-    for part in parts:
-        joined.update((start + row, extra) for row, extra in part.aside.items())
-        start += len(part.chunk_numbers)
-    if joined and (order[1:] < order[:-1]).any():
-        return {row: joined[place] for row, place in enumerate(order.tolist()) if place in joined}
-    return joined
-
-
-class EntryColumns(NamedTuple):
-    """The columns of a manifest, without paths; see :class:`zarr_manifest.manifest.Manifest`."""
-
-    grid_shape: tuple[int, ...]
-    chunk_numbers: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
-    path_numbers: npt.NDArray[np.int32]
-    aside: dict[int, Aside]
-
-
-class Shared(NamedTuple):
-    """Values that many rows share, held once.
-
-    Attributes
-    ----------
-    paths : dict of str to int
-        Every path, and its number.
-    asides : dict of tuple to Aside
-        What is kept aside, by the values that entries state.
-    """
-
-    paths: dict[str, int]
-    asides: dict[tuple[object, ...], Aside]
 
 
 def interpret_rows(

@@ -13,6 +13,9 @@ import msgspec
 
 __all__ = ["Part", "split_document", "split_members"]
 
+# How many bytes are copied at a time to search in them.
+_WINDOW = 2**12
+
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 _NAME = re.compile(rb'\s*"(?:[^"\\]|\\.)*+"\s*:\s*', re.DOTALL)
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -33,7 +36,7 @@ class Part(NamedTuple):
     start: int
 
 
-def split_document(document: bytes, size: int) -> Iterator[bytes]:
+def split_document(document: bytes | memoryview, size: int) -> Iterator[bytes]:
     """Split a document into smaller ones of at least this size, with its members in order.
 
     If every part is a JSON object with members, then so is the document, and the split is
@@ -44,11 +47,21 @@ def split_document(document: bytes, size: int) -> Iterator[bytes]:
     >>> list(split_document(b'{"0": {}, "1": {}, "2": {}}', 10))
     [b'{"0": {}, "1": {}}', b'{ "2": {}}']
     """
-    start, opening = 0, b""
-    while comma := document.find(b"},", start + size) + 1:
-        yield opening + document[start:comma] + b"}"
+    view, start, opening = memoryview(document), 0, b""
+    while comma := _find(view, b"},", start + size) + 1:
+        yield b"".join((opening, view[start:comma], b"}"))
         start, opening = comma + 1, b"{"
-    yield opening + document[start:]
+    yield b"".join((opening, view[start:]))
+
+
+def _find(view: memoryview, wanted: bytes, start: int) -> int:
+    """Return where some bytes are, or -1."""
+    while start < len(view):
+        window = bytes(view[start : start + _WINDOW + len(wanted) - 1])
+        if (found := window.find(wanted)) >= 0:
+            return start + found
+        start += _WINDOW
+    return -1
 
 
 def split_members(document: bytes, size: int) -> Iterator[Part]:

@@ -356,7 +356,7 @@ class ReferenceTable:
 
 
 def interpret_manifest(
-    document: bytes, grid: Grid, limits: Limits, *, resolve: Resolve | None = None
+    document: bytes | memoryview, grid: Grid, limits: Limits, *, resolve: Resolve | None = None
 ) -> Findings[ReferenceTable]:
     """Yield the problems of a manifest document, and return its valid references.
 

@@ -1,0 +1,245 @@
+"""What is read at once is what is read entry by entry; whatever else there is, is left alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import zarr_manifest as zm
+from tests.properties import examples
+from zarr_manifest.format.findings import strict
+from zarr_manifest.format.limits import Limits
+from zarr_manifest.manifest.decoding import interpret_columns
+from zarr_manifest.manifest.entry_columns import EntryColumns, JoinedParts, Shared
+from zarr_manifest.manifest.keys import Grid
+from zarr_manifest.manifest.manifest import Manifest
+from zarr_manifest.manifest.plain import plain_columns
+
+LARGEST = 2**53 - 1
+SPACE = st.sampled_from(["", " ", "\n", "\t \r\n"])
+# As JSON; most are like what writers write.
+STRINGS = st.one_of(
+    st.sampled_from(["s3://b/f.nc", "s3://b/g.nc", "s3://b/f.n", "", "x" * 70, "x" * 69 + "y"]),
+    st.text("ab/.:{} ", max_size=20),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+).map(json.dumps)
+NUMBERS = st.one_of(
+    st.integers(0, 2000),
+    st.sampled_from([10**7, 10**8 - 1, 10**8, 10**15 - 1, 10**15, LARGEST, LARGEST + 1]),
+    st.integers(0, 10**15 - 1),
+).map(str)
+VALUES = {
+    "path": STRINGS,
+    "offset": NUMBERS,
+    "length": NUMBERS,
+    "checksum": st.sampled_from(['"crc32c:0a1b2c3d"', '"crc32c:00000000"', f'"md5:{"0" * 32}"']),
+    "etag": st.sampled_from(['"\\"e\\""', '"f"', '"W/x"']),
+    "last_modified": st.sampled_from(['"2024-01-31T12:00:00Z"', '"2025-01-31T12:00:00+01:00"']),
+    "version": st.sampled_from(['"v1"', '"v2"']),
+}
+UNUSUAL = st.sampled_from(
+    ["", "{}", "null", "1.0", "1e3", "-1", "007", '"\\u0061"', '"\n"', '"\\x"', '"a,b"', '"ü"', '"']
+)
+SHAPES = st.sampled_from([(12,), (3, 4), (2, 3, 2), (10**9,), (2, 10**9), (10**8, 2), (200, 200)])
+
+
+def key_of(index: tuple[int, ...]) -> str:
+    return ".".join(map(str, index))
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> tuple[list[str], Callable[[str, list[str]], str], str, str]:
+    """The members of each entry, how one is formatted, and what is around and between them."""
+    names = draw(st.lists(st.sampled_from(sorted(set(VALUES) - {"path"})), unique=True))
+    names.insert(draw(st.integers(0, len(names))), "path")
+    spaces = [draw(SPACE) for _ in range(4 + 4 * len(names))]
+
+    def formatted(key: str, values: list[str]) -> str:
+        space = iter(spaces)
+        members = [
+            f'{next(space)}"{name}"{next(space)}:{next(space)}{value}{next(space)}'
+            for name, value in zip(names, values, strict=True)
+        ]
+        return f'"{key}"{next(space)}:{next(space)}{{{",".join(members)}}}'
+
+    return names, formatted, draw(SPACE), draw(SPACE)
+
+
+@st.composite
+def documents(draw: st.DrawFn, *, proper: bool) -> tuple[bytes, tuple[int, ...]]:
+    """A document of entries that are written alike, and its grid; others may be anything."""
+    names, formatted, before, after = draw(layouts())
+    shape = draw(SHAPES)
+    indices = draw(
+        st.lists(
+            st.tuples(*(st.integers(0, n - 1) for n in shape)), min_size=2, max_size=6, unique=True
+        )
+    )
+    entries = []
+    for index in indices:
+        values = [draw(VALUES[name]) for name in names]
+        entries.append(formatted(key_of(index), values))
+    text = f"{before}{{{before}{f'{after},{before}'.join(entries)}{after}}}{after}"
+    if not proper:
+        for _ in range(draw(st.integers(1, 2))):
+            start = draw(st.integers(0, len(text) - 1))
+            wrong = draw(UNUSUAL | st.text('0123456789"{},.:\\ ab', max_size=2))
+            text = text[:start] + wrong + text[start + draw(st.integers(0, 2)) :]
+    return text.encode(), shape
+
+
+def at_once(document: bytes, grid: Grid, limits: Limits) -> Any:
+    """What is read at once, as values that compare; None if nothing is."""
+    shared = Shared({}, {})
+    columns = plain_columns(document, grid, limits, shared)
+    if columns is None:
+        assert not shared.paths
+        return None
+    parts = JoinedParts(len(document))
+    parts.add(columns, len(document))
+    joined = parts.in_order(list(shared.paths))
+    assert joined is not None
+    return comparable(*joined)
+
+
+def one_by_one(document: bytes, grid: Grid, limits: Limits) -> Any:
+    """What is read entry by entry, or the error."""
+    try:
+        return comparable(*strict(interpret_columns(document, grid, limits, least_bytes=2**60)))
+    except zm.ManifestError as error:
+        return error
+
+
+def comparable(columns: EntryColumns, paths: tuple[str, ...]) -> Any:
+    arrays = [(column.dtype, column.tolist()) for column in columns[1:5]]
+    shared = {id(extra) for extra in columns.aside.values()}
+    return columns.grid_shape, arrays, paths, sorted(columns.aside.items()), len(shared)
+
+
+@given(documents(proper=False), st.sampled_from([Limits(), Limits(path_length=3)]))
+@examples(8)
+@example((b'{"0":{"path":"a"},"1":{}}', (12,)), Limits())
+@example((b'{"0":{"path":"a"},"1":{"path":"a"}}}', (12,)), Limits())
+@example((b'{"0":{"path":"a"},"1":{"path":"a}"}', (12,)), Limits())
+@example((b'{"0":{"path":"a"},"0":{"path":"b"}}', (12,)), Limits())
+@example((b'{"0":{"path":"a"},"1":{"path":"b"}}x', (12,)), Limits())
+@example((b'{"0":{"offset":1,"path":"a"},"1":{"offset":1,"path":"b"}}', (12,)), Limits())
+@example((b'{"0":{"offset":1,"path":"a"},"1":{"ofset":1 ,"path":"b"}}', (12,)), Limits())
+@example((b'{"0":{"path":"a","path":"a"},"1":{"path":"a","path":"a"}}', (12,)), Limits())
+@example((b'{"0":{"path":"a","length":0},"1":{"path":"a","length":1}}', (12,)), Limits())
+@example((b'{"0":{"path":"\xff"},"1":{"path":"\xff"}}', (12,)), Limits())
+@example((b'{"0":{"path":"\xed\xa0\x80"},"1":{"path":"b"}}', (12,)), Limits())
+def test_what_is_read_at_once_is_what_the_document_says(
+    case: tuple[bytes, tuple[int, ...]], limits: Limits
+) -> None:
+    document, shape = case
+    for region in (None, tuple(range(-(-count // 2)) for count in shape)):
+        grid = Grid(len(shape), shape, region)
+        found = at_once(document, grid, limits)
+        assert found is None or found == one_by_one(document, grid, limits)
+
+
+@given(documents(proper=True))
+@examples(8)
+def test_valid_documents_are_read_at_once(case: tuple[bytes, tuple[int, ...]]) -> None:
+    document, shape = case
+    grid = Grid(len(shape), shape)
+    found = at_once(document, grid, Limits())
+    expected = one_by_one(document, grid, Limits())
+    if found is None:
+        assert isinstance(expected, zm.ManifestError) or is_unusual(document)
+    else:
+        assert found == expected
+
+
+def is_unusual(document: bytes) -> bool:
+    """Whether a valid document has what is left to others: large numbers, or commas in strings."""
+    entries = json.loads(document)
+    numbers = [n for entry in entries.values() for n in entry.values() if isinstance(n, int)]
+    numbers += [int(part) * 10**7 for key in entries for part in key.split(".")]
+    return max(numbers) >= 10**15 or any("," in entry["path"] for entry in entries.values())
+
+
+def plain(count: int) -> dict[str, dict[str, Any]]:
+    """Entries of a grid of 1,000 columns, a few in each of the objects."""
+    return {
+        f"{n // 1000}.{n % 1000}": {
+            "path": f"s3://bucket/directory/file-{n // 300:05}.nc",
+            "offset": n % 300 * 1_234_567,
+            "length": 1_234_567 - n % 100,
+        }
+        for n in range(count)
+    }
+
+
+WRITERS: dict[str, Callable[[dict[str, dict[str, Any]]], bytes]] = {
+    "json.dumps": lambda entries: json.dumps(entries).encode(),
+    "compact": lambda entries: json.dumps(entries, separators=(",", ":")).encode(),
+    "indented": lambda entries: json.dumps(entries, indent=2).encode(),
+    "sorted": lambda entries: json.dumps(entries, sort_keys=True).encode(),
+    "ours": lambda entries: Manifest.loads(json.dumps(entries).encode(), ndim=2).dumps(),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"checksum": "crc32c:0a1b2c3d"},
+        {
+            "etag": '"0123456789abcdef"',
+            "last_modified": "2024-01-31T12:00:00Z",
+            "version": "3/L4kq",
+        },
+    ],
+)
+def test_what_writers_write_is_read_at_once(writer: str, more: dict[str, str]) -> None:
+    entries = {key: {**entry, **more} for key, entry in plain(1500).items()}
+    document = WRITERS[writer](entries)
+    for region in (None, (range(2), range(1000))):
+        columns = plain_columns(document, Grid(2, (2, 1000), region), Limits(), Shared({}, {}))
+        assert columns is not None
+        assert columns.offsets.tolist() == [
+            entries[f"{number // 1000}.{number % 1000}"]["offset"]
+            for number in columns.chunk_numbers.tolist()
+        ]
+
+
+def calls(count: int) -> int:
+    """The number of Python functions that are called to read a document of so many entries."""
+    document = json.dumps(plain(count)).encode()
+    found = 0
+
+    def count_call(frame: Any, event: str, argument: Any) -> None:
+        nonlocal found
+        found += event == "call"
+
+    sys.setprofile(count_call)
+    try:
+        Manifest.loads(document, grid_shape=(count // 1000, 1000))
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_no_function_is_called_per_entry() -> None:
+    """But some tens per part of the document, of about ten thousand entries."""
+    assert calls(60_000) - calls(30_000) < 1000
+
+
+def test_memory_per_reference() -> None:
+    document = json.dumps(plain(100_000)).encode()
+    columns, _ = strict(interpret_columns(document, Grid(2, (100, 1000)), Limits()))
+    assert sum(column.nbytes for column in columns[2:5]) == 20 * 100_000
+    # What no row uses is left over because the number of rows is not known in advance.
+    held = [column if column.base is None else column.base for column in columns[2:5]]
+    assert sum(column.nbytes for column in held) <= 21.5 * 100_000
+    assert np.array_equal(columns.chunk_numbers, np.arange(100_000))
