@@ -168,8 +168,8 @@ def decode_body(
     limit: int,
     *,
     what: str = "manifest",
-) -> bytes:
-    """Decode a manifest document.
+) -> bytes | memoryview:
+    """Decode a manifest document; without codecs it is what it was.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def decode_body(
         raise _too_large(f"{len(body):,}", limit, what)
     for codec in reversed(list(codecs)):
         body = _REGISTRY[codec.name].decode(memoryview(body), limit, what)
-    return body if isinstance(body, bytes) else bytes(body)
+    return body
 
 
 def encode_body(codecs: Iterable[DocumentCodec], document: bytes) -> bytes:

@@ -95,8 +95,8 @@ def _change_documents(change: Any) -> None:
     """Let a function change every manifest document before it is decoded."""
 
     def make(interpret: Any) -> Any:
-        def changed(document: bytes, *rest: Any, **options: Any) -> Any:
-            return interpret(change(document), *rest, **options)
+        def changed(document: bytes | memoryview, *rest: Any, **options: Any) -> Any:
+            return interpret(change(bytes(document)), *rest, **options)
 
         return changed
 

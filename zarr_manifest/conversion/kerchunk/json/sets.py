@@ -187,7 +187,7 @@ def _content(references: str | Path | bytes, max_bytes: int, access: Mapping[str
 
 def _decompressed(content: bytes, codec: str, max_bytes: int) -> bytes:
     try:
-        return decode_body([DocumentCodec(codec)], content, max_bytes, what="reference set")
+        return bytes(decode_body([DocumentCodec(codec)], content, max_bytes, what="reference set"))
     except LimitExceededError as error:
         raise LimitExceededError(
             f"the reference set is compressed, and larger than {max_bytes} bytes",
