@@ -69,7 +69,7 @@ def test_the_bytes_are_those_of_entries_one_by_one(table: ReferenceTable, at_onc
     aside = {row: extra for extra, rows in table.asides() for row in rows}
     found = encode_rows(
         GRID, numbers, offsets, lengths, path_numbers, table.paths, aside, table.reference,
-        at_once=at_once,
+        at_once=at_once, few=0,
     )  # fmt: skip
     assert found == expected == table.dumps()
 

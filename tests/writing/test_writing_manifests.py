@@ -449,7 +449,7 @@ def test_metadata_that_is_not_valid(tmp_path: Path) -> None:
 def test_what_readers_would_find_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # As many inline bytes as readers really take would need 1.5 GB, and many seconds.
     limits = zm.Limits(inline_bytes=2**10)
-    monkeypatch.setattr("zarr_manifest.writing.entries.Limits", lambda: limits)
+    monkeypatch.setattr("zarr_manifest.writing.new_documents.Limits", lambda: limits)
     new_array(tmp_path)
     entries = {"0.0": {"data": bytes(2**10)}, "0.1": {"data": b"x"}}
     with pytest.raises(zm.errors.LimitExceededError, match="partition_shape"):

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.format import grid_indices
+from zarr_manifest.format import format_canonical, grid_index, grid_indices
 from zarr_manifest.manifest.reference import Aside, Reference, entry_of
 from zarr_manifest.manifest.text_columns import TextColumns
 
@@ -21,6 +21,9 @@ __all__ = ["canonical_keys", "encode_rows"]
 
 # Number of rows encoded at a time: they fit into a processor's cache.
 _AT_ONCE = 2**13
+
+# So few rows are encoded one by one, which takes less time than to set up columns.
+_FEW = 16
 
 # In a column of texts, all take the space of the longest; longer ones are written row by row.
 _WIDEST = 512
@@ -39,6 +42,7 @@ def encode_rows(
     reference: Callable[[int], Reference],
     *,
     at_once: int = _AT_ONCE,
+    few: int = _FEW,
 ) -> bytes:
     """Encode rows as a manifest document, one entry per line.
 
@@ -58,11 +62,13 @@ def encode_rows(
         Returns the reference in a row, for those that are written one by one.
     at_once : int
         Number of rows encoded at a time.
+    few : int
+        Up to so many rows are encoded one by one.
 
     Examples
     --------
     >>> columns = np.array([0, 2]), np.array([0, 9]), np.array([-1, 5]), np.array([0, 0])
-    >>> print(encode_rows((3,), *columns, ["f.nc"], {}, Reference).decode())
+    >>> print(encode_rows((3,), *columns, ["f.nc"], {}, Reference, few=0).decode())
     {
     "0":{"path":"f.nc"},
     "2":{"path":"f.nc","offset":9,"length":5}
@@ -71,6 +77,8 @@ def encode_rows(
     """
     if not len(offsets):
         return b"{}\n"
+    if len(offsets) <= few:
+        return _one_by_one(grid_shape, numbers, len(offsets), reference)
     document = BytesIO(b"{\n")
     document.seek(0, SEEK_END)
     for start in range(0, len(offsets), at_once):
@@ -89,6 +97,21 @@ def encode_rows(
     document.seek(-len(b",\n"), SEEK_CUR)
     document.write(b"\n}\n")
     return document.getvalue()
+
+
+def _one_by_one(
+    grid_shape: Sequence[int],
+    numbers: npt.NDArray[np.int64] | None,
+    count: int,
+    reference: Callable[[int], Reference],
+) -> bytes:
+    chunks: Iterable[int] = range(count) if numbers is None else numbers.tolist()
+    keys = (format_canonical(grid_index(grid_shape, number)) for number in chunks)
+    lines = [
+        b'"%b":%b' % (key.encode(), _ENCODE(entry_of(reference(row))))
+        for row, key in enumerate(keys)
+    ]
+    return b"{\n%b\n}\n" % b",\n".join(lines)
 
 
 def _add_keys(lines: TextColumns, indices: npt.NDArray[np.int64]) -> None:

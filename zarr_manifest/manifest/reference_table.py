@@ -206,6 +206,17 @@ class ReferenceTable:
             self.reference,
         )
 
+    def most_encoded_bytes(self) -> int:
+        """Return a number of bytes that :meth:`dumps` does not exceed, without encoding."""
+        # What a character may become in JSON, and the longest numbers with their members.
+        character, numbers = 6, 25 * len(self.grid_shape) + 100
+        longest = max(map(len, self.paths), default=0)
+        return (
+            len(self) * (longest * character + numbers)
+            + sum(len(rows) * _most_encoded_bytes(extra) for extra, rows in self.asides())
+            + 10
+        )
+
     def __len__(self) -> int:
         return len(self._offsets)
 
@@ -353,6 +364,13 @@ class ReferenceTable:
         sizes = np.zeros(len(self.paths), np.int64)
         np.add.at(sizes, numbers, np.maximum(self._lengths[with_path], 0))
         return list(zip(self.paths, counts.tolist(), sizes.tolist(), strict=True))
+
+
+def _most_encoded_bytes(aside: Aside) -> int:
+    conditions = aside.conditions
+    texts = (aside.checksum, conditions.etag, conditions.version)
+    data = len(aside.data or b"") * 4 // 3
+    return data + sum(len(text or "") for text in texts) * 6 + 200
 
 
 def interpret_manifest(

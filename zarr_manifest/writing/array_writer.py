@@ -18,6 +18,7 @@ import itertools
 import json
 import operator
 import uuid
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,11 +50,14 @@ from zarr_manifest.hierarchy import (
     join,
 )
 from zarr_manifest.manifest import ReferenceTable
+from zarr_manifest.writing.bounded_threads import Call, in_threads
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.consolidated import update_consolidated
 from zarr_manifest.writing.document_names import (
     default_reference,
     document_key,
+    document_keys,
+    document_test,
     is_document,
     is_variant,
     with_token,
@@ -65,16 +69,20 @@ from zarr_manifest.writing.document_removal import (
     sources_in,
     unused_documents,
 )
-from zarr_manifest.writing.entries import (
+from zarr_manifest.writing.new_documents import (
+    NewDocuments,
     empty_document,
     encode_manifest,
-    encode_parts,
     partitions_to_fill,
+    weight,
 )
 
 __all__ = ["ArrayWriter", "Form"]
 
-# Number of documents without entries that are held while they are written.
+# A partition, and its references; None if it has none.
+type _Part = tuple[Partition, ReferenceTable | None]
+
+# Number of partitions without entries that are noted at a time.
 _AT_ONCE = 1000
 
 
@@ -184,51 +192,81 @@ class ArrayWriter:
         if self._form.inline:
             self.array = self._declared(json.loads(manifest.dumps()))
             return
-        bodies = encode_parts(self.array, manifest)
-        self._state_partitions(bodies)
-        if self._is_there(bodies):
+        documents = NewDocuments(self.array, manifest)
+        self._state_partitions(documents.partitions)
+        if self._is_there(documents):
             return
 
         def token(attempt: int) -> str:
             digest = hashlib.sha256(b"%d" % attempt if attempt else b"")
-            for partition, body in bodies.items():
-                digest.update(f"{partition} {len(body)} ".encode() + body)
+            bodies = in_threads(self._calls(documents.parts(), lambda _, body: body))
+            for partition, body in zip(documents.partitions, bodies, strict=True):
+                digest.update(f"{partition} {len(body)} ".encode())
+                digest.update(body)
             return digest.hexdigest()[:12]
 
-        self._claim(bodies, token)
-        self._put((p, body) for p, body in bodies.items() if p != self._first)
+        parts = documents.parts()
+        self._claim(documents.partitions, documents.body(next(parts)[1]), token)
+        self._put(parts)
 
-    def _put(self, bodies: Iterable[tuple[Partition, bytes]]) -> None:
+    def _put(self, parts: Iterable[_Part]) -> None:
         """Write documents under the name that has been claimed."""
-        keys = {document_key(self.array, partition): body for partition, body in bodies}
-        self._written += keys
-        self._store.put(keys)
+        for _ in in_threads(self._calls(parts, self._put_document)):
+            pass
+
+    def _put_document(self, key: str, body: bytes) -> None:
+        self._written.append(key)
+        self._store.put(key, body)
+
+    def _calls[T](
+        self, parts: Iterable[_Part], act: Callable[[str, bytes], T]
+    ) -> Iterator[Call[T]]:
+        """Yield what to do with each document, under the present name, and first to encode it."""
+        array = self.array
+        key_of, nothing = document_keys(array), empty_document(array)
+
+        def encode_and_act(key: str, part: ReferenceTable | None) -> T:
+            return act(key, nothing if part is None else encode_manifest(array, part))
+
+        for partition, part in parts:
+            yield Call(weight(part), functools.partial(encode_and_act, key_of(partition), part))
 
     def write_parts(self, parts: Iterable[ReferenceTable]) -> Iterator[ReferenceTable]:
-        """Write the documents of partitions as they arrive, and yield what was written.
+        """Write the documents of partitions as they arrive, and yield what is being written.
 
         The declaration is complete when all have been yielded.
         """
         assert self.array.partitions is not None  # otherwise there is nothing to stream
-        nothing = empty_document(self.array)
         # The contents are not known yet, so only a random token tells two writers apart.
-        self._claim({self._first: nothing}, lambda attempt: uuid.uuid4().hex[:12])
+        nothing = empty_document(self.array)
+        self._claim([self._first], nothing, lambda attempt: uuid.uuid4().hex[:12])
         seen: set[Partition] = set()
+        begun: deque[ReferenceTable] = deque()
+        for _ in in_threads(self._calls(self._split(parts, seen, begun), self._put_document)):
+            while begun:
+                yield begun.popleft()
+        yield from begun
+        seen.add(self._first)
+        for some in itertools.batched(partitions_to_fill(self.array.partitions, seen), _AT_ONCE):
+            seen.update(some)
+            self._put((index, None) for index in some)
+        self._state_partitions(seen)
+        assert isinstance(self.array.configuration.manifest, str)  # of a template
+        self.array = self._declared(self.array.configuration.manifest)
+
+    def _split(
+        self, parts: Iterable[ReferenceTable], seen: set[Partition], begun: deque[ReferenceTable]
+    ) -> Iterator[_Part]:
+        """Yield the partitions in parts of a manifest; note them, and which parts are done."""
+        assert self.array.partitions is not None
         for manifest in parts:
             self._note_sources(manifest)
             for index, part in manifest.blocks(self.array.partitions.shape):
                 if index in seen:
                     raise InvalidChunkKeyError(f"the partition {list(index)} occurs twice")
                 seen.add(index)
-                self._put([(index, encode_manifest(self.array, part))])
-            yield manifest
-        seen.add(self._first)
-        for some in itertools.batched(partitions_to_fill(self.array.partitions, seen), _AT_ONCE):
-            seen.update(some)
-            self._put((index, nothing) for index in some)
-        self._state_partitions(seen)
-        assert isinstance(self.array.configuration.manifest, str)  # of a template
-        self.array = self._declared(self.array.configuration.manifest)
+                yield index, part
+            begun.append(manifest)
 
     # Second: zarr.json ----------------------------------------------------------
 
@@ -361,7 +399,9 @@ class ArrayWriter:
             indices = [partition for partition in documents if partition is not None]
             self._partitions = state_partitions(self.array.partitions, indices)
 
-    def _claim(self, bodies: Mapping[Partition, bytes], token: Callable[[int], str]) -> None:
+    def _claim(
+        self, partitions: Iterable[Partition], body: bytes, token: Callable[[int], str]
+    ) -> None:
         """Claim the first free name, by writing the first document under it.
 
         The name without a token is only for arrays without a declaration, so that the same
@@ -371,11 +411,11 @@ class ArrayWriter:
         plain = () if self._declares else (self._form.reference,)
         for reference in itertools.chain(plain, variants):
             self.array = self._declared(reference)
-            keys = {document_key(self.array, partition) for partition in bodies}
-            if self._earlier is not None and any(is_document(self._earlier, key) for key in keys):
+            keys = list(map(document_keys(self.array), partitions))
+            if self._earlier is not None and any(map(document_test(self._earlier), keys)):
                 continue  # readers of the present declaration would read it
             key = document_key(self.array, self._first)
-            if self._store.create(key, bodies[self._first]):
+            if self._store.create(key, body):
                 self._written.append(key)
                 if self._first is None or existing_documents(self._store, self.array) == [key]:
                     return
@@ -383,7 +423,7 @@ class ArrayWriter:
             if self._left is None:
                 self._look_for_documents()
 
-    def _is_there(self, bodies: Mapping[Partition, bytes]) -> bool:
+    def _is_there(self, documents: NewDocuments) -> bool:
         """Whether the present documents equal those to be written, and can be kept."""
         earlier = self._earlier
         present = None if earlier is None else earlier.configuration
@@ -393,14 +433,14 @@ class ArrayWriter:
             return False
         if not is_variant(present.manifest, self._form.reference):
             return False
-        array = self._declared(present.manifest)
-        keys = {document_key(array, partition): body for partition, body in bodies.items()}
-        if set(existing_documents(self._store, array)) != set(keys):
-            return False
-        if not self._store.holds(keys):
-            return False
-        self.array = array
-        return True
+        new, self.array = self.array, self._declared(present.manifest)
+        keys = set(map(document_keys(self.array), documents.partitions))
+        is_same = set(existing_documents(self._store, self.array)) == keys and all(
+            in_threads(self._calls(documents.parts(), self._store.holds))
+        )
+        if not is_same:
+            self.array = new
+        return is_same
 
 
 def _as_declared(codec: DocumentCodec) -> dict[str, Any]:

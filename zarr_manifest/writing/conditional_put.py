@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import itertools
 import os
 import socket
 import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,9 +39,6 @@ from zarr_manifest.hierarchy import (
 )
 
 __all__ = ["GuardedStore", "Stored", "guarded_store"]
-
-# Number of objects written at the same time.
-_AT_ONCE = 16
 
 # What the names of files that exist for a moment end with; a process that is killed leaves them.
 LOCK, PARTIAL = ".lock", ".partial"
@@ -97,31 +93,13 @@ class GuardedStore(ABC):
             If it has changed.
         """
 
-    def put(self, bodies: Mapping[str, bytes]) -> None:
-        """Write objects, whether or not they exist, several at the same time."""
+    def put(self, key: str, body: bytes) -> None:
+        """Write an object, whether or not it exists; in any thread."""
+        self._run(self._put(key, body))
 
-        async def put_all() -> None:
-            items = list(bodies.items())
-            for start in range(0, len(items), _AT_ONCE):
-                some = items[start : start + _AT_ONCE]
-                await asyncio.gather(*(self._put(key, body) for key, body in some))
-
-        self._run(put_all())
-
-    def holds(self, bodies: Mapping[str, bytes]) -> bool:
-        """Whether objects exist and have these contents; several are read at the same time."""
-
-        async def same(key: str, body: bytes) -> bool:
-            found = await self.store.get(key, default_buffer_prototype())
-            return found is not None and found.to_bytes() == body
-
-        async def all_same() -> bool:
-            for some in itertools.batched(bodies.items(), _AT_ONCE):
-                if not all(await asyncio.gather(*(same(key, body) for key, body in some))):
-                    return False
-            return True
-
-        return self._run(all_same())
+    def holds(self, key: str, body: bytes) -> bool:
+        """Whether an object exists and has these contents; in any thread."""
+        return self._get(key) == body
 
     def delete(self, key: str) -> None:
         """Delete an object."""
@@ -260,14 +238,17 @@ class _Directory(GuardedStore):
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
 
-    async def _put(self, key: str, body: bytes) -> None:
-        def put() -> None:
-            path = self._root / key
+    def put(self, key: str, body: bytes) -> None:
+        # Not through the store, whose event loop takes longer for a small file than the system.
+        path = self._root / key
+        try:
+            _replace(path, body)
+        except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _written(path, body) as partial:
-                partial.replace(path)
+            _replace(path, body)
 
-        await asyncio.to_thread(put)
+    async def _put(self, key: str, body: bytes) -> None:
+        await asyncio.to_thread(self.put, key, body)
 
     @contextmanager
     def held(self, key: str) -> Generator[None]:
@@ -278,6 +259,18 @@ class _Directory(GuardedStore):
     def replace(self, key: str, before: Stored, body: bytes) -> None:
         with _locked(self._root / key):
             self._compare_and_put(key, before, body)
+
+
+def _replace(path: Path, body: bytes) -> None:
+    """Write a file whose directory exists."""
+    partial = path.with_name(f"{path.name}{PARTIAL}")
+    try:
+        with partial.open("wb") as file:
+            file.write(body)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import posixpath
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from zarr_manifest.errors import InvalidPathError
@@ -26,6 +27,8 @@ __all__ = [
     "DocumentNames",
     "default_reference",
     "document_key",
+    "document_keys",
+    "document_test",
     "is_document",
     "is_own_name",
     "is_variant",
@@ -105,7 +108,29 @@ def document_key(array: DeclaredArray, partition: Partition) -> str:
             location=str(location) if not isinstance(location, bytes) else None,
             remedy="Refer to it relative to the array, as in './manifest.json'.",
         )
-    key = location.key
+    _require_free(array, location.key)
+    return location.key
+
+
+def document_keys(array: DeclaredArray) -> Callable[[Partition], str]:
+    """Return a function like :func:`document_key` for the many documents of one array."""
+    first = None if array.partitions is None else (0,) * array.ndim
+    first_key = document_key(array, first)
+    names = None if array.partitions is None else PartitionKeys.of(array)
+
+    def key_of(partition: Partition) -> str:
+        # A segment such as ".." may remove the partition from its key.
+        if names is None or partition is None or names.key((0,) * array.ndim) != first_key:
+            return document_key(array, partition)
+        key = names.key(partition)
+        _require_free(array, key)
+        return key
+
+    return key_of
+
+
+def _require_free(array: DeclaredArray, key: str) -> None:
+    """Reject the key of a document that would replace metadata or a chunk."""
     below = f"{array.path}/" if array.path else ""
     is_chunk = key.startswith(below) and array.encoding.decode(key[len(below) :]) is not None
     if key.rpartition("/")[2] in METADATA_NAMES or is_chunk:
@@ -114,16 +139,20 @@ def document_key(array: DeclaredArray, partition: Partition) -> str:
             location=key,
             remedy="Give it another name, such as './manifest.json'.",
         )
-    return key
 
 
 def is_document(array: DeclaredArray, key: str) -> bool:
     """Whether a key in the hierarchy's store is a manifest document of an array."""
+    return document_test(array)(key)
+
+
+def document_test(array: DeclaredArray) -> Callable[[str], bool]:
+    """Return a function like :func:`is_document` for many keys."""
     if array.partitions is None:
         location = array.document(None)
-        return isinstance(location, StoreLocation) and key == location.key
-    keys = PartitionKeys.of(array)
-    return keys is not None and keys.partition(key) is not None
+        return lambda key: isinstance(location, StoreLocation) and key == location.key
+    names = PartitionKeys.of(array)
+    return lambda key: names is not None and names.partition(key) is not None
 
 
 def partition_of(array: DeclaredArray, key: str) -> Partition:

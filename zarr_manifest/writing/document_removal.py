@@ -41,7 +41,8 @@ from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.document_names import (
     DocumentNames,
     document_key,
-    is_document,
+    document_keys,
+    document_test,
     is_own_name,
     partition_of,
 )
@@ -85,9 +86,9 @@ def existing_documents(store: GuardedStore, array: DeclaredArray) -> list[str]:
     assert names is not None  # like its first document, they are in this store
     found = store.keys_below(f"{names.directory}/" if names.directory else "")
     if found is None:
-        keys = [document_key(array, partition) for partition in array.partitions]
+        keys = map(document_keys(array), array.partitions)
         found = [key for key in {*keys, first_key} if store.exists(key)]
-    documents = [key for key in found if is_document(array, key)]
+    documents = filter(document_test(array), found)
     return sorted(documents, key=lambda key: key == first_key)
 
 
@@ -122,7 +123,8 @@ def left_behind(
                 keys = store.keys_below(f"{below}/") or []
                 found.update(dict.fromkeys(filter(names.is_document, keys)))
     # Thousands of documents may be in use: they are not read.
-    unused = [key for key in found if earlier is None or not is_document(earlier, key)]
+    is_used = None if earlier is None else document_test(earlier)
+    unused = [key for key in found if is_used is None or not is_used(key)]
     return [
         key for key in unused if is_own_name(array.path, key) or _is_manifest(store, key, array)
     ]
@@ -187,10 +189,11 @@ def unused_documents(
         The array with its new one.
     """
     below = f"{array.path}/" if array.path else ""
+    is_kept = None if keep is None else document_test(keep)
     keys = [
         key
         for key in existing_documents(store, array)
-        if key.startswith(below) and (keep is None or not is_document(keep, key))
+        if key.startswith(below) and (is_kept is None or not is_kept(key))
     ]
     data: set[str] = set()
     documents: list[str] = []

@@ -1,4 +1,4 @@
-"""Entries given by an author -> a manifest, checked as by a validator, and its documents.
+"""Entries given by an author -> a manifest, checked as by a validator.
 
 Pure: writes nothing.
 """
@@ -9,42 +9,28 @@ import base64
 import dataclasses
 import json
 import operator
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, SupportsIndex, cast
 
 from zarr_manifest.errors import (
-    Advice,
     InvalidChunkKeyError,
     InvalidEntryError,
     InvalidPathError,
-    LimitExceededError,
-    Setting,
 )
 from zarr_manifest.format import (
     Configuration,
     Entry,
     Limits,
-    Partitions,
-    encode_body,
     format_canonical,
-    needs_every_document,
     strict,
 )
 from zarr_manifest.hierarchy import (
     DeclaredArray,
-    Partition,
     interpret_document_of,
 )
 from zarr_manifest.manifest import Manifest, ReferenceTable, references_of
 
-__all__ = [
-    "Entries",
-    "empty_document",
-    "encode_manifest",
-    "encode_parts",
-    "interpret_entries",
-    "partitions_to_fill",
-]
+__all__ = ["Entries", "interpret_entries"]
 
 type Chunk = str | tuple[int, ...]
 
@@ -153,66 +139,3 @@ def _as_json(value: object) -> Any:
     if isinstance(value, SupportsIndex):
         return operator.index(value)  # a NumPy integer
     raise TypeError(f"an entry cannot have a value of type {type(value).__name__}")
-
-
-def encode_parts(array: DeclaredArray, manifest: ReferenceTable) -> dict[Partition, bytes]:
-    """Return the documents of a manifest as stored.
-
-    The first partition always has a document, even without entries: concurrent writers
-    compete to create it. If very many others have entries, so have all: see
-    :func:`partitions_to_fill`.
-
-    Raises
-    ------
-    LimitExceededError
-        If a reader with the default limits could not read one of them.
-    """
-    if array.partitions is None:
-        return {None: encode_manifest(array, manifest)}
-    nothing = empty_document(array)
-    bodies: dict[Partition, bytes] = {(0,) * array.ndim: nothing}
-    for index, part in manifest.blocks(array.partitions.shape):
-        bodies[index] = encode_manifest(array, part)
-    bodies.update(dict.fromkeys([*partitions_to_fill(array.partitions, bodies)], nothing))
-    return bodies
-
-
-def partitions_to_fill(
-    partitions: Partitions, written: Collection[Partition]
-) -> Iterator[tuple[int, ...]]:
-    """Return the partitions without entries that should have a document all the same.
-
-    The declaration can then say that all have one, instead of a very long list.
-    """
-    if not needs_every_document(partitions, len(written)):
-        return iter(())
-    done = frozenset(written)
-    return (index for index in partitions if index not in done)
-
-
-def empty_document(array: DeclaredArray) -> bytes:
-    """Return a document without entries as stored."""
-    return encode_body(array.configuration.codecs, b"{}\n")
-
-
-def encode_manifest(array: DeclaredArray, manifest: ReferenceTable) -> bytes:
-    """Return one document as stored.
-
-    Raises
-    ------
-    LimitExceededError
-        If a reader with the default limits could not read it.
-    """
-    limits = Limits()
-    document = manifest.dumps()
-    for number, limit, unit in (
-        (len(document), limits.manifest_bytes, "bytes"),
-        (len(manifest), limits.entries, "entries"),
-        (manifest.inline_bytes, limits.inline_bytes, "inline bytes"),
-    ):
-        if number > limit:
-            raise LimitExceededError(
-                f"the manifest has {number} {unit}, but readers have a limit of {limit}",
-                remedy=Advice("Split it: ", Setting("partition_shape"), ", or smaller partitions."),
-            )
-    return encode_body(array.configuration.codecs, document)

@@ -19,7 +19,13 @@ from zarr_manifest.errors import (
     ManifestNotFoundError,
     Setting,
 )
-from zarr_manifest.format import PLACEHOLDER, Limits, Partitions, parse_canonical
+from zarr_manifest.format import (
+    PLACEHOLDER,
+    Limits,
+    Partitions,
+    format_canonical,
+    parse_canonical,
+)
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
 from zarr_manifest.hierarchy.underneath import can_list, list_inside
 from zarr_manifest.locations import Base, StoreLocation
@@ -58,6 +64,8 @@ class PartitionKeys(Struct, frozen=True):
     >>> keys = PartitionKeys("a/manifest/", ".json", 2)
     >>> keys.partition("a/manifest/0.3.json"), keys.partition("a/manifest/0.json")
     ((0, 3), None)
+    >>> keys.key((0, 3))
+    'a/manifest/0.3.json'
     """
 
     before: str
@@ -80,6 +88,10 @@ class PartitionKeys(Struct, frozen=True):
     def directory(self) -> str:
         """The directory that contains all documents."""
         return self.before.rpartition("/")[0]
+
+    def key(self, partition: Sequence[int]) -> str:
+        """Return the key of a partition's document."""
+        return f"{self.before}{format_canonical(partition)}{self.after}"
 
     def partition(self, key: str) -> tuple[int, ...] | None:
         """Return the partition whose document a key names; None if it names none."""

@@ -1,0 +1,126 @@
+"""The documents of a manifest that is to be written: which there are, and their bytes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from zarr_manifest.errors import Advice, LimitExceededError, Setting
+from zarr_manifest.format import Limits, Partitions, encode_body, needs_every_document
+from zarr_manifest.hierarchy import DeclaredArray, Partition
+from zarr_manifest.manifest import ReferenceTable
+
+_BYTES_PER_ROW = 100
+
+__all__ = ["NewDocuments", "empty_document", "encode_manifest", "partitions_to_fill", "weight"]
+
+
+class NewDocuments:
+    """The documents of one array's manifest.
+
+    The first partition always has a document, even without entries: concurrent writers
+    compete to create it. If very many others have entries, so have all: see
+    :func:`partitions_to_fill`.
+
+    Parameters
+    ----------
+    array : DeclaredArray
+        The array.
+    manifest : ReferenceTable
+        All of its references.
+
+    Attributes
+    ----------
+    partitions : list of Partition
+        The partitions that have a document, in order of writing, the first one first; only
+        None if the manifest is not partitioned.
+
+    Raises
+    ------
+    LimitExceededError
+        If a reader with the default limits could not read one of them.
+    """
+
+    def __init__(self, array: DeclaredArray, manifest: ReferenceTable) -> None:
+        self._array = array
+        self._manifest = manifest
+        self.partitions: list[Partition] = []
+        for partition, part in self._with_entries():
+            if part.most_encoded_bytes() > Limits().manifest_bytes or _is_too_large(part):
+                encode_manifest(array, part)  # raises if it is indeed
+            self.partitions.append(partition)
+        if array.partitions is not None:
+            first = (0,) * array.ndim
+            if self.partitions[:1] != [first]:
+                self.partitions.insert(0, first)
+            self.partitions += partitions_to_fill(array.partitions, self.partitions)
+
+    def _with_entries(self) -> Iterator[tuple[Partition, ReferenceTable]]:
+        if self._array.partitions is None:
+            return iter([(None, self._manifest)])
+        return self._manifest.blocks(self._array.partitions.shape)
+
+    def body(self, part: ReferenceTable | None) -> bytes:
+        """Return a document as stored."""
+        return empty_document(self._array) if part is None else encode_manifest(self._array, part)
+
+    def parts(self) -> Iterator[tuple[Partition, ReferenceTable | None]]:
+        """Yield the partitions that have a document, in this order, each with its references."""
+        with_entries = self._with_entries()
+        following = next(with_entries, None)
+        for partition in self.partitions:
+            if following is not None and following[0] == partition:
+                yield following
+                following = next(with_entries, None)
+            else:
+                yield partition, None
+
+
+def weight(manifest: ReferenceTable | None) -> int:
+    """Return how much memory a document needs while it is encoded, as a number of rows."""
+    return 0 if manifest is None else len(manifest) + manifest.inline_bytes // _BYTES_PER_ROW
+
+
+def partitions_to_fill(
+    partitions: Partitions, written: Collection[Partition]
+) -> Iterator[tuple[int, ...]]:
+    """Return the partitions without entries that should have a document all the same.
+
+    The declaration can then say that all have one, instead of a very long list.
+    """
+    if not needs_every_document(partitions, len(written)):
+        return iter(())
+    done = frozenset(written)
+    return (index for index in partitions if index not in done)
+
+
+def empty_document(array: DeclaredArray) -> bytes:
+    """Return a document without entries as stored."""
+    return encode_body(array.configuration.codecs, b"{}\n")
+
+
+def encode_manifest(array: DeclaredArray, manifest: ReferenceTable) -> bytes:
+    """Return one document as stored.
+
+    Raises
+    ------
+    LimitExceededError
+        If a reader with the default limits could not read it.
+    """
+    limits = Limits()
+    document = manifest.dumps()
+    for number, limit, unit in (
+        (len(document), limits.manifest_bytes, "bytes"),
+        (len(manifest), limits.entries, "entries"),
+        (manifest.inline_bytes, limits.inline_bytes, "inline bytes"),
+    ):
+        if number > limit:
+            raise LimitExceededError(
+                f"the manifest has {number} {unit}, but readers have a limit of {limit}",
+                remedy=Advice("Split it: ", Setting("partition_shape"), ", or smaller partitions."),
+            )
+    return encode_body(array.configuration.codecs, document)
+
+
+def _is_too_large(manifest: ReferenceTable) -> bool:
+    limits = Limits()
+    return len(manifest) > limits.entries or manifest.inline_bytes > limits.inline_bytes
