@@ -11,7 +11,7 @@ import zarr
 
 import zarr_manifest as zm
 from tests.quick_retries import NO_RETRIES
-from tests.servers.http_files import FileServer, redirect, reset, status
+from tests.servers.http_files import FileServer, redirect, reset, status, truncate
 from tests.servers.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused, suggested
 from zarr_manifest.locations.resolving import Base
@@ -160,6 +160,8 @@ def test_where_a_store_of_the_readers_own_leads_is_asked(
 ) -> None:
     """It may stand in for another host, which may not be there; what is asked is what is read."""
     second_http_server.put("copy/f [1]+.bin", RAW)
+    # What was asked for does not arrive, and is read through obstore.
+    second_http_server.script("copy/f [1]+.bin", truncate(1))
     declare(root, "https://no.such.host.invalid/d/f%20[1]+.bin")
     store = obstore.store.HTTPStore(
         second_http_server.url + below, client_options={"allow_http": True}

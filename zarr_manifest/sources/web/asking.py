@@ -10,26 +10,21 @@ from __future__ import annotations
 import re
 import ssl
 import time
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urljoin
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from zarr_manifest.errors import (
-    Advice,
-    ManifestError,
-    Setting,
-    ShortReadError,
-    SourceAccessDeniedError,
-    SourceError,
+from zarr_manifest.errors import Advice, Setting, SourceError
+from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS
+from zarr_manifest.sources.web.answers import (
+    Answer,
+    FirstRead,
+    understand,
+    understand_first_read,
 )
-from zarr_manifest.locations import without_secrets
-from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS, GIVE_CREDENTIALS
-from zarr_manifest.sources.content_encoding import reject_encoded
-from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.web.bodies import Body
 from zarr_manifest.sources.web.proxies import proxy_for
 
 if TYPE_CHECKING:
@@ -38,16 +33,12 @@ if TYPE_CHECKING:
 
     from zarr_manifest.sources.web.connections import Trust
 
-__all__ = ["Answer", "Client", "Validators", "ask"]
-
-_REDIRECTS = {301, 302, 303, 307, 308}
+__all__ = ["Client", "ask"]
 
 # What obstore retries, apart from all server errors.
 _RETRIED = {408, 429}
 
-_HEADERS = {"range": "bytes=0-0", "accept": "*/*"}
-
-_EPOCH = datetime.fromtimestamp(0, UTC)
+_FIRST_BYTE = {"range": "bytes=0-0"}
 
 _SECONDS = {
     "ns": 1e-9,
@@ -60,53 +51,6 @@ _SECONDS = {
     **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hr", "hour", "hours"), 3600.0),
 }
-
-
-class Validators(NamedTuple):
-    """What tells one state of an object from another, as far as the server says it.
-
-    Attributes
-    ----------
-    etag : str or None
-        Entity tag, without its quotes and ``W/``.
-    last_modified : datetime or None
-        Time of the last change, in whole seconds.
-    size : int or None
-        In bytes.
-
-    Examples
-    --------
-    >>> seen = Validators("abc", None, 24)
-    >>> meta = {"e_tag": '"abc"', "last_modified": datetime.now(UTC), "size": 24}
-    >>> seen.describe(meta), seen.describe({**meta, "size": 23})
-    (True, False)
-    """
-
-    etag: str | None = None
-    last_modified: datetime | None = None
-    size: int | None = None
-
-    @property
-    def are_enough(self) -> bool:
-        """Whether an object can be recognised by them."""
-        return self.etag is not None or self.last_modified is not None
-
-    def describe(self, meta: Mapping[str, Any]) -> bool:
-        """Whether obstore's metadata of an object are those of this one."""
-        if self.size is not None and self.size != meta["size"]:
-            return False
-        if self.etag is not None or meta["e_tag"] is not None:
-            return self.etag == _opaque(meta["e_tag"])
-        # obstore reports the epoch for servers that send no Last-Modified.
-        return bool((self.last_modified or _EPOCH) == meta["last_modified"])
-
-
-class Answer(NamedTuple):
-    """What a server answers: a redirect to `target`, or an object, in ranges if asked for one."""
-
-    target: str | None
-    validators: Validators = Validators()
-    has_ranges: bool = False
 
 
 class Client(Struct, frozen=True):
@@ -153,16 +97,31 @@ class Client(Struct, frozen=True):
             str(self.options.get("allow_invalid_certificates", "")).lower() == "true",
         )
 
+    def attempts(self) -> Iterator[None]:
+        """Yield for each attempt to make a request, after the pause that precedes it."""
+        backoff = self.retries.get("backoff", {})
+        pause: timedelta = backoff.get("init_backoff", timedelta(milliseconds=100))
+        last_try = time.monotonic() + _seconds(
+            self.retries.get("retry_timeout", timedelta(minutes=3))
+        )
+        yield
+        for _ in range(int(self.retries.get("max_retries", 10))):
+            if time.monotonic() > last_try:
+                return
+            time.sleep(pause.total_seconds())
+            pause = min(pause * backoff.get("base", 2), backoff.get("max_backoff", pause))
+            yield
+
     def seconds(self, option: str) -> float:
         """Return a timeout in seconds."""
         stated = self.options.get(option)
         return _seconds(DEFAULT_TIMEOUTS[option] if stated is None else stated)
 
 
-def ask(url: str, client: Client) -> Answer:
-    """Ask for one byte of an object, with the method that will be used for reading.
+def ask(url: str, client: Client, part: FirstRead | None = None) -> tuple[Answer, Body | None]:
+    """Ask for the bytes that are to be read first, or for one byte of an object.
 
-    Signed URLs are valid for one method only.
+    With the method that will be used for reading: signed URLs are valid for one method only.
 
     Parameters
     ----------
@@ -170,6 +129,13 @@ def ask(url: str, client: Client) -> Answer:
         Percent-encoded ``http`` or ``https`` URL.
     client : Client
         How to make the request.
+    part : FirstRead, optional
+        What is to be read. If the answer says too little of the object, a byte is asked for.
+
+    Returns
+    -------
+    tuple of Answer and Body or None
+        The body, if it follows, must be read, or closed.
 
     Raises
     ------
@@ -178,31 +144,41 @@ def ask(url: str, client: Client) -> Answer:
     SourceError
         If there is still no proper answer after all retries.
     """
+    if part is not None:
+
+        def first_read(response: BaseHTTPResponse) -> Answer | None:
+            return understand_first_read(response, url, part)
+
+        answer, body = _asked(url, client, part.headers, first_read)
+        if answer is not None:
+            return answer, body
+    answer, body = _asked(url, client, _FIRST_BYTE, lambda response: understand(response, url))
+    assert answer is not None
+    return answer, body
+
+
+def _asked(
+    url: str,
+    client: Client,
+    headers: Mapping[str, str],
+    interpret: Callable[[BaseHTTPResponse], Answer | None],
+) -> tuple[Answer | None, Body | None]:
+    """Make a request, again if need be, and interpret its answer."""
     import urllib3
 
     from zarr_manifest.sources.web.connections import WRITTEN_URL, connections
 
     manager = connections(proxy_for(url, client.options), client.trust)
-    timeout = urllib3.Timeout(
-        connect=client.seconds("connect_timeout"), read=client.seconds("timeout")
-    )
-    backoff = client.retries.get("backoff", {})
-    pause: timedelta = backoff.get("init_backoff", timedelta(milliseconds=100))
-    last_try = time.monotonic() + _seconds(
-        client.retries.get("retry_timeout", timedelta(minutes=3))
-    )
+    seconds = client.seconds("timeout")
+    timeout = urllib3.Timeout(connect=client.seconds("connect_timeout"), read=seconds)
     problem = "no response"
-    for attempt in range(int(client.retries.get("max_retries", 10)) + 1):
-        if attempt:
-            if time.monotonic() > last_try:
-                break
-            time.sleep(pause.total_seconds())
-            pause = min(pause * backoff.get("base", 2), backoff.get("max_backoff", pause))
+    for _ in client.attempts():
+        started = time.monotonic()
         try:
             response = manager.request(
                 "GET",
                 url,
-                headers={**_HEADERS, **client.headers, WRITTEN_URL: url},
+                headers={"accept": "*/*", **headers, **client.headers, WRITTEN_URL: url},
                 redirect=False,
                 retries=False,
                 preload_content=False,
@@ -215,12 +191,17 @@ def ask(url: str, client: Client) -> Answer:
             if isinstance(reason, ssl.SSLCertVerificationError):
                 raise _untrusted(problem) from None  # trying again would not help
             continue
+        body: Body | None = None
         try:
             if response.status < 500 and response.status not in _RETRIED:
-                return _understood(response, url)
+                answer = interpret(response)
+                if answer is not None and answer.body is not None:
+                    body = Body(response, answer.body, started + seconds)
+                return answer, body
             problem = f"HTTP status {response.status}"
         finally:
-            _finish(response)
+            if body is None:
+                _finish(response)
     raise SourceError(f"reading failed: {problem}", remedy="Try again when the server responds.")
 
 
@@ -240,56 +221,6 @@ def _finish(response: BaseHTTPResponse) -> None:
         response.close()
 
 
-def _understood(response: BaseHTTPResponse, url: str) -> Answer:
-    """Return what an answer says.
-
-    Raises
-    ------
-    ManifestError
-        It is neither an object nor a redirect.
-    """
-    status, headers = response.status, response.headers
-    target = headers.get("Location")
-    if status in _REDIRECTS and target is not None:
-        try:
-            return Answer(urljoin(url, target))
-        except ValueError:
-            raise SourceError("the location redirects to something that is not a URL") from None
-    if status not in (200, 206, 416):
-        raise _refusal(status, response.reason)
-    reject_encoded(headers.get("Content-Encoding"))
-    size: int | None = None
-    if status == 206:
-        size = _size_of_range(headers.getlist("Content-Range"))
-    elif status == 416:
-        empty = re.fullmatch(r"bytes \*/(\d+)", headers.get("Content-Range", "").strip())
-        size = int(empty[1]) if empty else None
-    elif headers.get("Content-Length", "").isdecimal():
-        size = int(headers["Content-Length"])
-    found = Validators(_opaque(headers.get("ETag")), _last_modified(headers), size)
-    return Answer(None, found, status == 206)
-
-
-def _size_of_range(ranges: list[str]) -> int:
-    """Return the size of an object, of which the first byte was sent.
-
-    Raises
-    ------
-    ManifestError
-        Something else was sent.
-    """
-    stated = ", ".join(ranges).strip()
-    sent = re.fullmatch(r"bytes 0-0/(\d+)", stated, re.IGNORECASE)
-    if sent is not None:
-        return int(sent[1])
-    other = len(ranges) == 1 and stated.lower().startswith("bytes ")
-    raise (ShortReadError if other else SourceError)(
-        "the first byte was requested, but the server sent "
-        f"{without_secrets(stated) or 'a part without Content-Range'}",
-        remedy="Serve the object from a server that supports range requests.",
-    )
-
-
 def _untrusted(problem: str) -> SourceError:
     return SourceError(
         f"reading failed: {problem}: the certificate of the server is not trusted",
@@ -299,27 +230,6 @@ def _untrusted(problem: str) -> SourceError:
             ".",
         ),
     )
-
-
-def _refusal(status: int, reason: str | None) -> ManifestError:
-    said = f"HTTP status {status} {reason or ''}".rstrip()
-    if status in (404, 410):
-        return missing_object()
-    if status in (401, 403):
-        return SourceAccessDeniedError(f"reading was refused: {said}", remedy=GIVE_CREDENTIALS)
-    return SourceError(f"reading failed: {said}")
-
-
-def _last_modified(headers: Mapping[str, str]) -> datetime | None:
-    try:
-        found = parsedate_to_datetime(headers.get("Last-Modified", ""))
-    except ValueError:
-        return None
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _opaque(etag: str | None) -> str | None:
-    return None if etag is None else etag.removeprefix("W/").strip('"')
 
 
 def _text(value: str | bytes) -> str:

@@ -17,7 +17,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from zarr_manifest.errors import SourceError
 
-__all__ = ["WRITTEN_URL", "Trust", "connections"]
+__all__ = ["WRITTEN_URL", "Trust", "connections", "deadline"]
 
 # A header that is not sent: the URL to be requested, exactly as it is written.
 WRITTEN_URL = "x-zarr-manifest-url"
@@ -44,12 +44,24 @@ class Trust(NamedTuple):
 
 
 @contextmanager
-def _deadline(connection: HTTPConnection) -> Generator[None]:
-    """Cut a connection off when its timeout has passed, even if bytes trickle in."""
-    seconds: Any = connection.timeout
+def deadline(connection: object, seconds: float) -> Generator[None]:
+    """Cut a connection off when its time has passed, even if bytes trickle in.
+
+    Parameters
+    ----------
+    connection : object
+        One of those that :func:`connections` makes.
+    seconds : float
+        After which it is cut off.
+
+    Raises
+    ------
+    SourceError
+        If the process is ending.
+    """
 
     def cut() -> None:
-        open_socket: Any = connection.sock
+        open_socket: Any = connection.open_socket if isinstance(connection, _Connection) else None
         if open_socket is not None:
             with suppress(OSError):
                 # Of the plain socket: TLS would wait for the server to agree.
@@ -81,6 +93,8 @@ def _as_written(
 
 
 class _Connection(HTTPConnection):
+    _answering: object = None
+
     def request(
         self,
         method: str,
@@ -92,12 +106,24 @@ class _Connection(HTTPConnection):
         super().request(method, *_as_written(url, body, headers), **options)
 
     def connect(self) -> None:
-        with _deadline(self):
+        with deadline(self, self._seconds):
             super().connect()
 
     def getresponse(self) -> Any:
-        with _deadline(self):
+        # The server may announce its last answer, and the connection then forgets its socket.
+        self._answering = self.sock
+        with deadline(self, self._seconds):
             return super().getresponse()
+
+    @property
+    def open_socket(self) -> object:
+        """The socket to the server, also of its last answer."""
+        return self.sock or self._answering
+
+    @property
+    def _seconds(self) -> float:
+        stated: Any = self.timeout
+        return float(stated)
 
 
 class _SecureConnection(_Connection, HTTPSConnection):

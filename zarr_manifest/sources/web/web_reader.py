@@ -4,9 +4,10 @@ obstore fetches the bytes, and follows redirects on the way without saying so. W
 is therefore proven to come from the right place:
 
 - It cannot reach another host: see :mod:`zarr_manifest.sources.web.proxies`.
-- Before an object is first read, the server is asked where it is, without following. A
-  redirect is followed only if its target is allowed. What the server says of the object
-  (entity tag, time of the last change, size) is remembered for a minute.
+- What is first read of an object is not left to obstore: the server is asked for those bytes,
+  without following. A redirect is followed only if its target is allowed. What the server says
+  of the object (entity tag, time of the last change, size) is remembered for a minute. Others
+  who read the object need not wait for the bytes, only for that.
 - Each answer must be of that very object. If it is not, or fails, the server is asked again:
   it may have begun to redirect, or have another version of the object by now.
 
@@ -25,7 +26,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -36,7 +37,9 @@ from zarr_manifest.sources.access import reader_of, requested_url
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.content_encoding import asking_for_identity
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
-from zarr_manifest.sources.web.asking import Client, Validators, ask
+from zarr_manifest.sources.web.answers import FirstRead, Validators
+from zarr_manifest.sources.web.asking import Client, ask
+from zarr_manifest.sources.web.bodies import Body
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -73,6 +76,13 @@ class _Place(Struct, frozen=True):
     asked: float
 
 
+class _Found(NamedTuple):
+    """What a question found, and what it was to read, if the server sent that."""
+
+    place: _Place
+    body: memoryview | None = None
+
+
 class WebReader:
     """Reads the objects of a web server.
 
@@ -92,7 +102,7 @@ class WebReader:
         self._lock = threading.Lock()
         self._places: dict[str, _Place] = {}
         self._signed: dict[str, _Place] = {}
-        self._questions: dict[str, Future[_Place]] = {}
+        self._questions: dict[str, Future[_Found]] = {}
 
     def with_query(self, query: str) -> WebReader:
         """Return a reader of the same directory that sends another query; itself if it is none."""
@@ -120,14 +130,20 @@ class WebReader:
     def _read(self, key: str, span: SourceRange, conditions: Conditions) -> Steps[memoryview]:
         place = self._known(key)
         if place is None:
-            place = yield self._question(key)
+            # HTTP has no versions: obstore says so.
+            part = None if conditions.version is not None else FirstRead(span, conditions)
+            found: _Found = yield self._question(key, part)
+            if found.body is not None:
+                return found.body
+            place = found.place
         try:
             body: memoryview = yield _reading(place, span, conditions)
         except LimitExceededError:
             raise
         except (ManifestError, _AnotherObjectError) as error:
             # Asked again, a server that redirects by now says so.
-            now: _Place = yield self._question(key)
+            again: _Found = yield self._question(key)
+            now = again.place
             if isinstance(error, ManifestError) and _same(now, place):
                 raise
             try:
@@ -141,7 +157,8 @@ class WebReader:
         return body
 
     def _size(self, key: str) -> Steps[int]:
-        place: _Place = yield self._question(key)
+        found: _Found = yield self._question(key)
+        place = found.place
         if place.validators is not None and place.validators.size is not None:
             return place.validators.size
         size: int = yield Call(
@@ -157,25 +174,51 @@ class WebReader:
         recognisable = place.validators is None or place.validators.are_enough
         return place if recognisable else None
 
-    def _question(self, key: str) -> Call:
-        """Return the call that asks where an object is; at most one at a time for each."""
+    def _question(self, key: str, part: FirstRead | None = None) -> Call:
+        """Return the call that asks where an object is; at most one at a time for each.
 
-        async def asynchronously() -> _Place:
+        The first to ask gets the bytes of `part` as well, if the server sends them.
+        """
+
+        async def asynchronously() -> _Found:
             # If this reader is cancelled, others still want the answer.
-            return await asyncio.shield(asyncio.wrap_future(self._ask_once(key)))
+            return await asyncio.shield(asyncio.wrap_future(self._ask_once(key, part)))
 
-        return Call(asynchronously, lambda: self._ask_once(key).result())
+        return Call(asynchronously, lambda: self._ask_once(key, part).result())
 
-    def _ask_once(self, key: str) -> Future[_Place]:
+    def _ask_once(self, key: str, part: FirstRead | None) -> Future[_Found]:
         with self._lock:
             question = self._questions.get(key)
-            if question is None:
-                question = self._questions[key] = _in_thread(self._ask, key)
-                question.add_done_callback(lambda _: self._questions.pop(key, None))
-        return question
+            if question is not None:
+                return question
+            asked, reading = Future[_Found](), Future[_Found]()
+            for each in (asked, reading):
+                each.set_running_or_notify_cancel()
+            _start(lambda: self._ask(key, part, asked, reading))
+            self._questions[key] = asked
+        asked.add_done_callback(lambda _: self._questions.pop(key, None))
+        return reading
 
-    def _ask(self, key: str) -> _Place:
-        place = self._located(key)
+    def _ask(
+        self,
+        key: str,
+        part: FirstRead | None,
+        asked: Future[_Found],
+        reading: Future[_Found],
+    ) -> None:
+        """Ask where an object is, and answer those who wait for that, or for the bytes too."""
+        try:
+            with _turn():
+                place, body = self._located(key, part)
+                self._remember(key, place)
+            asked.set_result(_Found(place))
+            reading.set_result(_Found(place, None if body is None else body.read()))
+        except BaseException as error:  # whoever waits for the answer raises it
+            for waiting in (asked, reading):
+                if not waiting.done():
+                    waiting.set_exception(error)
+
+    def _remember(self, key: str, place: _Place) -> None:
         signed = place.reader != reader_of(self.store)
         places, most = (self._signed, _MOST_SIGNED) if signed else (self._places, _MOST_OBJECTS)
         with self._lock:
@@ -184,19 +227,18 @@ class WebReader:
             self._places.pop(key, None)
             self._signed.pop(key, None)
             places[key] = place
-        return place
 
-    def _located(self, key: str) -> _Place:
+    def _located(self, key: str, part: FirstRead | None) -> tuple[_Place, Body | None]:
         reader: ObjectReader = self
         for _ in range(_MOST_REDIRECTS + 1):
             asked = time.monotonic()
             if not isinstance(reader, WebReader):
-                return _Place(reader, key, None, False, asked)
+                return _Place(reader, key, None, False, asked), None
             url = requested_url(reader.store, key)
-            answer = ask(url, Client.of(reader.store))
+            answer, body = ask(url, Client.of(reader.store), part)
             if answer.target is None:
                 inner = reader_of(reader.store)
-                return _Place(inner, key, answer.validators, answer.has_ranges, asked)
+                return _Place(inner, key, answer.validators, answer.has_ranges, asked), body
             reader, key = self._follow(url, answer.target)
         raise SourceError(f"the location redirects more than {_MOST_REDIRECTS} times")
 
@@ -242,20 +284,9 @@ def _same(place: _Place, other: _Place) -> bool:
     )
 
 
-def _in_thread[R](ask_: Callable[[str], R], key: str) -> Future[R]:
-    """Ask in a thread; one that still waits for its answer does not keep the process."""
-    answer = Future[R]()
-    answer.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            with _turn():
-                answer.set_result(ask_(key))
-        except BaseException as error:  # whoever waits for the answer raises it
-            answer.set_exception(error)
-
+def _start(run: Callable[[], None]) -> None:
+    """Run something in a thread, which does not keep the process while it waits."""
     threading.Thread(target=run, name="zarr-manifest-web", daemon=True).start()
-    return answer
 
 
 @cache
