@@ -27,12 +27,17 @@ def usual_rows(plan: ArrayPlan, members: Members) -> Rows | None:
     As :func:`chunk_rows`, which looks at the keys one by one.
     """
     shape = plan.grid_shape
-    if not shape or not members.runs or math.prod(shape) >= 2**62:
+    texts = members.references.keys.without(members.prefix)
+    if not shape or not texts or math.prod(shape) >= 2**62:
         return None
-    found = [_indices(plan, run.keys.without(members.prefix)) for run in members.runs]
-    indices = [part for part in found if part is not None]
-    if len(indices) < len(found):
-        return None
+    indices: list[npt.NDArray[np.int64]] = []
+    usual = _lines_of(len(shape), plan.key_separator)
+    for text in texts:
+        if not usual.fullmatch(text):
+            return None
+        # Separated by any white space.
+        flat = np.fromstring(text.replace(plan.key_separator, "\n"), np.int64, sep="\n")
+        indices.append(flat.reshape(-1, len(shape)))
     every = np.concatenate(indices)
     if (every >= np.array(shape, np.int64)).any():
         return None
@@ -44,14 +49,6 @@ def usual_rows(plan: ArrayPlan, members: Members) -> Rows | None:
         if (numbers[1:] == numbers[:-1]).any():
             return None
     return Rows(shape, numbers, order)
-
-
-def _indices(plan: ArrayPlan, text: str | None) -> npt.NDArray[np.int64] | None:
-    ndim = len(plan.grid_shape)
-    if text is None or not _lines_of(ndim, plan.key_separator).fullmatch(text):
-        return None
-    flat = np.fromstring(text.replace(plan.key_separator, "\n"), np.int64, sep="\n")
-    return flat.reshape(-1, ndim)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -30,63 +30,62 @@ _LINE = "\n"
 
 @dataclass(frozen=True, slots=True)
 class KeyText:
-    r"""Keys as a single text, one on each line: a tenth of the memory of as many strings.
+    r"""Keys as texts with one on each line: a tenth of the memory of as many strings.
 
     Parameters
     ----------
-    text : str or None
-        The keys; None if one of them contains a line break.
-    separate : list of str
-        The keys in that case.
-    count : int
-        Number of keys, at least 1.
+    texts : tuple of str or of list of str
+        The keys; in a list where one of them contains a line break.
 
     Examples
     --------
     >>> keys = KeyText.of(["a/0", "a/1"])
-    >>> keys.all_below("a/"), keys.without("a/")
-    (True, '0\n1')
+    >>> keys.texts, keys.all_below("a/"), keys.without("a/")
+    (('a/0\na/1',), True, ['0\n1'])
     """
 
-    text: str | None
-    separate: list[str]
-    count: int
+    texts: tuple[str | list[str], ...]
 
     @classmethod
     def of(cls, keys: list[str]) -> KeyText:
-        """Return some keys as a text."""
+        """Return some keys, at least one, as a text."""
         text = _LINE.join(keys)
-        if text.count(_LINE) == len(keys) - 1:
-            return cls(text, [], len(keys))
-        return cls(None, keys, len(keys))
+        return cls((text if text.count(_LINE) == len(keys) - 1 else keys,))
 
     @classmethod
-    def joined(cls, parts: Sequence[KeyText]) -> KeyText:
-        """Return the keys of several texts, in order."""
-        texts = [part.text for part in parts if part.text is not None]
-        if len(texts) < len(parts):
-            return cls.of([key for part in parts for key in part.listed()])
-        return cls(_LINE.join(texts), [], sum(part.count for part in parts))
+    def joined(cls, parts: Iterable[KeyText]) -> KeyText:
+        """Return the keys of several parts, in order."""
+        return cls(tuple(text for part in parts for text in part.texts))
 
     def listed(self) -> list[str]:
         """Return the keys as strings."""
-        return self.separate if self.text is None else self.text.split(_LINE)
+        found: list[str] = []
+        for text in self.texts:
+            found += text.split(_LINE) if isinstance(text, str) else text
+        return found
 
     def first(self) -> str:
         """Return the first key."""
-        return self.separate[0] if self.text is None else self.text.partition(_LINE)[0]
+        text = self.texts[0]
+        return text.partition(_LINE)[0] if isinstance(text, str) else text[0]
 
     def all_below(self, prefix: str) -> bool:
         """Whether it is certain that all keys have a prefix."""
-        if self.text is None or not self.text.startswith(prefix):
-            return False
-        return self.text.count(_LINE + prefix) == self.count - 1
+        return all(
+            isinstance(text, str)
+            and text.startswith(prefix)
+            and text.count(_LINE + prefix) == text.count(_LINE)
+            for text in self.texts
+        )
 
-    def without(self, prefix: str) -> str | None:
-        """Return the text without a prefix that all keys have; None if there is no text."""
-        if self.text is None or not prefix:
-            return self.text
-        return self.text.replace(_LINE + prefix, _LINE)[len(prefix) :]
+    def without(self, prefix: str) -> list[str] | None:
+        """Return the texts without a prefix that all keys have; None if some are lists."""
+        found: list[str] = []
+        for text in self.texts:
+            if not isinstance(text, str):
+                return None
+            found.append(text.replace(_LINE + prefix, _LINE)[len(prefix) :] if prefix else text)
+        return found
 
 
 class UrlNumbers:
@@ -154,6 +153,36 @@ class References(NamedTuple):
         found = cls(KeyText.of(keys), urls, offsets, lengths, others)
         return found if rows is None else found._spread(rows, len(keys))
 
+    @classmethod
+    def joined(cls, parts: Sequence[References]) -> References:
+        """Return the references of several parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        others: dict[int, object] = {}
+        start = 0
+        for part in parts:
+            others.update({start + row: value for row, value in part.others.items()})
+            start += len(part.urls)
+        return cls(
+            KeyText.joined([part.keys for part in parts]),
+            np.concatenate([np.empty(0, np.int32), *(part.urls for part in parts)]),
+            np.concatenate([np.empty(0, np.int64), *(part.offsets for part in parts)]),
+            np.concatenate([np.empty(0, np.int64), *(part.lengths for part in parts)]),
+            others,
+        )
+
+    def rows(self, rows: _Integers, keys: list[str]) -> References:
+        """Return the references of some rows, at least one; `keys` are those of all rows."""
+        urls = self.urls[rows]
+        places: list[int] = np.flatnonzero(urls < 0).tolist()
+        return References(
+            KeyText.of([keys[row] for row in rows.tolist()]),
+            urls,
+            self.offsets[rows],
+            self.lengths[rows],
+            {place: self.others[int(rows[place])] for place in places},
+        )
+
     def _spread(self, rows: _Integers, count: int) -> References:
         """Return columns with these values in some rows, and none in the others."""
         urls = np.full(count, -1, np.int32)
@@ -198,9 +227,11 @@ def _with_lists_decoded(values: Sequence[object]) -> list[object]:
 
 
 def _plain(parts: list[Any]) -> PlainReference | None:
-    if len(parts) == 3:
-        url, offset, length = parts
-        is_plain = type(url) is str and type(offset) is int and type(length) is int
-        if is_plain and 0 <= offset < TOO_LARGE and 0 < length < TOO_LARGE:
-            return PlainReference(url, offset, length)
-    return None
+    if len(parts) not in (1, 3) or type(parts[0]) is not str:
+        return None
+    if len(parts) == 1:
+        return PlainReference(parts[0])
+    url, offset, length = parts
+    is_plain = type(offset) is int and type(length) is int
+    is_plain = is_plain and 0 <= offset < TOO_LARGE and 0 < length < TOO_LARGE
+    return PlainReference(url, offset, length) if is_plain else None

@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.json.columns import KeyText, References, UrlNumbers
+from zarr_manifest.conversion.kerchunk.json.columns import KeyText, References
 from zarr_manifest.conversion.zarr2 import find_owner
 from zarr_manifest.format import ancestors
 
 __all__ = ["Members", "distribute"]
-
-type _Integers = npt.NDArray[np.int64]
 
 # Number of references of several arrays that are assigned at a time.
 _AT_ONCE = 2**18
@@ -44,23 +42,26 @@ class Members:
         """What the keys begin with."""
         return f"{self.path}/" if self.path else ""
 
+    @property
+    def references(self) -> References:
+        """All references as a single run."""
+        if len(self.runs) != 1:
+            self.runs = [References.joined(self.runs)]
+        return self.runs[0]
+
     def names(self) -> list[str]:
         """Return all keys, relative to the array."""
         start = len(self.prefix)
-        return [key[start:] for run in self.runs for key in run.keys.listed()]
-
-    def joined(self) -> References:
-        """Return all references as a single run."""
-        return _joined(self.runs or [References.of([], [], UrlNumbers())])
+        return [key[start:] for key in self.references.keys.listed()]
 
     def without_repeated_keys(self) -> Members:
         """Return the members that count: of those with the same key, the last one."""
-        keys = [key for run in self.runs for key in run.keys.listed()]
+        keys = self.references.keys.listed()
         last = dict(zip(keys, range(len(keys)), strict=True))
         if len(last) == len(keys):
             return self
         rows = np.fromiter(last.values(), np.int64, len(last))
-        return Members(self.path, [_rows_of(self.joined(), rows, keys)])
+        return Members(self.path, [self.references.rows(rows, keys)])
 
 
 def distribute(
@@ -89,7 +90,7 @@ def distribute(
         owner = found.sole_owner(batch.keys)
         if owner is None:
             mixed.append(batch)
-            waiting += batch.keys.count
+            waiting += len(batch.urls)
         # In the order of the document.
         if owner is not None or waiting >= _AT_ONCE:
             found.add_mixed(mixed)
@@ -126,7 +127,7 @@ class _Distribution:
         """Add references that belong to several arrays, or to none."""
         if not batches:
             return
-        references = _joined(batches)
+        references = References.joined(batches)
         keys = references.keys.listed()
         owners = self._owners_of(keys)
         strays = owners < 0
@@ -135,7 +136,7 @@ class _Distribution:
         order = np.argsort(owners, kind="stable")[int(strays.sum()) :]
         starts = np.flatnonzero(np.diff(owners[order], prepend=-1))
         for rows in np.split(order, starts[1:]) if len(starts) else ():
-            self._numbered[int(owners[rows[0]])].runs.append(_rows_of(references, rows, keys))
+            self._numbered[int(owners[rows[0]])].runs.append(references.rows(rows, keys))
 
     def _owners_of(self, keys: list[str]) -> npt.NDArray[np.int32]:
         """Return the number of the array to which each key belongs; -1 for none."""
@@ -147,34 +148,3 @@ class _Distribution:
                 found = find_owner(directory, numbers)
                 self._owners[directory] = -1 if found is None else found[1]
         return np.fromiter(map(self._owners.__getitem__, directories), np.int32, len(keys))
-
-
-def _joined(batches: Sequence[References]) -> References:
-    """Return several batches as one."""
-    if len(batches) == 1:
-        return batches[0]
-    others: dict[int, object] = {}
-    start = 0
-    for batch in batches:
-        others.update({start + row: value for row, value in batch.others.items()})
-        start += len(batch.urls)
-    return References(
-        KeyText.joined([batch.keys for batch in batches]),
-        np.concatenate([batch.urls for batch in batches]),
-        np.concatenate([batch.offsets for batch in batches]),
-        np.concatenate([batch.lengths for batch in batches]),
-        others,
-    )
-
-
-def _rows_of(references: References, rows: _Integers, keys: list[str]) -> References:
-    """Return some rows; `keys` are those of all rows."""
-    urls = references.urls[rows]
-    places: list[int] = np.flatnonzero(urls < 0).tolist()
-    return References(
-        KeyText.of([keys[row] for row in rows.tolist()]),
-        urls,
-        references.offsets[rows],
-        references.lengths[rows],
-        {place: references.others[int(rows[place])] for place in places},
-    )

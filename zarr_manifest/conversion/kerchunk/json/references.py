@@ -129,40 +129,62 @@ def _array_node(plan: ArrayPlan, members: Members, sources: Sources) -> Node:
 
 
 def _columns(rows: Rows, members: Members, sources: Sources) -> _Columns:
-    references = members.joined()
     try:
-        return _columns_at_once(rows, references, sources)
+        return _columns_at_once(rows, members.references, sources)
     except (ManifestError, ValueError):
         # One by one, which finds the reference to name.
-        return _columns_one_by_one(rows, references, members.names(), sources)
+        return _columns_one_by_one(rows, members, sources)
 
 
 def _columns_at_once(rows: Rows, references: References, sources: Sources) -> _Columns:
     order = rows.members
-    numbers, which = _distinct(references.urls[order])
-    columns = _Columns(np.empty(0, np.int32), references.offsets[order], references.lengths[order])
-    # At the end, that of no URL.
-    table = [columns.path_number(sources.urls[number], sources) for number in numbers] + [-1]
-    columns.path_numbers = np.array(table, np.int32)[which]
-    if references.others:
+    urls, offsets, lengths, others = references[1:]
+    if len(order) < len(urls) or (order[1:] < order[:-1]).any():
+        urls, offsets, lengths = urls[order], offsets[order], lengths[order]
+    columns = _Columns(np.empty(0, np.int32), offsets, lengths)
+    columns.path_numbers = _path_numbers(urls, columns, sources)
+    if others:
         places: list[int] = np.flatnonzero(columns.path_numbers < 0).tolist()
-        others = [references.others[member] for member in order[places].tolist()]
-        if set(map(type, others)) == {str}:
-            columns.inline = dict(zip(places, inline_texts(cast("list[str]", others)), strict=True))
+        values = [others[member] for member in order[places].tolist()]
+        if set(map(type, values)) == {str}:
+            texts = inline_texts(cast("list[str]", values))
+            columns.inline = dict(zip(places, texts, strict=True))
         else:
-            for row, value in zip(places, others, strict=True):
+            for row, value in zip(places, values, strict=True):
                 _take_other(columns, row, value, sources)
     return columns
 
 
-def _columns_one_by_one(
-    rows: Rows, references: References, names: list[str], sources: Sources
-) -> _Columns:
+def _path_numbers(
+    urls: npt.NDArray[np.int32], columns: _Columns, sources: Sources
+) -> npt.NDArray[np.int32]:
+    """Return the path number of each URL number; -1 for -1."""
+    most = int(urls.max(initial=-1))
+    if most > 4 * len(urls):
+        used, which = np.unique(urls, return_inverse=True)
+        return np.array(_table(used.tolist(), columns, sources), np.int32)[which]
+    # Most URLs of the set: no need to sort a million numbers.
+    is_used = np.zeros(most + 2, np.bool_)  # at the end, no URL
+    is_used[urls] = True
+    by_number = np.full(most + 2, -1, np.int32)
+    numbers = np.flatnonzero(is_used[:-1])
+    by_number[numbers] = _table(numbers.tolist(), columns, sources)
+    return by_number[urls]
+
+
+def _table(numbers: list[int], columns: _Columns, sources: Sources) -> list[int]:
+    return [
+        columns.path_number(sources.urls[number], sources) if number >= 0 else -1
+        for number in numbers
+    ]
+
+
+def _columns_one_by_one(rows: Rows, members: Members, sources: Sources) -> _Columns:
     """Return the columns, or raise for the first reference that cannot be expressed.
 
     First come those to byte ranges, by the number of their URL; then the others.
     """
-    order = rows.members
+    order, references, names = rows.members, members.references, members.names()
     urls, lengths = references.urls[order], references.lengths[order]
     columns = _Columns(np.full(len(order), -1, np.int32), references.offsets[order], lengths)
     ranges = np.flatnonzero((urls >= 0) & (lengths > 0))
@@ -179,19 +201,6 @@ def _columns_one_by_one(
             whole: object = [sources.urls[number]] if number >= 0 else None
             _take_other(columns, row, whole or references.others[member], sources)
     return columns
-
-
-def _distinct(numbers: npt.NDArray[np.int32]) -> tuple[list[int], npt.NDArray[np.int64]]:
-    """Return the distinct numbers, sorted, and which of them each one is; -1 for negative ones."""
-    if int(numbers.max(initial=-1)) > 4 * len(numbers):
-        distinct, which = np.unique(numbers, return_inverse=True)
-        negative = int((distinct < 0).sum())  # there is at most one: -1
-        return cast("list[int]", distinct[negative:].tolist()), which - negative
-    # Most URLs of the set: no need to sort a million numbers.
-    present = np.zeros(int(numbers.max(initial=-1)) + 1, np.bool_)
-    present[numbers[numbers >= 0]] = True
-    places = np.append(np.cumsum(present) - 1, -1)
-    return np.flatnonzero(present).tolist(), places[numbers]
 
 
 @contextmanager
