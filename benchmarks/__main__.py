@@ -12,7 +12,6 @@ import obstore
 import zarr
 
 from benchmarks import (
-    compact_form,
     http_requests,
     import_time,
     importing,
@@ -20,6 +19,7 @@ from benchmarks import (
     native_overhead,
     throughput,
 )
+from benchmarks.experiments import compact_form
 from benchmarks.tables import Table
 
 BENCHMARKS: dict[str, Callable[[bool], Iterator[Table]]] = {

@@ -1,0 +1,95 @@
+"""Ratios against the goals, each met or not met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchmarks.cases import US, US_BULK
+from benchmarks.layout import Table, number
+from benchmarks.results import Results
+
+MET = "met"
+NOT_MET = "not met"
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of the results."""
+
+    case: str
+    column: str
+    quantity: str
+
+    def of(self, results: Results) -> float | None:
+        return results.value(self.case, self.column, self.quantity)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound on our number, or on what it is relative to another one.
+
+    Attributes
+    ----------
+    text
+        What is compared, in the words of the table.
+    case, quantity
+        Ours; the column is given when it is judged.
+    to
+        The number to divide by, or to subtract; `None` leaves ours as it is.
+    at_most
+        The bound: of ours divided by the other; if `speedup`, of the other divided by ours, from
+        below; if `beyond`, of ours minus the other.
+    scale, unit
+        How a number that is not a ratio is shown.
+    """
+
+    text: str
+    case: str
+    quantity: str
+    bound: float
+    to: Cell | None = None
+    speedup: bool = False
+    beyond: bool = False
+    scale: float = 1.0
+    unit: str = "×"
+
+    def value(self, column: str, results: Results) -> float | None:
+        """Return what is compared with the bound, or None if something was not measured."""
+        ours = Cell(self.case, column, self.quantity).of(results)
+        if ours is None or self.to is None:
+            return ours
+        other = self.to.of(results)
+        if other is None:
+            return None
+        if self.beyond:
+            return ours - other
+        above, below = (other, ours) if self.speedup else (ours, other)
+        return above / below if below else float("inf")
+
+    def verdict(self, column: str, results: Results) -> str:
+        value = self.value(column, results)
+        if value is None:
+            return NOT_MEASURED
+        return MET if (value >= self.bound if self.speedup else value <= self.bound) else NOT_MET
+
+    def shown(self, column: str, results: Results) -> str:
+        value = self.value(column, results)
+        return "–" if value is None else f"{number(value * self.scale)} {self.unit}"
+
+    @property
+    def bound_shown(self) -> str:
+        sign = "≥" if self.speedup else "≤"
+        return f"{sign} {self.bound * self.scale:g} {self.unit}"
+
+
+def judge(goals: Iterable[Goal], results: Results) -> Table:
+    """Return a table of the goals; the best of our two paths decides."""
+    table = Table(("goal", "bound", US, US_BULK, "verdict"), title="Goals")
+    for goal in goals:
+        verdicts = [goal.verdict(column, results) for column in (US_BULK, US)]
+        decided = next((v for v in verdicts if v != NOT_MEASURED), NOT_MEASURED)
+        shown = (goal.shown(column, results) for column in (US, US_BULK))
+        table.add(goal.text, goal.bound_shown, *shown, decided)
+    return table

@@ -1,0 +1,19 @@
+"""zarr's own stores, over a native copy of the chunks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from obstore.store import HTTPStore
+from zarr.abc.store import Store
+from zarr.storage import LocalStore, ObjectStore
+
+from benchmarks.references import References
+
+
+def store(directory: Path) -> Store:
+    native = References.load(directory).native
+    if "://" not in native:
+        return LocalStore(native, read_only=True)
+    web = HTTPStore.from_url(native, client_options={"allow_http": True})
+    return ObjectStore(web, read_only=True)

@@ -1,0 +1,52 @@
+"""Ourselves: one manifest document, or partitions."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import zarr
+from zarr.abc.store import Store
+
+from benchmarks.references import References
+from zarr_manifest import Manifest, ManifestStore, write_manifest
+from zarr_manifest.manifest import NumberedPaths
+
+NAME = "ours.zarr"
+PARTITIONED = "partitioned.zarr"
+
+
+def write(references: References, directory: Path) -> None:
+    """Write one document."""
+    references.create_array(directory / NAME)
+    write_manifest(directory / NAME, "data", manifest_of(references))
+
+
+def write_partitioned(references: References, directory: Path, size: int) -> None:
+    """Write documents of `size` chunks along the first dimension."""
+    references.create_array(directory / PARTITIONED)
+    shape = (size, *references.grid[1:])
+    write_manifest(directory / PARTITIONED, "data", manifest_of(references), partition_shape=shape)
+
+
+def manifest_of(references: References) -> Manifest:
+    """Return a manifest of the columns."""
+    complete = len(references) == math.prod(references.grid)
+    return Manifest.from_columns(
+        references.grid,
+        paths=NumberedPaths(references.objects, references.urls),
+        offsets=references.offsets,
+        lengths=references.lengths,
+        indices=None if complete else references.indices(),
+    )
+
+
+def store(directory: Path) -> Store:
+    return ManifestStore(directory / NAME, allow=[References.load(directory).sources])
+
+
+def open_partitioned(directory: Path) -> Any:
+    allowed = [References.load(directory).sources]
+    found = ManifestStore(directory / PARTITIONED, allow=allowed)
+    return zarr.open_group(found, mode="r")["data"]

@@ -1,0 +1,13 @@
+"""The rows of the table, one module for each group of cases that share data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.cases import Group
+from benchmarks.effort import Effort
+from benchmarks.rows import opening
+
+GROUPS: dict[str, Callable[[Effort], Group]] = {
+    "opening": opening.group,
+}

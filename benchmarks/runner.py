@@ -1,0 +1,77 @@
+"""Runs groups of cases: data first, then every cell in a fresh process, several passes over all."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.cases import Group, Task
+from benchmarks.effort import Effort
+from benchmarks.measuring import Measured
+from benchmarks.participants import PARTICIPANTS
+from benchmarks.processes import FailedInProcess, in_fresh_process
+from benchmarks.results import Results
+from benchmarks.rows import GROUPS
+
+type Report = Callable[[str], None]
+
+
+def run(names: list[str], effort: Effort, report: Report) -> tuple[list[Group], Results]:
+    """Measure the named groups, and return them with what was measured."""
+    groups, results = [], Results()
+    for name in names:
+        group = GROUPS[name](effort)
+        run_group(group, effort, results, report)
+        groups.append(group)
+    return groups, results
+
+
+def run_group(group: Group, effort: Effort, results: Results, report: Report) -> None:
+    """Measure one group into the results."""
+    with TemporaryDirectory(prefix="benchmarks-") as directory:
+        report(f"{group.name}: data")
+        with group.prepare(Path(directory), effort):
+            spent: dict[tuple[str, str], float] = {}
+            for number in range(effort.passes):
+                report(f"{group.name}: pass {number + 1} of {effort.passes}")
+                _pass(group, Path(directory), effort, results, spent)
+
+
+def _pass(
+    group: Group,
+    directory: Path,
+    effort: Effort,
+    results: Results,
+    spent: dict[tuple[str, str], float],
+) -> None:
+    for case in group.cases:
+        results.explain_absent(case)
+        for column in case.columns:
+            cell = case.name, column
+            if lacks := PARTICIPANTS[column].lacks:
+                results.explain(*cell, lacks)
+            elif spent.get(cell, 0.0) < effort.patience:
+                start = time.monotonic()
+                _measure(group.name, case.name, Task(column, directory, effort), results)
+                spent[cell] = spent.get(cell, 0.0) + time.monotonic() - start
+
+
+def _measure(group: str, case: str, task: Task, results: Results) -> None:
+    try:
+        results.add(case, task.column, in_fresh_process(_run_case, group, case, task))
+    except FailedInProcess as error:
+        report_to_stderr(f"{task.column} failed to do {case}:\n{error}")
+        results.fail(case, task.column, str(error).strip().splitlines()[-1])
+
+
+def _run_case(group: str, name: str, task: Task) -> Measured:
+    """Find the case again, in the process that measures it."""
+    case = next(each for each in GROUPS[group](task.effort).cases if each.name == name)
+    return case.run(task)
+
+
+def report_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
