@@ -29,6 +29,30 @@ def values(shape: tuple[int, ...], *, compressible: bool = False) -> npt.NDArray
     return field + np.arange(shape[0], dtype=np.int32).reshape(-1, *[1] * (len(shape) - 1))
 
 
+def check(references: References, found: Any) -> None:
+    """Raise if what was read is not what was written; looks at some of the fields.
+
+    Raises
+    ------
+    AssertionError
+        If it differs.
+    """
+    assert found.shape[0] == references.shape[0], found.shape
+    some = np.unique(np.linspace(0, len(found) - 1, 20).astype(int))
+    first = values((1, *references.shape[1:]), compressible=references.zstd)
+    expected = first + some.astype(np.int32).reshape(-1, *[1] * (first.ndim - 1))
+    np.testing.assert_array_equal(
+        found[some], expected[(slice(None), *map(slice, found.shape[1:]))]
+    )
+
+
+def total(references: References) -> int:
+    """Return the sum of all values."""
+    count = references.shape[0]
+    first = values((1, *references.shape[1:]), compressible=references.zstd)
+    return count * int(first.sum(dtype=np.int64)) + first.size * (count * (count - 1) // 2)
+
+
 def write_chunks(
     directory: Path,
     shape: tuple[int, ...],

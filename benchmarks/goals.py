@@ -53,7 +53,7 @@ class Goal:
     speedup: bool = False
     beyond: bool = False
     scale: float = 1.0
-    unit: str = "×"
+    unit: str = "x"
 
     def value(self, column: str, results: Results) -> float | None:
         """Return what is compared with the bound, or None if something was not measured."""
@@ -76,7 +76,7 @@ class Goal:
 
     def shown(self, column: str, results: Results) -> str:
         value = self.value(column, results)
-        return "–" if value is None else f"{number(value * self.scale)} {self.unit}"
+        return "" if value is None else f"{number(value * self.scale)} {self.unit}"
 
     @property
     def bound_shown(self) -> str:

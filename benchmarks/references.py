@@ -83,7 +83,7 @@ class References:
         urls = self.urls
         return [urls[number] for number in self.objects.tolist()]
 
-    def keys(self) -> list[str]:
+    def chunk_keys(self) -> list[str]:
         """Return the grid index of each chunk, joined with a dot."""
         return [".".join(map(str, index)) for index in self.indices().tolist()]
 

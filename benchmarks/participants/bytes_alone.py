@@ -29,11 +29,9 @@ class Objects:
             (references.urls[references.objects[a]], int(references.offsets[a]), int(ends[b]))
             for a, b in zip(first, last, strict=True)
         ]
-        if references.sources.startswith("file:"):
-            self._read, workers = _read_file, os.cpu_count()
-        else:
-            self._read, workers = _fetcher(references.sources), len(self._spans)
-        self._pool = ThreadPoolExecutor(workers)
+        local = references.sources.startswith("file:")
+        self._read = _read_file if local else _fetcher(references.sources)
+        self._pool = ThreadPoolExecutor(os.cpu_count() if local else len(self._spans))
 
     def __getitem__(self, selection: Any) -> Any:
         out = np.empty(sum(stop - start for _, start, stop in self._spans), np.uint8)

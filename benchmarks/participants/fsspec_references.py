@@ -24,12 +24,12 @@ def reference_set(references: References) -> dict[str, Any]:
     """Return a kerchunk reference set: of Zarr v2; of v3 for shards, which v2 lacks."""
     if references.inner is None:
         refs: dict[str, Any] = {key: json.dumps(value) for key, value in metadata(references)}
-        keys = (f"data/{key}" for key in references.keys())
+        keys = (f"data/{key}" for key in references.chunk_keys())
     else:
         described = references.metadata().to_dict()
         group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
         refs = {"zarr.json": json.dumps(group), "data/zarr.json": json.dumps(described)}
-        keys = (f"data/c/{key.replace('.', '/')}" for key in references.keys())
+        keys = (f"data/c/{key.replace('.', '/')}" for key in references.chunk_keys())
     offsets, lengths = references.offsets.tolist(), references.lengths.tolist()
     located = zip(references.paths(), offsets, lengths, strict=True)
     return refs | dict(zip(keys, map(list, located), strict=False))
@@ -67,7 +67,7 @@ def write_records(references: References, target: Path, record_size: int) -> Non
     for key, value in metadata(references):
         mapper[key] = json.dumps(value).encode()
     rows = zip(
-        references.keys(),
+        references.chunk_keys(),
         references.paths(),
         references.offsets.tolist(),
         references.lengths.tolist(),

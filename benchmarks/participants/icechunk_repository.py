@@ -85,7 +85,7 @@ def _configuration(sources: str, split: int | None) -> tuple[Any, Any]:
     config = icechunk.RepositoryConfig.default()
     config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(sources, keeper))
     if split is not None:
-        sizes = {icechunk.ManifestSplitDimCondition.Any(): split}
+        sizes: Any = {icechunk.ManifestSplitDimCondition.Any(): split}
         splitting = icechunk.ManifestSplittingConfig.from_dict(
             {icechunk.ManifestSplitCondition.AnyArray(): sizes}
         )

@@ -25,7 +25,7 @@ def manifest(references: References) -> Any:
     """Return its chunk manifest, in memory."""
     from virtualizarr.manifests import ChunkManifest
 
-    paths = np.array(references.urls, np.dtypes.StringDType())[references.objects]
+    paths: Any = np.array(references.urls, np.dtypes.StringDType())[references.objects]
     return ChunkManifest.from_arrays(
         paths=paths.reshape(references.grid),
         offsets=references.offsets.astype(np.uint64).reshape(references.grid),

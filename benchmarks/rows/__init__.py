@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from benchmarks.cases import Group
 from benchmarks.effort import Effort
-from benchmarks.rows import opening
+from benchmarks.rows import local_reads, opening
 
 GROUPS: dict[str, Callable[[Effort], Group]] = {
     "opening": opening.group,
+    "local": local_reads.group,
 }

@@ -1,0 +1,31 @@
+"""The same datasets, opened lazily with xarray and dask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks import cases
+from benchmarks.participants import PARTICIPANTS, ours
+from benchmarks.references import References
+
+
+def open_lazily(column: str, directory: Path, chunks: dict[str, int]) -> Any:
+    """Open the variable `data` as a dask array; `{}` makes a task of each chunk."""
+    import xarray
+
+    references = References.load(directory)
+    if column in (cases.US, cases.US_BULK):
+        opened = xarray.open_dataset(
+            directory / ours.NAME,
+            engine="zarr-manifest",
+            chunks=chunks,
+            allow=[references.sources],
+            consolidated=False,
+        )
+        return opened["data"]
+    store = PARTICIPANTS[column].store
+    if store is None:
+        raise ValueError(f"{column} has no zarr store")
+    opened = xarray.open_zarr(store(directory), chunks=chunks, consolidated=False)
+    return opened["data"]

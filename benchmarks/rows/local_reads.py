@@ -1,0 +1,113 @@
+"""Reading whole arrays whose chunks are in local files: large and small chunks, compressed, 1 GiB.
+
+Manifests are loaded, and files are in the page cache, before the time is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import cases
+from benchmarks.cases import CPU_SECONDS, PEAK, SECONDS, Case, Group, Quantity, Task
+from benchmarks.chunks import check, write_chunks
+from benchmarks.effort import Effort
+from benchmarks.measuring import Measured, measure, repeat
+from benchmarks.participants import PARTICIPANTS, write_all
+from benchmarks.references import References, first_chunk
+from benchmarks.rows import dask_reads
+
+WRITTEN = (cases.US, cases.ICECHUNK, cases.FSSPEC_JSON, cases.FSSPEC_PARQUET)
+OBJECTS = 20
+CORES = Quantity("cores", "cores busy")
+
+
+def group(effort: Effort) -> Group:
+    every = cases.COLUMNS
+    size = sizes(effort)
+    lazily = f"{size['R1'][0]:,} tasks of xarray and dask"
+    cells = {
+        name: f"{shape[0]:,} x {shape[1] * shape[2] * 4 // 1024:,} KiB"
+        for name, shape in size.items()
+    }
+    read = (SECONDS, CPU_SECONDS)
+    return Group(
+        "local",
+        (
+            Case("R1", f"R1 read {cells['R1']}", read, partial(_read, "R1"), every),
+            Case(
+                "R1 threads",
+                f"R1 by {lazily}, threads",
+                (SECONDS,),
+                partial(dask_reads.read_in_threads, "R1", {}),
+                dask_reads.COLUMNS,
+                dask_reads.REASONS,
+            ),
+            Case(
+                "R1 processes",
+                f"R1 by {lazily}, processes",
+                (SECONDS,),
+                partial(dask_reads.read_in_processes, "R1", {}),
+                dask_reads.COLUMNS,
+                dask_reads.REASONS,
+            ),
+            Case("R2", f"R2 read {cells['R2']}", read, partial(_read, "R2"), every),
+            Case("R3", f"R3 read {cells['R3']}, zstd", (*read, CORES), partial(_read, "R3"), every),
+            Case(
+                "R6",
+                f"R6 one read of {size['R6'][0]:,} MiB, beyond the output",
+                (PEAK,),
+                _read_beyond,
+                every,
+            ),
+        ),
+        prepare,
+    )
+
+
+def sizes(effort: Effort) -> dict[str, tuple[int, int, int]]:
+    """Return the shapes: a chunk is one field of the last two dimensions."""
+    gibibytes = 4 if effort.huge else 1
+    return {
+        "R1": (effort.pick(2000, 200), 256, 256),
+        "R2": (effort.pick(20_000, 2000), 32, 32),
+        "R3": (effort.pick(2000, 200), 256, 256),
+        "R6": (effort.pick(1024 * gibibytes, 64), 512, 512),
+    }
+
+
+@contextmanager
+def prepare(directory: Path, effort: Effort) -> Iterator[None]:
+    for name, shape in sizes(effort).items():
+        (directory / name).mkdir()
+        written = write_chunks(directory / name, shape, objects=OBJECTS, zstd=name == "R3")
+        write_all(written, directory / name, WRITTEN)
+    yield
+
+
+def _read(name: str, task: Task) -> Measured:
+    participant = PARTICIPANTS[task.column]
+    participant.configure()
+    array = participant.open(task.directory / name)
+    references = References.load(task.directory / name)
+    if task.column != cases.FLOOR:
+        check(references, array[:])
+    taken = repeat(lambda: array[:], task.effort.rounds())
+    return {**taken, "cores": taken["cpu"] / taken["wall"]}
+
+
+def _read_beyond(task: Task) -> Measured:
+    """Measure the first read, of which the output does not count."""
+    participant = PARTICIPANTS[task.column]
+    participant.configure()
+    small: Any = participant.open(task.directory / "R3")
+    array = participant.open(task.directory / "R6")
+    if task.column != cases.FLOOR:
+        first_chunk(small)
+        first_chunk(array)
+    taken = measure(lambda: array[:])
+    output = int(sizes(task.effort)["R6"][0]) << 20
+    return {"peak": max(0.0, taken["peak"] - output)}
