@@ -5,6 +5,7 @@ The values are those of `values`, so that every participant can be checked.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -13,7 +14,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import zarr
 from numcodecs import Zstd
+from zarr.errors import ZarrUserWarning
 
 from benchmarks.references import References
 
@@ -41,9 +44,8 @@ def check(references: References, found: Any) -> None:
     some = np.unique(np.linspace(0, len(found) - 1, 20).astype(int))
     first = values((1, *references.shape[1:]), compressible=references.zstd)
     expected = first + some.astype(np.int32).reshape(-1, *[1] * (first.ndim - 1))
-    np.testing.assert_array_equal(
-        found[some], expected[(slice(None), *map(slice, found.shape[1:]))]
-    )
+    expected = expected[(slice(None), *map(slice, found.shape[1:]))]
+    np.testing.assert_array_equal(found[some], expected)
 
 
 def total(references: References) -> int:
@@ -95,6 +97,7 @@ def write_chunks(
                 native_chunk = directory / f"native.zarr/data/c/{index}/{rest}"
                 native_chunk.parent.mkdir(parents=True)
                 native_chunk.write_bytes(chunk)
+    consolidate(directory / "native.zarr")
     urls = tuple(f"{template.sources}{number:03}.nc" for number in range(objects))
     return replace(template, urls=urls)
 
@@ -123,6 +126,7 @@ def write_shards(
         inner=inner,
     )
     references.create_array(directory / "native.zarr")[:] = values(shape)
+    consolidate(directory / "native.zarr")
     (directory / "sources").mkdir()
     rest = "/".join(["0"] * (len(shape) - 1))
     for number in range(objects):
@@ -130,6 +134,12 @@ def write_shards(
         (directory / f"sources/{number:03}.nc").write_bytes(bytes(HEADER) + body)
         references.lengths[number] = len(body)
     return references
+
+
+def consolidate(hierarchy: Path) -> None:
+    """Write consolidated metadata; zarr warns that other readers may not know them."""
+    with warnings.catch_warnings(action="ignore", category=ZarrUserWarning):
+        zarr.consolidate_metadata(hierarchy)
 
 
 def _encoded(references: References) -> Iterator[tuple[int, bytes]]:

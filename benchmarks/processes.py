@@ -18,7 +18,11 @@ _PRELOADED = ["benchmarks.rows"]
 
 
 class FailedInProcess(Exception):
-    """What was measured failed; the message is the traceback from its process."""
+    """What was measured failed: the message is the error, `traceback` says where."""
+
+    def __init__(self, error: str, where: str = "") -> None:
+        super().__init__(error)
+        self.traceback = where
 
 
 def in_fresh_process(work: Callable[..., Measured], *arguments: object) -> Measured:
@@ -42,14 +46,15 @@ def in_fresh_process(work: Callable[..., Measured], *arguments: object) -> Measu
         raise FailedInProcess(f"its process ended with {process.exitcode}") from None
     process.join()
     if not succeeded:
-        raise FailedInProcess(answer)
+        raise FailedInProcess(*answer)
     found: Measured = answer
     return found
 
 
 def _answer(there: Connection, work: Callable[..., Any], arguments: tuple[object, ...]) -> None:
     try:
-        answer = True, work(*arguments)
-    except Exception:
-        answer = False, traceback.format_exc()
+        answer: tuple[bool, object] = True, work(*arguments)
+    except Exception as error:
+        summary = traceback.format_exception_only(error)[0].splitlines()[0]
+        answer = False, (summary, traceback.format_exc())
     there.send(answer)

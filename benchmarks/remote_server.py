@@ -1,4 +1,7 @@
-"""The tests' HTTP server in its own process, so that it takes no time from the reader."""
+"""The tests' HTTP server in its own process, so that it takes no time from the reader.
+
+Any process can ask it for what was requested.
+"""
 
 from __future__ import annotations
 
@@ -6,51 +9,72 @@ import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
+from typing import Any
 
 from tests.servers.http_files import FileServer, Recorded
+
+_KEY = b"benchmarks"
 
 
 @dataclass(frozen=True)
 class RemoteServer:
-    """A server that runs elsewhere; `connection` answers commands."""
+    """A server that runs elsewhere: its origin, and where it takes commands."""
 
     url: str
-    connection: Connection
+    commands: tuple[str, int]
+
+    def serve(self, directory: Path) -> None:
+        """Serve copies of the files below a directory."""
+        self._ask("serve", directory)
 
     def clear(self) -> None:
-        self.connection.send("clear")
-        self.connection.recv()
+        """Forget what was requested so far."""
+        self._ask("clear", None)
 
     @property
     def requests(self) -> list[Recorded]:
-        self.connection.send("requests")
-        recorded: list[Recorded] = self.connection.recv()
+        recorded: list[Recorded] = self._ask("requests", None)
         return recorded
+
+    def _ask(self, command: str, argument: object) -> Any:
+        with Client(self.commands, authkey=_KEY) as connection:
+            connection.send((command, argument))
+            return connection.recv()
 
 
 @contextmanager
-def serving(directory: Path, latency: float) -> Iterator[RemoteServer]:
-    """Serve copies of the files below a directory."""
+def running(latency: float) -> Iterator[RemoteServer]:
+    """Run a server that waits before every answer."""
     context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(directory, latency, there), daemon=True)
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(latency, there), daemon=True)
     process.start()
+    server: RemoteServer = here.recv()
     try:
-        yield RemoteServer(here.recv(), here)
+        yield server
     finally:
-        here.send("stop")
+        server._ask("stop", None)
         process.join()
 
 
-def _serve(directory: Path, latency: float, connection: Connection) -> None:
-    with FileServer(latency=latency) as server:
-        for file in directory.rglob("*"):
+def _run(latency: float, there: Connection) -> None:
+    with FileServer(latency=latency) as files, Listener(authkey=_KEY) as listener:
+        address: Any = listener.address
+        there.send(RemoteServer(files.url, address))
+        command = ""
+        while command != "stop":
+            with listener.accept() as connection:
+                command, argument = connection.recv()
+                connection.send(_obey(files, command, argument))
+
+
+def _obey(files: FileServer, command: str, argument: Any) -> object:
+    if command == "clear":
+        files.clear()
+    elif command == "serve":
+        for file in argument.rglob("*"):
             if file.is_file():
-                server.put(file.relative_to(directory).as_posix(), file.read_bytes())
-        connection.send(server.url)
-        while (command := connection.recv()) != "stop":
-            if command == "clear":
-                server.clear()
-            connection.send(server.requests)
+                files.put(file.relative_to(argument).as_posix(), file.read_bytes())
+    return files.requests if command == "requests" else None

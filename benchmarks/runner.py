@@ -63,8 +63,8 @@ def _measure(group: str, case: str, task: Task, results: Results) -> None:
     try:
         results.add(case, task.column, in_fresh_process(_run_case, group, case, task))
     except FailedInProcess as error:
-        report_to_stderr(f"{task.column} failed to do {case}:\n{error}")
-        results.fail(case, task.column, str(error).strip().splitlines()[-1])
+        report_to_stderr(f"{task.column} failed to do {case}:\n{error.traceback or error}")
+        results.fail(case, task.column, str(error))
 
 
 def _run_case(group: str, name: str, task: Task) -> Measured:

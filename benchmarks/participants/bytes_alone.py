@@ -62,7 +62,7 @@ def _read_file(url: str, start: int, out: Any) -> None:
 def _fetcher(sources: str) -> Callable[[str, int, Any], None]:
     from obstore.store import HTTPStore
 
-    store = HTTPStore.from_url(sources, client_options={"allow_http": True})
+    store = HTTPStore.from_url(sources.rstrip("/"), client_options={"allow_http": True})
 
     def fetch(url: str, start: int, out: Any) -> None:
         body = store.get_range(url.removeprefix(sources), start=start, length=len(out))

@@ -90,7 +90,8 @@ def _store(directory: Path, name: str, *, lazy: bool) -> Store:
     from fsspec.implementations.reference import ReferenceFileSystem
 
     protocol = References.load(directory).sources.partition(":")[0]
-    files = ReferenceFileSystem(
-        str(directory / name), remote_protocol=protocol, asynchronous=True, lazy=lazy
-    )
+    remote: Any = {"remote_protocol": protocol}
+    if protocol == "http":
+        remote["remote_options"] = {"asynchronous": True}
+    files = ReferenceFileSystem(str(directory / name), asynchronous=True, lazy=lazy, **remote)
     return FsspecStore(files, path="", read_only=True)

@@ -27,5 +27,7 @@ def open_lazily(column: str, directory: Path, chunks: dict[str, int]) -> Any:
     store = PARTICIPANTS[column].store
     if store is None:
         raise ValueError(f"{column} has no zarr store")
-    opened = xarray.open_zarr(store(directory), chunks=chunks, consolidated=False)
+    # Native hierarchies are consolidated, because web servers list nothing.
+    consolidated = column in (cases.NATIVE, cases.NATIVE_FUSED)
+    opened = xarray.open_zarr(store(directory), chunks=chunks, consolidated=consolidated)
     return opened["data"]
