@@ -6,10 +6,22 @@ from collections.abc import Callable
 
 from benchmarks.cases import Group
 from benchmarks.effort import Effort
-from benchmarks.rows import local_reads, opening, remote_reads
+from benchmarks.rows import (
+    conversions,
+    imports,
+    local_reads,
+    native_arrays,
+    opening,
+    remote_reads,
+    writing,
+)
 
 GROUPS: dict[str, Callable[[Effort], Group]] = {
     "opening": opening.group,
+    "imports": imports.group,
+    "writing": writing.group,
     "local": local_reads.group,
     "remote": remote_reads.group,
+    "native": native_arrays.group,
+    "conversions": conversions.group,
 }

@@ -31,7 +31,7 @@ def read_in_threads(name: str, chunks: dict[str, int], task: Task) -> Measured:
 
 
 def read_in_processes(name: str, chunks: dict[str, int], task: Task) -> Measured:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(WORKERS, mp_context=context) as pool:
         return _read(name, chunks, task, "processes", pool)
 

@@ -1,0 +1,192 @@
+"""Writing references: entry by entry in a stream, or from columns; memory beyond what is given."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import batched
+from pathlib import Path
+
+from benchmarks import cases
+from benchmarks.cases import PEAK, Case, Group, Quantity, Task
+from benchmarks.effort import Effort
+from benchmarks.measuring import Measured, measure
+from benchmarks.participants import fsspec_references, icechunk_repository, ours
+from benchmarks.references import References, consecutive
+from benchmarks.rows.opening import PARTITION
+from zarr_manifest import write_manifest
+
+CPU_PER_MILLION = Quantity("cpu per million", "CPU s / 10^6")
+#: References that are written to warm up.
+FEW = 1000
+
+_NO_REFERENCES = dict.fromkeys(
+    (cases.NATIVE, cases.NATIVE_FUSED, cases.TENSORSTORE), "has no references"
+)
+_READS_ONLY = {cases.US_BULK: "pipelines take no part in this"}
+_ENTRY_BY_ENTRY = "is written reference by reference only: see the row above"
+
+
+def group(effort: Effort) -> Group:
+    count = f"{_count(effort):,}"
+    shown = (CPU_PER_MILLION, PEAK)
+    absent = {**_NO_REFERENCES, **_READS_ONLY}
+    in_memory = {cases.VIRTUALIZARR: "has no form of its own on disk"}
+    return Group(
+        "writing",
+        (
+            Case(
+                "write stream",
+                f"write {count} in partitions, entry by entry",
+                shown,
+                partial(_write, _STREAMED),
+                tuple(_STREAMED),
+                {**absent, **in_memory, cases.FSSPEC_JSON: "is written as a whole: see below"},
+            ),
+            Case(
+                "write document",
+                f"write {count} from columns, one document",
+                shown,
+                partial(_write, _WHOLE),
+                tuple(_WHOLE),
+                {**absent, **in_memory, cases.FSSPEC_PARQUET: _ENTRY_BY_ENTRY},
+            ),
+            Case(
+                "write partitions",
+                f"write {count} from columns, in partitions",
+                shown,
+                partial(_write, _PARTITIONED),
+                tuple(_PARTITIONED),
+                {
+                    **absent,
+                    **in_memory,
+                    cases.FSSPEC_JSON: "has no partitions",
+                    cases.FSSPEC_PARQUET: _ENTRY_BY_ENTRY,
+                },
+            ),
+        ),
+        prepare,
+    )
+
+
+def _count(effort: Effort) -> int:
+    return 10**8 if effort.huge else effort.pick(10**6, 10**5)
+
+
+@contextmanager
+def prepare(directory: Path, effort: Effort) -> Iterator[None]:
+    yield
+
+
+def _references(count: int) -> References:
+    return consecutive(count, "file:///archive/")
+
+
+# What writes --------------------------------------------------------------------------
+
+
+def _stream_ours(references: References, directory: Path) -> None:
+    references.create_array(directory / "a.zarr")
+    entries = (
+        ((number,), {"path": path, "offset": offset, "length": length})
+        for number, path, offset, length in _rows(references)
+    )
+    write_manifest(directory / "a.zarr", "data", entries, partition_shape=(PARTITION,))
+
+
+def _stream_icechunk(references: References, directory: Path) -> None:
+    """Hand over as many at a time as are in a manifest."""
+    from icechunk import VirtualChunkSpec
+
+    session = icechunk_repository.create(references, directory / "repository", PARTITION)
+    specs = (
+        VirtualChunkSpec([number], path, offset, length)
+        for number, path, offset, length in _rows(references)
+    )
+    for some in batched(specs, PARTITION, strict=False):
+        session.store.set_virtual_refs("data", list(some))
+    session.commit("references")
+
+
+def _rows(references: References) -> Iterator[tuple[int, str, int, int]]:
+    """Yield number, path, offset and length of each reference, as from an index."""
+    for start in range(0, len(references), PARTITION):
+        part = slice(start, start + PARTITION)
+        columns = (references.objects, references.offsets, references.lengths)
+        for number, row in enumerate(
+            zip(*(column[part].tolist() for column in columns), strict=True), start
+        ):
+            yield number, references.urls[row[0]], row[1], row[2]
+
+
+def _write_partitions(references: References, directory: Path) -> None:
+    ours.write_partitioned(references, directory, PARTITION)
+
+
+def _write_split(references: References, directory: Path) -> None:
+    icechunk_repository.write_split(references, directory, PARTITION)
+
+
+def _write_bytes(body: bytes) -> Callable[[References, Path], None]:
+    return lambda _, directory: _put(directory / "manifest.json", body)
+
+
+def _put(path: Path, body: bytes) -> None:
+    path.write_bytes(body)
+
+
+type _Writer = Callable[[References, Path], None]
+
+_STREAMED: dict[str, _Writer] = {
+    cases.US: _stream_ours,
+    cases.ICECHUNK: _stream_icechunk,
+    cases.FSSPEC_PARQUET: fsspec_references.write_parquet,
+    cases.FLOOR: _write_partitions,
+}
+_WHOLE: dict[str, _Writer] = {
+    cases.US: ours.write,
+    cases.ICECHUNK: icechunk_repository.write,
+    cases.FSSPEC_JSON: fsspec_references.write_json,
+    cases.FLOOR: ours.write,
+}
+_PARTITIONED: dict[str, _Writer] = {
+    cases.US: _write_partitions,
+    cases.ICECHUNK: _write_split,
+    cases.FLOOR: _write_partitions,
+}
+
+
+def _write(writers: dict[str, _Writer], task: Task) -> Measured:
+    count = _count(task.effort)
+    if task.effort.huge and task.column not in (cases.US, cases.FLOOR):
+        count = 10**6
+    write = writers[task.column]
+    directory = task.directory / "written"
+    directory.mkdir()
+    try:
+        (directory / "few").mkdir()
+        write(_references(FEW), directory / "few")
+        (directory / "many").mkdir()
+        references = _references(count)
+        if task.column == cases.FLOOR:
+            return _rewrite(write, references, directory, count)
+        taken = measure(lambda: write(references, directory / "many"))
+        return {**taken, "cpu per million": taken["cpu"] / count * 1e6}
+    finally:
+        shutil.rmtree(directory)
+
+
+def _rewrite(write: _Writer, references: References, directory: Path, count: int) -> Measured:
+    """Measure writing the bytes of our documents again, which are at hand."""
+    write(_references(min(count, 10**6)), directory / "many")
+    documents = [path for path in (directory / "many").rglob("*") if path.is_file()]
+    bodies = {path: path.read_bytes() for path in documents}
+
+    def put_all() -> None:
+        for path, body in bodies.items():
+            path.with_suffix(".again").write_bytes(body)
+
+    taken = measure(put_all)
+    return {**taken, "cpu per million": taken["cpu"] / min(count, 10**6) * 1e6}
