@@ -1,5 +1,5 @@
-"""Comparisons in one run, on one machine: `python -m benchmarks [--quick] [name ...]`.
+"""One table of what references cost, beside other readers: `python -m benchmarks`.
 
-One module per benchmark; each has a `run(quick)` that yields tables. `readers.py` lists
-the participants; add a peer there.
+`rows/` has the cases, one module for each group that shares data; `participants/` those who are
+compared; `standing.py` the goals; `page.py` writes docs/performance.md.
 """

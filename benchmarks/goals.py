@@ -81,11 +81,11 @@ class Goal:
     @property
     def bound_shown(self) -> str:
         sign = "≥" if self.speedup else "≤"
-        return f"{sign} {self.bound * self.scale:g} {self.unit}"
+        return f"{sign} {number(self.bound * self.scale)} {self.unit}"
 
 
 def judge(goals: Iterable[Goal], results: Results) -> Table:
-    """Return a table of the goals; the best of our two paths decides."""
+    """Return a table of the goals; the bulk path decides, where it takes part."""
     table = Table(("goal", "bound", US, US_BULK, "verdict"), title="Goals")
     for goal in goals:
         verdicts = [goal.verdict(column, results) for column in (US_BULK, US)]

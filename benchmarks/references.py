@@ -87,9 +87,10 @@ class References:
         """Return the grid index of each chunk, joined with a dot."""
         return [".".join(map(str, index)) for index in self.indices().tolist()]
 
-    def indices(self) -> npt.NDArray[np.int64]:
-        """Return the grid index of each chunk: one row each."""
-        return np.stack(np.unravel_index(np.arange(len(self)), self.grid), axis=1)
+    def indices(self, start: int = 0) -> npt.NDArray[np.int64]:
+        """Return the grid index of each chunk: one row each, from the chunk of a number."""
+        numbers = np.arange(start, start + len(self))
+        return np.stack(np.unravel_index(numbers, self.grid), axis=1)
 
     def save(self, directory: Path) -> None:
         (directory / _NAME).write_bytes(pickle.dumps(self))

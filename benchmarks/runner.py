@@ -15,18 +15,11 @@ from benchmarks.participants import PARTICIPANTS
 from benchmarks.processes import FailedInProcess, in_fresh_process
 from benchmarks.results import Results
 from benchmarks.rows import GROUPS
+from benchmarks.sweeps import SWEEPS
 
 type Report = Callable[[str], None]
 
-
-def run(names: list[str], effort: Effort, report: Report) -> tuple[list[Group], Results]:
-    """Measure the named groups, and return them with what was measured."""
-    groups, results = [], Results()
-    for name in names:
-        group = GROUPS[name](effort)
-        run_group(group, effort, results, report)
-        groups.append(group)
-    return groups, results
+_GROUPS = {**GROUPS, **SWEEPS}
 
 
 def run_group(group: Group, effort: Effort, results: Results, report: Report) -> None:
@@ -63,15 +56,15 @@ def _measure(group: str, case: str, task: Task, results: Results) -> None:
     try:
         results.add(case, task.column, in_fresh_process(_run_case, group, case, task))
     except FailedInProcess as error:
-        report_to_stderr(f"{task.column} failed to do {case}:\n{error.traceback or error}")
+        to_stderr(f"{task.column} failed to do {case}:\n{error.traceback or error}")
         results.fail(case, task.column, str(error))
 
 
 def _run_case(group: str, name: str, task: Task) -> Measured:
     """Find the case again, in the process that measures it."""
-    case = next(each for each in GROUPS[group](task.effort).cases if each.name == name)
+    case = next(each for each in _GROUPS[group](task.effort).cases if each.name == name)
     return case.run(task)
 
 
-def report_to_stderr(line: str) -> None:
+def to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

@@ -18,8 +18,9 @@ import msgspec
 import numpy as np
 import zstandard
 
-from benchmarks.tables import Table, ratio
-from benchmarks.timing import interleaved
+from benchmarks.effort import Effort
+from benchmarks.layout import Table, number
+from benchmarks.measuring import repeat
 from zarr_manifest import Limits
 from zarr_manifest.format import strict
 from zarr_manifest.manifest import Grid, interpret_manifest
@@ -57,8 +58,8 @@ NUMBERED = msgspec.json.Decoder(dict[str, NumberedEntry])
 LISTED = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
 
 
-def run(quick: bool) -> Iterator[Table]:
-    count = 100_000 if quick else 1_000_000
+def run(effort: Effort) -> Iterator[Table]:
+    count = effort.pick(1_000_000, 100_000)
     forms = {
         "path and last_modified": Form(
             lambda path, _, offset, length: (
@@ -87,23 +88,21 @@ def run(quick: bool) -> Iterator[Table]:
     loads: dict[str, Callable[[], object]] = {
         name: partial(form.load, documents[name]) for name, form in forms.items()
     }
-    baseline = "path and last_modified"
-    for name in (baseline, "path"):
+    for name in ("path and last_modified", "path"):
         loads[f"{name}, by the package"] = partial(load_here, documents[name], count)
-    times = interleaved(loads, rounds=3 if quick else 5)
     table = Table(
-        f"Forms of entries, {count:,} of them ({ENTRIES_PER_SOURCE} a source)",
-        ("entries", "us/ref.", "load", "B/ref.", "gzip", "zstd"),
+        ("entries", "CPU us/ref.", "B/ref.", "gzip", "zstd"),
+        title=f"Forms of entries, {count:,} of them ({ENTRIES_PER_SOURCE} a source)",
     )
-    for name, taken in times.items():
+    for name, load in loads.items():
+        seconds = repeat(load, effort.rounds())["cpu"]
         content = documents[name.removesuffix(", by the package")]
         table.add(
             name,
-            f"{taken.median / count * 1e6:.2f}",
-            ratio(taken.ratio(times[baseline])),
-            f"{len(content) / count:.1f}",
-            f"{len(gzip.compress(content, 6)) / count:.2f}",
-            f"{len(zstandard.compress(content, 3)) / count:.2f}",
+            number(seconds / count * 1e6),
+            number(len(content) / count),
+            number(len(gzip.compress(content, 6)) / count),
+            number(len(zstandard.compress(content, 3)) / count),
         )
     yield table
 

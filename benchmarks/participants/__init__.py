@@ -5,9 +5,9 @@ To add a peer, write a module with these functions, and add a `Participant` to t
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from benchmarks.references import References
 
 BATCHED = "zarr.core.codec_pipeline.BatchedCodecPipeline"
 FUSED = "zarr.core.codec_pipeline.FusedCodecPipeline"
-BULK = "zarr_manifest.integrations.bulk.pipeline.BulkCodecPipeline"
+BULK = "zarr_manifest.BulkCodecPipeline"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Participant:
     store
         Returns a zarr store of the directory; only if `open` uses one.
     requires
-        Packages, and modules of ours, that it needs.
+        Packages that it needs.
     pipeline
         zarr's `codec_pipeline.path`.
     """
@@ -58,9 +58,7 @@ class Participant:
     @property
     def lacks(self) -> str:
         """Why it cannot take part here; "" if it can."""
-        missing = [name for name in self.requires if not _is_there(name)]
-        if any(name.startswith("zarr_manifest") for name in missing):
-            return f"this version of zarr-manifest has no {missing[0]}"
+        missing = [name for name in self.requires if find_spec(name) is None]
         return f"not installed: {', '.join(missing)} (`make setup` does)" if missing else ""
 
     def configure(self) -> None:
@@ -76,7 +74,7 @@ _OURS: dict[str, Any] = {**_from_store(ours.store), "write": ours.write}
 
 PARTICIPANTS: dict[str, Participant] = {
     cases.US: Participant(**_OURS),
-    cases.US_BULK: Participant(**_OURS, requires=(BULK.rpartition(".")[0],), pipeline=BULK),
+    cases.US_BULK: Participant(**_OURS, pipeline=BULK),
     cases.NATIVE: Participant(**_from_store(native_zarr.store)),
     cases.NATIVE_FUSED: Participant(**_from_store(native_zarr.store), pipeline=FUSED),
     cases.TENSORSTORE: Participant(open=tensor_store.open_array, requires=("tensorstore",)),
@@ -110,10 +108,3 @@ def write_all(references: References, directory: Path, columns: tuple[str, ...])
     for write in writers:
         if write is not None:
             write(references, directory)
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # a package above it is missing
-        return False

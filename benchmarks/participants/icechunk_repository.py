@@ -28,16 +28,21 @@ def write_split(references: References, directory: Path, size: int) -> None:
 def commit(references: References, repository: Path, split: int | None) -> None:
     """Write references from columns into a new repository."""
     session = create(references, repository, split)
+    set_references(session, references)
+    session.commit("references")
+
+
+def set_references(session: Any, references: References, start: int = 0) -> None:
+    """Add references from columns; of an array of one dimension, from the chunk of a number."""
     grid = references.grid
-    shape = (len(references),) if len(grid) == 1 else grid
     session.store.set_virtual_refs_arr(
         "data",
-        shape,
+        (len(references),) if len(grid) == 1 else grid,
         references.paths(),
         references.offsets.astype(np.uint64),
         references.lengths.astype(np.uint64),
+        arr_offset=(start,) if start else None,
     )
-    session.commit("references")
 
 
 def create(references: References, repository: Path, split: int | None) -> Any:

@@ -30,15 +30,15 @@ def write_partitioned(references: References, directory: Path, size: int) -> Non
     write_manifest(directory / PARTITIONED, "data", manifest_of(references), partition_shape=shape)
 
 
-def manifest_of(references: References) -> Manifest:
-    """Return a manifest of the columns."""
+def manifest_of(references: References, start: int = 0) -> Manifest:
+    """Return a manifest of the columns; the first row is the chunk of number `start`."""
     complete = len(references) == math.prod(references.grid)
     return Manifest.from_columns(
         references.grid,
         paths=NumberedPaths(references.objects, references.urls),
         offsets=references.offsets,
         lengths=references.lengths,
-        indices=None if complete else references.indices(),
+        indices=None if complete else references.indices(start),
     )
 
 

@@ -15,7 +15,7 @@ def open_lazily(column: str, directory: Path, chunks: dict[str, int]) -> Any:
     import xarray
 
     references = References.load(directory)
-    if column in (cases.US, cases.US_BULK):
+    if column == cases.US_BULK:  # which the engine reads in by itself
         opened = xarray.open_dataset(
             directory / ours.NAME,
             engine="zarr-manifest",

@@ -32,22 +32,22 @@ _ABSENT = {
     cases.US_BULK: "pipelines take no part in this",
     cases.ICECHUNK: "imports through VirtualiZarr",
 }
-_NOT_EXPORTED = {**_ABSENT, cases.ICECHUNK: "does not export references"}
+_NOT_EXPORTED = {
+    **_ABSENT,
+    cases.ICECHUNK: "does not export references",
+    cases.VIRTUALIZARR: "exports what it has parsed, not what is stored",
+}
 
 
 def group(effort: Effort) -> Group:
     count = f"{_count(effort):,}"
     shown = (CPU_SECONDS, PEAK)
-    loaders, exporters = (_LOAD_JSON, _LOAD_PARQUET), (_EXPORT_JSON, _EXPORT_PARQUET)
-    titles = {cases.FSSPEC_JSON: "JSON", cases.FSSPEC_PARQUET: "Parquet"}
-    json_only, parquet_only = (
-        {cases.FSSPEC_PARQUET: _OF_THE_OTHER},
-        {cases.FSSPEC_JSON: _OF_THE_OTHER},
+    forms = (
+        ("JSON", _LOAD_JSON, _EXPORT_JSON, cases.FSSPEC_PARQUET),
+        ("Parquet", _LOAD_PARQUET, _EXPORT_PARQUET, cases.FSSPEC_JSON),
     )
     made = []
-    for form, loads, exports, other in zip(
-        titles.values(), loaders, exporters, (json_only, parquet_only), strict=True
-    ):
+    for form, loads, exports, other in forms:
         made += [
             Case(
                 f"import {form}",
@@ -55,7 +55,7 @@ def group(effort: Effort) -> Group:
                 shown,
                 partial(_work, loads),
                 tuple(loads),
-                {**_ABSENT, **other},
+                {**_ABSENT, other: _OF_THE_OTHER},
             ),
             Case(
                 f"export {form}",
@@ -63,13 +63,10 @@ def group(effort: Effort) -> Group:
                 shown,
                 partial(_work, exports),
                 tuple(exports),
-                {**_NOT_EXPORTED, **other, cases.VIRTUALIZARR: _VIRTUALIZARR_EXPORTS},
+                {cases.FSSPEC_JSON: "reads only", **_NOT_EXPORTED, other: _OF_THE_OTHER},
             ),
         ]
     return Group("conversions", tuple(made), prepare)
-
-
-_VIRTUALIZARR_EXPORTS = "exports what it has parsed, not what is stored"
 
 
 def _count(effort: Effort) -> int:

@@ -47,9 +47,7 @@ def group(effort: Effort) -> Group:
             _case("R5 read", f"R5 native array, read {count:,} x 64 KiB", timed, _read),
             _case("R5 open", f"R5 open a group of {ARRAYS} native arrays", timed, _open_members),
             _case("R5 list", f"R5 list {count:,} native chunks", timed, _list),
-            Case(
-                "R5 append", "R5 append to a native array", (REQUESTS,), _append, COLUMNS, REASONS
-            ),
+            Case("R5 append", "R5 append, native array", (REQUESTS,), _append, COLUMNS, REASONS),
         ),
         prepare,
     )

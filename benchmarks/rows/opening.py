@@ -46,7 +46,7 @@ def group(effort: Effort) -> Group:
                 "O1",
                 f"O1 open one document of {count} entries, first chunk",
                 (CPU_SECONDS, PEAK),
-                partial(_open, "large", _WHOLE),
+                partial(open_first_chunk, "large", WHOLE),
                 (*documents, cases.FLOOR),
                 {cases.FSSPEC_PARQUET: _NO_DOCUMENT},
             ),
@@ -54,7 +54,7 @@ def group(effort: Effort) -> Group:
                 "O2",
                 f"O2 open {count} entries in partitions, first chunk",
                 (CPU_SECONDS, PEAK),
-                partial(_open, "large", _PARTITIONED),
+                partial(open_first_chunk, "large", PARTITIONED),
                 partitioned,
                 reasons,
             ),
@@ -62,7 +62,7 @@ def group(effort: Effort) -> Group:
                 "O3",
                 f"O3 open {GREAT_MANY:,} entries in partitions, first chunk",
                 (SECONDS, PEAK),
-                partial(_open, "great-many", _PARTITIONED),
+                partial(open_first_chunk, "great-many", PARTITIONED),
                 partitioned,
                 reasons,
             ),
@@ -157,11 +157,11 @@ def _parse_references(directory: Path) -> Any:
     return zarr.open_group(store, mode="r")["data"]
 
 
-_WHOLE: dict[str, Callable[[Path], Any]] = {
+WHOLE: dict[str, Callable[[Path], Any]] = {
     **{column: each.open for column, each in PARTICIPANTS.items()},
     cases.VIRTUALIZARR: _parse_references,
 }
-_PARTITIONED: dict[str, Callable[[Path], Any]] = {
+PARTITIONED: dict[str, Callable[[Path], Any]] = {
     **{column: each.open for column, each in PARTICIPANTS.items()},
     cases.US: ours.open_partitioned,
     cases.US_BULK: ours.open_partitioned,
@@ -169,10 +169,10 @@ _PARTITIONED: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def _open(name: str, openers: dict[str, Callable[[Path], Any]], task: Task) -> Measured:
+def open_first_chunk(name: str, openers: dict[str, Callable[[Path], Any]], task: Task) -> Measured:
     PARTICIPANTS[task.column].configure()
     if task.column == cases.FLOOR:
-        partitioned = openers is _PARTITIONED
+        partitioned = openers is PARTITIONED
         return _read_document(task.directory / name, partitioned=partitioned)
 
     def open_and_read(directory: Path) -> Any:
@@ -198,17 +198,17 @@ def _hold(task: Task) -> Measured:
         references = References.load(task.directory / "large")
         columns = (references.objects, references.offsets, references.lengths)
         return {"per reference": sum(column.nbytes for column in columns) / len(references)}
-    held = _open("large", _WHOLE, task)["kept"]
+    held = open_first_chunk("large", WHOLE, task)["kept"]
     return {"per reference": held / task.effort.pick(10**6, 10**5)}
 
 
 def _hold_partitions(task: Task) -> Measured:
     PARTICIPANTS[task.column].configure()
-    first_chunk(_PARTITIONED[task.column](task.directory / "small"))
+    first_chunk(PARTITIONED[task.column](task.directory / "small"))
     count = task.effort.pick(10**6, 10**5)
 
     def open_and_touch_all() -> Any:
-        array = _PARTITIONED[task.column](task.directory / "large")
+        array = PARTITIONED[task.column](task.directory / "large")
         for start in range(0, count * CHUNK_BYTES, PARTITION * CHUNK_BYTES):
             array[start : start + CHUNK_BYTES]
         return array

@@ -27,6 +27,7 @@ from benchmarks.references import References, first_chunk
 from benchmarks.remote_server import RemoteServer, running
 from benchmarks.rows import dask_reads
 from benchmarks.rows.local_reads import WRITTEN
+from zarr_manifest import enable
 
 LATENCY = 0.03
 OBJECTS = 10
@@ -156,10 +157,12 @@ def _read_in_tasks(task: Task) -> Measured:
         adders.append(dask_reads.adding(REFERENCES, chunks, task))
         adders[0]()
 
-    with ThreadPoolExecutor(dask_reads.WORKERS) as pool:
-        with dask.config.set(scheduler="threads", pool=pool):
-            measured = _count_requests(open_and_add, task.directory / REFERENCES)
-            return {**measured, **repeat(adders[0], task.effort.rounds())}
+    with (
+        ThreadPoolExecutor(dask_reads.WORKERS) as pool,
+        dask.config.set(scheduler="threads", pool=pool),
+    ):
+        measured = _count_requests(open_and_add, task.directory / REFERENCES)
+        return {**measured, **repeat(adders[0], task.effort.rounds())}
 
 
 def _floor_of_tasks(task: Task) -> Measured:
@@ -203,10 +206,12 @@ class _Shards:
 def _prepare_process(task: Task, pipeline: str | None) -> None:
     """Let clients and threads exist before anything is measured; another server warms them up."""
     participant = PARTICIPANTS[task.column]
-    if pipeline is not None:
-        zarr.config.set({"codec_pipeline.path": pipeline})
-    if pipeline is None or task.column == cases.US_BULK:
+    if pipeline is None:
         participant.configure()
+    else:
+        zarr.config.set({"codec_pipeline.path": pipeline})
+        if task.column == cases.US_BULK:
+            enable()
     warm = participant.open(task.directory / "warm")
     if task.column == cases.FLOOR:
         warm[:]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import batched
 from pathlib import Path
+
+from zarr.buffer import default_buffer_prototype
 
 from benchmarks import cases
 from benchmarks.cases import PEAK, Case, Group, Quantity, Task
@@ -17,6 +21,7 @@ from benchmarks.participants import fsspec_references, icechunk_repository, ours
 from benchmarks.references import References, consecutive
 from benchmarks.rows.opening import PARTITION
 from zarr_manifest import write_manifest
+from zarr_manifest.conversion import ArrayNode, StreamedManifest, write_hierarchy
 
 CPU_PER_MILLION = Quantity("cpu per million", "CPU s / 10^6")
 #: References that are written to warm up.
@@ -26,7 +31,7 @@ _NO_REFERENCES = dict.fromkeys(
     (cases.NATIVE, cases.NATIVE_FUSED, cases.TENSORSTORE), "has no references"
 )
 _READS_ONLY = {cases.US_BULK: "pipelines take no part in this"}
-_ENTRY_BY_ENTRY = "is written reference by reference only: see the row above"
+_ENTRY_BY_ENTRY = "is written reference by reference only"
 
 
 def group(effort: Effort) -> Group:
@@ -38,12 +43,25 @@ def group(effort: Effort) -> Group:
         "writing",
         (
             Case(
-                "write stream",
+                "write entries",
                 f"write {count} in partitions, entry by entry",
+                shown,
+                partial(_write, _BY_ENTRY),
+                tuple(_BY_ENTRY),
+                {**absent, **in_memory, cases.FSSPEC_JSON: "has no partitions"},
+            ),
+            Case(
+                "write stream",
+                f"write {count} in partitions, one after the other",
                 shown,
                 partial(_write, _STREAMED),
                 tuple(_STREAMED),
-                {**absent, **in_memory, cases.FSSPEC_JSON: "is written as a whole: see below"},
+                {
+                    **absent,
+                    **in_memory,
+                    cases.FSSPEC_JSON: "has no partitions",
+                    cases.FSSPEC_PARQUET: _ENTRY_BY_ENTRY,
+                },
             ),
             Case(
                 "write document",
@@ -87,7 +105,7 @@ def _references(count: int) -> References:
 # What writes --------------------------------------------------------------------------
 
 
-def _stream_ours(references: References, directory: Path) -> None:
+def _enter_ours(references: References, directory: Path) -> None:
     references.create_array(directory / "a.zarr")
     entries = (
         ((number,), {"path": path, "offset": offset, "length": length})
@@ -96,7 +114,7 @@ def _stream_ours(references: References, directory: Path) -> None:
     write_manifest(directory / "a.zarr", "data", entries, partition_shape=(PARTITION,))
 
 
-def _stream_icechunk(references: References, directory: Path) -> None:
+def _enter_icechunk(references: References, directory: Path) -> None:
     """Hand over as many at a time as are in a manifest."""
     from icechunk import VirtualChunkSpec
 
@@ -105,9 +123,42 @@ def _stream_icechunk(references: References, directory: Path) -> None:
         VirtualChunkSpec([number], path, offset, length)
         for number, path, offset, length in _rows(references)
     )
-    for some in batched(specs, PARTITION, strict=False):
+    for some in batched(specs, PARTITION):
         session.store.set_virtual_refs("data", list(some))
     session.commit("references")
+
+
+def _stream_ours(references: References, directory: Path) -> None:
+    """Make columns of one partition at a time, as does what has an index too large for memory."""
+    documents = references.metadata().to_buffer_dict(default_buffer_prototype())
+    metadata = json.loads(documents["zarr.json"].to_bytes())
+    manifests = (ours.manifest_of(part, start) for start, part in _parts(references))
+    node = ArrayNode("data", metadata, StreamedManifest((PARTITION,), manifests))
+    report = write_hierarchy(directory / "a.zarr", [node])
+    if report.references != len(references):
+        raise AssertionError(report)
+
+
+def _stream_icechunk(references: References, directory: Path) -> None:
+    session = icechunk_repository.create(references, directory / "repository", PARTITION)
+    for start, part in _parts(references):
+        icechunk_repository.set_references(session, part, start)
+    session.commit("references")
+
+
+def _parts(references: References) -> Iterator[tuple[int, References]]:
+    """Yield the number of the first reference of each partition, and the references."""
+    for start in range(0, len(references), PARTITION):
+        rows = slice(start, start + PARTITION)
+        yield (
+            start,
+            replace(
+                references,
+                objects=references.objects[rows],
+                offsets=references.offsets[rows],
+                lengths=references.lengths[rows],
+            ),
+        )
 
 
 def _rows(references: References) -> Iterator[tuple[int, str, int, int]]:
@@ -139,10 +190,15 @@ def _put(path: Path, body: bytes) -> None:
 
 type _Writer = Callable[[References, Path], None]
 
+_BY_ENTRY: dict[str, _Writer] = {
+    cases.US: _enter_ours,
+    cases.ICECHUNK: _enter_icechunk,
+    cases.FSSPEC_PARQUET: fsspec_references.write_parquet,
+    cases.FLOOR: _write_partitions,
+}
 _STREAMED: dict[str, _Writer] = {
     cases.US: _stream_ours,
     cases.ICECHUNK: _stream_icechunk,
-    cases.FSSPEC_PARQUET: fsspec_references.write_parquet,
     cases.FLOOR: _write_partitions,
 }
 _WHOLE: dict[str, _Writer] = {

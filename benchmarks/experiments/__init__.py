@@ -1,0 +1,14 @@
+"""Questions that decisions rest on, each with a table of its own; only run when named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from benchmarks.effort import Effort
+from benchmarks.experiments import compact_form, merging_gaps
+from benchmarks.layout import Table
+
+EXPERIMENTS: dict[str, Callable[[Effort], Iterator[Table]]] = {
+    "forms": compact_form.run,
+    "gaps": merging_gaps.run,
+}

@@ -1,0 +1,149 @@
+"""What to reach, as goals over the results of the table."""
+
+from __future__ import annotations
+
+from benchmarks import cases
+from benchmarks.goals import Cell, Goal
+from zarr_manifest.sources.bulk import MOST_BYTES_IN_FLIGHT
+
+#: "Level with": what measuring again may change.
+LEVEL = 1.1
+
+#: What one partition, and the threads that write, may take.
+_PARTITION_MEMORY = 32e6
+
+
+def goals() -> tuple[Goal, ...]:
+    """Return all goals, in the order of the table."""
+    return (*_opening(), *_writing(), *_local(), *_remote(), *_native(), *_conversions())
+
+
+def _opening() -> tuple[Goal, ...]:
+    icechunk = cases.ICECHUNK
+    return (
+        Goal(
+            "O1 CPU, of Icechunk's with one manifest", "O1", "cpu", 1.0, Cell("O1", icechunk, "cpu")
+        ),
+        Goal(
+            "O1 peak memory, of the document",
+            "O1",
+            "peak",
+            1.5,
+            Cell("O1", cases.FLOOR, "document"),
+        ),
+        Goal(
+            "O2 CPU, of Icechunk's with split manifests",
+            "O2",
+            "cpu",
+            LEVEL,
+            Cell("O2", icechunk, "cpu"),
+        ),
+        Goal("import, beyond zarr's", "import", "wall", 0.030, scale=1e3, unit="ms"),
+        Goal(
+            "O3 time of the first chunk, beyond O2",
+            "O3",
+            "wall",
+            0.050,
+            Cell("O2", cases.US, "wall"),
+            beyond=True,
+            scale=1e3,
+            unit="ms",
+        ),
+        Goal(
+            "O3 peak memory, beyond O2",
+            "O3",
+            "peak",
+            20e6,
+            Cell("O2", cases.US, "peak"),
+            beyond=True,
+            scale=1e-6,
+            unit="MB",
+        ),
+    )
+
+
+def _writing() -> tuple[Goal, ...]:
+    found = []
+    for name, how in (("write stream", "one after the other"), ("write partitions", "columns")):
+        found += [
+            Goal(
+                f"O3 write partitions, {how}: CPU of 10^6 references",
+                name,
+                "cpu per million",
+                1.0,
+                unit="s",
+            ),
+            Goal(
+                f"O3 write partitions, {how}: peak memory beyond what is handed over",
+                name,
+                "peak",
+                _PARTITION_MEMORY,
+                scale=1e-6,
+                unit="MB",
+            ),
+        ]
+    return tuple(found)
+
+
+def _local() -> tuple[Goal, ...]:
+    def faster(name: str, column: str, bound: float) -> Goal:
+        text = f"{name} speed, of {column}"
+        return Goal(text, name, "wall", bound, Cell(name, column, "wall"), speedup=True)
+
+    return (
+        faster("R1", cases.NATIVE, 3.0),
+        faster("R1", cases.NATIVE_FUSED, 1.5),
+        faster("R2", cases.NATIVE, 15.0),
+        faster("R2", cases.TENSORSTORE, 0.5),
+        faster("R3", cases.NATIVE, 1.0),
+        faster("R3", cases.NATIVE_FUSED, 1.0),
+        faster("R3", cases.TENSORSTORE, 1 / LEVEL),
+        Goal(
+            "R6 peak memory beyond the output: the stated budget",
+            "R6",
+            "peak",
+            float(MOST_BYTES_IN_FLIGHT),
+            scale=1e-6,
+            unit="MB",
+        ),
+    )
+
+
+def _remote() -> tuple[Goal, ...]:
+    found = []
+    for name, text in (
+        ("R4", "R4"),
+        ("R4 fused", "R4, FusedCodecPipeline configured"),
+        ("R4 sharded", "R4, shards"),
+        ("R4 threads", "R4, xarray and dask"),
+    ):
+        floor = "R4" if name == "R4 fused" else name
+        time = Cell(floor, cases.FLOOR, "wall")
+        found += [
+            Goal(f"{text}: requests", name, "requests", 20.0, unit=""),
+            Goal(f"{text}: time, of the floor", name, "wall", 1.5, time),
+        ]
+    return tuple(found)
+
+
+def _native() -> tuple[Goal, ...]:
+    append = Cell("R5 append", cases.NATIVE, "requests")
+    return (
+        Goal("R5 CPU of a read, of native", "R5 read", "ratio", 1.03),
+        Goal("R5 CPU of opening a group, of native", "R5 open", "ratio", 1.03),
+        Goal("R5 CPU of listing, of native", "R5 list", "ratio", 1.03),
+        Goal("R5 requests of an append, of native", "R5 append", "requests", 1.0, append),
+    )
+
+
+def _conversions() -> tuple[Goal, ...]:
+    loading = Cell("import JSON", cases.FSSPEC_JSON, "cpu")
+    found = [
+        Goal("import JSON: CPU, of fsspec's own loading", "import JSON", "cpu", LEVEL, loading)
+    ]
+    for form in ("JSON", "Parquet"):
+        name = f"export {form}"
+        floor = Cell(name, cases.FLOOR, "cpu")
+        text = f"{name}: CPU, of encoding and writing what is at hand"
+        found.append(Goal(text, name, "cpu", 2.0, floor))
+    return tuple(found)
