@@ -90,7 +90,7 @@ dist: .make/dist ## sdist and wheel in dist/, checked, and tested in an empty en
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/python .ci/try_wheel.py dist/*.whl
 
-bench: .make/bench ## compare with zarr's own stores; ARGS=--quick for a quick look
+bench: .make/bench ## one table beside zarr and other readers; ARGS=--quick for a quick look
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove everything that make created

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from benchmarks import page
 from benchmarks.effort import Effort
@@ -17,29 +18,38 @@ from benchmarks.runner import run_group, to_stderr
 from benchmarks.standing import goals
 from benchmarks.sweeps import SWEEPS
 
+#: What was measured last, for `--saved`.
+SAVED = Path("bench-output/results.json")
+
 
 def main() -> int:
     arguments = _parse()
-    effort = Effort(quick=arguments.quick, huge=arguments.huge)
-    print("\n".join(description()))
     for name in (name for name in arguments.names if name in EXPERIMENTS):
-        for table in EXPERIMENTS[name](effort):
+        for table in EXPERIMENTS[name](Effort(arguments.quick, arguments.huge)):
             print(f"\n{table.text()}", flush=True)
     names = [name for name in arguments.names or GROUPS if name in GROUPS]
-    groups, results = [GROUPS[name](effort) for name in names], Results()
-    for group in groups:
-        run_group(group, effort, results, to_stderr)
-    cases = [case for group in groups for case in group.cases]
-    if cases:
-        print(f"\n{tabulate(cases, results).text()}\n\n{judge(goals(), results).text()}")
+    if not names:
+        return 0
+    results = Results.load(SAVED) if arguments.saved else _measure(names, arguments)
+    cases = [case for name in names for case in GROUPS[name](results.effort).cases]
+    print("\n".join(results.machine))
+    chosen = [goal for goal in goals() if goal.case in {case.name for case in cases}]
+    print(f"\n{tabulate(cases, results).text()}\n\n{judge(chosen, results).text()}")
     if arguments.write_docs:
-        for sweep in SWEEPS.values():
-            run_group(sweep(effort), effort, results, to_stderr)
-        page.write(cases, results, effort)
+        page.write(cases, results)
         print(f"\nwritten: {page.PAGE}")
     for failure in results.failures:
         to_stderr(f"failed: {failure}")
     return 1 if results.failures else 0
+
+
+def _measure(names: list[str], arguments: argparse.Namespace) -> Results:
+    effort = Effort(arguments.quick, arguments.huge)
+    results = Results(effort, description())
+    for name in (*names, *(SWEEPS if arguments.write_docs else ())):
+        run_group({**GROUPS, **SWEEPS}[name](effort), effort, results, to_stderr)
+        results.save(SAVED)
+    return results
 
 
 def _parse() -> argparse.Namespace:
@@ -58,6 +68,9 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--write-docs", action="store_true", help="write docs/performance.md, with plots"
+    )
+    parser.add_argument(
+        "--saved", action="store_true", help=f"measure nothing: use {SAVED}, of the last run"
     )
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(known):

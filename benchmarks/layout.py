@@ -62,7 +62,7 @@ def _cell(table: Table, case: Case, quantity: Quantity, column: str, results: Re
     value = results.value(case.name, column, quantity.name)
     if value is not None:
         return number(value * quantity.scale)
-    reason = results.reasons.get((case.name, column))
+    reason = results.reason(case.name, column)
     if reason is None:
         return ""
     if reason not in table.notes:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from benchmarks import plots
 from benchmarks.cases import Case
-from benchmarks.effort import Effort
 from benchmarks.goals import judge
 from benchmarks.layout import tabulate
-from benchmarks.machine import description
 from benchmarks.results import Results
 from benchmarks.standing import goals
 
@@ -59,10 +57,12 @@ exists.
 """
 
 
-def page(cases: Sequence[Case], results: Results, effort: Effort) -> str:
+def page(cases: Sequence[Case], results: Results) -> str:
     """Return the page as Markdown."""
-    size = "\nThese are figures of a **quick** run, with less data.\n" if effort.quick else ""
-    machine = "\n".join(f"- {line}" for line in description())
+    size = (
+        "\nThese are figures of a **quick** run, with less data.\n" if results.effort.quick else ""
+    )
+    machine = "\n".join(f"- {line}" for line in results.machine)
     return "\n".join(
         (
             _INTRODUCTION + size,
@@ -75,7 +75,7 @@ def page(cases: Sequence[Case], results: Results, effort: Effort) -> str:
     )
 
 
-def write(cases: Sequence[Case], results: Results, effort: Effort) -> None:
+def write(cases: Sequence[Case], results: Results) -> None:
     """Write the page and its plots."""
-    PAGE.write_text(page(cases, results, effort), encoding="utf-8")
+    PAGE.write_text(page(cases, results), encoding="utf-8")
     plots.draw(results, DOCS)

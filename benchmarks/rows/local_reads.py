@@ -34,6 +34,8 @@ def group(effort: Effort) -> Group:
         for name, shape in size.items()
     }
     read = (SECONDS, CPU_SECONDS)
+    few = (cases.US, cases.US_BULK, cases.NATIVE)
+    left_out = effort.pick((), tuple(set(dask_reads.COLUMNS) - set(few)))
     return Group(
         "local",
         (
@@ -51,8 +53,8 @@ def group(effort: Effort) -> Group:
                 f"R1 by {lazily}, processes",
                 (SECONDS,),
                 partial(dask_reads.read_in_processes, "R1", {}),
-                dask_reads.COLUMNS,
-                dask_reads.REASONS,
+                effort.pick(dask_reads.COLUMNS, few),
+                {**dask_reads.REASONS, **dict.fromkeys(left_out, "not in a quick run")},
             ),
             Case("R2", f"R2 read {cells['R2']}", read, partial(_read, "R2"), every),
             Case("R3", f"R3 read {cells['R3']}, zstd", (*read, CORES), partial(_read, "R3"), every),
@@ -72,9 +74,9 @@ def sizes(effort: Effort) -> dict[str, tuple[int, int, int]]:
     """Return the shapes: a chunk is one field of the last two dimensions."""
     gibibytes = 4 if effort.huge else 1
     return {
-        "R1": (effort.pick(2000, 200), 256, 256),
-        "R2": (effort.pick(20_000, 2000), 32, 32),
-        "R3": (effort.pick(2000, 200), 256, 256),
+        "R1": (effort.pick(2000, 100), 256, 256),
+        "R2": (effort.pick(20_000, 1000), 32, 32),
+        "R3": (effort.pick(2000, 100), 256, 256),
         "R6": (effort.pick(1024 * gibibytes, 64), 512, 512),
     }
 

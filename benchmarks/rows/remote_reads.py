@@ -88,7 +88,7 @@ def group(effort: Effort) -> Group:
 
 
 def _chunks(effort: Effort) -> int:
-    return effort.pick(1000, 200)
+    return effort.pick(1000, 100)
 
 
 @contextmanager
