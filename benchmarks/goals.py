@@ -16,14 +16,14 @@ NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True)
 class Cell:
-    """A number of the results."""
+    """A number of the results; without a column, it is ours."""
 
     case: str
-    column: str
+    column: str | None
     quantity: str
 
-    def of(self, results: Results) -> float | None:
-        return results.value(self.case, self.column, self.quantity)
+    def of(self, ours: str, results: Results) -> float | None:
+        return results.value(self.case, self.column or ours, self.quantity)
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Goal:
 
     def value(self, column: str, results: Results) -> float | None:
         """Return what is compared with the bound, or None if something was not measured."""
-        ours = Cell(self.case, column, self.quantity).of(results)
+        ours = results.value(self.case, column, self.quantity)
         if ours is None or self.to is None:
             return ours
-        other = self.to.of(results)
+        other = self.to.of(column, results)
         if other is None:
             return None
         if self.beyond:

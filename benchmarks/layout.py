@@ -74,11 +74,10 @@ def number(value: float) -> str:
     """Return three significant digits at most, and no exponent: 0.0123, 1.23, 740, 12,300."""
     if value == 0:
         return "0"
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
     digits = max(0, 2 - _exponent(value))
-    shown = f"{value:.{digits}f}"
-    return shown.rstrip("0").rstrip(".") if "." in shown and digits > 3 else shown
+    digits = max(0, 2 - _exponent(round(value, digits)))  # 99.96 has one digit more as 100
+    shown = f"{value:,.{digits}f}"
+    return shown.rstrip("0").rstrip(".") if digits > 3 else shown
 
 
 def _exponent(value: float) -> int:

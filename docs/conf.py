@@ -98,7 +98,7 @@ NAVIGATION = {
         "/conformance/README",
         "/conformance/adapters/javascript/README",
     ],
-    "Project": ["/CONTRIBUTING", "architecture", "/CHANGELOG"],
+    "Project": ["/CONTRIBUTING", "architecture", "performance", "/CHANGELOG"],
 }
 
 

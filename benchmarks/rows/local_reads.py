@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import cases
-from benchmarks.cases import CPU_SECONDS, PEAK, SECONDS, Case, Group, Quantity, Task
+from benchmarks.cases import CPU_SECONDS, PEAK, SECONDS, Case, Group, Task
 from benchmarks.chunks import check, write_chunks
 from benchmarks.effort import Effort
 from benchmarks.measuring import Measured, measure, repeat
@@ -22,7 +22,6 @@ from benchmarks.rows import dask_reads
 
 WRITTEN = (cases.US, cases.ICECHUNK, cases.FSSPEC_JSON, cases.FSSPEC_PARQUET)
 OBJECTS = 20
-CORES = Quantity("cores", "cores busy")
 
 
 def group(effort: Effort) -> Group:
@@ -57,7 +56,7 @@ def group(effort: Effort) -> Group:
                 {**dask_reads.REASONS, **dict.fromkeys(left_out, "not in a quick run")},
             ),
             Case("R2", f"R2 read {cells['R2']}", read, partial(_read, "R2"), every),
-            Case("R3", f"R3 read {cells['R3']}, zstd", (*read, CORES), partial(_read, "R3"), every),
+            Case("R3", f"R3 read {cells['R3']}, zstd", read, partial(_read, "R3"), every),
             Case(
                 "R6",
                 f"R6 one read of {size['R6'][0]:,} MiB, beyond the output",
@@ -97,8 +96,7 @@ def _read(name: str, task: Task) -> Measured:
     references = References.load(task.directory / name)
     if task.column != cases.FLOOR:
         check(references, array[:])
-    taken = repeat(lambda: array[:], task.effort.rounds())
-    return {**taken, "cores": taken["cpu"] / taken["wall"]}
+    return repeat(lambda: array[:], task.effort.rounds())
 
 
 def _read_beyond(task: Task) -> Measured:
