@@ -100,7 +100,7 @@ clean: ## remove everything that make created
 
 # Tests that do not depend on installed versions: of pure modules, the tests' own servers and the
 # documents; and of what the command line adds to functions that are tested themselves.
-NOT_ON_OLDEST := command_line/* locations/* servers/* test_*.py format/test_chunk_keys.py \
+NOT_ON_OLDEST := benchmarks/* command_line/* locations/* servers/* test_*.py format/test_chunk_keys.py \
 	sources/test_byte_ranges.py sources/test_plan.py sources/test_local_files.py \
 	hierarchy/test_link_races.py hierarchy/test_process_end.py \
 	conversion/files/test_files_netcdf3.py conversion/files/test_files_hdf5_damaged.py \

@@ -52,7 +52,7 @@ __all__ = [
     "Sources",
 ]
 
-# `python -m benchmarks` shows the effect of other values.
+# `python -m benchmarks gaps` shows the effect of other values.
 DEFAULT_MAX_GAP = 512 * 1024
 DEFAULT_MAX_REQUEST = 16 * 1024 * 1024
 
