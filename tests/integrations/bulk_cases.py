@@ -293,9 +293,7 @@ def _entry(draw: Any, kind: str, body: bytes, objects: _Objects) -> dict[str, An
     return entry
 
 
-def _state(
-    draw: Any, entry: dict[str, Any], body: bytes, place: str, troubled: bool
-) -> None:
+def _state(draw: Any, entry: dict[str, Any], body: bytes, place: str, troubled: bool) -> None:
     """State checksums and conditions, some of them wrong."""
     wrong = troubled and draw(st.sampled_from([False] * 5 + [True]))
     if ("path" in entry or "data" in entry) and draw(st.sampled_from([False, False, True])):
