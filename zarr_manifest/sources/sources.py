@@ -188,7 +188,7 @@ class Sources:
         if self._max_gap < 0:
             return [PlannedRequest(*span, (i,)) for i, span in enumerate(ranges)]
         max_gap, max_size = self._max_gap, self._max_request
-        if self._is_on_disk(location):
+        if self.is_on_disk(location):
             max_gap = min(max_gap, _MAX_GAP_ON_DISK)
             max_size = min(max_size, _MAX_REQUEST_ON_DISK)
         return plan_requests(ranges, max_gap=max_gap, max_size=max_size)
@@ -214,7 +214,8 @@ class Sources:
             return error.in_context(location=str(location))
         return (target.reader, target.key) if isinstance(target.reader, FileReader) else None
 
-    def _is_on_disk(self, location: Location) -> bool:
+    def is_on_disk(self, location: Location) -> bool:
+        """Whether a location is that of a local file, of which small parts are read quickly."""
         if isinstance(location, StoreLocation):
             return self._hierarchy.on_disk
         return location.scheme == "file"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from zarr.codecs import BytesCodec, ZstdCodec
+from zarr.codecs import BytesCodec, Crc32cCodec, ZstdCodec
 
 from zarr_manifest.hierarchy import (
     CodecsOfPipeline,
@@ -20,10 +20,11 @@ from zarr_manifest.hierarchy import (
     decodes_synchronously,
 )
 
-# Has no type hints.
+# Have no type hints.
 _zstd: Any = importlib.import_module("numcodecs.zstd")
+_crc32c: Any = importlib.import_module("google_crc32c")
 
-__all__ = ["ChunkDecoder", "UndecodableError", "chunk_decoder"]
+__all__ = ["ChunkDecoder", "UndecodableError", "chunk_decoder", "without_crc32c"]
 
 
 class UndecodableError(Exception):
@@ -39,19 +40,22 @@ class ChunkDecoder(Struct, frozen=True):
         Of the array.
     stored_type : dtype or None
         Of the elements as they are stored, if the chunks are nothing but those, perhaps
-        compressed with zstd. None if there is more to it.
+        compressed with zstd, and perhaps with a checksum. None if there is more to it.
     compressed : bool
-        Whether they are.
+        Whether they are compressed with zstd.
+    has_checksum : bool
+        Whether a CRC-32C follows.
     """
 
     codecs: CodecsOfPipeline
     stored_type: np.dtype[Any] | None
     compressed: bool
+    has_checksum: bool
 
     @property
     def is_verbatim(self) -> bool:
         """Whether chunks are stored as they are in memory."""
-        return self.stored_type is not None and not self.compressed
+        return self.stored_type is not None and not (self.compressed or self.has_checksum)
 
     def decode(self, body: memoryview, spec: Any) -> npt.NDArray[Any]:
         """Return a chunk, given its encoded bytes and its specification.
@@ -64,6 +68,7 @@ class ChunkDecoder(Struct, frozen=True):
         try:
             if self.stored_type is None:
                 return self._decode_with_zarr(body, spec)
+            body = without_crc32c(body) if self.has_checksum else body
             stored = _zstd.decompress(body) if self.compressed else body
             decoded: npt.NDArray[Any] = np.frombuffer(stored, self.stored_type)
             return decoded.reshape(spec.shape)
@@ -72,9 +77,15 @@ class ChunkDecoder(Struct, frozen=True):
             raise UndecodableError from error
 
     def decode_into(self, body: memoryview, view: memoryview) -> bool:
-        """Decompress a chunk to where it goes; False if its size is not known to be the same."""
-        if not self.compressed:
+        """Decode a chunk to where it goes; False if its size is not known to be the same."""
+        if self.stored_type is None or self.is_verbatim:
             return False
+        body = without_crc32c(body) if self.has_checksum else body
+        if not self.compressed:
+            if len(body) != len(view):
+                return False
+            view[:] = body
+            return True
         import zstandard
 
         if zstandard.frame_content_size(body) != len(view):
@@ -118,13 +129,31 @@ def chunk_decoder(codecs: CodecsOfPipeline | None, spec: Any) -> ChunkDecoder | 
     if not all(map(decodes_synchronously, every)):
         return None
     kinds: list[type[Any]] = [type(codec) for codec in codecs.bytes_bytes]
+    has_checksum = kinds[-1:] == [Crc32cCodec]
+    compressors = kinds[:-1] if has_checksum else kinds
     simple = (
         not codecs.array_array
         and type(codecs.array_bytes) is BytesCodec
-        and kinds in ([], [ZstdCodec])
+        and compressors in ([], [ZstdCodec])
     )
     stored = _stored_type(codecs.array_bytes, spec) if simple else None
-    return ChunkDecoder(codecs, stored, compressed=stored is not None and bool(kinds))
+    return ChunkDecoder(codecs, stored, bool(compressors), has_checksum)
+
+
+def without_crc32c(body: memoryview) -> memoryview:
+    """Return the bytes that a CRC-32C follows, which they must match.
+
+    Raises
+    ------
+    UndecodableError
+        They do not.
+    """
+    before, stated = body[:-4], body[-4:]
+    # Does not take a memoryview.
+    computed = _crc32c.value(np.frombuffer(before, np.uint8))
+    if stated.tobytes() != computed.to_bytes(4, "little"):
+        raise UndecodableError
+    return before
 
 
 def _stored_type(codec: BytesCodec, spec: Any) -> np.dtype[Any] | None:

@@ -5,7 +5,6 @@ Pure. What is not laid out as is usual is left to zarr, and so is what is damage
 
 from __future__ import annotations
 
-import importlib
 import math
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,10 +19,8 @@ from zarr_manifest.integrations.bulk.decoding import (
     ChunkDecoder,
     UndecodableError,
     chunk_decoder,
+    without_crc32c,
 )
-
-# Has no type hints.
-_crc32c: Any = importlib.import_module("google_crc32c")
 
 __all__ = ["InnerRanges", "ShardLayout", "shard_layout_of"]
 
@@ -105,7 +102,8 @@ class ShardLayout(NamedTuple):
         UndecodableError
             The index is damaged, or states a range outside the shard.
         """
-        entries = np.frombuffer(self._verified(index), self.number_type).reshape(-1, 2)[numbers]
+        index = without_crc32c(index) if self.has_checksum else index
+        entries = np.frombuffer(index, self.number_type).reshape(-1, 2)[numbers]
         entries = entries.astype(np.uint64, copy=False)
         offsets, lengths = entries[:, 0], entries[:, 1]
         missing = offsets == _MISSING
@@ -119,15 +117,6 @@ class ShardLayout(NamedTuple):
             raise UndecodableError
         starts = np.where(missing, 0, offsets).astype(np.int64)
         return InnerRanges(starts, starts + np.where(missing, 0, lengths).astype(np.int64), missing)
-
-    def _verified(self, index: memoryview) -> memoryview:
-        if not self.has_checksum:
-            return index
-        numbers, stated = index[:-_CHECKSUM_BYTES], index[-_CHECKSUM_BYTES:]
-        computed = _crc32c.value(np.frombuffer(numbers, np.uint8))
-        if int.from_bytes(stated, "little") != computed:
-            raise UndecodableError
-        return numbers
 
 
 def shard_layout_of(usual: CodecPipeline, spec: Any) -> ShardLayout | None:

@@ -29,8 +29,10 @@ _NONE = np.zeros(0, np.int64)
 # Inner chunks that are looked up before any of them is read.
 _MOST_INNER_CHUNKS = 65_536
 
-# Shards of which everything is wanted are read in one request up to this size, in bytes.
+# Shards of which everything is wanted are read in one request up to this size, in bytes. Where
+# another request costs little, less memory and more threads are better.
 _LARGEST_WHOLE = 32 * 1024 * 1024
+_LARGEST_WHOLE_ON_DISK = 4 * 1024 * 1024
 
 
 class UnreadableShardError(Exception):
@@ -136,7 +138,10 @@ class ShardedSelection:
             checksum = located.checksums.get(position)
             if not (shard.is_whole or self._array.verifies_parts):
                 checksum = None
-            found = _LocatedShard(shard, columns.objects, number, start, stop, checksum)
+            on_disk = self._array.is_on_disk(columns.objects[number].location)
+            largest = _LARGEST_WHOLE_ON_DISK if on_disk else _LARGEST_WHOLE
+            at_once = checksum is not None or (shard.is_whole and stop - start <= largest)
+            found = _LocatedShard(shard, columns.objects, number, start, stop, checksum, at_once)
             if not self._may_read(found):
                 self._left.append(position)
                 continue
@@ -151,8 +156,9 @@ class ShardedSelection:
     def _may_read(self, found: _LocatedShard) -> bool:
         nbytes, longest = found.stop - found.start, self._array.longest
         index_bytes = self._layout.index_bytes(found.shard.grid_shape)
-        at_once = found.shard.is_whole or found.checksum is not None
-        return index_bytes <= nbytes and (nbytes if at_once else index_bytes) <= longest
+        # zarr would read so much in one request, even if it is not done here.
+        zarr_reads = nbytes if found.shard.is_whole or found.at_once else index_bytes
+        return index_bytes <= nbytes and zarr_reads <= longest
 
     async def _read_group(self, group: Sequence[_LocatedShard]) -> None:
         first = _FirstRead(self._layout, group)
@@ -182,7 +188,7 @@ class ShardedSelection:
 
 
 class _LocatedShard(NamedTuple):
-    """A shard, and where its bytes are."""
+    """A shard, where its bytes are, and whether they are read in one request."""
 
     shard: Shard
     objects: Sequence[Any]
@@ -190,13 +196,7 @@ class _LocatedShard(NamedTuple):
     start: int
     stop: int
     checksum: str | None
-
-    @property
-    def in_one_request(self) -> bool:
-        """Whether the whole shard is read."""
-        if self.checksum is not None:
-            return True
-        return self.shard.is_whole and self.stop - self.start <= _LARGEST_WHOLE
+    at_once: bool
 
 
 class _Row(NamedTuple):
@@ -222,7 +222,7 @@ class _FirstRead:
         return [row.found.shard for row in self._rows]
 
     def _rows_of(self, found: _LocatedShard) -> Iterator[_Row]:
-        if found.in_one_request:
+        if found.at_once:
             yield _Row(found, found.start, found.stop, True)
             return
         first, last = self._layout.index_within(found.stop - found.start, found.shard.grid_shape)
@@ -244,7 +244,7 @@ class _FirstRead:
         """Take the bytes of indexes, or of whole shards."""
         for row, body in zip(rows, bodies, strict=True):
             found = self._rows[row].found
-            if found.in_one_request:
+            if found.at_once:
                 _verify(row, found, body)
                 found.shard.deliver_all(body)
             elif self._rows[row].holds_index:
