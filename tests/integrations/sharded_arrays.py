@@ -19,12 +19,14 @@ from zarr_manifest.integrations.bulk_switch import read_in_bulk
 
 __all__ = [
     "DAMAGES",
+    "POISON",
     "ShardedArray",
     "both_ways",
     "encode_shards",
     "outcome_of",
     "selections",
     "sharded_arrays",
+    "sharding",
     "write_sharded",
 ]
 
