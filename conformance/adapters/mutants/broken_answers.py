@@ -18,7 +18,7 @@ from zarr_manifest.hierarchy.underneath import web_store
 from zarr_manifest.locations import Base
 from zarr_manifest.sources import local_files, object_reader, sources
 from zarr_manifest.sources.sources import Sources
-from zarr_manifest.sources.web import asking, web_reader
+from zarr_manifest.sources.web import answers, web_reader
 
 # ------------------------------------------------------------------ statuses
 
@@ -39,7 +39,7 @@ def _taken_for(status: int, error: type[ManifestError]) -> Any:
 
             return changed
 
-        replace(asking, "_refusal", make)
+        replace(answers, "_refusal", make)
 
     return apply
 
@@ -126,7 +126,7 @@ def endless_redirects() -> None:
 @broken_in("s3/version-*")
 def absent_version_is_absent_object() -> None:
     """Take a version that does not exist for an object that does not exist."""
-    for module in (object_reader, asking):
+    for module in (object_reader, answers):
         replace(module, "missing_object", lambda missing: lambda *_, **__: missing())
 
 

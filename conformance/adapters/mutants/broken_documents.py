@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidEntryError
@@ -198,7 +199,7 @@ def offset_alone_ignored() -> None:
             found: Row | None = get(self, index)
             if found is None or found.length is not None:
                 return found
-            return dataclasses.replace(found, offset=0)
+            return msgspec.structs.replace(found, offset=0)
 
         return changed
 

@@ -107,8 +107,8 @@ def redirects_followed() -> None:
     """Follow a redirect to wherever it leads."""
 
     def make(_: Any) -> Any:
-        def located(self: WebReader, key: str) -> Any:
-            return web_reader._Place(reader_of(self.store), key, None, False, monotonic())
+        def located(self: WebReader, key: str, part: Any) -> Any:
+            return web_reader._Place(reader_of(self.store), key, None, False, monotonic()), None
 
         return located
 

@@ -13,7 +13,7 @@ from zarr_manifest.locations import UrlLocation
 from zarr_manifest.sources import local_files, object_reader, sources
 from zarr_manifest.sources.local_files import Directory
 from zarr_manifest.sources.missing_objects import missing_object
-from zarr_manifest.sources.web import asking, web_reader
+from zarr_manifest.sources.web import answers, web_reader
 
 # ------------------------------------------------------------------ what servers answer
 
@@ -22,7 +22,7 @@ from zarr_manifest.sources.web import asking, web_reader
 def not_allowed_is_absent() -> None:
     """Take 405 for an object that does not exist, as some clients do."""
     replace(
-        asking,
+        answers,
         "_refusal",
         lambda refusal: (
             lambda status, reason: missing_object() if status == 405 else refusal(status, reason)
@@ -34,7 +34,7 @@ def not_allowed_is_absent() -> None:
 def gone_is_an_error() -> None:
     """Take 410 for a failure of the server."""
     replace(
-        asking,
+        answers,
         "_refusal",
         lambda refusal: lambda status, reason: refusal(400 if status == 410 else status, reason),
     )
@@ -57,14 +57,22 @@ def directories_are_absent() -> None:
 @broken_in("content-encodings")
 def encoded_bytes_taken() -> None:
     """Take what a server has encoded for the bytes of the object."""
-    for module in (asking, object_reader):
+    for module in (answers, object_reader):
         replace(module, "reject_encoded", lambda _: lambda encoding: None)
 
 
 @broken_in("content-encodings")
 def identity_not_asked_for() -> None:
     """Leave it to the server how it encodes an object."""
-    replace(web_reader, "asking_for_identity", lambda _: dict)
+
+    def make(_: Any) -> Any:
+        def changed(options: Any) -> Any:
+            headers = {**options.get("default_headers", {}), "accept-encoding": "*"}
+            return {**options, "default_headers": headers}
+
+        return changed
+
+    replace(web_reader, "asking_for_identity", make)
 
 
 @broken_in("s3")
