@@ -36,6 +36,7 @@ from zarr_manifest.format.declaration import (
 )
 from zarr_manifest.format.document_codecs import (
     KNOWN_CODECS,
+    Body,
     DocumentCodec,
     complete_codec,
     decode_body,
@@ -88,6 +89,7 @@ __all__ = [
     "PLACEHOLDER",
     "TRANSFORMER_NAME",
     "ArrayMetadata",
+    "Body",
     "ChunkGrid",
     "Conditions",
     "Configuration",

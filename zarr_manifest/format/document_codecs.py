@@ -20,7 +20,29 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format.limits import limit_exceeded
 
-__all__ = ["KNOWN_CODECS", "DocumentCodec", "complete_codec", "decode_body", "encode_body"]
+__all__ = [
+    "KNOWN_CODECS",
+    "Body",
+    "DocumentCodec",
+    "LazyBytes",
+    "complete_codec",
+    "decode_body",
+    "encode_body",
+]
+
+
+class LazyBytes(Protocol):
+    """Bytes that are read as they are looked at, such as those of a file."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, places: slice, /) -> bytes: ...
+
+    def __bytes__(self) -> bytes: ...
+
+
+# A document, as stored or decoded.
+type Body = bytes | memoryview | LazyBytes
 
 
 class DocumentCodec(Struct, frozen=True):
@@ -164,18 +186,18 @@ KNOWN_CODECS = tuple(_REGISTRY)
 
 def decode_body(
     codecs: Iterable[DocumentCodec],
-    body: bytes | memoryview,
+    body: Body,
     limit: int,
     *,
     what: str = "manifest",
-) -> bytes | memoryview:
+) -> Body:
     """Decode a manifest document; without codecs it is what it was.
 
     Parameters
     ----------
     codecs : iterable of DocumentCodec
         Known codecs, in the order in which the writer applied them.
-    body : bytes or memoryview
+    body : bytes, memoryview or LazyBytes
         The document as stored.
     limit : int
         Largest size in bytes of the stored document, the decoded document and
@@ -198,7 +220,8 @@ def decode_body(
     if len(body) > limit:
         raise _too_large(f"{len(body):,}", limit, what)
     for codec in reversed(list(codecs)):
-        body = _REGISTRY[codec.name].decode(memoryview(body), limit, what)
+        stored = body if isinstance(body, bytes | memoryview) else bytes(body)
+        body = _REGISTRY[codec.name].decode(memoryview(stored), limit, what)
     return body
 
 

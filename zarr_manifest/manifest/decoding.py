@@ -15,6 +15,7 @@ import numpy as np
 from zarr_manifest.errors import InvalidChunkKeyError, InvalidEntryError, ManifestError
 from zarr_manifest.format import (
     NO_CONDITIONS,
+    Body,
     Conditions,
     Entry,
     Findings,
@@ -65,7 +66,7 @@ type _Columns = tuple[EntryColumns, tuple[str, ...]]
 
 
 def interpret_columns(
-    document: bytes | memoryview,
+    document: Body,
     grid: Grid,
     limits: Limits,
     *,
@@ -78,7 +79,7 @@ def interpret_columns(
 
     Parameters
     ----------
-    document : bytes
+    document : bytes, memoryview or LazyBytes
         UTF-8 JSON.
     grid : Grid
         The chunks that keys may name.
@@ -180,7 +181,7 @@ def _interpret_paths(entries: Mapping[str, Entry], resolve: Resolve) -> Findings
 
 
 def _read_in_parts(
-    document: bytes | memoryview, grid: Grid, limits: Limits, part_bytes: int, whole_bytes: int
+    document: Body, grid: Grid, limits: Limits, part_bytes: int, whole_bytes: int
 ) -> _Columns | None:
     """Return the columns of a valid document; None if it may have problems."""
     if grid.shape is None:
@@ -211,7 +212,7 @@ def _read_in_parts(
     return joined.in_order(list(shared.paths))
 
 
-def _read_plain(document: bytes | memoryview, grid: Grid, limits: Limits) -> _Columns | None:
+def _read_plain(document: Body, grid: Grid, limits: Limits) -> _Columns | None:
     """Return the columns of a document of entries that are all written alike, or None."""
     joined, shared = JoinedParts(len(document)), Shared({}, {})
     columns = plain_columns(bytes(document), grid, limits, shared)

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from zarr_manifest.format import Body
+
 __all__ = ["Part", "split_document", "split_members"]
 
 # How many bytes are copied at a time to search in them.
@@ -36,7 +38,7 @@ class Part(NamedTuple):
     start: int
 
 
-def split_document(document: bytes | memoryview, size: int) -> Iterator[bytes]:
+def split_document(document: Body, size: int) -> Iterator[bytes]:
     """Split a document into smaller ones of at least this size, with its members in order.
 
     If every part is a JSON object with members, then so is the document, and the split is
@@ -47,14 +49,15 @@ def split_document(document: bytes | memoryview, size: int) -> Iterator[bytes]:
     >>> list(split_document(b'{"0": {}, "1": {}, "2": {}}', 10))
     [b'{"0": {}, "1": {}}', b'{ "2": {}}']
     """
-    view, start, opening = memoryview(document), 0, b""
+    view: Body = memoryview(document) if isinstance(document, bytes) else document
+    start, opening = 0, b""
     while comma := _find(view, b"},", start + size) + 1:
         yield b"".join((opening, view[start:comma], b"}"))
         start, opening = comma + 1, b"{"
     yield b"".join((opening, view[start:]))
 
 
-def _find(view: memoryview, wanted: bytes, start: int) -> int:
+def _find(view: Body, wanted: bytes, start: int) -> int:
     """Return where some bytes are, or -1."""
     while start < len(view):
         window = bytes(view[start : start + _WINDOW + len(wanted) - 1])

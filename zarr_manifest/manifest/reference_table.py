@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import (
+    Body,
     Findings,
     Limits,
     Partitions,
@@ -374,7 +375,7 @@ def _most_encoded_bytes(aside: Aside) -> int:
 
 
 def interpret_manifest(
-    document: bytes | memoryview, grid: Grid, limits: Limits, *, resolve: Resolve | None = None
+    document: Body, grid: Grid, limits: Limits, *, resolve: Resolve | None = None
 ) -> Findings[ReferenceTable]:
     """Yield the problems of a manifest document, and return its valid references.
 

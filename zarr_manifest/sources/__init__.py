@@ -40,6 +40,7 @@ from zarr_manifest.sources.byte_ranges import (
     slice_bounds,
     source_range,
 )
+from zarr_manifest.sources.file_bodies import FileBody
 from zarr_manifest.sources.local_access import local_directories
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
 from zarr_manifest.sources.missing_objects import missing_object
@@ -63,6 +64,7 @@ __all__ = [
     "Call",
     "Directory",
     "Environment",
+    "FileBody",
     "FileReader",
     "From",
     "Last",

@@ -37,7 +37,15 @@ from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 from zarr_manifest.sources.missing_objects import missing_object
 
-__all__ = ["HIERARCHY", "Directory", "FileReader", "OpenFile", "link_outside"]
+__all__ = [
+    "HIERARCHY",
+    "Directory",
+    "FileReader",
+    "OpenFile",
+    "bounds_in",
+    "file_errors",
+    "link_outside",
+]
 
 # What messages call the directory of a hierarchy.
 HIERARCHY = "hierarchy's directory"
@@ -412,20 +420,18 @@ class FileReader(Struct, frozen=True):
     def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         """Return the bytes of a range of a file, without an event loop."""
         with self.opened(key, conditions) as file:
-            return memoryview(file.read(*_bounds(span, file.size)))
+            return memoryview(file.read(*bounds_in(span, file.size)))
 
     @contextlib.contextmanager
     def opened(self, key: str, conditions: Conditions) -> Generator[OpenFile]:
         """Open a file for several ranges, without an event loop; errors are those of reading."""
-        try:
+        with file_errors(conditions):
             file = self.directory.open(key)
             try:
                 _require_unchanged(file.status, conditions)
                 yield file
             finally:
                 file.close()
-        except OSError as error:
-            _raise_translated(error, conditions)
 
     async def size(self, key: str) -> int:
         """Return the size of a file in bytes."""
@@ -433,13 +439,20 @@ class FileReader(Struct, frozen=True):
 
     def size_sync(self, key: str) -> int:
         """Return the size of a file in bytes, without an event loop."""
-        try:
+        with file_errors(NO_CONDITIONS):
             return _require_regular(self.directory.status(key)).st_size
-        except OSError as error:
-            _raise_translated(error)
 
 
-def _bounds(span: SourceRange, size: int) -> tuple[int, int]:
+@contextlib.contextmanager
+def file_errors(conditions: Conditions) -> Generator[None]:
+    """Translate what reading a file under these conditions may raise."""
+    try:
+        yield
+    except OSError as error:
+        _raise_translated(error, conditions)
+
+
+def bounds_in(span: SourceRange, size: int) -> tuple[int, int]:
     """Return where a range of a file begins and ends."""
     if span.start < 0:
         return max(0, size + span.start), size

@@ -38,6 +38,7 @@ from zarr_manifest.sources.access import (
     web_directory,
 )
 from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.file_bodies import FileBody, open_body
 from zarr_manifest.sources.local_access import local_directories, local_place
 from zarr_manifest.sources.local_files import Directory, FileReader
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
@@ -261,6 +262,26 @@ class Sources:
         try:
             target = self._target_sync(location)
             return target.reader.read_sync(target.key, span, conditions)
+        except ManifestError as error:
+            raise error.in_context(location=str(location)) from error.__cause__
+
+    async def fetch_lazily(self, location: Location, span: SourceRange) -> memoryview | FileBody:
+        """Return the bytes of a range; of a large local file, they are read as they are used."""
+        try:
+            target = await self._target(location)
+            if isinstance(target.reader, FileReader):
+                return await asyncio.to_thread(open_body, target.reader, target.key, span)
+            return await target.reader.read(target.key, span, NO_CONDITIONS)
+        except ManifestError as error:
+            raise error.in_context(location=str(location)) from error.__cause__
+
+    def fetch_lazily_sync(self, location: Location, span: SourceRange) -> memoryview | FileBody:
+        """Return the bytes of a range, without an event loop; see :meth:`fetch_lazily`."""
+        try:
+            target = self._target_sync(location)
+            if isinstance(target.reader, FileReader):
+                return open_body(target.reader, target.key, span)
+            return target.reader.read_sync(target.key, span, NO_CONDITIONS)
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 

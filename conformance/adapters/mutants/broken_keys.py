@@ -117,7 +117,7 @@ def missing_partition_refused() -> None:
 
         return changed
 
-    replace(manifest_documents, "fetch_document", make)
+    replace(manifest_documents, "open_document", make)
 
 
 @broken_in("partition-names")

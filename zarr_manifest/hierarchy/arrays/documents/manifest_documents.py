@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from msgspec import Struct
 from zarr.abc.store import Store
@@ -22,6 +22,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import (
     ArrayMetadata,
+    Body,
     Findings,
     Limits,
     collect,
@@ -43,6 +44,7 @@ from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import ReferenceTable, interpret_manifest
 from zarr_manifest.sources import (
     Call,
+    FileBody,
     SourceRange,
     Sources,
     Steps,
@@ -235,7 +237,7 @@ class ManifestDocuments:
                 return _Missing(is_checked=True)
             document = self._array.document(partition)
             where = None if isinstance(document, bytes) else str(document)
-            body = yield from fetch_document(self._array, partition, self._sources, self._limits)
+            body = yield from open_document(self._array, partition, self._sources, self._limits)
             if body is None:
                 if missing is None:
                     yield from self._require_still_declared()
@@ -247,8 +249,12 @@ class ManifestDocuments:
                 assert loaded is not None  # otherwise there was a problem
                 return loaded
 
-            # Decoding a large document takes seconds; other readers should not have to wait.
-            loaded: LoadedManifest = yield Call(lambda: asyncio.to_thread(check), check)
+            try:
+                # Decoding a large document takes a while; other readers should not have to wait.
+                loaded: LoadedManifest = yield Call(lambda: asyncio.to_thread(check), check)
+            finally:
+                if isinstance(body, FileBody):
+                    body.close()
         except ManifestError as error:
             raise error.in_context(array=self._array.path, location=where) from error.__cause__
         return loaded
@@ -309,16 +315,48 @@ def fetch_document(
         One of ``manifest_not_found``, ``location_not_allowed``, or an error of
         reading a source.
     """
-    location = array.document(partition)
-    if isinstance(location, bytes):
-        return location
-    sources.check([location])
-    whole = _WHOLE_OBJECT._replace(most=limits.manifest_bytes)
-    try:
+
+    def fetch(location: Location, whole: SourceRange) -> Steps[memoryview]:
         body: memoryview = yield Call(
             lambda: sources.fetch(location, whole),
             lambda: sources.fetch_sync(location, whole),
         )
+        return body
+
+    return (yield from _fetch(array, partition, sources, limits, fetch))
+
+
+def open_document(
+    array: DeclaredArray, partition: Partition, sources: Sources, limits: Limits
+) -> Steps[bytes | memoryview | FileBody | None]:
+    """Return the document of a partition; if it is a large file, that is read as it is used.
+
+    See :func:`fetch_document`.
+    """
+
+    def fetch(location: Location, whole: SourceRange) -> Steps[memoryview | FileBody]:
+        body: memoryview | FileBody = yield Call(
+            lambda: sources.fetch_lazily(location, whole),
+            lambda: sources.fetch_lazily_sync(location, whole),
+        )
+        return body
+
+    return (yield from _fetch(array, partition, sources, limits, fetch))
+
+
+def _fetch[T](
+    array: DeclaredArray,
+    partition: Partition,
+    sources: Sources,
+    limits: Limits,
+    fetch: Callable[[Location, SourceRange], Steps[T]],
+) -> Steps[bytes | T | None]:
+    location = array.document(partition)
+    if isinstance(location, bytes):
+        return location
+    sources.check([location])
+    try:
+        body = yield from fetch(location, _WHOLE_OBJECT._replace(most=limits.manifest_bytes))
     except LimitExceededError as error:
         raise limit_exceeded(
             f"the manifest is too large: {error.problem}", limits.manifest_bytes, "manifest_bytes"
@@ -333,7 +371,7 @@ def fetch_document(
 def interpret_document_of(
     array: DeclaredArray,
     partition: Partition,
-    body: bytes | memoryview,
+    body: Body,
     limits: Limits,
     *,
     validating: bool = False,
