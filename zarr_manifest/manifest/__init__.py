@@ -9,6 +9,7 @@ from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
 from zarr_manifest.manifest.manifest import Manifest, references_of
 from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside, Reference, Row
 from zarr_manifest.manifest.reference_table import ReferenceTable, interpret_manifest
+from zarr_manifest.manifest.text_columns import TextColumns
 
 __all__ = [
     "EMPTY",
@@ -23,6 +24,7 @@ __all__ = [
     "ReferenceTable",
     "Row",
     "Rows",
+    "TextColumns",
     "canonical_keys",
     "interpret_keys",
     "interpret_manifest",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.conversion.kerchunk.kerchunk_sets import zarray
 
-__all__ = ["JSONSet", "json_sets", "plain_json"]
+__all__ = ["JSONSet", "calls", "json_sets", "plain_json"]
 
 URLS = (
     "s3://b/a.nc",
@@ -158,3 +160,19 @@ def plain_json(count: int, *, arrays: int = 1) -> bytes:
         for array in range(arrays):
             refs[f"a{array}/{number}"] = [f"s3://b/{number // 1000}.nc", number * 100, 100]
     return json.dumps({"version": 1, "refs": refs}).encode()
+
+
+def calls(work: Callable[[], object]) -> int:
+    """Count the calls of functions, in Python or C, that the interpreter makes."""
+    count = 0
+
+    def note(_: object, event: str, __: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count

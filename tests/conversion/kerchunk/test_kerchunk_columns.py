@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conversion.kerchunk.kerchunk_sets import ZGROUP, zarray
-from tests.conversion.kerchunk.many_references import JSONSet, json_sets, plain_json
+from tests.conversion.kerchunk.many_references import JSONSet, calls, json_sets, plain_json
 from tests.properties import examples
 from zarr_manifest.conversion.kerchunk.json import decoding, references
 from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
@@ -95,22 +93,6 @@ def test_the_last_of_repeated_keys_counts() -> None:
 
 
 # How cheap ---------------------------------------------------------------------------
-
-
-def calls(work: Callable[[], object]) -> int:
-    """Count the calls of functions, in Python or C, that the interpreter makes."""
-    count = 0
-
-    def note(_: object, event: str, __: object) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 @pytest.mark.parametrize("arrays", [1, 3])

@@ -6,15 +6,13 @@ printable ASCII. Chunks of native arrays are objects with a URL, and become refe
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.kerchunk.export.blocks import Block
+from zarr_manifest.conversion.kerchunk.export.json_members import member, members_of
 from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedArray,
     ExportedGroup,
@@ -23,9 +21,8 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, refused
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import Limits, grid_indices
+from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import InspectedHierarchy
-from zarr_manifest.manifest import canonical_keys
 from zarr_manifest.sources import Allow
 
 if TYPE_CHECKING:
@@ -98,40 +95,43 @@ def export_kerchunk_json(
     file = new_target(target, is_directory=False)
     report = ConversionReport()
     tally = Tally(progress)
-    references: dict[str, Any] = {}
+    # In parts, as text: a million references take ten times the memory as Python objects.
+    members: list[bytes] = []
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     for node in exported_nodes(hierarchy, inline_empty=inline_empty):
         if isinstance(node, ExportedGroup):
             below = f"{node.path}/" if node.path else ""
-            references |= _documents(below, ".zgroup", node.zgroup, node.zattrs)
+            members += _documents(below, ".zgroup", node.zgroup, node.zattrs)
             report.groups += 1
         elif isinstance(node, ExportedArray):
             try:
-                references |= _array(node, report, tally)
+                members += _array(node, report, tally)
             except ManifestError as error:
                 report.refused.append(refused(node.path, error))
         else:
             report.refused.append(node)
-    document = {"version": 1, "refs": references} if version == 1 else references
-    file.write_text(json.dumps(document), encoding="utf-8")
+    opening, closing = (b'{"version": 1, "refs": {', b"}}") if version == 1 else (b"{", b"}")
+    with file.open("wb") as opened:
+        opened.write(opening)
+        for number, part in enumerate(members):
+            opened.write(b", " + part if number else part)
+        opened.write(closing)
     return report
 
 
 def _documents(
     below: str, name: str, node: dict[str, Any], attributes: dict[str, Any]
-) -> dict[str, str]:
-    documents = {below + name: json.dumps(node)}
-    if attributes:
-        documents[f"{below}.zattrs"] = json.dumps(attributes)
-    return documents
+) -> list[bytes]:
+    documents = {name: node, ".zattrs": attributes} if attributes else {name: node}
+    return [member(below + own, json.dumps(document)) for own, document in documents.items()]
 
 
-def _array(node: ExportedArray, report: ConversionReport, tally: Tally) -> dict[str, Any]:
+def _array(node: ExportedArray, report: ConversionReport, tally: Tally) -> list[bytes]:
     below = f"{node.path}/" if node.path else ""
-    references: dict[str, Any] = {}
+    references: list[bytes] = []
     stated_bytes, chunks = 0, 0
     for block in node.blocks():
-        references.update(_references(block, below, node.partitions.grid_shape))
+        references += members_of(block, below, node.partitions.grid_shape)
         stated_bytes += block.stated_bytes
         chunks += len(block.numbers)
         tally.add(node.path, len(block.numbers))
@@ -140,27 +140,4 @@ def _array(node: ExportedArray, report: ConversionReport, tally: Tally) -> dict[
     report.references += chunks
     report.stated_bytes += stated_bytes
     report.notes += [(node.path, note) for note in converted.notes]
-    return _documents(below, ".zarray", converted.node, converted.attributes) | references
-
-
-def _references(
-    block: Block, below: str, grid_shape: tuple[int, ...]
-) -> Iterator[tuple[str, str | list[Any]]]:
-    keys = canonical_keys(grid_indices(grid_shape, block.numbers))
-    columns = (block.numbers, block.url_numbers, block.offsets, block.sizes)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    for key, (number, url, offset, size) in zip(keys, rows, strict=True):
-        if url < 0:
-            yield below + key, _text(block.data[number])
-        elif size:
-            yield below + key, [block.urls[url], offset, size]
-        else:
-            yield below + key, [block.urls[url]]
-
-
-def _text(data: bytes) -> str:
-    """Return inline data as the text that kerchunk makes of it."""
-    text = data.decode("ascii", "replace")
-    if data.isascii() and text.isprintable() and not text.startswith("base64:"):
-        return text
-    return f"base64:{base64.b64encode(data).decode('ascii')}"
+    return _documents(below, ".zarray", converted.node, converted.attributes) + references

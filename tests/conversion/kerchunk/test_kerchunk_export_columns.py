@@ -1,0 +1,139 @@
+"""Export to kerchunk in columns: as one by one; and how cheap."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conversion.kerchunk.many_references import calls
+from tests.properties import examples
+from zarr_manifest import Manifest, create_array
+from zarr_manifest.conversion.kerchunk.export.blocks import Block
+from zarr_manifest.conversion.kerchunk.export.json_members import members_of
+from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json
+from zarr_manifest.conversion.kerchunk.export.parquet_sets import export_kerchunk_parquet
+
+URLS = st.lists(
+    st.one_of(
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
+        st.sampled_from(['s3://b/"', "s3://b/\\", "s3://b/\0", '", "', "s3://b/f" * 100]),
+    ),
+    min_size=1,
+    unique=True,
+)
+NUMBERS = st.integers(0, 2**53)
+
+
+def one_by_one(block: Block, below: str, grid_shape: tuple[int, ...]) -> str:
+    """Return what is to be written, by the encoder of the standard library."""
+    found: dict[str, Any] = {}
+    for row, number in enumerate(block.numbers.tolist()):
+        index = np.unravel_index(number, grid_shape) if grid_shape else ()
+        url, size = int(block.url_numbers[row]), int(block.sizes[row])
+        value: Any = [block.urls[url], int(block.offsets[row]), size] if size else [block.urls[url]]
+        if url < 0:
+            data = block.data[number]
+            plain = data.isascii() and data.decode().isprintable()
+            is_text = plain and not data.startswith(b"base64:")
+            value = data.decode() if is_text else f"base64:{base64.b64encode(data).decode()}"
+        found[below + (".".join(map(str, index)) or "0")] = value
+    return json.dumps(found)[1:-1]
+
+
+@examples(4)
+@given(data=st.data(), grid=st.lists(st.integers(1, 12), max_size=3), at_once=st.integers(1, 9))
+def test_members_are_those_of_a_json_encoder(
+    data: st.DataObject, grid: list[int], at_once: int
+) -> None:
+    urls = data.draw(URLS)
+    chunks = st.lists(st.integers(0, math.prod(grid) - 1), min_size=1, unique=True)
+    numbers = sorted(data.draw(chunks))
+    first = data.draw(st.sampled_from([-1, 0]))
+    which = [data.draw(st.integers(first, len(urls) - 1)) for _ in numbers]
+    sizes = [data.draw(st.just(0) | NUMBERS) for _ in numbers]
+    offsets = [data.draw(NUMBERS) if size else 0 for size in sizes]
+    inline = st.binary(max_size=9) | st.sampled_from([b"text", b'"\\', b"base64:x"])
+    block = Block(
+        np.array(numbers),
+        np.array(which),
+        np.array(offsets),
+        np.array(sizes),
+        urls,
+        {number: data.draw(inline) for number, url in zip(numbers, which, strict=True) if url < 0},
+    )
+    below = data.draw(st.sampled_from(["", "a/", 'g"/ü/', "\0/"]))
+    written = members_of(block, below, tuple(grid), at_once=at_once)
+    assert b", ".join(written).decode("ascii") == one_by_one(block, below, tuple(grid))
+
+
+# How cheap ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[None, [10_000]])
+def hierarchies(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[int, Path]:
+    """Hierarchies with so many plain references, whole or in partitions."""
+    root = tmp_path_factory.mktemp("hierarchies")
+    for count in (20_000, 40_000):
+        numbers = np.arange(count)
+        manifest = Manifest.from_columns(
+            (count,),
+            paths=np.array(["s3://b/f.nc", "s3://b/g.nc"])[numbers % 2],
+            offsets=numbers * 100,
+            lengths=numbers + 1,
+        )
+        create_array(
+            root / str(count), "a", manifest, shape=count, chunks=1, dtype="u1",
+            partition_shape=request.param,
+        )  # fmt: skip
+    return {count: root / str(count) for count in (20_000, 40_000)}
+
+
+@pytest.mark.parametrize("export", [export_kerchunk_json, export_kerchunk_parquet])
+def test_nothing_is_called_for_each_reference(
+    hierarchies: dict[int, Path], tmp_path: Path, export: Callable[[Path, Path], Any]
+) -> None:
+    export(hierarchies[20_000], tmp_path / "first")
+    few, many = (
+        calls(lambda root=root: export(root, tmp_path / f"to-{root.name}"))  # type: ignore[misc]
+        for root in hierarchies.values()
+    )
+    assert many - few < 0.1 * 20_000
+
+
+def test_json_is_held_as_text_only(hierarchies: dict[int, Path], tmp_path: Path) -> None:
+    export_kerchunk_json(hierarchies[20_000], tmp_path / "first")
+    peaks: list[int] = []
+    for root in hierarchies.values():
+        tracemalloc.start()
+        try:
+            export_kerchunk_json(root, tmp_path / f"to-{root.name}")
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 300 * 20_000
+
+
+def test_both_forms_hold_the_same(hierarchies: dict[int, Path], tmp_path: Path) -> None:
+    root = hierarchies[20_000]
+    export_kerchunk_json(root, tmp_path / "a.json")
+    export_kerchunk_parquet(root, tmp_path / "a.parquet", record_size=7000)
+    refs = json.loads((tmp_path / "a.json").read_text())["refs"]
+    rows = [
+        list(row.values())
+        for number in range(3)
+        for row in pq.read_table(tmp_path / f"a.parquet/a/refs.{number}.parq").to_pylist()
+    ]
+    assert rows[:20_000] == [[*refs[f"a/{number}"], None] for number in range(20_000)]
