@@ -17,7 +17,6 @@ from zarr_manifest.hierarchy.arrays import (
     interpret_array,
     interpret_document_of,
     partitions_to_read,
-    require_few_partitions,
 )
 from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
 from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
@@ -118,7 +117,6 @@ __all__ = [
     "pure_request",
     "read_node",
     "refused_key",
-    "require_few_partitions",
     "select_inner_chunks",
     "slice_of",
     "store_as_zarr_would",

@@ -11,7 +11,6 @@ from zarr_manifest.hierarchy.arrays.documents import (
     fetch_document,
     interpret_document_of,
     partitions_to_read,
-    require_few_partitions,
 )
 from zarr_manifest.hierarchy.arrays.key_encoding import ChunkKeyEncoding
 from zarr_manifest.hierarchy.arrays.known_arrays import KnownArrays, Remembered
@@ -41,6 +40,5 @@ __all__ = [
     "interpret_document_of",
     "not_a_path",
     "partitions_to_read",
-    "require_few_partitions",
     "vanished",
 ]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from zarr_manifest.hierarchy import (
     Node,
     encode_fill_chunk,
     object_url,
-    require_few_partitions,
     store_urls,
     sync,
 )
@@ -71,6 +70,9 @@ class ExportedArray:
     partitions : Partitions
         The blocks of the chunk grid in which the references come; a single one if the
         manifest is not partitioned.
+    present : iterable of tuple of int
+        The indices of the blocks that may have references, in C order; can be iterated
+        repeatedly.
     load : callable
         Returns the references of the block with an index; may raise ManifestError.
     dropped : Counter
@@ -83,13 +85,14 @@ class ExportedArray:
     path: str
     metadata: dict[str, Any]
     partitions: Partitions
+    present: Iterable[tuple[int, ...]]
     load: Callable[[tuple[int, ...]], Block]
     dropped: Counter[str]
     check: Callable[[], None]
 
     def blocks(self) -> Iterator[Block]:
         """Yield the references of all blocks, loading each on demand."""
-        for index in self.partitions:
+        for index in self.present:
             yield self.load(index)
 
     def zarr2_metadata(self, references: int) -> Zarr2Metadata:
@@ -154,31 +157,43 @@ class _Exporting:
                 converted = convert_group_to_zarr2(node.metadata)
                 return ExportedGroup(node.path, converted.node, converted.attributes)
             convert_array_to_zarr2(node.metadata, path=node.path)  # raises if it is impossible
-            return ExportedArray(node.path, node.metadata, *self._references(node))
+            return self._array(node)
         except ManifestError as error:
             return refused(node.path, error)
 
     # References ----------------------------------------------------------------
 
-    def _references(
-        self, node: Node
-    ) -> tuple[Partitions, Callable[[tuple[int, ...]], Block], Counter[str], Callable[[], None]]:
+    def _array(self, node: Node) -> ExportedArray:
         grid = ChunkGrid.from_metadata(node.metadata)
         assert grid is not None  # Zarr v2 can express it
-        whole = Partitions(grid.counts, tuple(max(1, n) for n in grid.counts))
         array = strict(self.hierarchy.declaration(node))
+        whole = Partitions(grid.counts, tuple(max(1, n) for n in grid.counts))
         if array is None:
-            return whole, lambda _: self._native(node, grid), Counter[str](), lambda: None
-        require_few_partitions(array, self.hierarchy.limits)
+            return ExportedArray(
+                node.path,
+                node.metadata,
+                whole,
+                whole,
+                lambda _: self._native(node, grid),
+                Counter[str](),
+                lambda: None,
+            )
+        documents = self.hierarchy.documents(array)
+        partitions = sync(documents.partitions())
         fill_value = functools.partial(_encoded_fill_value, array.metadata, grid)
         exporter = Exporter(
             store_urls(self.hierarchy.store),
             functools.cache(fill_value) if self.inline_empty else None,
         )
-        documents = self.hierarchy.documents(array)
-        load = functools.partial(_block, documents, array, exporter)
-        check = functools.partial(_check_missing, documents)
-        return array.partitions or whole, load, exporter.dropped, check
+        return ExportedArray(
+            node.path,
+            node.metadata,
+            array.partitions or whole,
+            whole if array.partitions is None else cast("Iterable[tuple[int, ...]]", partitions),
+            functools.partial(_block, documents, array, exporter),
+            exporter.dropped,
+            functools.partial(_check_missing, documents),
+        )
 
     def _native(self, node: Node, grid: ChunkGrid) -> Block:
         keys = sync(self.hierarchy.native_chunks(node, grid))

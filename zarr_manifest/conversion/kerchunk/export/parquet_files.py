@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -43,6 +43,8 @@ class RefsWriter:
         Number of references per file.
     partitions : Partitions
         The blocks; a single one, as large as the grid, if there are no partitions.
+    present : iterable of tuple of int
+        The indices of the blocks that may have references, in C order.
     load : callable
         Returns the references of the block with an index.
     """
@@ -50,6 +52,7 @@ class RefsWriter:
     directory: Path
     record_size: int
     partitions: Partitions
+    present: Iterable[tuple[int, ...]]
     load: Callable[[tuple[int, ...]], Block]
     _held: dict[tuple[int, ...], Block] = field(default_factory=dict[tuple[int, ...], Block])
 
@@ -67,7 +70,7 @@ class RefsWriter:
         size = self.record_size
         written = stated = 0
         # In C order, blocks come in the order of their first chunks.
-        ahead = iter(self.partitions)
+        ahead = iter(self.present)
         coming = next(ahead, None)
         start: int | None = 0
         while start is not None:

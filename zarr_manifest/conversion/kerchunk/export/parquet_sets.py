@@ -138,7 +138,9 @@ class _Export:
 
     def _array(self, array: ExportedArray) -> None:
         directory = self.directory / array.path
-        writer = RefsWriter(directory, self.record_size, array.partitions, array.load)
+        writer = RefsWriter(
+            directory, self.record_size, array.partitions, array.present, array.load
+        )
         try:
             _require_addressable(array.path)
             references, stated = writer.write(

@@ -11,7 +11,6 @@ from zarr_manifest.hierarchy.arrays.documents.partition_documents import (
     Partition,
     PartitionKeys,
     partitions_to_read,
-    require_few_partitions,
 )
 
 __all__ = [
@@ -23,5 +22,4 @@ __all__ = [
     "fetch_document",
     "interpret_document_of",
     "partitions_to_read",
-    "require_few_partitions",
 ]

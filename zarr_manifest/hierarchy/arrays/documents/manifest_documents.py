@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from msgspec import Struct
 from zarr.abc.store import Store
@@ -167,6 +167,19 @@ class ManifestDocuments:
             document = self._array.document(partition)
             if not isinstance(document, bytes):
                 yield document
+
+    async def partitions(self) -> Iterable[Partition]:
+        """Return the partitions to be asked for to know all of the manifest, in C order.
+
+        Raises
+        ------
+        LimitExceededError
+            There are too many, and their documents cannot be listed.
+        """
+        wanted = await partitions_to_read(self._array, self._store, self._limits)
+        if wanted.without_document:
+            self._missing = _Missing()
+        return wanted.partitions
 
     async def partition(self, partition: Partition) -> LoadedManifest:
         """Return the document of a partition, which is not kept.

@@ -37,7 +37,6 @@ __all__ = [
     "PartitionsToRead",
     "lost_document",
     "partitions_to_read",
-    "require_few_partitions",
 ]
 
 type Partition = tuple[int, ...] | None
@@ -184,18 +183,6 @@ def lost_document(partition: Partition, location: str | None) -> ManifestNotFoun
         remedy="Restore it at this location; or open the hierarchy again, if the manifest has been "
         "replaced since.",
     )
-
-
-def require_few_partitions(array: DeclaredArray, limits: Limits) -> None:
-    """Reject a manifest with too many partitions to go through all of them.
-
-    Raises
-    ------
-    LimitExceededError
-        There are more than `limits.partitions`.
-    """
-    if array.partitions is not None:
-        _require_few(array, array.partitions.total, limits)
 
 
 def _require_few(array: DeclaredArray, number: int, limits: Limits) -> None:
