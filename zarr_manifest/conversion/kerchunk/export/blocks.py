@@ -17,7 +17,7 @@ from zarr_manifest.hierarchy import object_url
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
 from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, Columns, ReferenceTable
 
-__all__ = ["Block", "Exporter"]
+__all__ = ["Block", "Exporter", "distinct"]
 
 type _Integers = npt.NDArray[np.int64]
 
@@ -97,8 +97,8 @@ class Exporter:
         # A path may have several versions: each is a URL of its own.
         with_path = columns.path_numbers >= 0
         paths = columns.path_numbers[with_path].astype(np.int64)
-        used, which = np.unique(
-            paths * len(versions) + version_numbers[with_path], return_inverse=True
+        used, which = distinct(
+            paths * len(versions) + version_numbers[with_path], len(locations) * len(versions)
         )
         numbers: list[int] = used.tolist()
         urls = [
@@ -136,6 +136,29 @@ class Exporter:
                 self.dropped["the object versions of {} were left out"] += 1
             return kerchunk_url(object_url(self.roots, location.key))
         return kerchunk_url(location, version)
+
+
+def distinct(numbers: _Integers, count: int) -> tuple[_Integers, _Integers]:
+    """Return the distinct numbers, sorted, and which of them each one is.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64
+        From 0.
+    count : int
+        All of them are smaller.
+
+    Examples
+    --------
+    >>> distinct(np.array([5, 3, 5]), 6)
+    (array([3, 5]), array([1, 0, 1]))
+    """
+    if count > 4 * len(numbers):
+        return np.unique(numbers, return_inverse=True)
+    # No need to sort a million numbers.
+    is_used = np.zeros(count, np.bool_)
+    is_used[numbers] = True
+    return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[numbers]
 
 
 def _require_lengths(manifest: ReferenceTable, columns: Columns) -> None:

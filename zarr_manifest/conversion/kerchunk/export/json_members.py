@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from zarr_manifest.conversion.kerchunk.export.blocks import Block
+from zarr_manifest.conversion.kerchunk.export.blocks import Block, distinct
 from zarr_manifest.format import grid_indices
 from zarr_manifest.manifest import TextColumns, canonical_keys
 
@@ -71,9 +71,9 @@ def _in_columns(
     block: Block, key: bytes, urls: Sequence[bytes], grid_shape: tuple[int, ...]
 ) -> bytes | None:
     """Return the references; None if some are inline, or have a long URL."""
-    used, column = np.unique(block.url_numbers, return_inverse=True)
-    if used[0] < 0:
+    if block.url_numbers.min() < 0:
         return None
+    used, column = distinct(block.url_numbers, len(urls))
     numbers: list[int] = used.tolist()
     table = [urls[number] for number in numbers]
     if max(map(len, table)) > _WIDEST:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from zarr_manifest.conversion.kerchunk.export.blocks import Block
+from zarr_manifest.conversion.kerchunk.export.blocks import Block, distinct
 from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
 from zarr_manifest.format import Partitions
 
@@ -116,7 +116,7 @@ class RefsWriter:
         size = self.record_size
         codes = np.full(size, -1, np.int32)
         offsets, sizes = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        raw: list[bytes | None] = [None] * size
+        inline: dict[int, bytes] = {}
         urls: list[str] = []
         for part in parts:
             rows = part.numbers - record * size
@@ -124,7 +124,7 @@ class RefsWriter:
             offsets[rows], sizes[rows] = part.offsets, part.sizes
             urls += part.urls
             for number in part.numbers[part.url_numbers < 0].tolist():
-                raw[number - record * size] = _plain(part.data[number])
+                inline[number - record * size] = _plain(part.data[number])
         paths = pa.DictionaryArray.from_arrays(
             pa.array(codes, mask=codes < 0), pa.array(urls, pa.string())
         )
@@ -133,7 +133,7 @@ class RefsWriter:
                 paths.cast(pa.string()),
                 pa.array(offsets),
                 pa.array(sizes),
-                pa.array(raw, pa.binary()),
+                _binary(inline, size),
             ],
             schema=_schema(),
         )
@@ -145,6 +145,17 @@ class RefsWriter:
             use_dictionary=["path"],
             write_statistics=False,
         )
+
+
+def _binary(values: Mapping[int, bytes], size: int) -> Any:
+    """Return a column with values in some rows."""
+    pa = arrow()
+    if not values:
+        return pa.nulls(size, pa.binary())
+    column: list[bytes | None] = [None] * size
+    for row, value in values.items():
+        column[row] = value
+    return pa.array(column, pa.binary())
 
 
 def _schema() -> Any:
@@ -177,13 +188,13 @@ def _within(block: Block, start: int, stop: int) -> Block | None:
     first, last = np.searchsorted(block.numbers, [start, stop]).tolist()
     if first == last:
         return None
-    with_url = block.url_numbers[first:last]
-    used, inverse = np.unique(with_url, return_inverse=True)
-    shift = 1 if used[0] < 0 else 0
-    urls: list[int] = used[shift:].tolist()
+    # The first number stands for inline chunks, which have no URL.
+    used, which = distinct(block.url_numbers[first:last] + 1, len(block.urls) + 1)
+    shift = 1 if used[0] == 0 else 0
+    urls: list[int] = (used[shift:] - 1).tolist()
     return Block(
         block.numbers[first:last],
-        inverse.astype(np.int64) - shift,
+        which - shift,
         block.offsets[first:last],
         block.sizes[first:last],
         [block.urls[number] for number in urls],
