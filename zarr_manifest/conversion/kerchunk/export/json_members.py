@@ -9,8 +9,6 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from zarr_manifest.conversion.kerchunk.export.blocks import Block, distinct
 from zarr_manifest.format import grid_indices
 from zarr_manifest.manifest import TextColumns, canonical_keys
@@ -49,6 +47,7 @@ def members_of(
 
     Examples
     --------
+    >>> import numpy as np
     >>> numbers, zeros = np.array([0, 3]), np.array([0, 0])
     >>> block = Block(numbers, zeros, np.array([8, 9]), np.array([2, 0]), ["s3://b/f"], {})
     >>> list(members_of(block, "a/", (2, 2)))
