@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,70 +27,43 @@ CPU_PER_MILLION = Quantity("cpu per million", "CPU s / 10^6")
 #: References that are written to warm up.
 FEW = 1000
 
-_NO_REFERENCES = dict.fromkeys(
-    (cases.NATIVE, cases.NATIVE_FUSED, cases.TENSORSTORE), "has no references"
-)
-_READS_ONLY = {cases.US_BULK: "pipelines take no part in this"}
-_ENTRY_BY_ENTRY = "is written reference by reference only"
+_ABSENT = {
+    **dict.fromkeys((cases.NATIVE, cases.NATIVE_FUSED, cases.TENSORSTORE), "has no references"),
+    cases.US_BULK: "pipelines take no part in this",
+}
+
+type _Writer = Callable[[References, Path], None]
 
 
 def group(effort: Effort) -> Group:
-    count = f"{_count(effort):,}"
-    shown = (CPU_PER_MILLION, PEAK)
-    absent = {**_NO_REFERENCES, **_READS_ONLY}
+    count = effort.pick(10**6, 10**5)
     in_memory = {cases.VIRTUALIZARR: "has no form of its own on disk"}
-    return Group(
-        "writing",
-        (
-            Case(
-                "write entries",
-                f"write {count} in partitions, entry by entry",
-                shown,
-                partial(_write, _BY_ENTRY),
-                tuple(_BY_ENTRY),
-                {**absent, **in_memory, cases.FSSPEC_JSON: "has no partitions"},
-            ),
-            Case(
-                "write stream",
-                f"write {count} in partitions, one after the other",
-                shown,
-                partial(_write, _STREAMED),
-                tuple(_STREAMED),
-                {
-                    **absent,
-                    **in_memory,
-                    cases.FSSPEC_JSON: "has no partitions",
-                    cases.FSSPEC_PARQUET: _ENTRY_BY_ENTRY,
-                },
-            ),
-            Case(
-                "write document",
-                f"write {count} from columns, one document",
-                shown,
-                partial(_write, _WHOLE),
-                tuple(_WHOLE),
-                {**absent, **in_memory, cases.FSSPEC_PARQUET: _ENTRY_BY_ENTRY},
-            ),
-            Case(
-                "write partitions",
-                f"write {count} from columns, in partitions",
-                shown,
-                partial(_write, _PARTITIONED),
-                tuple(_PARTITIONED),
-                {
-                    **absent,
-                    **in_memory,
-                    cases.FSSPEC_JSON: "has no partitions",
-                    cases.FSSPEC_PARQUET: _ENTRY_BY_ENTRY,
-                },
-            ),
-        ),
-        prepare,
+    whole = {**_ABSENT, **in_memory, cases.FSSPEC_PARQUET: "is written reference by reference only"}
+    partitions = {**whole, cases.FSSPEC_JSON: "has no partitions"}
+    made = [
+        _case("write entries", count, "in partitions, entry by entry", _BY_ENTRY, partitions),
+        _case("write stream", count, "in partitions, one after the other", _STREAMED, partitions),
+        _case("write document", count, "from columns, one document", _WHOLE, whole),
+        _case("write partitions", count, "from columns, in partitions", _PARTITIONED, partitions),
+    ]
+    if effort.huge:
+        alone = {cases.US: _stream_ours}
+        absent = partitions | dict.fromkeys((cases.ICECHUNK, cases.FLOOR), "not at this size")
+        made.append(_case("write huge", 10**8, "in partitions, one after the other", alone, absent))
+    return Group("writing", tuple(made), prepare)
+
+
+def _case(
+    name: str, count: int, how: str, writers: Mapping[str, _Writer], reasons: Mapping[str, str]
+) -> Case:
+    return Case(
+        name,
+        f"write {count:,} {how}",
+        (CPU_PER_MILLION, PEAK),
+        partial(_write, writers, count),
+        tuple(writers),
+        {column: reason for column, reason in reasons.items() if column not in writers},
     )
-
-
-def _count(effort: Effort) -> int:
-    return 10**8 if effort.huge else effort.pick(10**6, 10**5)
 
 
 @contextmanager
@@ -180,16 +153,6 @@ def _write_split(references: References, directory: Path) -> None:
     icechunk_repository.write_split(references, directory, PARTITION)
 
 
-def _write_bytes(body: bytes) -> Callable[[References, Path], None]:
-    return lambda _, directory: _put(directory / "manifest.json", body)
-
-
-def _put(path: Path, body: bytes) -> None:
-    path.write_bytes(body)
-
-
-type _Writer = Callable[[References, Path], None]
-
 _BY_ENTRY: dict[str, _Writer] = {
     cases.US: _enter_ours,
     cases.ICECHUNK: _enter_icechunk,
@@ -214,10 +177,7 @@ _PARTITIONED: dict[str, _Writer] = {
 }
 
 
-def _write(writers: dict[str, _Writer], task: Task) -> Measured:
-    count = _count(task.effort)
-    if task.effort.huge and task.column not in (cases.US, cases.FLOOR):
-        count = 10**6
+def _write(writers: Mapping[str, _Writer], count: int, task: Task) -> Measured:
     write = writers[task.column]
     directory = task.directory / "written"
     directory.mkdir()
@@ -226,23 +186,23 @@ def _write(writers: dict[str, _Writer], task: Task) -> Measured:
         write(_references(FEW), directory / "few")
         (directory / "many").mkdir()
         references = _references(count)
+        work: Callable[[], object] = partial(write, references, directory / "many")
         if task.column == cases.FLOOR:
-            return _rewrite(write, references, directory, count)
-        taken = measure(lambda: write(references, directory / "many"))
+            work()
+            work = _rewriting(directory / "many")
+        taken = measure(work)
         return {**taken, "cpu per million": taken["cpu"] / count * 1e6}
     finally:
         shutil.rmtree(directory)
 
 
-def _rewrite(write: _Writer, references: References, directory: Path, count: int) -> Measured:
-    """Measure writing the bytes of our documents again, which are at hand."""
-    write(_references(min(count, 10**6)), directory / "many")
-    documents = [path for path in (directory / "many").rglob("*") if path.is_file()]
-    bodies = {path: path.read_bytes() for path in documents}
+def _rewriting(directory: Path) -> Callable[[], None]:
+    """Return what writes the bytes of our documents again, which are at hand."""
+    documents = [path for path in directory.rglob("*") if path.is_file()]
+    bodies = {path.with_suffix(".again"): path.read_bytes() for path in documents}
 
     def put_all() -> None:
         for path, body in bodies.items():
-            path.with_suffix(".again").write_bytes(body)
+            path.write_bytes(body)
 
-    taken = measure(put_all)
-    return {**taken, "cpu per million": taken["cpu"] / min(count, 10**6) * 1e6}
+    return put_all
