@@ -44,7 +44,8 @@ def main() -> int:
 
 
 def _measure(names: list[str], arguments: argparse.Namespace) -> Results:
-    effort = Effort(arguments.quick, arguments.huge)
+    passes = arguments.passes or (1 if arguments.quick else 3)
+    effort = Effort(arguments.quick, arguments.huge, passes)
     results = Results(effort, description())
     for name in (*names, *(SWEEPS if arguments.write_docs else ())):
         run_group({**GROUPS, **SWEEPS}[name](effort), effort, results, to_stderr)
@@ -66,6 +67,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--huge", action="store_true", help="also what takes many minutes and gigabytes"
     )
+    parser.add_argument("--passes", type=int, help="processes that measure each cell (3, or 1)")
     parser.add_argument(
         "--write-docs", action="store_true", help="write docs/performance.md, with plots"
     )

@@ -78,6 +78,8 @@ class Case:
         Who takes part.
     reasons
         Why the others do not.
+    requires
+        Packages without which nobody can.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Case:
     run: Callable[[Task], Measured]
     columns: tuple[str, ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
+    requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

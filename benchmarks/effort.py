@@ -12,20 +12,17 @@ class Effort:
     """The size of a run.
 
     `quick` finishes in two minutes and shows that everything works; its figures say little.
-    `huge` adds what takes many minutes or gigabytes.
+    `huge` adds what takes many minutes or gigabytes. `passes` is how many fresh processes measure
+    each cell.
     """
 
     quick: bool = False
     huge: bool = False
+    passes: int = 3
 
     def pick[T](self, full: T, quick: T) -> T:
         """Return the value for a full run, or for a quick one."""
         return quick if self.quick else full
-
-    @property
-    def passes(self) -> int:
-        """How many fresh processes measure each cell."""
-        return self.pick(3, 1)
 
     @property
     def patience(self) -> float:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.cases import Group, Task
 from benchmarks.effort import Effort
 from benchmarks.measuring import Measured
-from benchmarks.participants import PARTICIPANTS
+from benchmarks.participants import PARTICIPANTS, lacking
 from benchmarks.processes import FailedInProcess, in_fresh_process
 from benchmarks.results import Results
 from benchmarks.rows import GROUPS
@@ -44,7 +44,7 @@ def _pass(
         results.explain_absent(case)
         for column in case.columns:
             cell = case.name, column
-            if lacks := PARTICIPANTS[column].lacks:
+            if lacks := PARTICIPANTS[column].lacks or lacking(case.requires):
                 results.explain(*cell, lacks)
             elif spent.get(cell, 0.0) < effort.patience:
                 start = time.monotonic()

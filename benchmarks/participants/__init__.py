@@ -5,7 +5,7 @@ To add a peer, write a module with these functions, and add a `Participant` to t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,12 +58,17 @@ class Participant:
     @property
     def lacks(self) -> str:
         """Why it cannot take part here; "" if it can."""
-        missing = [name for name in self.requires if find_spec(name) is None]
-        return f"not installed: {', '.join(missing)} (`make setup` does)" if missing else ""
+        return lacking(self.requires)
 
     def configure(self) -> None:
         """Set zarr's codec pipeline, for the whole process."""
         zarr.config.set({"codec_pipeline.path": self.pipeline})
+
+
+def lacking(packages: Iterable[str]) -> str:
+    """Return which packages are not installed, as a reason; "" if all are."""
+    missing = [name for name in packages if find_spec(name) is None]
+    return f"not installed: {', '.join(missing)}" if missing else ""
 
 
 def _from_store(store: Callable[[Path], Store]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from benchmarks import cases
 from benchmarks.cases import CPU_SECONDS, PEAK, Case, Group, Task
 from benchmarks.effort import Effort
 from benchmarks.measuring import Measured, measure
-from benchmarks.participants import fsspec_references, ours
+from benchmarks.participants import fsspec_references, lacking, ours
 from benchmarks.references import References, consecutive
 
 RECORD_SIZE = 100_000
@@ -26,6 +26,7 @@ FEW = 10_000
 
 _JSON = "references.json"
 _PARQUET = "references.parquet"
+_PARQUET_LIBRARIES = ("fsspec", "fastparquet", "pyarrow", "kerchunk")
 _OF_THE_OTHER = "reads the other form"
 _ABSENT = {
     **dict.fromkeys((cases.NATIVE, cases.NATIVE_FUSED, cases.TENSORSTORE), "has no references"),
@@ -43,11 +44,11 @@ def group(effort: Effort) -> Group:
     count = f"{_count(effort):,}"
     shown = (CPU_SECONDS, PEAK)
     forms = (
-        ("JSON", _LOAD_JSON, _EXPORT_JSON, cases.FSSPEC_PARQUET),
-        ("Parquet", _LOAD_PARQUET, _EXPORT_PARQUET, cases.FSSPEC_JSON),
+        ("JSON", _LOAD_JSON, _EXPORT_JSON, cases.FSSPEC_PARQUET, ()),
+        ("Parquet", _LOAD_PARQUET, _EXPORT_PARQUET, cases.FSSPEC_JSON, _PARQUET_LIBRARIES),
     )
     made = []
-    for form, loads, exports, other in forms:
+    for form, loads, exports, other, libraries in forms:
         made += [
             Case(
                 f"import {form}",
@@ -56,6 +57,7 @@ def group(effort: Effort) -> Group:
                 partial(_work, loads),
                 tuple(loads),
                 {**_ABSENT, other: _OF_THE_OTHER},
+                libraries,
             ),
             Case(
                 f"export {form}",
@@ -64,6 +66,7 @@ def group(effort: Effort) -> Group:
                 partial(_work, exports),
                 tuple(exports),
                 {cases.FSSPEC_JSON: "reads only", **_NOT_EXPORTED, other: _OF_THE_OTHER},
+                libraries,
             ),
         ]
     return Group("conversions", tuple(made), prepare)
@@ -82,7 +85,8 @@ def prepare(directory: Path, effort: Effort) -> Iterator[None]:
         references.save(target)
         ours.write(references, target)
         fsspec_references.write_json(references, target)
-        fsspec_references.write_records(references, target / _PARQUET, RECORD_SIZE)
+        if not lacking(_PARQUET_LIBRARIES):
+            fsspec_references.write_records(references, target / _PARQUET, RECORD_SIZE)
     yield
 
 

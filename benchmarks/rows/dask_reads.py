@@ -22,6 +22,7 @@ from benchmarks.references import References
 
 COLUMNS = tuple(column for column in cases.COLUMNS if column not in (cases.TENSORSTORE,))
 REASONS = {cases.TENSORSTORE: "has no xarray engine"}
+REQUIRES = ("xarray", "dask")
 WORKERS = 2
 
 

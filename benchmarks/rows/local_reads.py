@@ -46,6 +46,7 @@ def group(effort: Effort) -> Group:
                 partial(dask_reads.read_in_threads, "R1", {}),
                 dask_reads.COLUMNS,
                 dask_reads.REASONS,
+                dask_reads.REQUIRES,
             ),
             Case(
                 "R1 processes",
@@ -54,6 +55,7 @@ def group(effort: Effort) -> Group:
                 partial(dask_reads.read_in_processes, "R1", {}),
                 effort.pick(dask_reads.COLUMNS, few),
                 {**dask_reads.REASONS, **dict.fromkeys(left_out, "not in a quick run")},
+                dask_reads.REQUIRES,
             ),
             Case("R2", f"R2 read {cells['R2']}", read, partial(_read, "R2"), every),
             Case("R3", f"R3 read {cells['R3']}, zstd", read, partial(_read, "R3"), every),

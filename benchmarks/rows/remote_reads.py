@@ -81,6 +81,7 @@ def group(effort: Effort) -> Group:
                 _read_in_tasks,
                 dask_reads.COLUMNS,
                 dask_reads.REASONS,
+                dask_reads.REQUIRES,
             ),
         ),
         prepare,
