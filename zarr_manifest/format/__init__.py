@@ -17,6 +17,7 @@ from zarr_manifest.format.chunk_grid import (
 from zarr_manifest.format.chunk_keys import (
     encode_relative,
     format_canonical,
+    likely_owner,
     owner_candidates,
     parse_canonical,
     parse_relative,
@@ -69,6 +70,7 @@ from zarr_manifest.format.node_metadata import (
     is_possible_path,
     members_in,
     parse_node,
+    plain_kind,
     without_declarations,
 )
 from zarr_manifest.format.partition_names import (
@@ -129,6 +131,7 @@ __all__ = [
     "is_declaration",
     "is_placeholder",
     "is_possible_path",
+    "likely_owner",
     "limit_exceeded",
     "mapped",
     "members_in",
@@ -143,6 +146,7 @@ __all__ = [
     "parse_node",
     "parse_relative",
     "placeholder",
+    "plain_kind",
     "state_partitions",
     "strict",
     "too_much",

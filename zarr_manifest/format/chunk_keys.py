@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "encode_relative",
     "format_canonical",
+    "likely_owner",
     "owner_candidates",
     "parse_canonical",
     "parse_relative",
@@ -23,6 +24,8 @@ __all__ = [
 _MAX_COORDINATE = 2**53 - 1
 _MAX_DIGITS = len(str(_MAX_COORDINATE))
 _DIGITS_AND_SLASH = "0123456789/"
+_NAMES = ("default", "v2")
+_SEPARATORS = (".", "/")
 
 
 def format_canonical(index: Sequence[int]) -> str:
@@ -109,7 +112,8 @@ def encode_relative(index: Sequence[int], name: str, separator: str) -> str:
     >>> encode_relative((), "default", "/")
     'c'
     """
-    _require_known(name, separator)
+    if name not in _NAMES or separator not in _SEPARATORS:
+        raise _unknown(name, separator)
     if name == "default":
         return separator.join(("c", *map(str, index)))
     return separator.join(map(str, index)) or "0"
@@ -149,15 +153,15 @@ def parse_relative(key: str, ndim: int, name: str, separator: str) -> tuple[int,
     >>> parse_relative("0.3", 2, "v2", "/") is None
     True
     """
-    _require_known(name, separator)
+    if name not in _NAMES or separator not in _SEPARATORS:
+        raise _unknown(name, separator)
     if name == "v2":
         return _parse_joined(key, ndim, separator)
     if ndim == 0:
         return () if key == "c" else None
-    prefix = "c" + separator
-    if not key.startswith(prefix):
+    if key[:1] != "c" or key[1:2] != separator:
         return None
-    return _parse_joined(key[len(prefix) :], ndim, separator)
+    return _parse_joined(key[2:], ndim, separator)
 
 
 def owner_candidates(key: str) -> Iterator[str]:
@@ -189,9 +193,8 @@ def owner_candidates(key: str) -> Iterator[str]:
     """
     if not key:
         return
-    likely = _without_chunk_segments(key)
-    if likely != key:
-        yield likely
+    likely = likely_owner(key)
+    yield likely
     path = key
     while path:
         path = path.rpartition("/")[0]
@@ -199,21 +202,29 @@ def owner_candidates(key: str) -> Iterator[str]:
             yield path
 
 
-def _without_chunk_segments(key: str) -> str:
+def likely_owner(key: str) -> str:
+    """Return the first of the paths of :func:`owner_candidates`, of a key that is not empty.
+
+    Examples
+    --------
+    >>> likely_owner("a/b/c/0/3")
+    'a/b'
+    """
     # Stripping characters and stepping forward to the next slash costs the same
     # for any number of dimensions; splitting the key would not.
     head = key.rstrip(_DIGITS_AND_SLASH)
     if head:
         end = key.find("/", len(head))
         head = key if end < 0 else key[:end]
-    return head[:-1].rstrip("/") if head == "c" or head.endswith("/c") else head
+    if head == "c" or head.endswith("/c"):
+        return head[:-1].rstrip("/")
+    return key.rpartition("/")[0] if head == key else head
 
 
-def _require_known(name: str, separator: str) -> None:
-    if name not in {"default", "v2"}:
-        raise ValueError(f"the chunk key encoding must be 'default' or 'v2', not {name!r}")
-    if separator not in {".", "/"}:
-        raise ValueError(f"the chunk key separator must be '.' or '/', not {separator!r}")
+def _unknown(name: str, separator: str) -> ValueError:
+    if name not in _NAMES:
+        return ValueError(f"the chunk key encoding must be 'default' or 'v2', not {name!r}")
+    return ValueError(f"the chunk key separator must be '.' or '/', not {separator!r}")
 
 
 def _parse_joined(text: str, ndim: int, separator: str) -> tuple[int, ...] | None:

@@ -83,17 +83,21 @@ def _restored(arrays: KnownArrays, path: str, body: bytes, may_grow: bool) -> St
     node = parse_node(body)
     if node is None:
         return body
-    if node.get("node_type") != "array":
+    if node.get("node_type") != "array" and not arrays.was_just_seen(path):
         yield from arrays.own(path)  # which raises if nodes below it are being changed
     restored = False
     for array in arrays_in(node):
         if array.declared:
             continue
         place = join(path, array.path)
+        is_own = array.metadata is node
+        may_shape = may_grow or not is_own or not _has_declared_neighbours(arrays, place)
+        if may_shape and arrays.was_just_seen(place, None if is_own else path):
+            continue
         stored = yield from arrays.own(place)
         if stored is None and array.path:
             stored = yield from arrays.consolidated(path, place)
-        if stored is not None and array.metadata is node and not may_grow:
+        if stored is not None and is_own and not may_grow:
             yield from _require_no_growth(arrays, place, stored, array)
         if stored is not None and stored.declared:
             declare(array, resized_declaration(place, stored, array))
@@ -101,6 +105,12 @@ def _restored(arrays: KnownArrays, path: str, body: bytes, may_grow: bool) -> St
         elif place in arrays.declared:
             raise vanished(place, None if stored is None else dump_node(stored.metadata))
     return dump_node(node) if restored else body
+
+
+def _has_declared_neighbours(arrays: KnownArrays, path: str) -> bool:
+    """Whether other arrays of the same group have declared manifests, which do not grow."""
+    group = path.rpartition("/")[0]
+    return any(other.rpartition("/")[0] == group for other in list(arrays.declared))
 
 
 def _require_no_growth(

@@ -29,7 +29,7 @@ def reveal(
         As of :meth:`KnownArrays.reveal`.
     """
     if metadata is None:
-        arrays.note_absence(path)
+        arrays.note_missing(path)
         return None
     stored = metadata.to_bytes()
     shown = arrays.reveal(path, stored)

@@ -1,41 +1,42 @@
 """ManifestStore: a zarr Store on top of any zarr Store.
 
 Serves the chunks of manifest arrays, hides their declarations from zarr and restores
-them when zarr rewrites metadata. Everything else is left to the underlying store. Every
-read method is overridden, so that no read bypasses the manifests.
+them when zarr rewrites metadata. Everything else is left to the underlying store. How it is
+read is said in :mod:`zarr_manifest.hierarchy.readable_store`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.store import Store
-from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.format import Configuration, Limits
-from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, KnownArrays, Remembered, Verify
-from zarr_manifest.hierarchy.changing import deletable, delete_below, note_change, writable
-from zarr_manifest.hierarchy.keys import METADATA_NAMES, node_of_metadata
-from zarr_manifest.hierarchy.listing import (
-    list_chunks_below,
-    list_dir,
-    list_locations,
-    list_prefix,
+from zarr_manifest.hierarchy.arrays import (
+    ChunkManifestTransformer,
+    KnownArrays,
+    Looks,
+    Remembered,
+    Verify,
 )
-from zarr_manifest.hierarchy.revealing import reveal
+from zarr_manifest.hierarchy.changing import deletable, delete_below, note_change, writable
+from zarr_manifest.hierarchy.keys import METADATA_NAMES
+from zarr_manifest.hierarchy.listing import (
+    list_locations,
+)
+from zarr_manifest.hierarchy.readable_store import ReadableStore
 from zarr_manifest.hierarchy.underneath import (
     base_directory,
     hierarchy_sources,
     inside_store,
     open_hierarchy,
-    pure_request,
     same_place,
     store_name,
 )
-from zarr_manifest.hierarchy.zarr_internals import StoreOnStore, sync
+from zarr_manifest.hierarchy.zarr_internals import sync
 from zarr_manifest.locations import (
     ReferencedLocation,
     UrlLocation,
@@ -54,6 +55,7 @@ from zarr_manifest.sources import (
     access_by_prefix,
     describe_access,
     local_directories,
+    may_be_remote,
     read_ranges,
     run_async,
     run_sync,
@@ -61,13 +63,12 @@ from zarr_manifest.sources import (
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
-    from zarr.abc.buffer import Buffer, BufferPrototype
-    from zarr.abc.store import ByteRequest
+    from zarr.abc.buffer import Buffer
 
 __all__ = ["ManifestStore"]
 
 
-class ManifestStore(StoreOnStore):
+class ManifestStore(ReadableStore):
     """A hierarchy of manifest arrays and native arrays.
 
     Parameters
@@ -147,9 +148,11 @@ class ManifestStore(StoreOnStore):
     def _connect(self) -> None:
         """Create what is not pickled: clients, and the arrays that were seen."""
         self._directories = local_directories(self._allow)
+        self._may_be_remote = may_be_remote(self._allow)
         self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
         self._readable = inside_store(self._store, self._directories)
-        self._arrays = KnownArrays(self._readable, self._transformer, self._remembered)
+        looks = Looks(are_cheap=self._sources.hierarchy_is_on_disk)
+        self._arrays = KnownArrays(self._readable, self._transformer, self._remembered, looks)
 
     def _transformer(
         self, path: str, metadata: dict[str, Any], declared: list[Any], configuration: Configuration
@@ -225,169 +228,13 @@ class ManifestStore(StoreOnStore):
         twin.__setstate__({**self.__getstate__(), "_store": store})
         return twin
 
-    # Reading -----------------------------------------------------------------
+    @property
+    def _supports_sync_io(self) -> bool:
+        """Whether zarr may read without an event loop, which is one chunk after the other.
 
-    async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype | None = None,
-        byte_range: ByteRequest | None = None,
-    ) -> Buffer | None:
-        """Return the value of a key, or the bytes that its manifest refers to."""
-        prototype = default_buffer_prototype() if prototype is None else prototype
-        if self._arrays.known_native(key):
-            found = await self._readable.get(key, prototype, byte_range)
-            if found is not None or await run_async(self._arrays.certainly_missing(key)):
-                return found
-        path = node_of_metadata(key)
-        if path is not None:
-            metadata = await self._readable.get(key, prototype)
-            return reveal(self._arrays, path, metadata, prototype, byte_range)
-        owner = await run_async(self._arrays.owner(key))
-        if owner is None:
-            return await self._readable.get(key, prototype, byte_range)
-        array, index = owner
-        body = await array.get(index, pure_request(byte_range))
-        return None if body is None else prototype.buffer.from_bytes(body)
-
-    def get_sync(
-        self,
-        key: str,
-        *,
-        prototype: BufferPrototype | None = None,
-        byte_range: ByteRequest | None = None,
-    ) -> Buffer | None:
-        """Return the value of a key, without an event loop."""
-        prototype = default_buffer_prototype() if prototype is None else prototype
-        if self._arrays.known_native(key):
-            found = self._get_underneath(key, prototype=prototype, byte_range=byte_range)
-            if found is not None or run_sync(self._arrays.certainly_missing(key)):
-                return found
-        path = node_of_metadata(key)
-        if path is not None:
-            metadata = self._get_underneath(key, prototype=prototype)
-            return reveal(self._arrays, path, metadata, prototype, byte_range)
-        owner = run_sync(self._arrays.owner(key))
-        if owner is None:
-            return self._get_underneath(key, prototype=prototype, byte_range=byte_range)
-        array, index = owner
-        body = array.get_sync(index, pure_request(byte_range))
-        return None if body is None else prototype.buffer.from_bytes(body)
-
-    def _get_underneath(
-        self, key: str, *, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        readable: Any = self._readable  # get_sync is not declared by ``Store``
-        found: Buffer | None = readable.get_sync(key, prototype=prototype, byte_range=byte_range)
-        return found
-
-    async def get_partial_values(
-        self,
-        prototype: BufferPrototype,
-        key_ranges: Iterable[tuple[str, ByteRequest | None]],
-    ) -> list[Buffer | None]:
-        """Return the values of many keys, in order."""
-        return list(
-            await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
-        )
-
-    async def get_ranges(
-        self,
-        key: str,
-        byte_ranges: Sequence[ByteRequest | None],
-        *,
-        prototype: BufferPrototype,
-        **options: Any,
-    ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
-        """Yield many ranges of one value.
-
-        Ranges of one source object are merged by `Sources`, with this store's
-        own limits. Errors are raised directly, not in a group.
+        Not if there is an array whose chunks may be far away: for those, requests must overlap.
         """
-        if await run_async(self._arrays.owner(key)) is None:
-            readable: Any = self._readable  # not declared by older releases of zarr
-            try:
-                async for group in readable.get_ranges(
-                    key, byte_ranges, prototype=prototype, **options
-                ):
-                    yield group
-            except BaseExceptionGroup as error:
-                if not _is_missing(error) or await run_async(self._arrays.certainly_missing(key)):
-                    raise
-            else:
-                return
-        values = await asyncio.gather(*(self.get(key, prototype, part) for part in byte_ranges))
-        if any(value is None for value in values):
-            # What zarr expects for an absent key.
-            raise BaseExceptionGroup("the chunk is missing", [FileNotFoundError(key)])
-        yield list(enumerate(values))
-
-    def get_ranges_sync(
-        self,
-        key: str,
-        byte_ranges: Sequence[ByteRequest | None],
-        *,
-        prototype: BufferPrototype,
-        **options: Any,
-    ) -> Sequence[tuple[int, Buffer | None]]:
-        """Return many ranges of one value, without an event loop."""
-        if run_sync(self._arrays.owner(key)) is None:
-            readable: Any = self._readable
-            try:
-                native: Any = readable.get_ranges_sync(
-                    key, byte_ranges, prototype=prototype, **options
-                )
-            except BaseExceptionGroup as error:
-                if not _is_missing(error) or run_sync(self._arrays.certainly_missing(key)):
-                    raise
-            else:
-                return cast("Sequence[tuple[int, Buffer | None]]", native)
-        # Merges ranges, and reads them with get_sync.
-        return super().get_ranges_sync(key, byte_ranges, prototype=prototype, **options)
-
-    async def _get_many(
-        self, requests: Iterable[tuple[str, BufferPrototype, ByteRequest | None]]
-    ) -> AsyncGenerator[tuple[str, Buffer | None], None]:
-        async def one(key: str, prototype: BufferPrototype, part: ByteRequest | None) -> Any:
-            return key, await self.get(key, prototype, part)
-
-        for answer in asyncio.as_completed([one(*request) for request in requests]):
-            yield await answer
-
-    async def exists(self, key: str) -> bool:
-        """Whether a key has a value, or the manifest names the chunk. Reads no source."""
-        owner = await run_async(self._arrays.owner(key))
-        if owner is None:
-            if await self._readable.exists(key):
-                return True
-            owner = await run_async(self._arrays.owner_of_missing(key))
-        if owner is None:
-            return False
-        array, index = owner
-        return await array.names(index) is not None
-
-    async def getsize(self, key: str) -> int:
-        """Return the stored size of a value, in bytes."""
-        owner = await run_async(self._arrays.owner(key))
-        if owner is None:
-            try:
-                return await self._readable.getsize(key)
-            except FileNotFoundError:
-                owner = await run_async(self._arrays.owner_of_missing(key))
-                if owner is None:
-                    raise
-        array, index = owner
-        size = await array.size(index)
-        if size is None:
-            raise FileNotFoundError(key)
-        return size
-
-    async def getsize_prefix(self, prefix: str) -> int:
-        """Return the number of bytes below a prefix, including those that manifests refer to."""
-        native = await self._readable.getsize_prefix(prefix)
-        keys, arrays = await list_chunks_below(self._readable, self._arrays, prefix)
-        sizes = (*(self.getsize(key) for key in keys), *(array.total_size() for array in arrays))
-        return native + sum(await asyncio.gather(*sizes))
+        return super()._supports_sync_io and not (self._may_be_remote and self._arrays.declared)
 
     # In bulk -----------------------------------------------------------------
 
@@ -400,25 +247,7 @@ class ManifestStore(StoreOnStore):
         """Read many ranges of sources; see :func:`zarr_manifest.sources.read_ranges`."""
         await read_ranges(self._sources, ranges, receiver)
 
-    # Listing -----------------------------------------------------------------
-
-    async def is_empty(self, prefix: str) -> bool:
-        """Whether there are no keys below a prefix."""
-        return await self._readable.is_empty(prefix)
-
-    def list(self) -> AsyncIterator[str]:
-        """Yield all keys, including chunks of manifest arrays."""
-        return self.list_prefix("")
-
-    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Yield all keys below a prefix, including chunks of manifest arrays."""
-        async for key in list_prefix(self._readable, self._arrays, prefix):
-            yield key
-
-    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Yield the names of keys and directories directly below a prefix."""
-        async for name in list_dir(self._readable, self._arrays, prefix):
-            yield name
+    # What it refers to -------------------------------------------------------
 
     def locations(self) -> Sequence[ReferencedLocation]:
         """Return the locations that the hierarchy refers to, without reading them.
@@ -502,8 +331,3 @@ class ManifestStore(StoreOnStore):
     async def clear(self) -> None:
         """Delete everything except data that manifests refer to."""
         await self.delete_dir("")
-
-
-def _is_missing(error: BaseExceptionGroup[BaseException]) -> bool:
-    """Whether the value that ranges were requested of does not exist."""
-    return error.subgroup(FileNotFoundError) is not None

@@ -228,9 +228,9 @@ class ReferenceTable:
                 return None
             number = number * n + i
         if self._chunk_numbers is None:
-            return number if number < len(self) else None
-        row = int(np.searchsorted(self._chunk_numbers, number))
-        if row < len(self) and int(self._chunk_numbers[row]) == number:
+            return number if number < len(self._offsets) else None
+        row = int(self._chunk_numbers.searchsorted(number))
+        if row < len(self._offsets) and self._chunk_numbers.item(row) == number:
             return row
         return None
 
@@ -264,11 +264,11 @@ class ReferenceTable:
 
     def row(self, row: int) -> Row:
         """Return a row."""
-        length = int(self._lengths[row])
+        length = self._lengths.item(row)
         extra = self._aside.get(row, NOTHING_ASIDE)
         return Row(
-            path_number=int(self._path_numbers[row]),
-            offset=int(self._offsets[row]),
+            path_number=self._path_numbers.item(row),
+            offset=self._offsets.item(row),
             length=None if length == TO_THE_END else length,
             data=extra.data,
             checksum=extra.checksum,

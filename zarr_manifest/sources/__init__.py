@@ -41,7 +41,7 @@ from zarr_manifest.sources.byte_ranges import (
     source_range,
 )
 from zarr_manifest.sources.file_bodies import FileBody
-from zarr_manifest.sources.local_access import local_directories
+from zarr_manifest.sources.local_access import local_directories, may_be_remote
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
 from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
@@ -87,6 +87,7 @@ __all__ = [
     "key_within",
     "link_outside",
     "local_directories",
+    "may_be_remote",
     "missing_object",
     "needs_size",
     "open_object_store",

@@ -165,7 +165,12 @@ class SourceRange(NamedTuple):
 
 
 def source_range(
-    offset: int, length: int | None, request: ByteRequest, *, size: int | None = None
+    offset: int,
+    length: int | None,
+    request: ByteRequest,
+    *,
+    size: int | None = None,
+    most: int | None = None,
 ) -> SourceRange:
     """Return the bytes of the source that answer a request for bytes of a chunk.
 
@@ -179,6 +184,8 @@ def source_range(
         The requested bytes of the chunk.
     size : int, optional
         Size of the whole object in bytes, if known. Used only if `length` is None.
+    most : int, optional
+        More bytes are not accepted.
 
     Returns
     -------
@@ -216,9 +223,11 @@ def source_range(
             )
         length = size - offset
     if length is None:
-        return _open_ended(offset, request)
+        return _open_ended(offset, request)._replace(most=most)
+    if type(request) is Whole:
+        return SourceRange(offset, offset + length, True, most)
     start, stop = slice_bounds(length, request)
-    return SourceRange(offset + start, offset + stop, True)
+    return SourceRange(offset + start, offset + stop, True, most)
 
 
 def needs_size(offset: int, length: int | None, request: ByteRequest) -> bool:

@@ -25,7 +25,7 @@ from zarr_manifest.sources.access import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["LocalPlace", "local_directories", "local_place"]
+__all__ = ["LocalPlace", "local_directories", "local_place", "may_be_remote"]
 
 
 class LocalPlace(NamedTuple):
@@ -85,6 +85,27 @@ def local_directories(allow: Mapping[str, Access]) -> tuple[str, ...]:
             or isinstance(access, Anonymous | Environment | Mapping)
             or _holds(access, place)
         )
+    )
+
+
+def may_be_remote(allow: Mapping[str, Access]) -> bool:
+    """Whether some of what may be read is not on this machine: requests for it take a round trip.
+
+    Examples
+    --------
+    >>> may_be_remote({"/data/": None}), may_be_remote({"/data/": None, "s3://bucket/": None})
+    (False, True)
+    """
+    if not allow:
+        return False
+    from obstore.store import LocalStore, MemoryStore
+
+    prefixes = AllowList(allow)
+    return any(
+        prefixes.normalized(prefix).scheme != "file"
+        if access is None or isinstance(access, Anonymous | Environment | Mapping)
+        else not isinstance(access, LocalStore | MemoryStore)
+        for prefix, access in allow.items()
     )
 
 

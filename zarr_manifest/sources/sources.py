@@ -113,6 +113,11 @@ class Sources:
         self._targets: dict[UrlLocation, _Target] = {}
         self._batches: dict[_BatchKey, _Batch] = {}
 
+    @property
+    def hierarchy_is_on_disk(self) -> bool:
+        """Whether reading from the hierarchy's own store needs no network round trip."""
+        return self._hierarchy.on_disk
+
     def check(self, locations: Iterable[Location]) -> None:
         """Reject locations outside the hierarchy's store that are not authorised.
 

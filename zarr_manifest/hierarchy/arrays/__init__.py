@@ -1,6 +1,7 @@
 """Manifest arrays: what they declare, and whose chunk a key is."""
 
 from zarr_manifest.hierarchy.arrays.bulk_look_up import LocatedChunks
+from zarr_manifest.hierarchy.arrays.chunk_plans import Verify
 from zarr_manifest.hierarchy.arrays.contradictions import not_a_path, vanished
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.arrays.documents import (
@@ -12,32 +13,37 @@ from zarr_manifest.hierarchy.arrays.documents import (
     interpret_document_of,
     partitions_to_read,
 )
+from zarr_manifest.hierarchy.arrays.fill_chunks import encode_fill_chunk
 from zarr_manifest.hierarchy.arrays.key_encoding import ChunkKeyEncoding
-from zarr_manifest.hierarchy.arrays.known_arrays import KnownArrays, Remembered
+from zarr_manifest.hierarchy.arrays.known_arrays import Chunk, KnownArrays, Metadata, Route
+from zarr_manifest.hierarchy.arrays.looks import Looks, look_again
+from zarr_manifest.hierarchy.arrays.seen_arrays import Native, Remembered
 from zarr_manifest.hierarchy.arrays.shared_calls import SharedCalls
-from zarr_manifest.hierarchy.arrays.transformer import (
-    ChunkManifestTransformer,
-    Verify,
-    encode_fill_chunk,
-)
+from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
 
 __all__ = [
     "CONCURRENCY",
+    "Chunk",
     "ChunkKeyEncoding",
     "ChunkManifestTransformer",
     "DeclaredArray",
     "KnownArrays",
     "LocatedChunks",
+    "Looks",
     "ManifestDocuments",
+    "Metadata",
+    "Native",
     "Partition",
     "PartitionKeys",
     "Remembered",
+    "Route",
     "SharedCalls",
     "Verify",
     "encode_fill_chunk",
     "fetch_document",
     "interpret_array",
     "interpret_document_of",
+    "look_again",
     "not_a_path",
     "partitions_to_read",
     "vanished",

@@ -8,42 +8,40 @@ chunks become encoded fill chunks where zarr treats missing chunks as errors.
 from __future__ import annotations
 
 import asyncio
-import json
-import math
-import threading
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import zarr
-import zarr.api.asynchronous
 from zarr.abc.store import Store
-from zarr.buffer import cpu
-from zarr.storage import MemoryStore
 
 from zarr_manifest.errors import (
-    ChecksumMismatchError,
     LimitExceededError,
     ManifestError,
     RangeOutOfBoundsError,
-    SourceError,
 )
 from zarr_manifest.format import (
-    ChunkGrid,
+    Conditions,
     Configuration,
     Limits,
     format_canonical,
     limit_exceeded,
     strict,
-    verify_checksum,
 )
 from zarr_manifest.hierarchy.arrays.bulk_look_up import LocatedChunks, locate_chunks
+from zarr_manifest.hierarchy.arrays.chunk_plans import (
+    ChunkPlan,
+    Verify,
+    finish_chunk,
+    plan_chunk,
+    to_verify,
+)
 from zarr_manifest.hierarchy.arrays.declared_array import interpret_array
 from zarr_manifest.hierarchy.arrays.documents import LoadedManifest, ManifestDocuments
+from zarr_manifest.hierarchy.arrays.fill_chunks import encode_fill_chunk
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import Row
-from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     ByteRequest,
     Call,
@@ -58,12 +56,7 @@ from zarr_manifest.sources import (
     source_range,
 )
 
-__all__ = ["ChunkManifestTransformer", "Verify", "encode_fill_chunk"]
-
-# Metadata may state any size, of which nothing has to exist.
-_LARGEST_FILL_CHUNK = 2**31
-
-type Verify = Literal["auto", "always", "never"]
+__all__ = ["ChunkManifestTransformer"]
 
 
 class ChunkManifestTransformer:
@@ -128,6 +121,8 @@ class ChunkManifestTransformer:
         self._encoding = array.encoding
         self._documents = ManifestDocuments(array, sources, store, limits)
         self._missing_is_an_error = False
+        is_regular = array.chunk_grid.regular is not None
+        self._most = self._most_of((0,) * array.ndim) if is_regular else None
 
     def index_of(self, key: str) -> tuple[int, ...] | None:
         """Return the grid index of one of the array's own relative chunk keys, or None."""
@@ -163,79 +158,99 @@ class ChunkManifestTransformer:
             If they cannot be read; names array, chunk and location. Fill values
             are never returned instead.
         """
-        loaded = self._documents.authorise(await self._documents.owner(index))
-        return await run_async(self._in_context(loaded, index, request))
+        loaded = self._documents.known(index)
+        if loaded is None:
+            loaded = self._documents.authorise(await self._documents.owner(index))
+        try:
+            row = loaded.manifest.get(index)
+            if row is None:
+                return None
+            if row.path_number < 0 or row.length is None:
+                return await run_async(self._read_special(loaded, row, index, request))
+            plan = self._plan(loaded, row, index, request)
+            body = await self._sources.fetch(plan.location, plan.span, plan.conditions)
+            return _finished(plan, body)
+        except ManifestError as error:
+            explained = self._explained(error, index)
+            raise explained from explained.__cause__
 
     def get_sync(self, index: tuple[int, ...], request: ByteRequest) -> memoryview | None:
         """Return the bytes of a chunk without an event loop; see :meth:`get`."""
-        loaded = self._documents.authorise(self._documents.owner_sync(index))
-        return run_sync(self._in_context(loaded, index, request))
-
-    def _in_context(
-        self, loaded: LoadedManifest, index: tuple[int, ...], request: ByteRequest
-    ) -> Steps[memoryview | None]:
+        loaded = self._documents.known(index)
+        if loaded is None:
+            loaded = self._documents.authorise(self._documents.owner_sync(index))
         try:
-            return (yield from self._read(loaded, index, request))
+            row = loaded.manifest.get(index)
+            if row is None:
+                return None
+            if row.path_number < 0 or row.length is None:
+                return run_sync(self._read_special(loaded, row, index, request))
+            plan = self._plan(loaded, row, index, request)
+            body = self._sources.fetch_sync(plan.location, plan.span, plan.conditions)
+            return _finished(plan, body)
         except ManifestError as error:
-            raise self.in_chunk(error, index) from error.__cause__
+            explained = self._explained(error, index)
+            raise explained from explained.__cause__
 
-    def _read(
-        self, loaded: LoadedManifest, index: tuple[int, ...], request: ByteRequest
+    def _plan(
+        self, loaded: LoadedManifest, row: Row, index: tuple[int, ...], request: ByteRequest
+    ) -> ChunkPlan:
+        most = self._most if self._most is not None else self._most_of(index)
+        return plan_chunk(row, loaded.locations[row.path_number], request, self._verify, most)
+
+    def _most_of(self, index: tuple[int, ...]) -> int:
+        """Return how many encoded bytes of a chunk are accepted."""
+        return 4 * self._array.decoded_size(index) + self._limits.chunk_bytes
+
+    def _explained(self, error: ManifestError, index: tuple[int, ...]) -> ManifestError:
+        """Return an error that says which chunk could not be read."""
+        if isinstance(error, LimitExceededError):
+            problem = f"for this chunk, {error.problem}"
+            error = limit_exceeded(problem, self._most_of(index), "chunk_bytes")
+        return self.in_chunk(error, index)
+
+    def _read_special(
+        self, loaded: LoadedManifest, row: Row, index: tuple[int, ...], request: ByteRequest
     ) -> Steps[memoryview | None]:
-        reference = loaded.manifest.get(index)
-        if reference is None:
-            return None
-        if reference.is_empty:
+        """Read a chunk that is empty, inline, or whose length is not known."""
+        if row.is_empty:
             return (yield from self._read_empty(index, request))
-        verifying = reference.checksum is not None and (
-            self._verify == "always" or (self._verify == "auto" and isinstance(request, Whole))
-        )
-        wanted: ByteRequest = Whole() if verifying else request
+        checksum = to_verify(row, request, self._verify)
+        wanted: ByteRequest = request if checksum is None else Whole()
         location: Location | None = None
-        if reference.data is not None:
-            body = memoryview(reference.data)[slice(*slice_bounds(len(reference.data), wanted))]
+        if row.data is not None:
+            body = memoryview(row.data)[slice(*slice_bounds(len(row.data), wanted))]
         else:
-            location = loaded.locations[reference.path_number]
-            most = 4 * self._array.decoded_size(index) + self._limits.chunk_bytes
-            body = yield from self._fetch(reference, location, wanted, most)
-        if verifying and reference.checksum is not None:
-            try:
-                verify_checksum(reference.checksum, body)
-            except ChecksumMismatchError as error:
-                raise error.in_context(
-                    location=None if location is None else str(location)
-                ) from None
-            if not isinstance(request, Whole):
-                body = body[slice(*slice_bounds(len(body), request))]
-        return body
+            location = loaded.locations[row.path_number]
+            body = yield from self._fetch_open_ended(row, location, wanted, self._most_of(index))
+        return finish_chunk(body, checksum, None if wanted is request else request, location)
 
-    def _fetch(
-        self, reference: Row, location: Location, request: ByteRequest, most: int
+    def _fetch_open_ended(
+        self, row: Row, location: Location, request: ByteRequest, most: int
     ) -> Steps[memoryview]:
-        offset, length, conditions = reference.offset, reference.length, reference.conditions
+        """Read part of an entry that runs to the end of its object."""
+        offset, conditions = row.offset, row.conditions
         ask_size = Call(
             lambda: self._sources.size(location), lambda: self._sources.size_sync(location)
         )
         size: int | None = None
-        if needs_size(offset, length, request):
+        if needs_size(offset, None, request):
             size = yield ask_size
-        span = source_range(offset, length, request, size=size)._replace(most=most)
+        span = source_range(offset, None, request, size=size, most=most)
         try:
             body: memoryview = yield self._fetch_call(location, span, conditions)
-        except LimitExceededError as error:
-            raise limit_exceeded(f"for this chunk, {error.problem}", most, "chunk_bytes") from None
         except RangeOutOfBoundsError:
-            if length is not None or size is not None or isinstance(request, Whole):
+            if size is not None or isinstance(request, Whole):
                 raise
             # The request may start past the end of an open-ended entry: then it selects nothing.
             size = yield ask_size
-            span = source_range(offset, length, request, size=size)._replace(most=most)
+            span = source_range(offset, None, request, size=size, most=most)
             body = yield self._fetch_call(location, span, conditions)
-        if not body and length is None and isinstance(request, Whole):
+        if not body and isinstance(request, Whole):
             raise RangeOutOfBoundsError("the object has no bytes at or after the entry's offset")
         return body
 
-    def _fetch_call(self, location: Location, span: SourceRange, conditions: Any) -> Call:
+    def _fetch_call(self, location: Location, span: SourceRange, conditions: Conditions) -> Call:
         return Call(
             lambda: self._sources.fetch(location, span, conditions),
             lambda: self._sources.fetch_sync(location, span, conditions),
@@ -361,68 +376,11 @@ class ChunkManifestTransformer:
         return self._documents.locations()
 
 
+def _finished(plan: ChunkPlan, body: memoryview) -> memoryview:
+    if plan.checksum is None:
+        return body
+    return finish_chunk(body, plan.checksum, plan.part, plan.location)
+
+
 def _missing_chunks_are_errors() -> bool:
     return not zarr.config.get("array.read_missing_chunks", True)
-
-
-def encode_fill_chunk(metadata: dict[str, Any], index: tuple[int, ...], key: str) -> bytes:
-    """Encode a chunk of fill values with an array's codecs.
-
-    Parameters
-    ----------
-    metadata : dict
-        Metadata of the array, without storage transformers.
-    index : tuple of int
-        Grid index of the chunk.
-    key : str
-        The array's own relative key for the chunk.
-
-    Raises
-    ------
-    SourceError
-        If the codecs do not preserve the fill value, or the chunk grid is unknown.
-    """
-    grid = ChunkGrid.from_metadata(metadata)
-    if grid is None:
-        raise SourceError("the chunk is explicitly empty, but its extent is unknown")
-    region = grid.region(index)
-
-    async def encode() -> bytes:
-        contents = {"zarr.json": cpu.Buffer.from_bytes(json.dumps(metadata).encode())}
-        store = MemoryStore(contents)  # type: ignore[arg-type]
-        asynchronous: Any = zarr.api.asynchronous
-        # zarr 3.1 ignores a configuration passed when opening an array.
-        opened = await asynchronous.open_array(store=store)
-        array = opened.with_config({"write_empty_chunks": True})
-        size = math.prod(part.stop - part.start for part in region) * array.dtype.itemsize
-        if size > _LARGEST_FILL_CHUNK:
-            raise SourceError(
-                "the chunk is explicitly empty, and too large to encode fill values for it: "
-                f"{counted(size, 'byte')}"
-            )
-        fill = array.metadata.fill_value
-        await array.setitem(region, fill)
-        decoded = np.asarray(await array.getitem(region))
-        if not np.array_equal(
-            decoded, np.full_like(decoded, fill), equal_nan=decoded.dtype.kind in "fcmM"
-        ):
-            raise SourceError(
-                "the chunk is explicitly empty, but its codecs do not preserve the fill value"
-            )
-        return contents[key].to_bytes()
-
-    # In its own thread: the caller may be inside an event loop, and must wait.
-    outcome: list[bytes | BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(asyncio.run(encode()))
-        except BaseException as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=run, name="encode-fill-chunk")
-    thread.start()
-    thread.join()
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]

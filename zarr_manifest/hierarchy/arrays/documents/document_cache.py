@@ -43,36 +43,38 @@ class DocumentCache[K: Hashable, V]:
         self._lock = threading.Lock()
         self._calls = SharedCalls[K, V]()
 
-    async def get(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
-        """Return a value; if it is not cached, make it, or wait for another reader to do so."""
-        kept = self._find(key)
-        if kept is not None:
+    def find(self, key: K) -> V | None:
+        """Return a value if it is cached; None if not, which is no value."""
+        with self._lock:
+            kept = self._values.get(key)
+            if kept is None:
+                return None
+            self._values.move_to_end(key)
             return kept.value
 
+    async def get(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
+        """Return a value; if it is not cached, make it, or wait for another reader to do so."""
+        kept = self.find(key)
+        if kept is not None:
+            return kept
+
         async def make_and_keep() -> V:
-            kept = self._find(key)  # made since
-            return self._keep(key, await make()) if kept is None else kept.value
+            kept = self.find(key)  # made since
+            return self._keep(key, await make()) if kept is None else kept
 
         return await self._calls.get(key, make_and_keep)
 
     def get_sync(self, key: K, make: Callable[[], V]) -> V:
         """Return a value, without an event loop; see :meth:`get`."""
-        kept = self._find(key)
+        kept = self.find(key)
         if kept is not None:
-            return kept.value
+            return kept
 
         def make_and_keep() -> V:
-            kept = self._find(key)  # made since
-            return self._keep(key, make()) if kept is None else kept.value
+            kept = self.find(key)  # made since
+            return self._keep(key, make()) if kept is None else kept
 
         return self._calls.get_sync(key, make_and_keep)
-
-    def _find(self, key: K) -> _Kept[V] | None:
-        with self._lock:
-            kept = self._values.get(key)
-            if kept is not None:
-                self._values.move_to_end(key)
-            return kept
 
     def _keep(self, key: K, value: V) -> V:
         size = self._size_of(value)

@@ -117,6 +117,12 @@ class ManifestDocuments:
         self._nothing: LoadedManifest | None = None
         self._missing = _Missing(is_checked=True)
 
+    def known(self, index: tuple[int, ...]) -> LoadedManifest | None:
+        """Return the document that is responsible for a chunk if it is loaded, and authorised."""
+        partitions = self._array.partitions
+        found = self._cache.find(None if partitions is None else partitions.owner(index))
+        return found if isinstance(found, LoadedManifest) and found.authorised else None
+
     async def owner(self, index: tuple[int, ...]) -> LoadedManifest:
         """Return the document that is responsible for a chunk.
 

@@ -1,0 +1,249 @@
+"""ReadableStore: the side of a ManifestStore that is read.
+
+Every method of zarr's Store that reads is overridden, so that none bypasses the manifests. Each
+finds out once where a key is read: in the hierarchy's own store, in a node's metadata, which are
+shown without their declaration, or where a manifest refers to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
+
+from zarr_manifest.hierarchy.arrays import Chunk, KnownArrays, Native, Route
+from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
+from zarr_manifest.hierarchy.revealing import reveal
+from zarr_manifest.hierarchy.underneath import pure_request
+from zarr_manifest.hierarchy.zarr_internals import StoreOnStore
+from zarr_manifest.sources import run_async, run_sync
+
+if TYPE_CHECKING:
+    from zarr.abc.buffer import Buffer, BufferPrototype
+    from zarr.abc.store import ByteRequest
+
+__all__ = ["ReadableStore"]
+
+
+class ReadableStore(StoreOnStore):
+    """A hierarchy of manifest arrays and native arrays, as zarr reads it."""
+
+    _arrays: KnownArrays
+    """What is known of the arrays."""
+
+    _readable: Store
+    """The hierarchy's own store, which reads nothing outside its directory."""
+
+    # Values ------------------------------------------------------------------
+
+    def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Coroutine[Any, Any, Buffer | None]:
+        """Return the value of a key, or the bytes that its manifest refers to."""
+        prototype = default_buffer_prototype() if prototype is None else prototype
+        route = self._arrays.route(key)
+        if isinstance(route, Native) and route.told_by is None:
+            return self._readable.get(key, prototype, byte_range)
+        return self._get(route, key, prototype, byte_range)
+
+    async def _get(
+        self,
+        route: Route | None,
+        key: str,
+        prototype: BufferPrototype,
+        byte_range: ByteRequest | None,
+    ) -> Buffer | None:
+        if route is None:
+            route = await run_async(self._arrays.find_route(key))
+        if isinstance(route, Native):
+            found = await self._readable.get(key, prototype, byte_range)
+            if found is not None or route.told_by is None:
+                return found
+            route = await run_async(self._arrays.settled_route(key))
+        if isinstance(route, Chunk):
+            body = await route.array.get(route.grid_index, pure_request(byte_range))
+            return None if body is None else prototype.buffer.from_bytes(body)
+        if isinstance(route, Native):
+            return None
+        metadata = await self._readable.get(key, prototype)
+        return reveal(self._arrays, route.path, metadata, prototype, byte_range)
+
+    def get_sync(
+        self,
+        key: str,
+        *,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """Return the value of a key, without an event loop."""
+        prototype = default_buffer_prototype() if prototype is None else prototype
+        route = self._arrays.route(key)
+        if route is None:
+            route = run_sync(self._arrays.find_route(key))
+        readable: Any = self._readable  # get_sync is not declared by ``Store``
+        if isinstance(route, Native):
+            found: Buffer | None = readable.get_sync(
+                key, prototype=prototype, byte_range=byte_range
+            )
+            if found is not None or route.told_by is None:
+                return found
+            route = run_sync(self._arrays.settled_route(key))
+        if isinstance(route, Chunk):
+            body = route.array.get_sync(route.grid_index, pure_request(byte_range))
+            return None if body is None else prototype.buffer.from_bytes(body)
+        if isinstance(route, Native):
+            return None
+        metadata = readable.get_sync(key, prototype=prototype)
+        return reveal(self._arrays, route.path, metadata, prototype, byte_range)
+
+    async def get_partial_values(
+        self,
+        prototype: BufferPrototype,
+        key_ranges: Iterable[tuple[str, ByteRequest | None]],
+    ) -> list[Buffer | None]:
+        """Return the values of many keys, in order."""
+        return list(
+            await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
+        )
+
+    async def get_ranges(
+        self,
+        key: str,
+        byte_ranges: Sequence[ByteRequest | None],
+        *,
+        prototype: BufferPrototype,
+        **options: Any,
+    ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
+        """Yield many ranges of one value.
+
+        Ranges of one source object are merged by `Sources`, with this store's
+        own limits. Errors are raised directly, not in a group.
+        """
+        route = await self._route(key)
+        if isinstance(route, Native):
+            readable: Any = self._readable  # not declared by older releases of zarr
+            try:
+                async for group in readable.get_ranges(
+                    key, byte_ranges, prototype=prototype, **options
+                ):
+                    yield group
+            except BaseExceptionGroup as error:
+                if not _is_missing(error) or _is_native(await self._route_of_missing(route, key)):
+                    raise
+            else:
+                return
+        values = await asyncio.gather(*(self.get(key, prototype, part) for part in byte_ranges))
+        if any(value is None for value in values):
+            # What zarr expects for an absent key.
+            raise BaseExceptionGroup("the chunk is missing", [FileNotFoundError(key)])
+        yield list(enumerate(values))
+
+    def get_ranges_sync(
+        self,
+        key: str,
+        byte_ranges: Sequence[ByteRequest | None],
+        *,
+        prototype: BufferPrototype,
+        **options: Any,
+    ) -> Sequence[tuple[int, Buffer | None]]:
+        """Return many ranges of one value, without an event loop."""
+        route = self._arrays.route(key)
+        if route is None:
+            route = run_sync(self._arrays.find_route(key))
+        if isinstance(route, Native):
+            readable: Any = self._readable
+            try:
+                native: Any = readable.get_ranges_sync(
+                    key, byte_ranges, prototype=prototype, **options
+                )
+            except BaseExceptionGroup as error:
+                if route.told_by is None or not _is_missing(error):
+                    raise
+                if _is_native(run_sync(self._arrays.settled_route(key))):
+                    raise
+            else:
+                return cast("Sequence[tuple[int, Buffer | None]]", native)
+        # Merges ranges, and reads them with get_sync.
+        return super().get_ranges_sync(key, byte_ranges, prototype=prototype, **options)
+
+    async def _get_many(
+        self, requests: Iterable[tuple[str, BufferPrototype, ByteRequest | None]]
+    ) -> AsyncGenerator[tuple[str, Buffer | None], None]:
+        async def one(key: str, prototype: BufferPrototype, part: ByteRequest | None) -> Any:
+            return key, await self.get(key, prototype, part)
+
+        for answer in asyncio.as_completed([one(*request) for request in requests]):
+            yield await answer
+
+    async def exists(self, key: str) -> bool:
+        """Whether a key has a value, or the manifest names the chunk. Reads no source."""
+        route = await self._route(key)
+        if not isinstance(route, Chunk):
+            if await self._readable.exists(key):
+                return True
+            route = await self._route_of_missing(route, key)
+        return isinstance(route, Chunk) and await route.array.names(route.grid_index) is not None
+
+    async def getsize(self, key: str) -> int:
+        """Return the stored size of a value, in bytes."""
+        route = await self._route(key)
+        if not isinstance(route, Chunk):
+            try:
+                return await self._readable.getsize(key)
+            except FileNotFoundError:
+                route = await self._route_of_missing(route, key)
+                if not isinstance(route, Chunk):
+                    raise
+        size = await route.array.size(route.grid_index)
+        if size is None:
+            raise FileNotFoundError(key)
+        return size
+
+    async def _route(self, key: str) -> Route:
+        route = self._arrays.route(key)
+        return route if route is not None else await run_async(self._arrays.find_route(key))
+
+    async def _route_of_missing(self, route: Route, key: str) -> Route:
+        if isinstance(route, Native) and route.told_by is not None:
+            return await run_async(self._arrays.settled_route(key))
+        return route
+
+    async def getsize_prefix(self, prefix: str) -> int:
+        """Return the number of bytes below a prefix, including those that manifests refer to."""
+        native = await self._readable.getsize_prefix(prefix)
+        keys, arrays = await list_chunks_below(self._readable, self._arrays, prefix)
+        sizes = (*(self.getsize(key) for key in keys), *(array.total_size() for array in arrays))
+        return native + sum(await asyncio.gather(*sizes))
+
+    # Listing -----------------------------------------------------------------
+
+    async def is_empty(self, prefix: str) -> bool:
+        """Whether there are no keys below a prefix."""
+        return await self._readable.is_empty(prefix)
+
+    def list(self) -> AsyncIterator[str]:
+        """Yield all keys, including chunks of manifest arrays."""
+        return self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Yield all keys below a prefix, including chunks of manifest arrays."""
+        return list_prefix(self._readable, self._arrays, prefix)
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the names of keys and directories directly below a prefix."""
+        return list_dir(self._readable, self._arrays, prefix)
+
+
+def _is_native(route: Route) -> bool:
+    return isinstance(route, Native)
+
+
+def _is_missing(error: BaseExceptionGroup[BaseException]) -> bool:
+    """Whether the value that ranges were requested of does not exist."""
+    return error.subgroup(FileNotFoundError) is not None
