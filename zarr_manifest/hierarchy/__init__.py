@@ -16,6 +16,7 @@ from zarr_manifest.hierarchy.arrays import (
     fetch_document,
     interpret_array,
     interpret_document_of,
+    look_again,
     partitions_to_read,
 )
 from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
@@ -106,6 +107,7 @@ __all__ = [
     "list_inside",
     "list_keys",
     "list_nodes",
+    "look_again",
     "no_hierarchy",
     "node_of_metadata",
     "not_listable",

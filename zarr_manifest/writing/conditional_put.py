@@ -31,6 +31,7 @@ from zarr_manifest.hierarchy import (
     can_list,
     ensure_open,
     list_inside,
+    look_again,
     refused_key,
     store_errors,
     store_failure,
@@ -159,6 +160,8 @@ class GuardedStore(ABC):
             yield
         except store_errors() as error:
             raise store_failure(error).in_context(location=store_name(self.store)) from error
+        finally:
+            look_again()  # in ManifestStores, which know nothing of what is written here
 
     def _compare_and_put(self, key: str, before: Stored, body: bytes) -> None:
         """Replace an object while nobody else can write it."""
