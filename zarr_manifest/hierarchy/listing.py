@@ -6,7 +6,9 @@ holds under its key is never read, and so not listed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 
 from zarr.abc.store import Store
 
@@ -15,7 +17,7 @@ from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, KnownArrays
 from zarr_manifest.hierarchy.keys import node_of_metadata
 from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
 from zarr_manifest.locations import Location
-from zarr_manifest.sources import run_async
+from zarr_manifest.sources import in_order, run_async
 
 __all__ = [
     "list_chunks_below",
@@ -24,32 +26,80 @@ __all__ = [
     "list_prefix",
 ]
 
+# Number of nodes to look at at the same time.
+_AT_ONCE = 16
+
+# Number of keys that wait for the metadata of their array, which may be listed after them.
+_MOST_UNDECIDED = 100_000
+
 
 async def list_prefix(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
     """Yield all keys below a prefix."""
-    found: dict[str, ChunkManifestTransformer] = {}
+    listing = _Listing(arrays)
     inside = await run_async(arrays.array_at(prefix.rstrip("/")))
     if inside is not None:
-        found[inside.array_path] = inside
-    undecided: list[str] = []
+        listing.found[inside.array_path] = inside
+    native: set[str] = set()  # what the keys of chunks of native arrays begin with
     async for key in store.list_prefix(prefix):
+        above, _, name = key.rpartition("/")
+        if above in native and name.isdecimal():
+            yield key
+            continue
         path = node_of_metadata(key)
         if path is not None:
+            if not arrays.declares_nothing(path):
+                listing.nodes.append(path)
             yield key
-            array = await run_async(arrays.array_at(path))
-            if array is not None:
-                found[array.array_path] = array
         elif arrays.known_native(key):
+            if name.isdecimal() and name.isascii():
+                native.add(above)
             yield key
         else:
             # The zarr.json of its array may come later.
-            undecided.append(key)
-    for key in undecided:
-        if not _is_chunk(key, found):
-            yield key
-    for array in found.values():
+            for known in await listing.hold(key):
+                yield known
+    for key in await listing.rest():
+        yield key
+    for array in listing.found.values():
         async for key in list_chunk_keys(array, prefix):
             yield key
+
+
+@dataclass(slots=True)
+class _Listing:
+    """What has been met below a prefix: nodes to look at, manifest arrays, and other keys."""
+
+    arrays: KnownArrays
+    nodes: list[str] = field(default_factory=list[str])
+    found: dict[str, ChunkManifestTransformer] = field(
+        default_factory=dict[str, ChunkManifestTransformer]
+    )
+    undecided: list[str] = field(default_factory=list[str])
+    most: int = _MOST_UNDECIDED
+
+    async def look(self) -> None:
+        """Look at the nodes, several at a time."""
+        nodes, self.nodes = self.nodes, []
+        calls = (functools.partial(run_async, self.arrays.array_at(path)) for path in nodes)
+        async for array in in_order(calls, _AT_ONCE):
+            if array is not None:
+                self.found[array.array_path] = array
+
+    async def hold(self, key: str) -> list[str]:
+        """Keep a key until it is decided; if there are too many, return those that are native."""
+        self.undecided.append(key)
+        if len(self.undecided) <= self.most:
+            return []
+        await self.look()
+        native = [key for key in self.undecided if self.arrays.known_native(key)]
+        self.undecided = [key for key in self.undecided if self.arrays.route(key) is None]
+        self.most = _MOST_UNDECIDED + 2 * len(self.undecided)
+        return native
+
+    async def rest(self) -> list[str]:
+        """Return those of the undecided keys that are no chunks of manifest arrays."""
+        await self.look()
+        return [key for key in self.undecided if not _is_chunk(key, self.found)]
 
 
 def _is_chunk(key: str, found: dict[str, ChunkManifestTransformer]) -> bool:
@@ -79,8 +129,14 @@ async def list_chunks_below(
     return [], [array async for array in list_manifest_arrays(store, arrays, directory)]
 
 
-async def list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
+def list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
     """Yield the names of keys and directories directly below a prefix."""
+    if arrays.declares_nothing(prefix.rstrip("/")):
+        return store.list_dir(prefix)
+    return _list_dir(store, arrays, prefix)
+
+
+async def _list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
     directory = prefix.rstrip("/")
     if await run_async(arrays.array_at(directory)) is None:
         async for name in store.list_dir(prefix):
@@ -99,12 +155,14 @@ async def list_manifest_arrays(
 ) -> AsyncIterator[ChunkManifestTransformer]:
     """Yield the manifest arrays at and below a path."""
     below = f"{directory}/" if directory else ""
-    async for key in store.list_prefix(below):
-        path = node_of_metadata(key)
-        if path is not None:
-            array = await run_async(arrays.array_at(path))
-            if array is not None and array.array_path == path:
-                yield array
+    paths = [node_of_metadata(key) async for key in store.list_prefix(below)]
+    nodes = [path for path in paths if path is not None and not arrays.declares_nothing(path)]
+    calls = (functools.partial(run_async, arrays.array_at(path)) for path in nodes)
+    number = 0
+    async for array in in_order(calls, _AT_ONCE):
+        if array is not None and array.array_path == nodes[number]:
+            yield array
+        number += 1
 
 
 async def list_locations(

@@ -213,6 +213,10 @@ class SeenArrays:
         if is_placeholder(metadata):
             raise unfinished_error(store_name(self._store))
 
+    def declares_nothing(self, path: str) -> bool:
+        """Whether a node is known to be a group or a native array, by its own metadata."""
+        return path in self._groups or self._arrays.get(path) is NATIVE
+
     def was_just_seen(self, path: str, group: str | None = None) -> bool:
         """Whether a node is known to declare no manifest, so that there is nothing to restore.
 

@@ -9,16 +9,21 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, unquote
 
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
-from zarr.storage import WrapperStore
+from zarr.storage import LocalStore, WrapperStore
 
 from zarr_manifest.errors import ManifestError
+from zarr_manifest.hierarchy.underneath.directory_listing import (
+    ListedFile,
+    files_below,
+    names_in,
+)
 from zarr_manifest.hierarchy.underneath.relative_sources import slice_of
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
 from zarr_manifest.hierarchy.zarr_internals import ensure_open, ensure_open_sync
@@ -176,20 +181,46 @@ class CheckedStore(WrapperStore[Store]):
                 yield unquote(key)
             return
         self._name(prefix)
-        inside: dict[str, bool] = {}  # by directory: looking at every key would take long
+        links = _Links(self._directory)
         async for key in self._store.list_prefix(prefix):
-            path = self._directory.path
-            above = key.rpartition("/")[0]
-            if above not in inside:
-                inside[above] = self._directory.real_path(above) is not None
-            is_link = os.path.islink(Path(path, key))  # noqa: PTH114
-            if inside[above] and not (is_link and self._directory.real_path(key) is None):
+            if links.may_be_read(key):
                 yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield the names of keys and directories directly below a prefix."""
         async for name in self._store.list_dir(self._name(prefix)):
             yield name
+
+
+class _Links:
+    """The symbolic links among the files of a directory, and where they lead."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        # By directory: looking at every key would take long.
+        self._names: dict[str, frozenset[str] | None] = {}
+
+    def may_be_read(self, key: str) -> bool:
+        """Whether a key is not behind a link that leads out."""
+        above, _, name = key.rpartition("/")
+        names = self._in(above)
+        if names is None:
+            return False
+        return name not in names or self._directory.real_path(key) is not None
+
+    def _in(self, key: str) -> frozenset[str] | None:
+        """Return the names of the links in a directory; None if that may not be read."""
+        if key not in self._names:
+            is_inside = self.may_be_read(key) if key else True
+            self._names[key] = self._look(key) if is_inside else None
+        return self._names[key]
+
+    def _look(self, key: str) -> frozenset[str]:
+        try:
+            with os.scandir(Path(self._directory.path, key)) as entries:
+                return frozenset(entry.name for entry in entries if entry.is_symlink())
+        except _MISSING:
+            return frozenset()  # it has gone since it was listed
 
 
 class DirectoryStore(CheckedStore):
@@ -250,6 +281,43 @@ class DirectoryStore(CheckedStore):
         ranges = Store.get_ranges(self, key, byte_ranges, prototype=prototype, **options)
         async for group in ranges:
             yield group
+
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the keys below a prefix, but not those behind links that lead out."""
+        return self._walk(prefix) if self._is_listed else super().list_prefix(prefix)
+
+    async def _walk(self, prefix: str) -> AsyncIterator[str]:
+        self._name(prefix)
+        for file in await asyncio.to_thread(lambda: list(self._files(prefix))):
+            yield file.key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the names of keys and directories directly below a prefix."""
+        self._name(prefix)
+        if self._is_listed:
+            for name in await asyncio.to_thread(names_in, str(Path(self._directory.path, prefix))):
+                yield name
+            return
+        async for name in self._store.list_dir(prefix):
+            yield name
+
+    async def getsize_prefix(self, prefix: str) -> int:
+        """Return the size of all values below a prefix, in bytes."""
+        if not self._is_listed:
+            return await super().getsize_prefix(prefix)
+        self._name(prefix)
+        sizes = await asyncio.to_thread(lambda: [file.size for file in self._files(prefix)])
+        return sum(sizes)
+
+    @property
+    def _is_listed(self) -> bool:
+        """Whether the directory can be listed instead of the store, which takes longer."""
+        return type(self._store) is LocalStore  # others follow links, or leave out some files
+
+    def _files(self, prefix: str) -> Iterator[ListedFile]:
+        for file in files_below(self._directory.path, prefix.rstrip("/")):
+            if not file.is_link or self._directory.real_path(file.key) is not None:
+                yield file
 
     async def exists(self, key: str) -> bool:
         """Whether a key has a value."""
