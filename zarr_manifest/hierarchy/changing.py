@@ -74,7 +74,7 @@ def writable(arrays: KnownArrays, key: str, value: Buffer, *, may_grow: bool) ->
     if key.rpartition("/")[2] not in METADATA_NAMES and not arrays.known_native(key):
         owner = yield from arrays.owner(key)
         if owner is not None:
-            raise _read_only(*owner)
+            raise _read_only(owner.array, owner.index)
     return value
 
 
@@ -203,7 +203,7 @@ def deletable(arrays: KnownArrays, key: str) -> Steps[bool]:
     owner = yield from arrays.owner(key)
     if owner is None:
         return True
-    array, index = owner
+    array, index = owner.array, owner.index
     reference = yield Call(lambda: array.names(index), lambda: array.names_sync(index))
     if reference is not None and not reference.is_empty:
         raise _read_only(array, index)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from zarr.abc.store import Store
 
 from zarr_manifest.format import owner_candidates
@@ -65,8 +65,7 @@ async def list_prefix(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIt
             yield key
 
 
-@dataclass(slots=True)
-class _Listing:
+class _Listing(Struct):
     """What has been met below a prefix: nodes to look at, manifest arrays, and other keys."""
 
     arrays: KnownArrays

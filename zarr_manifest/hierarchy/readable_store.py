@@ -67,7 +67,7 @@ class ReadableStore(StoreOnStore):
                 return found
             route = await run_async(self._arrays.settled_route(key))
         if isinstance(route, Chunk):
-            body = await route.array.get(route.grid_index, pure_request(byte_range))
+            body = await route.array.get(route.index, pure_request(byte_range))
             return None if body is None else prototype.buffer.from_bytes(body)
         if isinstance(route, Native):
             return None
@@ -95,7 +95,7 @@ class ReadableStore(StoreOnStore):
                 return found
             route = run_sync(self._arrays.settled_route(key))
         if isinstance(route, Chunk):
-            body = route.array.get_sync(route.grid_index, pure_request(byte_range))
+            body = route.array.get_sync(route.index, pure_request(byte_range))
             return None if body is None else prototype.buffer.from_bytes(body)
         if isinstance(route, Native):
             return None
@@ -188,7 +188,7 @@ class ReadableStore(StoreOnStore):
             if await self._readable.exists(key):
                 return True
             route = await self._route_of_missing(route, key)
-        return isinstance(route, Chunk) and await route.array.names(route.grid_index) is not None
+        return isinstance(route, Chunk) and await route.array.names(route.index) is not None
 
     async def getsize(self, key: str) -> int:
         """Return the stored size of a value, in bytes."""
@@ -200,7 +200,7 @@ class ReadableStore(StoreOnStore):
                 route = await self._route_of_missing(route, key)
                 if not isinstance(route, Chunk):
                     raise
-        size = await route.array.size(route.grid_index)
+        size = await route.array.size(route.index)
         if size is None:
             raise FileNotFoundError(key)
         return size

@@ -241,7 +241,7 @@ class ManifestStore(ReadableStore):
     async def owner_of_chunk(self, key: str) -> ChunkManifestTransformer | None:
         """Return the manifest array that a chunk belongs to; None for what is stored natively."""
         owner = await run_async(self._arrays.owner(key))
-        return None if owner is None else owner[0]
+        return None if owner is None else owner.array
 
     async def read_ranges(self, ranges: ManyRanges, receiver: Receiver) -> None:
         """Read many ranges of sources; see :func:`zarr_manifest.sources.read_ranges`."""

@@ -156,7 +156,9 @@ class Sources:
         """
         if span.start == span.stop:
             return memoryview(b"")
-        if not span.exact or self._max_gap < 0 or span.is_too_long:
+        start, stop, exact, most = span
+        is_too_long = most is not None and stop is not None and stop - start > most
+        if not exact or stop is None or self._max_gap < 0 or is_too_long:
             return await self.fetch_alone(location, span, conditions)
         loop = asyncio.get_running_loop()
         batch_key = (loop, location, conditions)
@@ -165,8 +167,7 @@ class Sources:
             batch = self._batches[batch_key] = _Batch([], [], set())
             loop.call_soon(self._flush, batch_key)
         answer: asyncio.Future[memoryview] = loop.create_future()
-        assert span.stop is not None
-        batch.ranges.append((span.start, span.stop))
+        batch.ranges.append((start, stop))
         batch.answers.append(answer)
         return await answer
 
@@ -191,7 +192,7 @@ class Sources:
 
     def plan(self, location: Location, ranges: Sequence[tuple[int, int]]) -> list[PlannedRequest]:
         """Merge ranges of one object into few requests; see :func:`plan_requests`."""
-        if self._max_gap < 0:
+        if self._max_gap < 0 or len(ranges) == 1:
             return [PlannedRequest(*span, (i,)) for i, span in enumerate(ranges)]
         max_gap, max_size = self._max_gap, self._max_request
         if self.is_on_disk(location):

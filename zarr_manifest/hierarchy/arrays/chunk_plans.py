@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from zarr_manifest.errors import ChecksumMismatchError
 from zarr_manifest.format import Conditions, verify_checksum
@@ -23,10 +25,10 @@ type Verify = Literal["auto", "always", "never"]
 _WHOLE = Whole()
 
 
-class ChunkPlan(NamedTuple):
+class ChunkPlan(Struct, frozen=True):
     """What to request for part of a chunk, and what to do with the answer.
 
-    Attributes
+    Parameters
     ----------
     location : Location
         The object.

@@ -7,8 +7,9 @@ above it, and a declaration that is no longer there is an error.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from msgspec import Struct
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
@@ -49,25 +50,25 @@ from zarr_manifest.sources import (
 __all__ = ["Chunk", "KnownArrays", "Metadata", "Route"]
 
 
-class Chunk(NamedTuple):
+class Chunk(Struct, frozen=True):
     """A key that names a chunk of a manifest array.
 
-    Attributes
+    Parameters
     ----------
     array : ChunkManifestTransformer
         The array.
-    grid_index : tuple of int
+    index : tuple of int
         Grid index of the chunk.
     """
 
     array: ChunkManifestTransformer
-    grid_index: tuple[int, ...]
+    index: tuple[int, ...]
 
 
-class Metadata(NamedTuple):
+class Metadata(Struct, frozen=True):
     """A key that names the ``zarr.json`` of a node.
 
-    Attributes
+    Parameters
     ----------
     path : str
         Path of the node.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import ManifestError
@@ -48,8 +48,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Native:
+class Native(Struct, frozen=True):
     """An array whose chunks are in the store, under their own keys.
 
     Parameters
@@ -75,16 +74,14 @@ type Build = Callable[[str, dict[str, Any], list[Any], Configuration], ChunkMani
 type Array = Native | ChunkManifestTransformer | ManifestError
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What the consolidated metadata of a group say of an array."""
 
     group: str
     declares: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(Struct, frozen=True):
     """What a store shares with its read-only views, and takes along when it is pickled.
 
     Parameters

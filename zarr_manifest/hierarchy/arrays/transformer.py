@@ -119,14 +119,12 @@ class ChunkManifestTransformer:
         self._array = array
         self._limits = limits
         self._encoding = array.encoding
+        # Returns the grid index of one of the array's own relative chunk keys, or None.
+        self.index_of = array.encoding.decode
         self._documents = ManifestDocuments(array, sources, store, limits)
         self._missing_is_an_error = False
         is_regular = array.chunk_grid.regular is not None
         self._most = self._most_of((0,) * array.ndim) if is_regular else None
-
-    def index_of(self, key: str) -> tuple[int, ...] | None:
-        """Return the grid index of one of the array's own relative chunk keys, or None."""
-        return self._encoding.decode(key)
 
     def key_of(self, index: tuple[int, ...]) -> str:
         """Return the array's own relative key for the chunk at a grid index."""
@@ -169,7 +167,9 @@ class ChunkManifestTransformer:
                 return await run_async(self._read_special(loaded, row, index, request))
             plan = self._plan(loaded, row, index, request)
             body = await self._sources.fetch(plan.location, plan.span, plan.conditions)
-            return _finished(plan, body)
+            if plan.checksum is None:
+                return body
+            return finish_chunk(body, plan.checksum, plan.part, plan.location)
         except ManifestError as error:
             explained = self._explained(error, index)
             raise explained from explained.__cause__
@@ -187,7 +187,9 @@ class ChunkManifestTransformer:
                 return run_sync(self._read_special(loaded, row, index, request))
             plan = self._plan(loaded, row, index, request)
             body = self._sources.fetch_sync(plan.location, plan.span, plan.conditions)
-            return _finished(plan, body)
+            if plan.checksum is None:
+                return body
+            return finish_chunk(body, plan.checksum, plan.part, plan.location)
         except ManifestError as error:
             explained = self._explained(error, index)
             raise explained from explained.__cause__
@@ -374,12 +376,6 @@ class ChunkManifestTransformer:
     def documents(self) -> AsyncIterator[Location]:
         """Yield the locations of the manifest's documents that may exist."""
         return self._documents.locations()
-
-
-def _finished(plan: ChunkPlan, body: memoryview) -> memoryview:
-    if plan.checksum is None:
-        return body
-    return finish_chunk(body, plan.checksum, plan.part, plan.location)
 
 
 def _missing_chunks_are_errors() -> bool:
