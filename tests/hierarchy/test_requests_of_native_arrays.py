@@ -27,7 +27,7 @@ import zarr_manifest as zm
 from tests.counted_requests import Requests
 from tests.hierarchies import declared, read
 from tests.servers.s3 import S3Server
-from zarr_manifest.hierarchy.arrays import looks
+from zarr_manifest.hierarchy.arrays.known import looks
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 VALUES = np.arange(1, 7, dtype="f4")

@@ -16,8 +16,7 @@ from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.hierarchy.arrays import Chunk, KnownArrays, Native, Route
 from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
-from zarr_manifest.hierarchy.revealing import reveal
-from zarr_manifest.hierarchy.underneath import pure_request
+from zarr_manifest.hierarchy.underneath import pure_request, slice_of
 from zarr_manifest.hierarchy.zarr_internals import StoreOnStore
 from zarr_manifest.sources import run_async, run_sync
 
@@ -72,7 +71,7 @@ class ReadableStore(StoreOnStore):
         if isinstance(route, Native):
             return None
         metadata = await self._readable.get(key, prototype)
-        return reveal(self._arrays, route.path, metadata, prototype, byte_range)
+        return _reveal(self._arrays, route.path, metadata, prototype, byte_range)
 
     def get_sync(
         self,
@@ -100,7 +99,7 @@ class ReadableStore(StoreOnStore):
         if isinstance(route, Native):
             return None
         metadata = readable.get_sync(key, prototype=prototype)
-        return reveal(self._arrays, route.path, metadata, prototype, byte_range)
+        return _reveal(self._arrays, route.path, metadata, prototype, byte_range)
 
     async def get_partial_values(
         self,
@@ -247,3 +246,29 @@ def _is_native(route: Route) -> bool:
 def _is_missing(error: BaseExceptionGroup[BaseException]) -> bool:
     """Whether the value that ranges were requested of does not exist."""
     return error.subgroup(FileNotFoundError) is not None
+
+
+def _reveal(
+    arrays: KnownArrays,
+    path: str,
+    metadata: Buffer | None,
+    prototype: BufferPrototype,
+    byte_range: ByteRequest | None,
+) -> Buffer | None:
+    """Return a node's ``zarr.json``, or part of it, as zarr is to see it; None if there is none.
+
+    Raises
+    ------
+    ManifestError
+        As of :meth:`KnownArrays.reveal`.
+    """
+    if metadata is None:
+        arrays.note_missing(path)
+        return None
+    stored = metadata.to_bytes()
+    shown = arrays.reveal(path, stored)
+    if byte_range is not None:
+        shown = shown[slice_of(byte_range, len(shown))]
+    elif shown is stored:
+        return metadata
+    return prototype.buffer.from_bytes(shown)

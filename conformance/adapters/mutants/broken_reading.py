@@ -11,8 +11,8 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.hierarchy.arrays import transformer
-from zarr_manifest.hierarchy.arrays.known_arrays import KnownArrays
+from zarr_manifest.hierarchy.arrays import chunk_plans, transformer
+from zarr_manifest.hierarchy.arrays.known.known_arrays import KnownArrays
 from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.manifest import ReferenceTable, Row
@@ -29,13 +29,14 @@ def _change_ranges(change: Any) -> None:
     """Let a function answer requests with its own range; None leaves it to the package."""
 
     def make(source_range: Any) -> Any:
-        def changed(offset: int, length: int | None, request: Any, *, size: Any = None) -> Any:
+        def changed(offset: int, length: int | None, request: Any, **options: Any) -> Any:
             span = None if length is None else change(offset, length, request)
-            return source_range(offset, length, request, size=size) if span is None else span
+            return source_range(offset, length, request, **options) if span is None else span
 
         return changed
 
-    replace(transformer, "source_range", make)
+    for module in (transformer, chunk_plans):
+        replace(module, "source_range", make)
 
 
 @broken_in("ranges")
@@ -161,16 +162,26 @@ def native_arrays_unread() -> None:
 def _fill_instead_of(error: type[ManifestError]) -> None:
     """Read fill values where a source raises this error."""
 
-    def make(read: Any) -> Any:
-        def changed(self: Any, *request: Any) -> Any:
+    def asynchronous(get: Any) -> Any:
+        async def changed(self: Any, *request: Any) -> Any:
             try:
-                return (yield from read(self, *request))
+                return await get(self, *request)
             except error:
                 return None
 
         return changed
 
-    replace(ChunkManifestTransformer, "_read", make)
+    def synchronous(get_sync: Any) -> Any:
+        def changed(self: Any, *request: Any) -> Any:
+            try:
+                return get_sync(self, *request)
+            except error:
+                return None
+
+        return changed
+
+    replace(ChunkManifestTransformer, "get", asynchronous)
+    replace(ChunkManifestTransformer, "get_sync", synchronous)
 
 
 @broken_in("http")

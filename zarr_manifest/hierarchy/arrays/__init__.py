@@ -2,7 +2,6 @@
 
 from zarr_manifest.hierarchy.arrays.bulk_look_up import LocatedChunks
 from zarr_manifest.hierarchy.arrays.chunk_plans import Verify
-from zarr_manifest.hierarchy.arrays.contradictions import not_a_path, vanished
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.arrays.documents import (
     CONCURRENCY,
@@ -15,9 +14,18 @@ from zarr_manifest.hierarchy.arrays.documents import (
 )
 from zarr_manifest.hierarchy.arrays.fill_chunks import encode_fill_chunk
 from zarr_manifest.hierarchy.arrays.key_encoding import ChunkKeyEncoding
-from zarr_manifest.hierarchy.arrays.known_arrays import Chunk, KnownArrays, Metadata, Route
-from zarr_manifest.hierarchy.arrays.looks import Looks, look_again
-from zarr_manifest.hierarchy.arrays.seen_arrays import Native, Remembered
+from zarr_manifest.hierarchy.arrays.known import (
+    Chunk,
+    KnownArrays,
+    Looks,
+    Metadata,
+    Native,
+    Remembered,
+    Route,
+    look_again,
+    not_a_path,
+    vanished,
+)
 from zarr_manifest.hierarchy.arrays.shared_calls import SharedCalls
 from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
 

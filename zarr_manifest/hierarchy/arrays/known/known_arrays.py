@@ -23,9 +23,13 @@ from zarr_manifest.format import (
     owner_candidates,
     parse_node,
 )
-from zarr_manifest.hierarchy.arrays.contradictions import contradiction, only_consolidated, vanished
-from zarr_manifest.hierarchy.arrays.looks import Looks
-from zarr_manifest.hierarchy.arrays.seen_arrays import (
+from zarr_manifest.hierarchy.arrays.known.contradictions import (
+    contradiction,
+    only_consolidated,
+    vanished,
+)
+from zarr_manifest.hierarchy.arrays.known.looks import Looks
+from zarr_manifest.hierarchy.arrays.known.seen_arrays import (
     NATIVE,
     Array,
     Build,

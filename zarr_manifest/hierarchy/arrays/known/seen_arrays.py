@@ -27,8 +27,8 @@ from zarr_manifest.format import (
     unfinished_error,
     without_declarations,
 )
-from zarr_manifest.hierarchy.arrays.contradictions import incomplete, not_a_path
-from zarr_manifest.hierarchy.arrays.looks import Looks
+from zarr_manifest.hierarchy.arrays.known.contradictions import incomplete, not_a_path
+from zarr_manifest.hierarchy.arrays.known.looks import Looks
 from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.keys import join
 from zarr_manifest.hierarchy.underneath import store_name
