@@ -7,7 +7,7 @@ what zarr makes of all others is asked of zarr.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from zarr_manifest.hierarchy import select_inner_chunks
 from zarr_manifest.integrations.bulk.delivery import ChunkRequest
 from zarr_manifest.integrations.bulk.shard_layout import ShardLayout
 
-__all__ = ["InnerRequests", "inner_requests"]
+__all__ = ["InnerRequests", "count_in_box", "inner_requests", "tuple_of"]
 
 
 class InnerRequests(Protocol):
@@ -67,10 +67,11 @@ def inner_requests(layout: ShardLayout, request: ChunkRequest) -> InnerRequests:
 
 def _box(selection: Any, shape: tuple[int, ...]) -> list[tuple[int, int]] | None:
     """Return the first element, and one past the last, in each dimension; None if it is no box."""
-    if not isinstance(selection, tuple) or len(selection) != len(shape):
+    parts = tuple_of(selection)
+    if len(parts) != len(shape):
         return None
     sides: list[tuple[int, int]] = []
-    for part, n in zip(selection, shape, strict=True):
+    for part, n in zip(parts, shape, strict=True):
         if type(part) is not slice or part.step not in (None, 1):
             return None
         start, stop, _ = part.indices(n)
@@ -78,6 +79,22 @@ def _box(selection: Any, shape: tuple[int, ...]) -> list[tuple[int, int]] | None
             return None
         sides.append((start, stop))
     return sides
+
+
+def count_in_box(
+    selection: Any, shape: tuple[int, ...], chunk_shape: tuple[int, ...]
+) -> int | None:
+    """Return how many inner chunks a selection of a shard touches; None if it is not a box."""
+    sides = _box(selection, shape)
+    if sides is None:
+        return None
+    along = zip(sides, chunk_shape, strict=True)
+    return math.prod(-(-stop // size) - start // size for (start, stop), size in along)
+
+
+def tuple_of(selection: Any) -> tuple[Any, ...]:
+    """Return a selection as one part for each dimension."""
+    return cast("tuple[Any, ...]", selection) if isinstance(selection, tuple) else (selection,)
 
 
 def _strides(grid_shape: tuple[int, ...]) -> list[int]:

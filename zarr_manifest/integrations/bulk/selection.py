@@ -23,6 +23,7 @@ from zarr_manifest.hierarchy import (
     LocatedChunks,
     ManifestStore,
     codecs_of,
+    reads_synchronously,
 )
 from zarr_manifest.integrations.bulk.decoding import chunk_decoder
 from zarr_manifest.integrations.bulk.delivery import (
@@ -30,8 +31,9 @@ from zarr_manifest.integrations.bulk.delivery import (
     Delivery,
     UndecodableChunkError,
 )
+from zarr_manifest.integrations.bulk.inner_requests import count_in_box
 from zarr_manifest.integrations.bulk.prefetched import Prefetched
-from zarr_manifest.integrations.bulk.shard_layout import shard_layout_of
+from zarr_manifest.integrations.bulk.shard_layout import shard_layout_of, sharding_of
 from zarr_manifest.integrations.bulk.sharding import ShardedSelection, UnreadableShardError
 from zarr_manifest.sources import ManyRanges, RangeError, Whole, in_decoding_thread
 
@@ -39,6 +41,10 @@ __all__ = ["read_selection"]
 
 # Chunks that cannot be read together with others are read as zarr reads chunks: so many at once.
 _MOST_ALONE = 10
+
+# So many inner chunks of one shard are read as quickly by zarr; if its pipeline for codecs that
+# need no event loop is used, so many.
+_LITTLE = {False: 1, True: 32}
 
 # Encoded bytes that are held for zarr to decode, if it has to.
 _MOST_PREFETCHED = 64 * 1024 * 1024
@@ -49,9 +55,7 @@ async def read_selection(
 ) -> Any:
     """Read a selection in bulk, or with the usual pipeline if it is none for this one."""
     requests = [ChunkRequest(*each) for each in batch]
-    # A shard is a selection in itself.
-    fewest = 1 if usual.supports_partial_decode else 2
-    owned = await _owned_chunks(requests, out) if len(requests) >= fewest else None
+    owned = None if _is_little(usual, requests) else await _owned_chunks(requests, out)
     if owned is None:
         return await usual.read(batch, out, drop_axes)
     if usual.supports_partial_decode:
@@ -65,6 +69,18 @@ async def read_selection(
         # Raises what is wrong with the chunk. If nothing is, only this module cannot decode it.
         await usual.read([request._replace(getter=getter)], out, drop_axes)
         return await usual.read(batch, out, drop_axes)
+
+
+def _is_little(usual: CodecPipeline, requests: Sequence[ChunkRequest]) -> bool:
+    """Whether zarr reads a selection as quickly."""
+    if len(requests) != 1:
+        return not requests
+    sharding = sharding_of(usual)
+    if sharding is None:
+        return True
+    request = requests[0]
+    inner = count_in_box(request.chunk_selection, request.spec.shape, sharding.chunk_shape)
+    return inner is not None and inner <= _LITTLE[reads_synchronously(usual)]
 
 
 async def _read_shards(

@@ -17,7 +17,7 @@ from zarr_manifest.integrations.bulk.delivery import (
     Delivery,
     UndecodableChunkError,
 )
-from zarr_manifest.integrations.bulk.inner_requests import inner_requests
+from zarr_manifest.integrations.bulk.inner_requests import inner_requests, tuple_of
 from zarr_manifest.integrations.bulk.shard_layout import InnerRanges, ShardLayout
 from zarr_manifest.sources import ManyRanges
 
@@ -80,8 +80,7 @@ class Shard:
 
     def _view(self) -> npt.NDArray[Any] | None:
         """Return where in the output the values go; None if they must be collected first."""
-        place: Any = self.request.out_selection
-        parts: tuple[Any, ...] = place if isinstance(place, tuple) else (place,)
+        parts = tuple_of(self.request.out_selection)
         for part in parts:
             if type(part) is not slice:
                 return None

@@ -22,7 +22,7 @@ from zarr_manifest.integrations.bulk.decoding import (
     without_crc32c,
 )
 
-__all__ = ["InnerRanges", "ShardLayout", "shard_layout_of"]
+__all__ = ["InnerRanges", "ShardLayout", "shard_layout_of", "sharding_of"]
 
 _MISSING = 2**64 - 1
 _CHECKSUM_BYTES = 4
@@ -119,6 +119,14 @@ class ShardLayout(NamedTuple):
         return InnerRanges(starts, starts + np.where(missing, 0, lengths).astype(np.int64), missing)
 
 
+def sharding_of(usual: CodecPipeline) -> Any:
+    """Return the codec of zarr that is all that a pipeline consists of; None if there is more."""
+    codecs = codecs_of(usual)
+    if codecs is None or codecs.array_array or codecs.bytes_bytes:
+        return None
+    return codecs.array_bytes if type(codecs.array_bytes) is ShardingCodec else None
+
+
 def shard_layout_of(usual: CodecPipeline, spec: Any) -> ShardLayout | None:
     """Return how the shards of an array are laid out; None if zarr has to read them.
 
@@ -129,12 +137,9 @@ def shard_layout_of(usual: CodecPipeline, spec: Any) -> ShardLayout | None:
     spec : ArraySpec
         Of one of its shards.
     """
-    codecs = codecs_of(usual)
-    if codecs is None or type(codecs.array_bytes) is not ShardingCodec:
+    sharding = sharding_of(usual)
+    if sharding is None or not spec.shape:
         return None
-    if codecs.array_array or codecs.bytes_bytes or not spec.shape:
-        return None
-    sharding: Any = codecs.array_bytes
     index_codecs = list(sharding.index_codecs)
     if list(map(type, index_codecs)) not in ([BytesCodec], [BytesCodec, Crc32cCodec]):
         return None

@@ -125,23 +125,18 @@ class ShardedSelection:
         values = self._out.as_numpy_array()
         group: list[_LocatedShard] = []
         count = 0
-        columns = located.ranges
-        for position, number, start, stop in zip(
-            located.ranged.tolist(),
-            columns.object_numbers.tolist(),
-            columns.starts.tolist(),
-            columns.stops.tolist(),
-            strict=True,
-        ):
-            request = self._requests[position]
-            shard = Shard(self._layout, position, request, values, self._drop_axes)
+        objects = located.ranges.objects
+        on_disk = [self._array.is_on_disk(source.location) for source in objects]
+        columns = (located.ranges.object_numbers, located.ranges.starts, located.ranges.stops)
+        rows: list[list[int]] = np.column_stack([located.ranged, *columns]).tolist()
+        for position, number, start, stop in rows:
+            shard = Shard(self._layout, position, self._requests[position], values, self._drop_axes)
             checksum = located.checksums.get(position)
             if not (shard.is_whole or self._array.verifies_parts):
                 checksum = None
-            on_disk = self._array.is_on_disk(columns.objects[number].location)
-            largest = _LARGEST_WHOLE_ON_DISK if on_disk else _LARGEST_WHOLE
+            largest = _LARGEST_WHOLE_ON_DISK if on_disk[number] else _LARGEST_WHOLE
             at_once = checksum is not None or (shard.is_whole and stop - start <= largest)
-            found = _LocatedShard(shard, columns.objects, number, start, stop, checksum, at_once)
+            found = _LocatedShard(shard, objects, number, start, stop, checksum, at_once)
             if not self._may_read(found):
                 self._left.append(position)
                 continue
