@@ -286,6 +286,12 @@ def test_private_names_of_zarr_are_where_they_are_expected() -> None:
     assert zarr_internals.dictionary_of(memory) is values
     assert zarr_internals.wrapped_store(WrapperStore(memory)) is memory
     assert zarr_internals.wrapped_store(zm.ManifestStore(memory)) is memory
+    inner = zarr_internals.select_inner_chunks((slice(1, 4),), (6,), (2,))
+    assert inner.parts == [
+        ((0,), (slice(1, 2, 1),), (slice(0, 1),)),
+        ((1,), (slice(0, 2, 1),), (slice(1, 3),)),
+    ]
+    assert inner.shape == inner.result_shape == (3,)
 
 
 def test_synchronous_stores_are_recognised() -> None:
