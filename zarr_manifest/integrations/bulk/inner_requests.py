@@ -7,7 +7,7 @@ what zarr makes of all others is asked of zarr.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +94,8 @@ def count_in_box(
 
 def tuple_of(selection: Any) -> tuple[Any, ...]:
     """Return a selection as one part for each dimension."""
-    return cast("tuple[Any, ...]", selection) if isinstance(selection, tuple) else (selection,)
+    parts: Any = selection
+    return parts if isinstance(selection, tuple) else (selection,)
 
 
 def _strides(grid_shape: tuple[int, ...]) -> list[int]:
