@@ -145,8 +145,8 @@ def shard_layout_of(usual: CodecPipeline, spec: Any) -> ShardLayout | None:
         return None
     order = {"little": "<u8", "big": ">u8"}.get(_value(index_codecs[0].endian))
     inner_spec = replace(spec, shape=sharding.chunk_shape)
-    pipeline = type(usual).from_codecs(sharding.codecs)
-    inner = codecs_of(pipeline.evolve_from_array_spec(inner_spec))
+    # They know the data type already, as the pipeline of the array does.
+    inner = codecs_of(type(usual).from_codecs(sharding.codecs))
     if order is None or inner is None or isinstance(inner.array_bytes, ShardingCodec):
         return None
     decoder = chunk_decoder(inner, inner_spec)
