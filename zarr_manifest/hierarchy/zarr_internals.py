@@ -195,7 +195,7 @@ def reads_synchronously(pipeline: CodecPipeline) -> bool:
 
 def decodes_synchronously(codec: Any) -> bool:
     """Whether :func:`decode_synchronously` takes a codec."""
-    return hasattr(codec, "_decode_sync")
+    return hasattr(codec, "_decode_sync") and bool(getattr(codec, "_sync_capable", True))
 
 
 def decode_synchronously(codec: Any, body: Any, spec: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -75,7 +75,7 @@ def run_sync[T](steps: Steps[T]) -> T:
 
 async def in_order[T](
     calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], at_once: int
-) -> AsyncIterator[T]:
+) -> AsyncGenerator[T]:
     """Yield the results of calls in order, with at most `at_once` calls running or waiting.
 
     A failure is raised when its turn comes; calls still running are then cancelled.

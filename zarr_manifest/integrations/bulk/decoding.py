@@ -88,9 +88,9 @@ class ChunkDecoder(Struct, frozen=True):
             return True
         import zstandard
 
-        if zstandard.frame_content_size(body) != len(view):
-            return False
         try:
+            if zstandard.frame_content_size(body) != len(view):
+                return False
             _zstd.decompress(body, view)
         except Exception as error:
             raise UndecodableError from error

@@ -94,7 +94,8 @@ class Delivery(Struct):
         """Decode a chunk, and put its values where they go."""
         request, decoder = self.requests[position], self.decoder
         if decoder is None:
-            self.undecoded[position] = body
+            # A copy: it may be a small part of what was read.
+            self.undecoded[position] = memoryview(bytes(body))
             return
         try:
             view = self.whole_chunk(request)
@@ -120,7 +121,9 @@ class Delivery(Struct):
             if type(part) is not slice:
                 return None
         view = self.values[request.out_selection]
-        if not view.flags.c_contiguous or view.size != math.prod(request.spec.shape):
+        if not (view.flags.c_contiguous and view.flags.writeable):
+            return None
+        if view.size != math.prod(request.spec.shape):
             return None
         return memoryview(view.reshape(-1).view(np.uint8))
 

@@ -6,9 +6,9 @@ cannot be read here is read, or refused, by the pipeline that zarr would use oth
 
 from __future__ import annotations
 
-import asyncio
-import itertools
+import functools
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ from zarr_manifest.integrations.bulk.inner_requests import count_in_box
 from zarr_manifest.integrations.bulk.prefetched import Prefetched
 from zarr_manifest.integrations.bulk.shard_layout import shard_layout_of, sharding_of
 from zarr_manifest.integrations.bulk.sharding import ShardedSelection, UnreadableShardError
-from zarr_manifest.sources import ManyRanges, RangeError, Whole, in_decoding_thread
+from zarr_manifest.sources import RangeError, Whole, in_decoding_thread, in_order
 
 __all__ = ["read_selection"]
 
@@ -111,7 +111,7 @@ class _OwnedChunks(NamedTuple):
 
 async def _owned_chunks(requests: Sequence[ChunkRequest], out: Any) -> _OwnedChunks | None:
     """Return what is needed to read chunks in bulk; None if they are not to be."""
-    if not isinstance(out, cpu.NDBuffer):
+    if not _is_plain_memory(out):
         return None
     first = requests[0].getter
     if not isinstance(first, StorePath) or not isinstance(first.store, ManifestStore):
@@ -122,6 +122,14 @@ async def _owned_chunks(requests: Sequence[ChunkRequest], out: Any) -> _OwnedChu
     below = len(array.array_path) + 1 if array.array_path else 0
     indices = array.indices_of([request.getter.path[below:] for request in requests])
     return None if indices is None else _OwnedChunks(first.store, array, indices)
+
+
+def _is_plain_memory(out: Any) -> bool:
+    """Whether what is written to the array within an output is all that it must be told of."""
+    if type(out) is not cpu.NDBuffer:
+        return False
+    memory: Any = out.as_ndarray_like()
+    return type(memory) in (np.ndarray, np.memmap)
 
 
 class _Selection:
@@ -155,20 +163,11 @@ class _Selection:
         delivery = Delivery(
             self._requests, located, self._out.as_numpy_array(), self._drop_axes, self._decoder
         )
-        for position, body in located.inline.items():
-            try:
-                delivery.verify(position, body)
-            except ManifestError as error:
-                raise self._in_chunk(error, position) from None
-            delivery.deliver(position, body)
+        if located.inline:
+            await in_decoding_thread(self._take_inline, located, delivery)
         await self._read_ranges(located, delivery)
-        for positions in itertools.batched(located.alone, _MOST_ALONE):
-            bodies = await asyncio.gather(*map(self._read_alone, positions))
-            for position, alone in zip(positions, bodies, strict=True):
-                if alone is None:
-                    results[position] = self._fill(position)
-                else:
-                    await in_decoding_thread(delivery.deliver, position, alone)
+        for position in await self._read_alone(located.alone, delivery):
+            results[position] = self._fill(position)
         await self._decode_by_zarr(delivery)
         return results
 
@@ -183,8 +182,13 @@ class _Selection:
         )
         return {"status": "missing"}
 
-    async def _read_alone(self, position: int) -> memoryview | None:
-        return await self._array.get(tuple(self._indices[position].tolist()), Whole())
+    def _take_inline(self, located: LocatedChunks, delivery: Delivery) -> None:
+        for position, body in located.inline.items():
+            try:
+                delivery.verify(position, body)
+            except ManifestError as error:
+                raise self._in_chunk(error, position) from None
+            delivery.deliver(position, body)
 
     async def _read_ranges(self, located: LocatedChunks, delivery: Delivery) -> None:
         """Read all ranges; if zarr has to decode what they hold, only so many at a time."""
@@ -194,14 +198,32 @@ class _Selection:
             owners = np.cumsum(sizes) // _MOST_PREFETCHED
             groups = np.split(groups[0], np.flatnonzero(np.diff(owners)) + 1)
         for rows in groups:
-            part = _rows_of(located.ranges, rows)
+            part = located.ranges.of_rows(rows)
             try:
                 await self._store.read_ranges(part, delivery.of(located.ranged[rows], part))
             except RangeError as failed:
                 position = int(located.ranged[rows[failed.row]])
                 raise self._in_chunk(failed.error, position) from failed.error.__cause__
-            if len(groups) > 1:
-                await self._decode_by_zarr(delivery)
+            await self._decode_by_zarr(delivery)
+
+    async def _read_alone(self, positions: Sequence[int], delivery: Delivery) -> list[int]:
+        """Read chunks that cannot be read with others; return those that have no bytes."""
+        absent: list[int] = []
+        calls = (functools.partial(self._body, position) for position in positions)
+        async with aclosing(in_order(calls, _MOST_ALONE)) as bodies:
+            turn = iter(positions)
+            async for body in bodies:
+                position = next(turn)
+                if body is None:
+                    absent.append(position)
+                else:
+                    await in_decoding_thread(delivery.deliver, position, body)
+                if len(delivery.undecoded) == _MOST_ALONE:
+                    await self._decode_by_zarr(delivery)
+        return absent
+
+    async def _body(self, position: int) -> memoryview | None:
+        return await self._array.get(tuple(self._indices[position].tolist()), Whole())
 
     async def _decode_by_zarr(self, delivery: Delivery) -> None:
         bodies, delivery.undecoded = delivery.undecoded, {}
@@ -211,9 +233,3 @@ class _Selection:
                 for position, body in sorted(bodies.items())
             ]
             await self._usual.read(batch, self._out, self._drop_axes)
-
-
-def _rows_of(ranges: ManyRanges, rows: npt.NDArray[np.int64]) -> ManyRanges:
-    return ManyRanges(
-        ranges.objects, ranges.object_numbers[rows], ranges.starts[rows], ranges.stops[rows]
-    )

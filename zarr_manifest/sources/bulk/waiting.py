@@ -1,0 +1,93 @@
+"""Reads that all succeed, or are all stopped before anybody goes on; and a budget of bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+__all__ = ["Budget", "all_or_none", "until_done"]
+
+
+async def all_or_none(reads: Sequence[Coroutine[Any, Any, None]], stop: threading.Event) -> None:
+    """Run reads at the same time; after a failure, stop the others first.
+
+    Parameters
+    ----------
+    reads : sequence of coroutine
+        When cancelled, they end once nothing that they began goes on.
+    stop : threading.Event
+        Set then, for threads, which cannot be cancelled.
+    """
+    if not reads:
+        return
+    tasks = [asyncio.ensure_future(read) for read in reads]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        stop.set()
+        for task in tasks:
+            task.cancel()
+        await until_done(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
+
+
+async def until_done(futures: Sequence[asyncio.Future[Any]]) -> None:
+    """Wait for futures, even if this is cancelled, and raise none of their exceptions."""
+    cancelled: asyncio.CancelledError | None = None
+    while pending := [future for future in futures if not future.done()]:
+        try:
+            await asyncio.wait(pending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    for future in futures:
+        if not future.cancelled():
+            future.exception()  # asyncio complains about those that nobody asks for
+    if cancelled is not None:
+        raise cancelled
+
+
+class Budget:
+    """A number of bytes that may be in flight; what is larger than all of it goes alone.
+
+    Who asks first is served first.
+
+    Parameters
+    ----------
+    most : int
+        How many.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+        self._waiting = deque[tuple[int, asyncio.Future[None]]]()
+
+    @asynccontextmanager
+    async def taken(self, nbytes: int) -> AsyncGenerator[None]:
+        """Wait until so many bytes may be in flight; they are until the block ends."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((nbytes, turn))
+        self._let_in()
+        try:
+            await turn
+            yield
+        finally:
+            if not turn.cancelled():
+                self._taken -= nbytes
+            self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting:
+            nbytes, turn = self._waiting[0]
+            if not turn.cancelled():
+                if self._taken and self._taken + nbytes > self._most:
+                    return
+                self._taken += nbytes
+                turn.set_result(None)
+            self._waiting.popleft()
