@@ -6,7 +6,7 @@ read in bulk; everything else is left to the pipeline that zarr would use withou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.codec import CodecPipeline
@@ -53,11 +53,18 @@ class BulkCodecPipeline(CodecPipeline):
     def __repr__(self) -> str:
         return f"BulkCodecPipeline({self.usual!r})"
 
+    # An array that was opened with it equals the same array without it.
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, BulkCodecPipeline) and self.usual == other.usual
+        same: bool = self.usual == (other.usual if isinstance(other, BulkCodecPipeline) else other)
+        return same
 
     def __hash__(self) -> int:
-        return hash((BulkCodecPipeline, self.usual))
+        return hash(self.usual)
+
+    def __iter__(self) -> Iterator[Codec]:
+        usual: Any = self.usual
+        return iter(usual)
 
     # What zarr makes pipelines with ----------------------------------------------
 
