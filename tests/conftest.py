@@ -12,15 +12,25 @@ from zarr.core import codec_pipeline
 import zarr_manifest as zm
 from tests.hierarchies import Values, write_hierarchy
 
-_PIPELINES = ["BatchedCodecPipeline"]
+# Of zarr.
+PIPELINES = ["BatchedCodecPipeline"]
 if hasattr(codec_pipeline, "FusedCodecPipeline"):
-    _PIPELINES.append("FusedCodecPipeline")
+    PIPELINES.append("FusedCodecPipeline")
+_PATHS = {name: f"zarr.core.codec_pipeline.{name}" for name in PIPELINES}
 
 
-@pytest.fixture(params=_PIPELINES)
-def pipeline(request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture(params=PIPELINES)
+def usual_pipeline(request: pytest.FixtureRequest) -> Iterator[str]:
     """Reads go through each of zarr's pipelines; the second calls ``get_sync``."""
-    with zarr.config.set({"codec_pipeline.path": f"zarr.core.codec_pipeline.{request.param}"}):
+    with zarr.config.set({"codec_pipeline.path": _PATHS[request.param]}):
+        yield request.param
+
+
+@pytest.fixture(params=[*PIPELINES, "BulkCodecPipeline"])
+def pipeline(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Reads go through each of zarr's pipelines, and in bulk."""
+    path = _PATHS.get(request.param, "zarr_manifest.BulkCodecPipeline")
+    with zarr.config.set({"codec_pipeline.path": path}):
         yield request.param
 
 

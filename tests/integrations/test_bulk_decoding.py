@@ -95,7 +95,7 @@ CODECS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("codec", "spoil"), [(codec, spoil) for codec, all_ in SPOILS.items() for spoil in all_]
 )
-def test_spoiled_chunks(codec: str, spoil: Spoil, pipeline: str, root: Path) -> None:
+def test_spoiled_chunks(codec: str, spoil: Spoil, usual_pipeline: str, root: Path) -> None:
     """Also where chunks would go to the output as they are, or only some of the values do."""
     chunks = encode_chunks(DATA, CHUNK, compressors=CODECS[codec])
     chunks["2"] = spoil(chunks["2"])
@@ -107,7 +107,7 @@ def test_spoiled_chunks(codec: str, spoil: Spoil, pipeline: str, root: Path) -> 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("endian", ["little", "big"])
-def test_sound_chunks(codec: str, endian: Any, pipeline: str, root: Path) -> None:
+def test_sound_chunks(codec: str, endian: Any, usual_pipeline: str, root: Path) -> None:
     options = {"compressors": CODECS[codec], "serializer": BytesCodec(endian=endian)}
     declare(root, encode_chunks(DATA, CHUNK, **options), **options)
     assert (check_same(root).values == DATA).all()
@@ -123,7 +123,7 @@ def into_other_memory(array: Any) -> Any:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_memory_of_another_type(codec: str, pipeline: str, root: Path) -> None:
+def test_memory_of_another_type(codec: str, usual_pipeline: str, root: Path) -> None:
     declare(
         root,
         encode_chunks(DATA, CHUNK, compressors=CODECS[codec]),

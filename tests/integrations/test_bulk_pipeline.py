@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from tests.conftest import _PIPELINES
+from tests.conftest import PIPELINES
 from tests.integrations.bulk_cases import ARRAY, Case, cases
 from tests.integrations.bulk_outcomes import (
     assert_same,
@@ -41,7 +41,7 @@ def written(case: Case, pipeline: str) -> Iterator[Callable[[], Any]]:
 
 
 @examples(8)
-@given(case=cases(), pipeline=st.sampled_from(_PIPELINES))
+@given(case=cases(), pipeline=st.sampled_from(PIPELINES))
 def test_values_are_the_same(case: Case, pipeline: str) -> None:
     with written(case, pipeline) as opened:
         expected = outcome_of(lambda: case.select(opened()))
@@ -51,7 +51,7 @@ def test_values_are_the_same(case: Case, pipeline: str) -> None:
 
 
 @examples(8)
-@given(case=cases(troubled=True), pipeline=st.sampled_from(_PIPELINES))
+@given(case=cases(troubled=True), pipeline=st.sampled_from(PIPELINES))
 def test_errors_are_the_same(case: Case, pipeline: str) -> None:
     """If several chunks have errors, it is that of any of them."""
     with written(case, pipeline) as opened:

@@ -67,7 +67,7 @@ def reads(server: FileServer) -> int:
     [(0, 0, 10), (0, -1, 100), (5, 5, 10), (5, 4, 100), (5, 512 * 1024, 10)],
 )
 def test_requests_of_http(
-    gap: int, max_gap: int, expected: int, pipeline: str, http_server: FileServer, root: Path
+    gap: int, max_gap: int, expected: int, usual_pipeline: str, http_server: FileServer, root: Path
 ) -> None:
     """The same with each of zarr's pipelines; gaps are read over as by one chunk's readers."""
     for i, body in enumerate(bodies(gap)):
@@ -79,7 +79,7 @@ def test_requests_of_http(
 
 
 def test_requests_of_s3(
-    pipeline: str, s3_server: S3Server, public_s3_bucket: str, root: Path
+    usual_pipeline: str, s3_server: S3Server, public_s3_bucket: str, root: Path
 ) -> None:
     for i, body in enumerate(bodies()):
         s3_server.put(public_s3_bucket, f"d/{i}.bin", body)
@@ -91,7 +91,7 @@ def test_requests_of_s3(
 
 
 def test_requests_of_a_hierarchy_on_the_web(
-    pipeline: str, http_server: FileServer, tmp_path: Path
+    usual_pipeline: str, http_server: FileServer, tmp_path: Path
 ) -> None:
     declare(tmp_path, "../d/")
     for file in tmp_path.rglob("*.json"):

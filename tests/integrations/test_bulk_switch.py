@@ -23,7 +23,7 @@ from zarr.core import codec_pipeline
 from zarr.storage import LocalStore, MemoryStore
 
 import zarr_manifest as zm
-from tests.conftest import _PIPELINES
+from tests.conftest import PIPELINES
 from tests.hierarchies import FIELD, Values
 from zarr_manifest.integrations import bulk
 from zarr_manifest.integrations.bulk_switch import read_in_bulk, reading_in_bulk
@@ -158,7 +158,7 @@ def default_pipeline() -> str:
     return str(path)
 
 
-@pytest.mark.skipif(len(_PIPELINES) < 2, reason="this release of zarr has one pipeline")
+@pytest.mark.skipif(len(PIPELINES) < 2, reason="this release of zarr has one pipeline")
 def test_defaults_of_others_count(root: Path, values: Values) -> None:
     before = copy.deepcopy(zarr.config.defaults), copy.deepcopy(zarr.config.config)
     fused = "zarr.core.codec_pipeline.FusedCodecPipeline"
@@ -190,7 +190,9 @@ def test_the_environment_variable(root: Path, values: Values) -> None:
 
 
 @pytest.mark.parametrize("way", ["enable", "configured"])
-def test_native_arrays(way: str, pipeline: str, tmp_path: Path, selections: list[int]) -> None:
+def test_native_arrays(
+    way: str, usual_pipeline: str, tmp_path: Path, selections: list[int]
+) -> None:
     """Are created, written, resized, appended to and read as without us."""
     options: dict[str, Any] = {"store": tmp_path / "x", "data": FIELD, "chunks": (2, 3)}
 
@@ -290,7 +292,7 @@ def test_another_process(start: str, root: Path, values: Values) -> None:
     np.testing.assert_array_equal(found, values[EXTERNAL])
 
 
-def test_several_threads(root: Path, values: Values, pipeline: str) -> None:
+def test_several_threads(root: Path, values: Values, usual_pipeline: str) -> None:
     with zm.enable():
         array: Any = zarr.open_array(root, path=EXTERNAL, mode="r")
     with ThreadPoolExecutor(8) as pool:
