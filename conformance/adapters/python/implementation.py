@@ -33,7 +33,7 @@ from conformance.adapters.zarr_arrays import (
     read_values,
 )
 
-__all__ = ["IMPLEMENTATION", "InspectedHierarchy"]
+__all__ = ["IMPLEMENTATION", "IN_BULK", "InspectedHierarchy"]
 
 FEATURES = (
     "read",
@@ -63,6 +63,9 @@ FEATURES = (
     "consolidated",
     *MISSING_ERROR,
 )
+
+# What a codec pipeline has no part in.
+_NOT_IN_BULK = {"get_chunk", "list", "validate", "write"}
 
 # A document is checked as a whole when it is loaded: these name a chunk, and no source was read.
 _FOUND_IN_MANIFESTS = {
@@ -184,3 +187,11 @@ def _write(request: Request) -> None:
 
 
 IMPLEMENTATION = Implementation("zarr-manifest", zm.__version__, FEATURES, _open, _write)
+
+IN_BULK = Implementation(
+    "zarr-manifest, in bulk",
+    zm.__version__,
+    tuple(feature for feature in FEATURES if feature not in _NOT_IN_BULK),
+    _open,
+    _write,
+)
