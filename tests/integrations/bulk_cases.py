@@ -34,6 +34,7 @@ from zarr_manifest.format.chunk_grid import ChunkGrid
 __all__ = ["ARRAY", "Case", "cases"]
 
 ARRAY = "g/a"
+HAS_RECTILINEAR = zarr.config.get("array.rectilinear_chunks", None) is not None
 REMOTE = "s3://remote/d"
 
 KINDS = [
@@ -422,7 +423,9 @@ def cases(draw: Any, *, troubled: bool = False) -> Case:
     fewest = 1 if kind == "bytes" else 0
     shape = tuple(draw(st.lists(st.integers(1, 9), min_size=fewest, max_size=3)))
     options = draw(_codecs(kind, len(shape)))
-    rectilinear = bool(shape) and draw(st.sampled_from([False, False, False, True]))
+    rectilinear = (
+        HAS_RECTILINEAR and bool(shape) and draw(st.sampled_from([False, False, False, True]))
+    )
     chunks = draw(_grid(shape, rectilinear))
     options["chunk_key_encoding"] = {
         "name": draw(st.sampled_from(["default", "default", "v2"])),

@@ -85,7 +85,7 @@ def plan_requests(
     first = last = 0
     # Among ranges with the same start the longest comes first, so that the others lie inside
     # it even if it is larger than max_size.
-    for start, minus_stop, i in sorted((r[0], -r[1], i) for i, r in enumerate(ranges)):
+    for start, minus_stop, i in sorted([(r[0], -r[1], i) for i, r in enumerate(ranges)]):
         stop = -minus_stop
         inside = stop <= last
         if members and (inside or (start - last <= max_gap and stop - first <= max_size)):

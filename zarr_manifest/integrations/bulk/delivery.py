@@ -79,6 +79,10 @@ class Delivery(Struct):
     drop_axes: tuple[int, ...]
     decoder: ChunkDecoder | None
     undecoded: dict[int, memoryview] = field(default_factory=dict[int, memoryview])
+    is_verbatim: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_verbatim = self.decoder is not None and self.decoder.is_verbatim
 
     def of(self, positions: npt.NDArray[np.int64], ranges: ManyRanges) -> RangeDelivery:
         """Return the receiver of ranges of chunks."""
@@ -138,8 +142,7 @@ class RangeDelivery(Struct, frozen=True):
     def destination(self, row: int) -> memoryview | None:
         """Return where a chunk goes as it is stored; None if it has to be looked at."""
         delivery, position = self.delivery, self.positions[row]
-        decoder = delivery.decoder
-        if decoder is None or not decoder.is_verbatim or position in delivery.located.checksums:
+        if not delivery.is_verbatim or position in delivery.located.checksums:
             return None
         view = delivery.whole_chunk(delivery.requests[position])
         stored = int(self.ranges.stops[row] - self.ranges.starts[row])
@@ -147,12 +150,17 @@ class RangeDelivery(Struct, frozen=True):
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Decode chunks, and put their values where they go."""
+        delivery, checksums = self.delivery, self.delivery.located.checksums
         for row, body in zip(rows, bodies, strict=True):
             position = self.positions[row]
-            try:
-                self.delivery.verify(position, body)
-            except ManifestError as error:
-                source = self.ranges.objects[int(self.ranges.object_numbers[row])]
-                located = error.in_context(location=str(source.location))
-                raise RangeError(row, located) from None
-            self.delivery.deliver(position, body)
+            if position in checksums:
+                self._verify(row, position, body)
+            delivery.deliver(position, body)
+
+    def _verify(self, row: int, position: int, body: memoryview) -> None:
+        try:
+            self.delivery.verify(position, body)
+        except ManifestError as error:
+            source = self.ranges.objects[int(self.ranges.object_numbers[row])]
+            located = error.in_context(location=str(source.location))
+            raise RangeError(row, located) from None
