@@ -79,7 +79,7 @@ class Delivery(Struct):
     drop_axes: tuple[int, ...]
     decoder: ChunkDecoder | None
     undecoded: dict[int, memoryview] = field(default_factory=dict[int, memoryview])
-    is_verbatim: bool = field(init=False)
+    is_verbatim: bool = False
 
     def __post_init__(self) -> None:
         self.is_verbatim = self.decoder is not None and self.decoder.is_verbatim
