@@ -8,7 +8,13 @@ from zarr_manifest.locations.local_paths import (
     split_url,
 )
 from zarr_manifest.locations.redaction import redact, without_secrets
-from zarr_manifest.locations.resolving import Base, Location, StoreLocation, UrlLocation
+from zarr_manifest.locations.resolving import (
+    Base,
+    Location,
+    StoreLocation,
+    UrlLocation,
+    resolver,
+)
 from zarr_manifest.locations.summary import ReferencedLocation, summarize
 
 __all__ = [
@@ -22,6 +28,7 @@ __all__ = [
     "local_reference",
     "path_of_file_url",
     "redact",
+    "resolver",
     "split_url",
     "suggest_prefixes",
     "summarize",

@@ -22,7 +22,7 @@ from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.locations.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "Base",
@@ -30,6 +30,7 @@ __all__ = [
     "StoreLocation",
     "UrlLocation",
     "resolve_reference",
+    "resolver",
 ]
 
 _SCHEMES = (
@@ -61,6 +62,9 @@ _FORBIDDEN = (
         "Write %25 for a '%' in a name.",
     ),
 )
+# Names that stand for themselves, and are no dot segments.
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
 # ASCII only and no escapes, so that no client can map one host to another.
 _HOST = re.compile(
     r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9_][A-Za-z0-9._-]*))"
@@ -220,6 +224,48 @@ class Base(Struct, frozen=True):
         if not target.scheme:
             return StoreLocation(target.path)
         return target
+
+
+def resolver(base: Base) -> Callable[[str], Location]:
+    """Return a function that resolves many paths against a base; see :meth:`Base.resolve`.
+
+    Most paths of a manifest are names of objects in a few directories, each of which is resolved
+    once.
+
+    Examples
+    --------
+    >>> resolve = resolver(Base.parse("s3://b/data/"))
+    >>> resolve("2024/a.nc"), resolve("2024/b.nc")  # doctest: +NORMALIZE_WHITESPACE
+    (UrlLocation(scheme='s3', authority='b', path='data/2024/a.nc', query=''),
+     UrlLocation(scheme='s3', authority='b', path='data/2024/b.nc', query=''))
+    """
+    directories: dict[str, tuple[str, str, str] | None] = {}
+
+    def directory_of(text: str) -> tuple[str, str, str] | None:
+        if text.endswith("//"):
+            return None  # a bucket or a host may follow
+        try:
+            found = resolve_reference(f"{text}x", base)
+        except InvalidPathError:
+            return None  # as is every path in it
+        # A slash in a query ends no directory.
+        return None if found.query else (found.scheme, found.authority, found.path[:-1])
+
+    def resolve(path: str) -> Location:
+        end = path.rfind("/") + 1
+        if _PLAIN_NAME.fullmatch(path, end) is None:
+            return base.resolve(path)
+        text = path[:end]
+        if text not in directories:
+            directories[text] = directory_of(text)
+        directory = directories[text]
+        if directory is None:
+            return base.resolve(path)
+        scheme, authority, above = directory
+        name = above + path[end:]
+        return UrlLocation(scheme, authority, name) if scheme else StoreLocation(name)
+
+    return resolve
 
 
 def _invalid(problem: str, reference: str, remedy: str | None = None) -> InvalidPathError:

@@ -40,7 +40,7 @@ from zarr_manifest.hierarchy.arrays.documents.partition_documents import (
     lost_document,
     partitions_to_read,
 )
-from zarr_manifest.locations import Base, Location, StoreLocation
+from zarr_manifest.locations import Base, Location, StoreLocation, resolver
 from zarr_manifest.manifest import ReferenceTable, interpret_manifest
 from zarr_manifest.sources import (
     Call,
@@ -414,9 +414,10 @@ def interpret_document_of(
 
 def _interpret_paths(manifest: ReferenceTable, base: Base) -> Findings[tuple[Location, ...]]:
     locations: list[Location] = []
+    resolve = resolver(base)
     for number, path in enumerate(manifest.paths):
         try:
-            locations.append(base.resolve(path))
+            locations.append(resolve(path))
         except InvalidPathError as error:
             for index in manifest.with_path(number):
                 yield error.in_context(chunk=format_canonical(index))
