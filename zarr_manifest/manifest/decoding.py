@@ -49,8 +49,11 @@ __all__ = [
 ]
 
 # Size of the parts in which a document is read: some ten thousand entries. The smaller, the more
-# of them; the larger, the less of what is computed from them stays in the cache of a processor.
+# of them; the larger, the less of what is computed from them stays in the cache of a processor,
+# and the more memory it takes.
 _PART_BYTES = 3 * 2**18
+_LARGE_PART_BYTES = 3 * 2**19
+_LARGE_BYTES = 2**25
 
 # Of smaller documents, entries are interpreted one by one.
 _LEAST_BYTES = 2**12
@@ -71,7 +74,7 @@ def interpret_columns(
     limits: Limits,
     *,
     resolve: Resolve | None = None,
-    part_bytes: int = _PART_BYTES,
+    part_bytes: int | None = None,
     whole_bytes: int = _WHOLE_BYTES,
     least_bytes: int = _LEAST_BYTES,
 ) -> Findings[_Columns]:
@@ -89,13 +92,15 @@ def interpret_columns(
         Given by validators, which report more than readers: duplicate members, keys outside the
         grid, and whatever is wrong with any member, be it that of a chunk or not. Problems of
         paths are reported only here.
-    part_bytes : int
+    part_bytes : int, optional
         Documents larger than this are read in parts of this size.
     whole_bytes : int
         Documents larger than this are read in parts even if they are invalid.
     least_bytes : int
         Smaller documents are read entry by entry, unless they are read in parts.
     """
+    if part_bytes is None:
+        part_bytes = _PART_BYTES if len(document) < _LARGE_BYTES else _LARGE_PART_BYTES
     found: _Columns | None = None
     if resolve is None and len(document) <= limits.manifest_bytes:
         if len(document) > part_bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -233,6 +234,21 @@ def calls(count: int) -> int:
 def test_no_function_is_called_per_entry() -> None:
     """But some tens per part of the document, of about ten thousand entries."""
     assert calls(60_000) - calls(30_000) < 1000
+
+
+def test_memory_while_a_document_is_read() -> None:
+    """Beside the document: its columns take a third of that, and parts of it some megabytes."""
+    document = memoryview(json.dumps(plain(100_000)).encode())
+    peaks: list[int] = []
+    # The least of three: what threads of other tests allocate meanwhile counts, too.
+    for _ in range(3):
+        tracemalloc.start()
+        try:
+            strict(interpret_columns(document, Grid(2, (100, 1000)), Limits()))
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert min(peaks) <= len(document)
 
 
 def test_memory_per_reference() -> None:
