@@ -113,7 +113,7 @@ def test_calls_for_each_reference(
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    assert calls < PARTITIONS * ROWS / 2
+    assert calls < PARTITIONS * ROWS / 4
 
 
 # Threads ------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ For users: :class:`Manifest`, and :class:`Reference`, its entry for one chunk.
 
 from zarr_manifest.manifest.author_columns import TO_THE_END, Columns, NumberedPaths
 from zarr_manifest.manifest.encoding import canonical_keys
-from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
+from zarr_manifest.manifest.keys import Grid, Rows, canonical_indices, interpret_keys
 from zarr_manifest.manifest.manifest import Manifest, references_of
 from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside, Reference, Row
 from zarr_manifest.manifest.reference_table import ReferenceTable, interpret_manifest
@@ -25,6 +25,7 @@ __all__ = [
     "Row",
     "Rows",
     "TextColumns",
+    "canonical_indices",
     "canonical_keys",
     "interpret_keys",
     "interpret_manifest",

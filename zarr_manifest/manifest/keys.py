@@ -18,7 +18,7 @@ from zarr_manifest.errors import InvalidChunkKeyError, LimitExceededError
 from zarr_manifest.format import Findings, format_canonical, number_chunks, parse_canonical
 from zarr_manifest.showing import brief
 
-__all__ = ["Grid", "KeyParser", "Rows", "interpret_keys"]
+__all__ = ["Grid", "KeyParser", "Rows", "canonical_indices", "interpret_keys"]
 
 type KeyParser = Callable[[str], tuple[int, ...] | None]
 
@@ -125,7 +125,7 @@ def _misplaced(key: str, region: Sequence[range]) -> InvalidChunkKeyError:
 def _parse_keys(keys: list[str], grid: Grid) -> Findings[tuple[_Indices, _Mask]]:
     """Return the grid index of every key, and which keys are chunk keys."""
     ndim = grid.ndim
-    at_once = _parse_canonical_keys(keys, ndim)
+    at_once = canonical_indices(keys, ndim)
     if at_once is not None:
         return at_once, np.ones(len(keys), np.bool_)
     indices = np.zeros((len(keys), ndim), np.int64)
@@ -147,8 +147,11 @@ def _parse_keys(keys: list[str], grid: Grid) -> Findings[tuple[_Indices, _Mask]]
     return indices, named
 
 
-def _parse_canonical_keys(keys: list[str], ndim: int) -> _Indices | None:
-    """Parse keys that are all canonical, to avoid a call for each of a million keys."""
+def canonical_indices(keys: list[str], ndim: int) -> _Indices | None:
+    """Return the grid indices of keys (keys, dimensions), or None if one is not canonical.
+
+    Without a call for each of a million keys.
+    """
     # 15 digits are always below the largest integer; 16 digits are left to the slow path.
     number = "(?:0|[1-9][0-9]{0,14})"
     canonical = r"\.".join([number] * ndim) if ndim else "0"

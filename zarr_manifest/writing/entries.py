@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import itertools
 import json
 import operator
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from zarr_manifest.errors import (
     InvalidChunkKeyError,
     InvalidEntryError,
     InvalidPathError,
+    ManifestError,
 )
 from zarr_manifest.format import (
     Configuration,
@@ -29,6 +31,12 @@ from zarr_manifest.hierarchy import (
     interpret_document_of,
 )
 from zarr_manifest.manifest import Manifest, ReferenceTable, references_of
+from zarr_manifest.writing.entry_columns import (
+    CollectedColumns,
+    EntryColumns,
+    Pair,
+    PlainEntries,
+)
 
 __all__ = ["Entries", "interpret_entries"]
 
@@ -41,27 +49,36 @@ type Entries = (
     | Iterable[tuple[Chunk, Mapping[str, Any]]]
 )
 
+# Number of entries put into columns together.
+_AT_ONCE = 2**14
+
 _UNLIMITED = Limits(*[2**62] * len(dataclasses.fields(Limits)))
 
 _MEMBERS = frozenset(Entry.__struct_fields__)
 
 
-def interpret_entries(array: DeclaredArray, entries: Entries) -> ReferenceTable:
+def interpret_entries(
+    array: DeclaredArray, entries: Entries, *, at_once: int = _AT_ONCE
+) -> ReferenceTable:
     """Return entries as a manifest of the array.
 
     Raises
     ------
     ManifestError
         If a validator would report a problem.
+    TypeError
+        If they are not entries at all.
     """
     if isinstance(entries, Manifest):
         if entries.grid_shape == array.chunk_grid.counts:
             references = references_of(entries)
             _require_paths(array, references)
             return references
-        document = entries.dumps()
-    else:
-        document = json.dumps(_by_key(entries), default=_as_json).encode()
+        return _interpret_document(array, entries.dumps())
+    return _interpret_pairs(array, _pairs(entries), at_once)
+
+
+def _interpret_document(array: DeclaredArray, document: bytes) -> ReferenceTable:
     plain = DeclaredArray(
         array.path,
         array.metadata,
@@ -76,6 +93,94 @@ def interpret_entries(array: DeclaredArray, entries: Entries) -> ReferenceTable:
     return loaded.manifest
 
 
+def _interpret_pairs(array: DeclaredArray, pairs: Iterator[Pair], at_once: int) -> ReferenceTable:
+    """Return pairs of chunk and entry as a manifest, in columns as far as they are plain.
+
+    If anything may be wrong with them, they are interpreted as one document, so that it does
+    not depend on batches which problem is reported.
+    """
+    plain = PlainEntries(array.chunk_grid.counts)
+    given: list[EntryColumns | list[Pair]] = []
+    try:
+        return _in_columns(array, _batches(pairs, given, at_once), plain, given)
+    except _Doubt as doubt:
+        error = doubt.__cause__
+    again = (
+        plain.give_back(batch) if isinstance(batch, EntryColumns) else batch for batch in given
+    )
+    return _interpret_as_document(array, itertools.chain(*again, _failing(error), pairs))
+
+
+class _Doubt(Exception):
+    """Something may be wrong with the entries; its cause is an error of whoever gives them."""
+
+
+def _failing(error: BaseException | None) -> Iterator[Pair]:
+    if error is not None:
+        raise error
+    yield from ()
+
+
+def _interpret_as_document(array: DeclaredArray, pairs: Iterable[Pair]) -> ReferenceTable:
+    document = json.dumps(_by_key(pairs), default=_as_json).encode()
+    return _interpret_document(array, document)
+
+
+def _in_columns(
+    array: DeclaredArray,
+    batches: Iterator[list[Pair]],
+    plain: PlainEntries,
+    given: list[EntryColumns | list[Pair]],
+) -> ReferenceTable:
+    """Return pairs of chunk and entry as a manifest; the last of those given may be replaced.
+
+    Raises
+    ------
+    _Doubt
+        Something may be wrong with them.
+    """
+    collected = CollectedColumns(plain.paths)
+    for batch in batches:
+        columns = plain.take(batch)
+        if columns is not None:
+            given[-1] = columns
+            collected.add(columns)
+            continue
+        usual = [pair for pair in batch if plain.may_take(pair[1])]
+        columns = plain.take(usual) if usual else None
+        if columns is not None:
+            collected.add(columns)
+        others = batch if columns is None else [p for p in batch if not plain.may_take(p[1])]
+        try:
+            collected.add_table(_interpret_as_document(array, others))
+        except (ManifestError, TypeError, ValueError, RecursionError):
+            raise _Doubt from None
+    found = collected.table(array.chunk_grid.counts)
+    if found is None:
+        raise _Doubt
+    try:
+        _require_paths(array, found)
+    except InvalidPathError:
+        raise _Doubt from None
+    return found
+
+
+def _batches(
+    pairs: Iterator[Pair], given: list[EntryColumns | list[Pair]], at_once: int
+) -> Iterator[list[Pair]]:
+    """Yield pairs in batches, and note them as given, even if the next pair is an error."""
+    while True:
+        batch: list[Pair] = []
+        given.append(batch)
+        try:
+            batch.extend(itertools.islice(pairs, at_once))
+        except Exception as error:
+            raise _Doubt from error
+        if not batch:
+            return
+        yield batch
+
+
 def _require_paths(array: DeclaredArray, manifest: ReferenceTable) -> None:
     """Check that the manifest's paths resolve, which a manifest alone cannot check."""
     for number, path in enumerate(manifest.paths):
@@ -86,9 +191,9 @@ def _require_paths(array: DeclaredArray, manifest: ReferenceTable) -> None:
             raise error.in_context(chunk=format_canonical(index)) from None
 
 
-def _by_key(entries: Any) -> dict[str, dict[str, Any]]:
+def _by_key(pairs: Iterable[Pair]) -> dict[str, dict[str, Any]]:
     by_key: dict[str, dict[str, Any]] = {}
-    for chunk, entry in _pairs(entries):
+    for chunk, entry in pairs:
         key = _key(chunk)
         if key in by_key:
             raise InvalidChunkKeyError("two entries name this chunk", chunk=key)
@@ -108,17 +213,22 @@ def _by_key(entries: Any) -> dict[str, dict[str, Any]]:
     return by_key
 
 
-def _pairs(entries: Any) -> Iterator[tuple[object, object]]:
+def _pairs(entries: Any) -> Iterator[Pair]:
     """Yield pairs of chunk and entry, from a mapping or an iterable of pairs."""
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
         raise TypeError(f"entries must be a Manifest, a mapping or pairs, not {entries!r:.80}")
     if isinstance(entries, Mapping):
         yield from cast("Mapping[object, object]", entries).items()
         return
-    for pair in cast("Iterable[object]", entries):
-        if not isinstance(pair, tuple) or len(cast("tuple[object, ...]", pair)) != 2:
+    yield from _checked_pairs(cast("Iterable[object]", entries))
+
+
+def _checked_pairs(pairs: Iterable[object]) -> Iterator[Pair]:
+    for pair in pairs:
+        # Not cast, which is called for each of millions.
+        if not isinstance(pair, tuple) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
             raise TypeError(f"entries must be pairs of chunk and entry, not {pair!r:.80}")
-        yield cast("tuple[object, object]", pair)
+        yield pair  # pyright: ignore[reportUnknownVariableType]
 
 
 def _key(chunk: Any) -> str:
