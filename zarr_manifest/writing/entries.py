@@ -214,13 +214,12 @@ def _by_key(pairs: Iterable[Pair]) -> dict[str, dict[str, Any]]:
 
 
 def _pairs(entries: Any) -> Iterator[Pair]:
-    """Yield pairs of chunk and entry, from a mapping or an iterable of pairs."""
+    """Return pairs of chunk and entry, from a mapping or an iterable of pairs."""
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
         raise TypeError(f"entries must be a Manifest, a mapping or pairs, not {entries!r:.80}")
     if isinstance(entries, Mapping):
-        yield from cast("Mapping[object, object]", entries).items()
-        return
-    yield from _checked_pairs(cast("Iterable[object]", entries))
+        return iter(cast("Mapping[object, object]", entries).items())
+    return _checked_pairs(cast("Iterable[object]", entries))
 
 
 def _checked_pairs(pairs: Iterable[object]) -> Iterator[Pair]:
