@@ -423,10 +423,11 @@ def cases(draw: Any, *, troubled: bool = False) -> Case:
     fewest = 1 if kind == "bytes" else 0
     shape = tuple(draw(st.lists(st.integers(1, 9), min_size=fewest, max_size=3)))
     options = draw(_codecs(kind, len(shape)))
-    rectilinear = (
-        HAS_RECTILINEAR and bool(shape) and draw(st.sampled_from([False, False, False, True]))
-    )
+    rarely = st.sampled_from([False, False, False, True])
+    rectilinear = HAS_RECTILINEAR and bool(shape) and draw(rarely)
     chunks = draw(_grid(shape, rectilinear))
+    if shape and not rectilinear and draw(rarely):
+        options["shards"] = tuple(n * draw(st.integers(1, 3)) for n in chunks)
     options["chunk_key_encoding"] = {
         "name": draw(st.sampled_from(["default", "default", "v2"])),
         "separator": draw(st.sampled_from("./")),
