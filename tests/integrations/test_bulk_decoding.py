@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ import zarr_manifest as zm
 from tests.hierarchies import encode_chunks, write_manifest_array
 from tests.integrations.bulk_cases import Reversed
 from tests.integrations.bulk_outcomes import assert_same, in_bulk, outcome_of
+from zarr_manifest.hierarchy import ChunkManifestTransformer
 from zarr_manifest.integrations.bulk import decoding, delivery, selection
 
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
@@ -27,13 +29,15 @@ CHUNK = 10
 type Spoil = Callable[[bytes], bytes]
 
 
-def declare(root: Path, chunks: dict[str, bytes], **options: Any) -> None:
+def declare(
+    root: Path, chunks: dict[str, bytes], data: Any = DATA, shape: Any = CHUNK, **options: Any
+) -> None:
     root.mkdir(exist_ok=True)
     manifest = {}
     for key, body in chunks.items():
         (root / f"{key}.bin").write_bytes(body)
         manifest[key] = {"path": f"../{key}.bin", "offset": 0, "length": len(body)}
-    write_manifest_array(root, "a", DATA, CHUNK, manifest, fill_value=7, **options)
+    write_manifest_array(root, "a", data, shape, manifest, fill_value=7, **options)
 
 
 def opened(root: Path) -> Any:
@@ -112,6 +116,33 @@ def test_sound_chunks(codec: str, endian: Any, usual_pipeline: str, root: Path) 
     declare(root, encode_chunks(DATA, CHUNK, **options), **options)
     assert (check_same(root).values == DATA).all()
     assert (check_same(root, lambda array: array[5:38]).values == DATA[5:38]).all()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("chosen", [([0, 5, 1], 2), (3, [1, 6]), (slice(0, 6, 2), [7, 0]), (4, 5)])
+def test_axes_that_the_output_does_not_have(
+    codec: str, chosen: Any, usual_pipeline: str, root: Path
+) -> None:
+    values = np.arange(48, dtype="<i4").reshape(6, 8)
+    chunks = encode_chunks(values, (3, 4), compressors=CODECS[codec])
+    declare(root, chunks, values, (3, 4), compressors=CODECS[codec])
+    check_same(root, lambda array: array.oindex[chosen])
+    check_same(root, lambda array: array.oindex[chosen[::-1]])
+
+
+def test_a_chunk_that_has_vanished_since_it_was_located_is_missing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry without a length is looked up again, and its document may have been replaced."""
+    declare(root, {})
+    manifest = {key: {"path": "../o.bin"} for key in "0123"}
+    (root / "a" / "manifest.json").write_text(json.dumps(manifest))
+
+    async def get(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(ChunkManifestTransformer, "get", get)
+    assert (in_bulk(opened(root))[...] == 7).all()
 
 
 def into_other_memory(array: Any) -> Any:
