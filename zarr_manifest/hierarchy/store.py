@@ -244,7 +244,7 @@ class ManifestStore(ReadableStore):
         return None if owner is None else owner.array
 
     async def read_ranges(self, ranges: ManyRanges, receiver: Receiver) -> None:
-        """Read many ranges of sources; see :func:`zarr_manifest.sources.read_ranges`."""
+        """Read many ranges of sources; see ``zarr_manifest.sources.read_ranges``."""
         await read_ranges(self._sources, ranges, receiver)
 
     # What it refers to -------------------------------------------------------
