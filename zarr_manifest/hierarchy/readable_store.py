@@ -38,13 +38,14 @@ class ReadableStore(StoreOnStore):
 
     # Values ------------------------------------------------------------------
 
-    def get(
+    def get(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         key: str,
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Coroutine[Any, Any, Buffer | None]:
         """Return the value of a key, or the bytes that its manifest refers to."""
+        # Not a coroutine function: for a native chunk, that of the store underneath is enough.
         prototype = default_buffer_prototype() if prototype is None else prototype
         route = self._arrays.route(key)
         if isinstance(route, Native) and route.told_by is None:

@@ -110,7 +110,7 @@ class ChunkManifestTransformer:
         self.metadata = metadata
         self.declared = declared
         self._sources = sources
-        self._verify = verify
+        self._verify: Verify = verify
         try:
             array = strict(interpret_array(array_path, metadata, configuration, base=base))
         except ManifestError as error:
