@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import zarr
@@ -19,6 +20,25 @@ CHUNK_BYTES = 1024
 PER_OBJECT = 1000
 
 _NAME = "references.pickle"
+_PLACES = "places.json"
+
+
+@dataclass(frozen=True)
+class Places:
+    """What those who open references have to know: it is read while the time is taken.
+
+    Attributes
+    ----------
+    sources, native
+        As of `References`.
+    """
+
+    sources: str
+    native: str
+
+    @classmethod
+    def load(cls, directory: Path) -> Places:
+        return msgspec.json.decode((directory / _PLACES).read_bytes(), type=cls)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +114,7 @@ class References:
 
     def save(self, directory: Path) -> None:
         (directory / _NAME).write_bytes(pickle.dumps(self))
+        (directory / _PLACES).write_bytes(msgspec.json.encode(Places(self.sources, self.native)))
 
     @staticmethod
     def load(directory: Path) -> References:

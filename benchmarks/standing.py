@@ -40,7 +40,14 @@ def _opening() -> tuple[Goal, ...]:
             LEVEL,
             Cell("O2", icechunk, "cpu"),
         ),
-        Goal("import, beyond zarr's", "import", "wall", 0.030, scale=1e3, unit="ms"),
+        Goal(
+            "import `ManifestStore`, beyond zarr's import",
+            "import",
+            "wall",
+            0.030,
+            scale=1e3,
+            unit="ms",
+        ),
         Goal(
             "O3 time of the first chunk, beyond O2",
             "O3",

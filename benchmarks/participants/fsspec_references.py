@@ -9,7 +9,7 @@ from typing import Any
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore
 
-from benchmarks.references import References
+from benchmarks.references import Places, References
 
 JSON = "references.json"
 PARQUET = "references.parquet"
@@ -89,7 +89,7 @@ def parquet_store(directory: Path) -> Store:
 def _store(directory: Path, name: str, *, lazy: bool) -> Store:
     from fsspec.implementations.reference import ReferenceFileSystem
 
-    protocol = References.load(directory).sources.partition(":")[0]
+    protocol = Places.load(directory).sources.partition(":")[0]
     remote: Any = {"remote_protocol": protocol}
     if protocol == "http":
         remote["remote_options"] = {"asynchronous": True}

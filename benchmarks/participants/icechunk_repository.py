@@ -9,7 +9,7 @@ import numpy as np
 import zarr
 from zarr.abc.store import Store
 
-from benchmarks.references import References
+from benchmarks.references import Places, References
 
 NAME = "icechunk"
 SPLIT = "icechunk-split"
@@ -70,7 +70,7 @@ def _store(directory: Path, name: str) -> Store:
     import icechunk
 
     icechunk.set_logs_filter("error")
-    config, access = _configuration(References.load(directory).sources, None)
+    config, access = _configuration(Places.load(directory).sources, None)
     storage = icechunk.local_filesystem_storage(str(directory / name))
     opened = icechunk.Repository.open(storage, config, authorize_virtual_chunk_access=access)
     found: Store = opened.readonly_session("main").store

@@ -8,11 +8,11 @@ from obstore.store import HTTPStore
 from zarr.abc.store import Store
 from zarr.storage import LocalStore, ObjectStore
 
-from benchmarks.references import References
+from benchmarks.references import Places
 
 
 def store(directory: Path) -> Store:
-    native = References.load(directory).native
+    native = Places.load(directory).native
     if "://" not in native:
         return LocalStore(native, read_only=True)
     web = HTTPStore.from_url(native, client_options={"allow_http": True})

@@ -9,7 +9,7 @@ from typing import Any
 import zarr
 from zarr.abc.store import Store
 
-from benchmarks.references import References
+from benchmarks.references import Places, References
 from zarr_manifest import Manifest, ManifestStore, write_manifest
 from zarr_manifest.manifest import NumberedPaths
 
@@ -43,10 +43,10 @@ def manifest_of(references: References, start: int = 0) -> Manifest:
 
 
 def store(directory: Path) -> Store:
-    return ManifestStore(directory / NAME, allow=[References.load(directory).sources])
+    return ManifestStore(directory / NAME, allow=[Places.load(directory).sources])
 
 
 def open_partitioned(directory: Path) -> Any:
-    allowed = [References.load(directory).sources]
+    allowed = [Places.load(directory).sources]
     found = ManifestStore(directory / PARTITIONED, allow=allowed)
     return zarr.open_group(found, mode="r")["data"]

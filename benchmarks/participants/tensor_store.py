@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.references import References
+from benchmarks.references import Places
 
 
 class Sliced:
@@ -23,7 +23,7 @@ class Sliced:
 def open_array(directory: Path) -> Sliced:
     import tensorstore
 
-    location = f"{References.load(directory).native}/data/"
+    location = f"{Places.load(directory).native}/data/"
     kept: Any = location if "://" in location else {"driver": "file", "path": location}
     opened = tensorstore.open({"driver": "zarr3", "kvstore": kept}, read=True, open=True)
     return Sliced(opened.result())

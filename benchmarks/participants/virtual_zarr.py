@@ -17,7 +17,9 @@ def store(directory: Path) -> Store:
 
     references = References.load(directory)
     array = ManifestArray(references.metadata(), manifest(references))
-    made: Store = ManifestStore(ManifestGroup({"data": array}), registry=registry(references))
+    made: Store = ManifestStore(
+        ManifestGroup({"data": array}), registry=registry(references.sources)
+    )
     return made
 
 
@@ -34,11 +36,10 @@ def manifest(references: References) -> Any:
     )
 
 
-def registry(references: References) -> Any:
-    """Return the stores for the URLs of references, and for files."""
+def registry(sources: str) -> Any:
+    """Return the stores for URLs of a prefix, and for files."""
     from obspec_utils.registry import ObjectStoreRegistry
 
-    sources = references.sources
     stores: dict[str, Any] = {"file://": LocalStore()}
     if sources.startswith("http"):
         origin = "/".join(sources.split("/")[:3])

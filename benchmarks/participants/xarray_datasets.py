@@ -7,20 +7,19 @@ from typing import Any
 
 from benchmarks import cases
 from benchmarks.participants import PARTICIPANTS, ours
-from benchmarks.references import References
+from benchmarks.references import Places
 
 
 def open_lazily(column: str, directory: Path, chunks: dict[str, int]) -> Any:
     """Open the variable `data` as a dask array; `{}` makes a task of each chunk."""
     import xarray
 
-    references = References.load(directory)
     if column == cases.US_BULK:  # which the engine reads in by itself
         opened = xarray.open_dataset(
             directory / ours.NAME,
             engine="zarr-manifest",
             chunks=chunks,
-            allow=[references.sources],
+            allow=[Places.load(directory).sources],
             consolidated=False,
         )
         return opened["data"]

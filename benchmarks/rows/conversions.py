@@ -19,7 +19,7 @@ from benchmarks.cases import CPU_SECONDS, PEAK, Case, Group, Task
 from benchmarks.effort import Effort
 from benchmarks.measuring import Measured, measure
 from benchmarks.participants import fsspec_references, lacking, ours
-from benchmarks.references import References, consecutive
+from benchmarks.references import CHUNK_BYTES, Places, consecutive
 
 RECORD_SIZE = 100_000
 FEW = 10_000
@@ -112,8 +112,9 @@ def _load_parquet(directory: Path) -> Any:
     from fsspec.implementations.reference import ReferenceFileSystem
 
     files = ReferenceFileSystem(str(directory / _PARQUET), remote_protocol="file", lazy=True)
-    count = len(References.load(directory))
-    return files, [files.references[f"data/{n}"] for n in range(0, count, RECORD_SIZE)]
+    shape = json.loads(files.references["data/.zarray"])["shape"]
+    starts = range(0, shape[0] // CHUNK_BYTES, RECORD_SIZE)
+    return files, [files.references[f"data/{number}"] for number in starts]
 
 
 def _parse_json(directory: Path) -> Any:
@@ -131,7 +132,7 @@ def _parse_parquet(directory: Path) -> Any:
 def _registry(directory: Path) -> Any:
     from benchmarks.participants import virtual_zarr
 
-    return virtual_zarr.registry(References.load(directory))
+    return virtual_zarr.registry(Places.load(directory).sources)
 
 
 def _read_file(directory: Path) -> Any:

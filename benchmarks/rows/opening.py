@@ -22,7 +22,14 @@ from benchmarks.effort import Effort
 from benchmarks.measuring import Measured, measure
 from benchmarks.participants import PARTICIPANTS, icechunk_repository, ours, virtual_zarr
 from benchmarks.participants.fsspec_references import write_parquet
-from benchmarks.references import CHUNK_BYTES, PER_OBJECT, References, consecutive, first_chunk
+from benchmarks.references import (
+    CHUNK_BYTES,
+    PER_OBJECT,
+    Places,
+    References,
+    consecutive,
+    first_chunk,
+)
 
 #: Entries in a partition, a split manifest and a record.
 PARTITION = 10_000
@@ -151,9 +158,8 @@ def _parse_references(directory: Path) -> Any:
     """Let VirtualiZarr read a reference set, the only form that it reads."""
     from virtualizarr.parsers import KerchunkJSONParser
 
-    references = References.load(directory)
     path = (directory / "references.json").as_uri()
-    store = KerchunkJSONParser()(path, virtual_zarr.registry(references))
+    store = KerchunkJSONParser()(path, virtual_zarr.registry(Places.load(directory).sources))
     return zarr.open_group(store, mode="r")["data"]
 
 
