@@ -55,7 +55,11 @@ def encoded_slashes_accepted() -> None:
 @broken_in("older-writers")
 def bare_paths_relative() -> None:
     """Take a bare absolute file path for a relative one."""
-    replace(Base, "resolve", lambda resolve: lambda self, path: resolve(self, path.lstrip("/")))
+    replace(
+        resolving,
+        "resolve_reference",
+        lambda resolve: lambda path, base: resolve(path.lstrip("/"), base),
+    )
 
 
 # ------------------------------------------------------------------ authorisation

@@ -216,4 +216,4 @@ def short_reads_accepted() -> None:
         return lambda span, size: bounds(span._replace(exact=False), size)
 
     replace(object_reader, "_check_answer", make)
-    replace(local_files, "_bounds", make_bounds)
+    replace(local_files, "bounds_in", make_bounds)

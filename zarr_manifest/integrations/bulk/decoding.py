@@ -78,7 +78,7 @@ class ChunkDecoder(Struct, frozen=True):
 
     def decode_into(self, body: memoryview, view: memoryview) -> bool:
         """Decode a chunk to where it goes; False if its size is not known to be the same."""
-        if self.stored_type is None or self.is_verbatim:
+        if self.stored_type is None or not (self.compressed or self.has_checksum):
             return False
         body = without_crc32c(body) if self.has_checksum else body
         if not self.compressed:

@@ -12,7 +12,7 @@ import time
 __all__ = ["Looks", "look_again"]
 
 # In seconds: longer than an operation of zarr, which begins by opening the node, takes.
-_A_MOMENT = 60.0
+_A_MOMENT = 5.0
 
 # The time of a look takes about 100 bytes; once this number is exceeded, all are taken anew.
 _MOST_LOOKS = 100_000
