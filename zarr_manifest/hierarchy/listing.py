@@ -128,16 +128,11 @@ async def list_chunks_below(
     return [], [array async for array in list_manifest_arrays(store, arrays, directory)]
 
 
-def list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
+async def list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
     """Yield the names of keys and directories directly below a prefix."""
-    if arrays.declares_nothing(prefix.rstrip("/")):
-        return store.list_dir(prefix)
-    return _list_dir(store, arrays, prefix)
-
-
-async def _list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
     directory = prefix.rstrip("/")
-    if await run_async(arrays.array_at(directory)) is None:
+    if arrays.declares_nothing(directory) or await run_async(arrays.array_at(directory)) is None:
+        # Not before it is iterated over: zarr 3.1's ObjectStore needs an event loop for it.
         async for name in store.list_dir(prefix):
             yield name
         return

@@ -31,6 +31,9 @@ _ZEROS = _in_every_byte(ord("0"))
 _UP_TO_HIGH_BIT = _in_every_byte(0x80 - 10)
 _HIGH_BITS = _in_every_byte(0x80)
 _BYTE = np.uint64(0xFF)
+
+# Not a number of Python, which the oldest numpy may take for one with a sign.
+_WORD_BITS = np.uint64(8 * WORD)
 _PAIRS = np.uint64(0x000000FF_000000FF)
 _FIRST_PAIRS = np.uint64((1_000_000 << 32) + 100)
 _SECOND_PAIRS = np.uint64((10_000 << 32) + 1)
@@ -85,12 +88,12 @@ def leading_numbers(columns: list[Words], behind: str) -> Leading | None:
     wrong |= leading_zero
     shift = bits.astype(np.uint64)
     # The last digit to the last byte, and zeros before the first.
-    values = _values(digits << (64 - shift))
+    values = _values(digits << (_WORD_BITS - shift))
     rest = _shifted(columns, shift)
     wrong |= rest[0] & _BYTE != ord(behind)
     if wrong.any():
         return None
-    sizes = (shift >> 3) + np.uint64(1)
+    sizes = (shift >> np.uint64(3)) + np.uint64(1)
     return Leading(values.view(np.int64), sizes.view(np.int64), _shifted(rest, np.uint64(8)))
 
 
@@ -99,7 +102,7 @@ def _shifted(columns: list[Words], shift: Words | np.uint64) -> list[Words]:
     shifted = [column >> shift for column in columns]
     # Shifting by all 64 bits gives 0.
     for word, further in zip(shifted, columns[1:], strict=False):
-        word |= further << (64 - shift)
+        word |= further << (_WORD_BITS - shift)
     return shifted
 
 

@@ -181,8 +181,10 @@ class WebReader:
         """
 
         async def asynchronously() -> _Found:
+            answer = asyncio.wrap_future(self._ask_once(key, part))
+            answer.add_done_callback(_retrieve)
             # If this reader is cancelled, others still want the answer.
-            return await asyncio.shield(asyncio.wrap_future(self._ask_once(key, part)))
+            return await asyncio.shield(answer)
 
         return Call(asynchronously, lambda: self._ask_once(key, part).result())
 
@@ -241,6 +243,12 @@ class WebReader:
                 return _Place(inner, key, answer.validators, answer.has_ranges, asked), body
             reader, key = self._follow(url, answer.target)
         raise SourceError(f"the location redirects more than {_MOST_REDIRECTS} times")
+
+
+def _retrieve(answer: asyncio.Future[_Found]) -> None:
+    """Look at an exception, lest asyncio reports one that nobody has waited for."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 def _like(store: HTTPStore, *, url: str) -> HTTPStore:
