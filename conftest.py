@@ -12,7 +12,7 @@ pytest_plugins = ["tests.servers.fixtures"]
 _CLOUD_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 
 # Examples of each property; `tests.properties` has some tried more often, or less.
-for profile, examples in {"quick": 5, "default": 25, "thorough": 50}.items():
+for profile, examples in {"quick": 5, "default": 20, "thorough": 50}.items():
     settings.register_profile(
         profile,
         max_examples=examples,

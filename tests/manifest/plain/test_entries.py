@@ -125,7 +125,7 @@ def comparable(columns: EntryColumns, paths: tuple[str, ...]) -> Any:
 
 
 @given(documents(proper=False), st.sampled_from([Limits(), Limits(path_length=3)]))
-@examples(8)
+@examples(4)
 @example((b'{"0":{"path":"a"},"1":{}}', (12,)), Limits())
 @example((b'{"0":{"path":"a"},"1":{"path":"a"}}}', (12,)), Limits())
 @example((b'{"0":{"path":"a"},"1":{"path":"a}"}', (12,)), Limits())
@@ -148,7 +148,7 @@ def test_what_is_read_at_once_is_what_the_document_says(
 
 
 @given(documents(proper=True))
-@examples(8)
+@examples(4)
 def test_valid_documents_are_read_at_once(case: tuple[bytes, tuple[int, ...]]) -> None:
     document, shape = case
     grid = Grid(len(shape), shape)
