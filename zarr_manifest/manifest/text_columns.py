@@ -6,6 +6,7 @@ padded with NUL, and all NUL are removed at the end. No text may contain any.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,15 +22,15 @@ _DIGITS = 4
 _BASE = 10**_DIGITS
 
 
-def _groups_of_digits(*, zero: bytes) -> npt.NDArray[np.uint32]:
-    """Return the text of every group: first after other digits, then at the front of a number."""
+@functools.cache  # made when the first number is written
+def _groups_of_digits(zero: bytes) -> npt.NDArray[np.uint32]:
+    """Return the text of every group: first after other digits, then at the front of a number.
+
+    `zero` is that of the number 0 at the front: nothing, or one digit if there are no others.
+    """
     after = [b"%04d" % number for number in range(_BASE)]
     front = [(b"%d" % number if number else zero).rjust(_DIGITS, b"\0") for number in range(_BASE)]
     return np.frombuffer(b"".join(after + front), np.uint32)
-
-
-_GROUP = _groups_of_digits(zero=b"")
-_LAST_GROUP = _groups_of_digits(zero=b"0")  # of the number 0, one digit remains
 
 
 class TextColumns:
@@ -67,13 +68,13 @@ class TextColumns:
             self.constant(b"%d" % most, where)
             return
         groups: list[npt.NDArray[np.uint32]] = []
-        table, rest = _LAST_GROUP, values
+        table, rest = _groups_of_digits(b"0"), values
         while most:
             higher = rest // _BASE
             group = rest - higher * _BASE
             group += (higher == 0) * _BASE
             groups.append(table[group])
-            table, rest, most = _GROUP, higher, most // _BASE
+            table, rest, most = _groups_of_digits(b""), higher, most // _BASE
         self._fields += [(np.uint32, group, where) for group in reversed(groups)]
 
     def texts(self, table: Sequence[bytes], numbers: npt.NDArray[np.integer]) -> None:
