@@ -35,6 +35,7 @@ from zarr_manifest.integrations.bulk.inner_requests import count_in_box
 from zarr_manifest.integrations.bulk.prefetched import Prefetched
 from zarr_manifest.integrations.bulk.shard_layout import shard_layout_of, sharding_of
 from zarr_manifest.integrations.bulk.sharding import ShardedSelection, UnreadableShardError
+from zarr_manifest.integrations.bulk.wanted_chunks import WantedChunks
 from zarr_manifest.sources import RangeError, Whole, in_decoding_thread, in_order
 
 __all__ = ["read_selection"]
@@ -93,7 +94,7 @@ async def _read_shards(
     layout = shard_layout_of(usual, requests[0].spec)
     if layout is None:
         return await usual.read(requests, out, drop_axes)
-    selection = ShardedSelection(*owned, requests, out, drop_axes, usual, layout)
+    selection = ShardedSelection(*owned, requests, out, drop_axes, usual, layout=layout)
     try:
         return await selection.read()
     except UnreadableShardError as unreadable:
@@ -132,36 +133,16 @@ def _is_plain_memory(out: Any) -> bool:
     return type(memory) in (np.ndarray, np.memmap)
 
 
-class _Selection:
-    """The chunks that are read, and where their values go."""
-
-    def __init__(
-        self,
-        store: ManifestStore,
-        array: ChunkManifestTransformer,
-        indices: npt.NDArray[np.int64],
-        requests: Sequence[ChunkRequest],
-        out: Any,
-        drop_axes: tuple[int, ...],
-        usual: CodecPipeline,
-    ) -> None:
-        self._store = store
-        self._array = array
-        self._indices = indices
-        self._requests = requests
-        self._out = out
-        self._drop_axes = drop_axes
-        self._usual = usual
-        self._decoder = chunk_decoder(codecs_of(usual), requests[0].spec)
+class _Selection(WantedChunks):
+    """Chunks that are read, and where their values go."""
 
     async def read(self) -> list[dict[str, str]]:
         """Read everything, and return what zarr wants to know of each chunk."""
         located = await self._array.locate(self._indices)
-        results = [{"status": "present"}] * len(self._requests)
-        for position in (*located.missing, *located.empty):
-            results[position] = self._fill(position)
+        results = self._results(located)
+        decoder = chunk_decoder(codecs_of(self._usual), self._requests[0].spec)
         delivery = Delivery(
-            self._requests, located, self._out.as_numpy_array(), self._drop_axes, self._decoder
+            self._requests, located, self._out.as_numpy_array(), self._drop_axes, decoder
         )
         if located.inline:
             await in_decoding_thread(self._take_inline, located, delivery)
@@ -170,17 +151,6 @@ class _Selection:
             results[position] = self._fill(position)
         await self._decode_by_zarr(delivery)
         return results
-
-    def _in_chunk(self, error: ManifestError, position: int) -> ManifestError:
-        return self._array.in_chunk(error, self._indices[position].tolist())
-
-    def _fill(self, position: int) -> dict[str, str]:
-        request = self._requests[position]
-        fill = request.spec.fill_value
-        self._out[request.out_selection] = (
-            request.spec.dtype.default_scalar() if fill is None else fill
-        )
-        return {"status": "missing"}
 
     def _take_inline(self, located: LocatedChunks, delivery: Delivery) -> None:
         for position, body in located.inline.items():
@@ -193,7 +163,7 @@ class _Selection:
     async def _read_ranges(self, located: LocatedChunks, delivery: Delivery) -> None:
         """Read all ranges; if zarr has to decode what they hold, only so many at a time."""
         groups = [np.arange(len(located.ranged))]
-        if self._decoder is None:
+        if delivery.decoder is None:
             sizes = located.ranges.stops - located.ranges.starts
             owners = np.cumsum(sizes) // _MOST_PREFETCHED
             groups = np.split(groups[0], np.flatnonzero(np.diff(owners)) + 1)

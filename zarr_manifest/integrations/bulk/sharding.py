@@ -10,16 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from zarr.abc.codec import CodecPipeline
 
 from zarr_manifest.errors import ChecksumMismatchError, ManifestError, RangeOutOfBoundsError
 from zarr_manifest.format import verify_checksum
-from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
+from zarr_manifest.hierarchy import LocatedChunks
 from zarr_manifest.integrations.bulk.decoding import UndecodableError
-from zarr_manifest.integrations.bulk.delivery import ChunkRequest
 from zarr_manifest.integrations.bulk.shard import Shard
 from zarr_manifest.integrations.bulk.shard_layout import InnerRanges, ShardLayout
+from zarr_manifest.integrations.bulk.wanted_chunks import WantedChunks
 from zarr_manifest.sources import ManyRanges, RangeError
 
 __all__ = ["ShardedSelection", "UnreadableShardError"]
@@ -43,47 +41,19 @@ class UnreadableShardError(Exception):
         self.position = position
 
 
-class ShardedSelection:
+class ShardedSelection(WantedChunks):
     """Shards that are read, and where their values go.
 
     Parameters
     ----------
-    store : ManifestStore
-        The array's store.
-    array : ChunkManifestTransformer
-        The array.
-    indices : ndarray of int64
-        Grid indices of the shards.
-    requests : sequence of ChunkRequest
-        What is wanted of them.
-    out : NDBuffer
-        The output.
-    drop_axes : tuple of int
-        Axes of what is selected of a shard that the output does not have.
-    usual : CodecPipeline
-        Reads shards that cannot be read here.
+    *wanted
+        As of :class:`WantedChunks`.
     layout : ShardLayout
         Of the array's shards.
     """
 
-    def __init__(
-        self,
-        store: ManifestStore,
-        array: ChunkManifestTransformer,
-        indices: npt.NDArray[np.int64],
-        requests: Sequence[ChunkRequest],
-        out: Any,
-        drop_axes: tuple[int, ...],
-        usual: CodecPipeline,
-        layout: ShardLayout,
-    ) -> None:
-        self._store = store
-        self._array = array
-        self._indices = indices
-        self._requests = requests
-        self._out = out
-        self._drop_axes = drop_axes
-        self._usual = usual
+    def __init__(self, *wanted: Any, layout: ShardLayout) -> None:
+        super().__init__(*wanted)
         self._layout = layout
         self._left: list[int] = []
 
@@ -98,9 +68,7 @@ class ShardedSelection:
             zarr finds out why not.
         """
         located = await self._array.locate(self._indices, longest=np.iinfo(np.int64).max)
-        results: list[Any] = [{"status": "present"}] * len(self._requests)
-        for position in (*located.missing, *located.empty):
-            results[position] = self._fill(position)
+        results = self._results(located)
         self._left = [*located.inline, *located.alone]
         for group in self._grouped(located):
             await self._read_group(group)
@@ -111,14 +79,6 @@ class ShardedSelection:
             for position, result in zip(self._left, read or (), strict=False):
                 results[position] = result
         return results
-
-    def _fill(self, position: int) -> Any:
-        request = self._requests[position]
-        fill = request.spec.fill_value
-        self._out[request.out_selection] = (
-            request.spec.dtype.default_scalar() if fill is None else fill
-        )
-        return {"status": "missing"}
 
     def _grouped(self, located: LocatedChunks) -> Iterator[list[_LocatedShard]]:
         """Yield shards, so many at a time that their inner chunks take little memory."""
@@ -178,8 +138,7 @@ class ShardedSelection:
             if isinstance(failed.error, RangeOutOfBoundsError):
                 # Names the range that zarr would have read.
                 raise UnreadableShardError(shard.position) from failed
-            index = self._indices[shard.position].tolist()
-            raise self._array.in_chunk(failed.error, index) from failed.error.__cause__
+            raise self._in_chunk(failed.error, shard.position) from failed.error.__cause__
 
 
 class _LocatedShard(NamedTuple):
