@@ -372,7 +372,8 @@ def test_the_directory_is_found(tmp_path: Path, kind: str) -> None:
     elif not isinstance(store, Store):
         store = ObjectStore(store)
     found = directory_of(store)
-    assert found == (str(tmp_path), kind in PLAIN)
+    assert found is not None
+    assert (found.path, found.is_plain) == (str(tmp_path), kind in PLAIN)
 
 
 def test_other_stores_are_read_as_they_are(tmp_path: Path) -> None:

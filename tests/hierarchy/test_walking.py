@@ -19,6 +19,7 @@ from tests.conversion.older_writers.older_writer_stores import unpack
 from tests.hierarchies import copy_into, files_below, write_hierarchy
 from zarr_manifest import conversion
 from zarr_manifest.hierarchy.underneath.store_listing import (
+    Listing,
     list_inside,
     list_keys,
 )
@@ -47,7 +48,7 @@ def test_without_links_it_is_what_zarr_lists(tmp_path: Path) -> None:
     everything = sorted(files_below(root))
     for store in (LocalStore(root), memory):
         assert sorted(sync(list_keys(store))) == everything
-        assert sync(list_inside(store)) == (sync(list_keys(store)), [], [])
+        assert sync(list_inside(store)) == Listing(sync(list_keys(store)), [], [])
         below = sorted(sync(list_keys(store, "a/b/")))
         assert below == [key for key in everything if key.startswith("a/b/")]
         assert sync(list_keys(store, "missing/")) == []
@@ -65,9 +66,9 @@ def test_links(tmp_path: Path) -> None:
     (root / "nothing").symlink_to("missing")
     inside = ["a/f", "inside/f", "nothing"]
     assert sorted(sync(list_keys(LocalStore(root)))) == [*inside[:2], "leaving/g", "nothing"]
-    assert sync(list_inside(LocalStore(root))) == (inside, ["leaving"], [])
+    assert sync(list_inside(LocalStore(root))) == Listing(inside, ["leaving"], [])
     (outside / ".zgroup").write_text("{}")
-    assert sync(list_inside(LocalStore(root))) == (inside, ["leaving"], ["leaving"])
+    assert sync(list_inside(LocalStore(root))) == Listing(inside, ["leaving"], ["leaving"])
 
 
 def test_listing_below_a_link(tmp_path: Path) -> None:
@@ -78,10 +79,12 @@ def test_listing_below_a_link(tmp_path: Path) -> None:
     (root / "leaving").symlink_to(outside)
     store = LocalStore(root)
     for path in ("leaving", "leaving/deep"):
-        assert sync(list_inside(store, f"{path}/")) == ([], [path], [])
+        assert sync(list_inside(store, f"{path}/")) == Listing([], [path], [])
         assert sync(list_keys(store, f"{path}/")) == ["leaving/deep/f"]
     (outside / "deep" / "zarr.json").write_text("{}")
-    assert sync(list_inside(store, "leaving/deep/")) == ([], ["leaving/deep"], ["leaving/deep"])
+    assert sync(list_inside(store, "leaving/deep/")) == Listing(
+        [], ["leaving/deep"], ["leaving/deep"]
+    )
 
 
 # Zarr v2: what is not listed would be read as fill values --------------------------

@@ -73,7 +73,7 @@ def outcome(
         )
     except zm.ManifestError as error:
         return type(error), error.chunk, str(error)
-    arrays = [(column.dtype, column.tolist()) for column in columns[1:5]]
+    arrays = [(column.dtype, column.tolist()) for column in msgspec.structs.astuple(columns)[1:5]]
     shared = {id(extra) for extra in columns.aside.values()}
     return columns.grid_shape, arrays, paths, list(columns.aside.items()), len(shared)
 

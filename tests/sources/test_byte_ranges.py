@@ -90,10 +90,10 @@ def test_known_size_equals_slicing(
 
 @given(NUMBERS, NUMBERS, REQUESTS)
 def test_result_lies_within_the_entry(offset: int, length: int, request_: ByteRequest) -> None:
-    start, stop, exact, _ = source_range(offset, length, request_)
-    assert stop is not None
-    assert offset <= start <= stop <= offset + length
-    assert exact
+    wanted = source_range(offset, length, request_)
+    assert wanted.stop is not None
+    assert offset <= wanted.start <= wanted.stop <= offset + length
+    assert wanted.exact
 
 
 @given(NUMBERS, st.none() | NUMBERS, REQUESTS)
@@ -106,8 +106,8 @@ def test_needs_size_predicts_the_error(
         with pytest.raises(ValueError, match="need the object's size"):
             source_range(offset, length, request_)
     else:
-        start, stop, *_ = source_range(offset, length, request_)
-        assert start < 0 or stop is None or start <= stop
+        wanted = source_range(offset, length, request_)
+        assert wanted.start < 0 or wanted.stop is None or wanted.start <= wanted.stop
 
 
 @given(st.binary(max_size=30), REQUESTS)
@@ -146,12 +146,12 @@ def test_offset_past_the_end(size: int, beyond: int, request_: ByteRequest) -> N
 def test_table(
     offset: int, length: int | None, request_: ByteRequest, expected: tuple[int, int | None, bool]
 ) -> None:
-    assert source_range(offset, length, request_)[:3] == expected
+    assert source_range(offset, length, request_) == SourceRange(*expected)
 
 
 def test_size_does_not_stretch_or_cut_a_known_length() -> None:
-    assert source_range(10, 5, Whole(), size=100)[:3] == (10, 15, True)
-    assert source_range(10, 5, Whole(), size=3)[:3] == (10, 15, True)
+    for size in (100, 3):
+        assert source_range(10, 5, Whole(), size=size) == SourceRange(10, 15, True)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(2, 1), (-1, 1), (-2, -1)])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 import zarr_manifest as zm
 from tests.properties import examples
@@ -62,7 +63,7 @@ def test_small_files_are_read_at_once(reader: FileReader) -> None:
 
 def test_too_large_a_file(reader: FileReader) -> None:
     with pytest.raises(zm.errors.LimitExceededError):
-        open_body(reader, "large", WHOLE._replace(most=SIZE - 1))
+        open_body(reader, "large", structs.replace(WHOLE, most=SIZE - 1))
 
 
 def test_a_file_that_is_replaced_or_cut_short_meanwhile(tmp_path: Path) -> None:

@@ -97,7 +97,9 @@ def test_order_of_the_ranges_does_not_matter(
 ) -> None:
     planned = plan_requests(ranges, max_gap=max_gap, max_size=max_size)
     of_sorted = plan_requests(sorted(ranges), max_gap=max_gap, max_size=max_size)
-    assert [request[:2] for request in planned] == [request[:2] for request in of_sorted]
+    assert [(each.start, each.stop) for each in planned] == [
+        (each.start, each.stop) for each in of_sorted
+    ]
 
 
 @pytest.mark.parametrize(

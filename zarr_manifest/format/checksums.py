@@ -10,7 +10,7 @@ import hashlib
 import re
 import reprlib
 import zlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 import numpy as np
@@ -19,11 +19,12 @@ from zarr_manifest.errors import ChecksumMismatchError, InvalidEntryError, Unsup
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Callable
+from msgspec import Struct
 
 __all__ = ["compute_checksum", "parse_checksum", "verify_checksum"]
 
 
-class _Algorithm(NamedTuple):
+class _Algorithm(Struct, frozen=True):
     hex_digits: int
     digest: Callable[[Buffer], str]
 

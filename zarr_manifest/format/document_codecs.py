@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import google_crc32c
 from msgspec import Struct, field
@@ -158,7 +158,7 @@ def _encode_crc32c(body: bytes, configuration: Mapping[str, Any]) -> bytes:
     return body + _crc32c(body)
 
 
-class _Option(NamedTuple):
+class _Option(Struct, frozen=True):
     """A member of a codec's configuration: its default and the range of valid values."""
 
     default: bool | int
@@ -166,7 +166,7 @@ class _Option(NamedTuple):
     most: int = 1
 
 
-class _Codec(NamedTuple):
+class _Codec(Struct, frozen=True):
     decode: Callable[[memoryview, int, str], bytes]
     encode: Callable[[bytes, Mapping[str, Any]], bytes]
     options: Mapping[str, _Option]
@@ -252,7 +252,8 @@ def complete_codec(codec: DocumentCodec) -> DocumentCodec:
             f"the manifest codec {codec.name!r} has no configuration member {unknown[0]!r}"
         )
     for name, value in codec.configuration.items():
-        default, least, most = options[name]
+        option = options[name]
+        default, least, most = option.default, option.least, option.most
         if type(value) is not type(default) or not least <= value <= most:
             wanted = "a boolean" if isinstance(default, bool) else f"from {least} to {most}"
             raise InvalidConfigurationError(

@@ -10,12 +10,13 @@ import importlib
 import inspect
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import zarr
 import zarr.core.chunk_grids as chunk_grids
 import zarr.core.sync as synchronous
 import zarr.storage._common as store_opening
+from msgspec import Struct
 from zarr.abc.codec import CodecPipeline
 from zarr.abc.store import Store
 from zarr.core.indexing import get_indexer
@@ -169,7 +170,7 @@ def usual_pipeline_class(instead_of: type[CodecPipeline]) -> type[CodecPipeline]
     return found
 
 
-class CodecsOfPipeline(NamedTuple):
+class CodecsOfPipeline(Struct, frozen=True):
     """The codecs of an array, in the order of encoding."""
 
     array_array: tuple[Any, ...]
@@ -203,7 +204,7 @@ def decode_synchronously(codec: Any, body: Any, spec: Any) -> Any:
     return codec._decode_sync(body, spec)
 
 
-class InnerSelection(NamedTuple):
+class InnerSelection(Struct, frozen=True):
     """What a selection of a shard selects of its inner chunks.
 
     Attributes

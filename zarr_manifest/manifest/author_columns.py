@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from zarr_manifest.errors import InvalidChunkKeyError, InvalidEntryError, LimitExceededError
 from zarr_manifest.format import format_canonical, grid_index, number_chunks
@@ -73,7 +74,7 @@ class Columns(NamedTuple):
         return f"<Columns: {counted(len(self.numbers), 'row')}>"
 
 
-class PathRows(NamedTuple):
+class PathRows(Struct, frozen=True):
     """Rows with a path, in C order of the chunks.
 
     Attributes

@@ -237,14 +237,16 @@ def _interpret_parts(
         yield problem
         return (yield from nothing)
     if grid.shape is None:
-        grid = grid._replace(shape=_inferred_shape(document, grid, part_bytes))
+        grid = msgspec.structs.replace(grid, shape=_inferred_shape(document, grid, part_bytes))
     lines, shared = Lines(document), Shared({}, {})
     joined = JoinedParts(len(document))
     count = inline_bytes = 0
-    for part, start in split_members(document, part_bytes):
-        members = Members(part, lines, start)
+    for part in split_members(document, part_bytes):
+        members = Members(part.document, lines, part.start)
         refused: list[str] = []
-        findings = interpret_document(part, limits, members, validating=resolve is not None)
+        findings = interpret_document(
+            part.document, limits, members, validating=resolve is not None
+        )
         entries = yield from _noting_chunks(findings, refused)
         count += len(entries)
         inline_bytes += count_inline_bytes(entries)
@@ -252,7 +254,7 @@ def _interpret_parts(
             yield exceeded
             return (yield from nothing)
         columns = yield from _interpret_entries(entries, members, grid, shared, resolve, refused)
-        joined.add(columns, len(part))
+        joined.add(columns, len(part.document))
     found = joined.in_order(list(shared.paths))
     if found is None:
         yield from _repeated(joined)
@@ -263,8 +265,8 @@ def _interpret_parts(
 def _inferred_shape(document: bytes, grid: Grid, part_bytes: int) -> tuple[int, ...]:
     """Return the shape of a grid that is just large enough for the keys."""
     shape = (1,) * grid.ndim
-    for part, _ in split_members(document, part_bytes):
-        rows, _ = collect(interpret_keys(list(Members(part).raw), grid))
+    for part in split_members(document, part_bytes):
+        rows, _ = collect(interpret_keys(list(Members(part.document).raw), grid))
         shape = tuple(map(max, shape, rows.grid_shape))
     return shape
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, structs
 
 from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside
 
 __all__ = ["EntryColumns", "JoinedParts", "Shared"]
 
 
-class EntryColumns(NamedTuple):
+class EntryColumns(Struct, frozen=True):
     """The columns of a manifest, without paths; see :class:`zarr_manifest.manifest.Manifest`."""
 
     grid_shape: tuple[int, ...]
@@ -39,7 +40,7 @@ class EntryColumns(NamedTuple):
         )
 
 
-class Shared(NamedTuple):
+class Shared(Struct, frozen=True):
     """Values that many rows share, held once.
 
     Attributes
@@ -77,7 +78,12 @@ class JoinedParts:
 
     def add(self, part: EntryColumns, size: int) -> None:
         """Add the columns of the next part, whose size is given."""
-        columns: list[npt.NDArray[Any]] = [*part[1:5]]
+        columns: list[npt.NDArray[Any]] = [
+            part.chunk_numbers,
+            part.offsets,
+            part.lengths,
+            part.path_numbers,
+        ]
         start, rows = self._rows, self._rows + len(part.chunk_numbers)
         if not self._columns:
             self.grid_shape = part.grid_shape
@@ -121,7 +127,7 @@ class JoinedParts:
             if (numbers[1:] == numbers[:-1]).any():
                 return None
         numbers_of_paths, ordered = _renumber_paths(columns.path_numbers, paths)
-        return columns._replace(path_numbers=numbers_of_paths), ordered
+        return structs.replace(columns, path_numbers=numbers_of_paths), ordered
 
 
 def _longer(column: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:

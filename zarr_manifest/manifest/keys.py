@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from zarr_manifest.errors import InvalidChunkKeyError, LimitExceededError
 from zarr_manifest.format import Findings, format_canonical, number_chunks, parse_canonical
@@ -26,7 +26,7 @@ type _Indices = npt.NDArray[np.int64]
 type _Mask = npt.NDArray[np.bool_]
 
 
-class Grid(NamedTuple):
+class Grid(Struct, frozen=True):
     """The chunks that the keys of a document may name.
 
     Attributes
@@ -47,7 +47,7 @@ class Grid(NamedTuple):
     parse_key: KeyParser | None = None
 
 
-class Rows(NamedTuple):
+class Rows(Struct, frozen=True):
     """Members of a document that name a chunk, in C order of the chunks.
 
     Attributes

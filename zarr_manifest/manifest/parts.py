@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from zarr_manifest.format import Body
 
@@ -23,7 +23,7 @@ _NAME = re.compile(rb'\s*"(?:[^"\\]|\\.)*+"\s*:\s*', re.DOTALL)
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """A part of a document, as a document of its own.
 
     Attributes

@@ -9,10 +9,10 @@ public class.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import (
@@ -42,7 +42,7 @@ from zarr_manifest.manifest.reference import (
 __all__ = ["Ranges", "ReferenceTable", "interpret_manifest"]
 
 
-class Ranges(NamedTuple):
+class Ranges(Struct, frozen=True):
     """Where the bytes of chunks are, one a row; see :class:`Row`.
 
     Attributes
@@ -391,4 +391,12 @@ def interpret_manifest(
         Given by validators; see :func:`interpret_columns`.
     """
     columns, paths = yield from interpret_columns(document, grid, limits, resolve=resolve)
-    return ReferenceTable(*columns[:5], paths, columns.aside)
+    return ReferenceTable(
+        columns.grid_shape,
+        columns.chunk_numbers,
+        columns.offsets,
+        columns.lengths,
+        columns.path_numbers,
+        paths,
+        columns.aside,
+    )

@@ -7,9 +7,7 @@ read. It never leaves the entry's own range.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from zarr_manifest.errors import LimitExceededError, RangeOutOfBoundsError
 from zarr_manifest.showing import counted
@@ -105,7 +103,7 @@ class Last(Struct, frozen=True):
 type ByteRequest = Whole | Bounded | From | Last
 
 
-class SourceRange(NamedTuple):
+class SourceRange(Struct, frozen=True):
     """Bytes of a source object.
 
     Attributes
@@ -223,7 +221,7 @@ def source_range(
             )
         length = size - offset
     if length is None:
-        return _open_ended(offset, request)._replace(most=most)
+        return structs.replace(_open_ended(offset, request), most=most)
     if type(request) is Whole:
         return SourceRange(offset, offset + length, True, most)
     start, stop = slice_bounds(length, request)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -24,11 +24,12 @@ from zarr_manifest.sources.access import (
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+from msgspec import Struct
 
 __all__ = ["LocalPlace", "local_directories", "local_place", "may_be_remote"]
 
 
-class LocalPlace(NamedTuple):
+class LocalPlace(Struct, frozen=True):
     """A file: the directory that it may lie in, and its path there."""
 
     directory: str

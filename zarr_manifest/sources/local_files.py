@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from msgspec import Struct
 
@@ -88,7 +88,7 @@ def _seek_and_read(descriptor: int, most: int, start: int) -> bytes:
 _READ: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
 
 
-class OpenFile(NamedTuple):
+class OpenFile(Struct, frozen=True):
     """A regular file, open for reading.
 
     Attributes
@@ -468,8 +468,8 @@ def file_errors(conditions: Conditions) -> Generator[None]:
 
 def bounds_in(span: SourceRange, size: int) -> tuple[int, int]:
     """Return where a range of a file begins and ends."""
-    start, stop, exact, most = span
-    if exact and stop is not None and start >= 0 and stop <= size:
+    start, stop, most = span.start, span.stop, span.most
+    if span.exact and stop is not None and start >= 0 and stop <= size:
         if most is None or stop - start <= most:
             return start, stop
     elif start < 0:

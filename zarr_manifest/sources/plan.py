@@ -6,15 +6,16 @@ few hundred kilobytes, so a small gap between two ranges is worth reading.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+from msgspec import Struct
 
 __all__ = ["PlannedRequest", "plan_requests"]
 
 
-class PlannedRequest(NamedTuple):
+class PlannedRequest(Struct, frozen=True):
     """One request that answers several ranges.
 
     Attributes

@@ -156,9 +156,9 @@ class Sources:
         """
         if span.start == span.stop:
             return memoryview(b"")
-        start, stop, exact, most = span
+        start, stop, most = span.start, span.stop, span.most
         is_too_long = most is not None and stop is not None and stop - start > most
-        if not exact or stop is None or self._max_gap < 0 or is_too_long:
+        if not span.exact or stop is None or self._max_gap < 0 or is_too_long:
             return await self.fetch_alone(location, span, conditions)
         loop = asyncio.get_running_loop()
         batch_key = (loop, location, conditions)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import (
     ManifestError,
@@ -208,12 +210,12 @@ def short_reads_accepted() -> None:
 
     def make(check: Any) -> Any:
         def changed(answer: Any, span: SourceRange, *rest: Any) -> None:
-            check(answer, span._replace(exact=False), *rest)
+            check(answer, structs.replace(span, exact=False), *rest)
 
         return changed
 
     def make_bounds(bounds: Any) -> Any:
-        return lambda span, size: bounds(span._replace(exact=False), size)
+        return lambda span, size: bounds(structs.replace(span, exact=False), size)
 
     replace(object_reader, "_check_answer", make)
     replace(local_files, "bounds_in", make_bounds)

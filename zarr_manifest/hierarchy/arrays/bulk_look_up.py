@@ -133,7 +133,8 @@ class _LookUp(Struct):
         rows = table.rows(number_chunks(indices[positions], table.grid_shape))
         self.missing += positions[rows < 0].tolist()
         positions, rows = positions[rows >= 0], rows[rows >= 0]
-        offsets, lengths, path_numbers = table.ranges(rows)
+        ranges = table.ranges(rows)
+        offsets, lengths, path_numbers = ranges.offsets, ranges.lengths, ranges.path_numbers
         self.empty += positions[path_numbers == EMPTY].tolist()
         conditions: dict[int, Conditions] = {}
         for i, extra in table.asides_of(rows.tolist()):

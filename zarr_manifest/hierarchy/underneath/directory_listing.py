@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 __all__ = ["ListedFile", "files_below", "names_in"]
 
 
-class ListedFile(NamedTuple):
+class ListedFile(Struct, frozen=True):
     """A file below a directory.
 
     Attributes

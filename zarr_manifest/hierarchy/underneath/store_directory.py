@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from zarr.storage import FsspecStore, LocalStore, ObjectStore, WrapperStore
 
@@ -12,11 +12,12 @@ from zarr_manifest.hierarchy.zarr_internals import wrapped_store
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
+from msgspec import Struct, structs
 
 __all__ = ["StoreDirectory", "directory_of", "is_fsspec_on_web"]
 
 
-class StoreDirectory(NamedTuple):
+class StoreDirectory(Struct, frozen=True):
     """Where a store keeps its values as files.
 
     Attributes
@@ -46,7 +47,7 @@ def directory_of(store: Store) -> StoreDirectory | None:
         return StoreDirectory(str(store.root.absolute()), type(store) is LocalStore)
     if isinstance(store, WrapperStore):
         found = directory_of(wrapped_store(cast("Store", store)))
-        return None if found is None else found._replace(is_plain=False)
+        return None if found is None else structs.replace(found, is_plain=False)
     if isinstance(store, ObjectStore):
         from obstore.store import LocalStore as ObstoreLocalStore
 
@@ -57,7 +58,9 @@ def directory_of(store: Store) -> StoreDirectory | None:
     if isinstance(store, FsspecStore):
         found = _directory_in(store.fs, store.path)
         is_plain = type(store) is FsspecStore
-        return None if found is None else found._replace(is_plain=found.is_plain and is_plain)
+        return (
+            None if found is None else structs.replace(found, is_plain=found.is_plain and is_plain)
+        )
     return None
 
 
@@ -78,7 +81,7 @@ def _directory_in(file_system: Any, path: str) -> StoreDirectory | None:
         inner = file_system.fs
     found = None if inner is None else _directory_in(inner, path)
     is_plain = type(file_system) in (below, wrapper)
-    return None if found is None else found._replace(is_plain=found.is_plain and is_plain)
+    return None if found is None else structs.replace(found, is_plain=found.is_plain and is_plain)
 
 
 def _kind(module: str, name: str) -> Any:

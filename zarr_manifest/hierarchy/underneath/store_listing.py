@@ -12,8 +12,8 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from msgspec import Struct
 from zarr.abc.store import Store
 from zarr.storage import LocalStore
 
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-class Listing(NamedTuple):
+class Listing(Struct, frozen=True):
     """The keys of a store, and the symbolic links that lead out of it.
 
     Attributes
@@ -190,10 +190,10 @@ def _directory(root: str, prefix: str, within: Directory | None, *, deep: bool =
     else:
         files = _documents(directory, prefix, within)
     try:
-        for key, is_outside, node in files:
-            (found.links if is_outside else found.keys).append(key)
-            if node is not None:
-                found.nodes.append(node)
+        for file in files:
+            (found.links if file.is_outside else found.keys).append(file.key)
+            if file.node is not None:
+                found.nodes.append(file.node)
     except PermissionError as error:
         raise SourceAccessDeniedError(
             "there is no permission to list the directory, so its content is unknown",
@@ -203,7 +203,7 @@ def _directory(root: str, prefix: str, within: Directory | None, *, deep: bool =
     return found
 
 
-class _Found(NamedTuple):
+class _Found(Struct, frozen=True):
     """A key; whether it is a link that leads out of a directory, and if so, of which node."""
 
     key: str

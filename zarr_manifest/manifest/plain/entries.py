@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from zarr_manifest.format import Limits
 from zarr_manifest.manifest.author_columns import TO_THE_END
@@ -75,14 +75,14 @@ def plain_columns(
     return _columns(keys.values, values, grid.shape, shared)
 
 
-class _Keys(NamedTuple):
+class _Keys(Struct, frozen=True):
     """The number of each entry's chunk, and where its key ends."""
 
     values: _Integers
     ends: Places
 
 
-class _Values(NamedTuple):
+class _Values(Struct, frozen=True):
     """The members of all entries, by name."""
 
     numbers: dict[str, _Integers]
@@ -97,7 +97,7 @@ def _entries(document: bytes, template: Template) -> tuple[Text, Places, Places]
     text, starts, commas
         `commas` has a row for each entry and a column for each member.
     """
-    start, fields, closing = template
+    start, fields, closing = template.start, template.fields, template.closing
     # The last brace is that of the document.
     end = document.rfind(b"}", 0, document.rfind(b"}")) + 1
     ending = closing[: closing.index(b"}") + 1]

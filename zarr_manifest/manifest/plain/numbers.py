@@ -7,10 +7,9 @@ expected: whoever asks has others to turn to.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from zarr_manifest.manifest.plain.scanning import WORD, Words
 
@@ -39,7 +38,7 @@ _FIRST_PAIRS = np.uint64((1_000_000 << 32) + 100)
 _SECOND_PAIRS = np.uint64((10_000 << 32) + 1)
 
 
-class Leading(NamedTuple):
+class Leading(Struct, frozen=True):
     """Numbers that begin texts.
 
     Attributes

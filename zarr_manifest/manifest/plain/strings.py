@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from zarr_manifest.manifest.plain.scanning import WORD, Places, Text, Words
 
@@ -19,7 +18,7 @@ _AT_ONCE = 8
 _STRING = msgspec.json.Decoder(str)
 
 
-class Strings(NamedTuple):
+class Strings(Struct, frozen=True):
     """A column of strings, as runs of equal ones.
 
     Attributes

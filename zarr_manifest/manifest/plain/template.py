@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from msgspec import Struct, structs
 
 __all__ = ["Field", "Template", "template_of"]
 
@@ -21,7 +22,7 @@ _CLOSING = re.compile(rb'%b\}%b,%b"' % (_SPACE, _SPACE, _SPACE))
 _NUMBERS = ("offset", "length")
 
 
-class Field(NamedTuple):
+class Field(Struct, frozen=True):
     """A member of each entry.
 
     Attributes
@@ -42,7 +43,7 @@ class Field(NamedTuple):
         return self.name in _NUMBERS
 
 
-class Template(NamedTuple):
+class Template(Struct, frozen=True):
     """How the entries of a document are written, as far as they are like the first.
 
     Attributes
@@ -85,7 +86,7 @@ def template_of(document: bytes) -> Template | None:
         if value is None:
             return None
         within = 0 if field.is_number else 1  # the quotes belong to what stands between
-        fields.append(field._replace(before=document[end : value.start() + within]))
+        fields.append(structs.replace(field, before=document[end : value.start() + within]))
         end = value.end() - within
         comma = _COMMA.match(document, value.end())
         if comma is None:

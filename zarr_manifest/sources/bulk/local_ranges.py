@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from zarr_manifest.sources.bulk.ranges import ManyRanges, Receiver, SourceObject, naming
 from zarr_manifest.sources.byte_ranges import out_of_bounds
@@ -27,7 +26,7 @@ _MOST_DESTINATIONS = 512
 _MOST_AT_ONCE = 16 * 1024 * 1024
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """Some ranges of one file, ordered by their starts."""
 
     reader: FileReader
@@ -52,7 +51,7 @@ def shares(ranges: ManyRanges, files: Sequence[Part], threads: int) -> list[list
         owners = (ends - 1) // each
         cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(file.rows)]
         for first, last in pairwise(cuts):
-            divided[int(owners[first])].append(file._replace(rows=file.rows[first:last]))
+            divided[int(owners[first])].append(structs.replace(file, rows=file.rows[first:last]))
     return [share for share in divided if share]
 
 
@@ -87,7 +86,7 @@ class LocalReading(Struct, frozen=True):
             ):
                 self._require_within(part, file)
                 others = self._read_to_destinations(part, file)
-                self._read_others(part._replace(rows=others), file)
+                self._read_others(structs.replace(part, rows=others), file)
 
     def _require_within(self, part: Part, file: OpenFile) -> None:
         beyond = np.flatnonzero(self.ranges.stops[part.rows] > file.size)

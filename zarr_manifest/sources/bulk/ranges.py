@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from zarr_manifest.sources.plan import PlannedRequest
 __all__ = ["ManyRanges", "RangeError", "Receiver", "SourceObject", "naming"]
 
 
-class SourceObject(NamedTuple):
+class SourceObject(Struct, frozen=True):
     """An object of which ranges are read, and what it must still match.
 
     Attributes

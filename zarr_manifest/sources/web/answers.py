@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from zarr_manifest.errors import (
@@ -28,6 +28,7 @@ from zarr_manifest.sources.missing_objects import missing_object
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPHeaderDict
+from msgspec import Struct
 
 __all__ = ["Answer", "FirstRead", "Validators", "understand", "understand_first_read"]
 
@@ -39,7 +40,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)", re.IGNORECASE)
 
 
-class Validators(NamedTuple):
+class Validators(Struct, frozen=True):
     """What tells one state of an object from another, as far as the server says it.
 
     Attributes
@@ -78,7 +79,7 @@ class Validators(NamedTuple):
         return bool((self.last_modified or _EPOCH) == meta["last_modified"])
 
 
-class FirstRead(NamedTuple):
+class FirstRead(Struct, frozen=True):
     """What is to be read of an object that the server has not been asked about.
 
     Attributes
@@ -125,13 +126,15 @@ class FirstRead(NamedTuple):
         >>> part.expected(10), part.expected(3), part.expected(0)
         ((6, 9), (0, 2), None)
         """
-        start, stop, exact, _ = self.span
+        start, stop = self.span.start, self.span.stop
         first = max(0, size + start) if start < 0 else start
         last = size - 1 if stop is None else min(stop, size) - 1
-        return (first, last) if first <= last and not (exact and stop != last + 1) else None
+        return (
+            (first, last) if first <= last and not (self.span.exact and stop != last + 1) else None
+        )
 
 
-class Answer(NamedTuple):
+class Answer(Struct, frozen=True):
     """What a server answers: a redirect to `target`, or an object, in ranges if asked for one.
 
     Attributes

@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -76,7 +76,7 @@ class _Place(Struct, frozen=True):
     asked: float
 
 
-class _Found(NamedTuple):
+class _Found(Struct, frozen=True):
     """What a question found, and what it was to read, if the server sent that."""
 
     place: _Place

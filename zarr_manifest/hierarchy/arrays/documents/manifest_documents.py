@@ -10,7 +10,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import (
@@ -375,7 +375,9 @@ def _fetch[T](
         return location
     sources.check([location])
     try:
-        body = yield from fetch(location, _WHOLE_OBJECT._replace(most=limits.manifest_bytes))
+        body = yield from fetch(
+            location, structs.replace(_WHOLE_OBJECT, most=limits.manifest_bytes)
+        )
     except LimitExceededError as error:
         raise limit_exceeded(
             f"the manifest is too large: {error.problem}", limits.manifest_bytes, "manifest_bytes"
