@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from zarr_manifest.errors import ManifestError
 
 FILE = Path(__file__).with_name("public_names.txt")
@@ -97,7 +99,7 @@ def lines() -> Iterator[str]:
             yield f"{name}({thing.__base__.__name__}): {thing.code}"
         elif isinstance(thing, type):
             yield f"{name}{_signature(thing)}"
-            fields = {f.name for f in dataclasses.fields(thing)} if _is_data(thing) else set()
+            fields = set(_field_names(thing))
             yield from (f"    {_member(*m)}" for m in members(thing) if m[0] not in fields)
         elif callable(thing):
             yield f"{name}{_signature(thing)}"
@@ -120,7 +122,13 @@ def callables() -> Iterator[tuple[str, Any]]:
 
 
 def _is_data(cls: type[Any]) -> bool:
-    return dataclasses.is_dataclass(cls)
+    return dataclasses.is_dataclass(cls) or issubclass(cls, Struct)
+
+
+def _field_names(cls: type[Any]) -> tuple[str, ...]:
+    if issubclass(cls, Struct):
+        return cls.__struct_fields__
+    return tuple(f.name for f in dataclasses.fields(cls)) if _is_data(cls) else ()
 
 
 def text() -> str:

@@ -9,8 +9,9 @@ shared with the specification, the conformance suite and other implementations.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
+
+from msgspec import Struct
 
 __all__ = [
     "Advice",
@@ -40,8 +41,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A setting that an :class:`Advice` names: a parameter in Python, an option in a shell.
 
     Parameters

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from msgspec import Struct, structs
 
 __all__ = [
     "MOST_LINES",
@@ -100,22 +98,20 @@ def shortened(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:
     return [*lines[:most], f"… and {len(lines) - most:,} more"]
 
 
-def without_defaults(instance: DataclassInstance) -> str:
-    """Return the repr of a dataclass, with those fields only that differ from their default.
+def without_defaults(instance: Struct) -> str:
+    """Return the repr of a struct, with those fields only that differ from their default.
 
     Examples
     --------
-    >>> from dataclasses import dataclass
-    >>> @dataclass
-    ... class Chunk:
+    >>> class Chunk(Struct):
     ...     path: str | None
     ...     offset: int = 0
     ...     data: bytes | None = None
     >>> without_defaults(Chunk(None)), without_defaults(Chunk("f.nc", data=bytes(5000)))
     ('Chunk(path=None)', "Chunk(path='f.nc', data=<5,000 bytes>)")
     """
-    values = {each: getattr(instance, each.name) for each in fields(instance)}
-    shown = [f"{each.name}={_brief(v)}" for each, v in values.items() if v != each.default]
+    fields = [(each, getattr(instance, each.name)) for each in structs.fields(instance)]
+    shown = [f"{each.name}={_brief(value)}" for each, value in fields if value != each.default]
     return f"{type(instance).__name__}({', '.join(shown)})"
 
 

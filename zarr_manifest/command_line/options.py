@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -73,8 +72,7 @@ limit_option = click.option(
     "stated_limits",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="Refuse manifests above this limit: "
-    f"{', '.join(field.name for field in dataclasses.fields(Limits))}. Repeatable.",
+    help=f"Refuse manifests above this limit: {', '.join(Limits.__struct_fields__)}. Repeatable.",
 )
 
 reading_options = _together(
@@ -212,7 +210,7 @@ def limits(texts: tuple[str, ...]) -> Limits | None:
     >>> limits(("entries=1000",)).entries
     1000
     """
-    names = [field.name for field in dataclasses.fields(Limits)]
+    names = Limits.__struct_fields__
     found: dict[str, int] = {}
     for name, number in pairs(texts, "--limit").items():
         if name not in names or not number.isdecimal():

@@ -44,6 +44,7 @@ from zarr_manifest.format.document_codecs import (
     encode_body,
 )
 from zarr_manifest.format.findings import Findings, collect, mapped, strict
+from zarr_manifest.format.forbidden_characters import FORBIDDEN_CHARACTER
 from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
 from zarr_manifest.format.manifest_document import (
     Entry,
@@ -83,6 +84,7 @@ from zarr_manifest.format.partition_names import (
 from zarr_manifest.format.unfinished import is_placeholder, placeholder, unfinished_error
 
 __all__ = [
+    "FORBIDDEN_CHARACTER",
     "KNOWN_CODECS",
     "MOST_NAMES",
     "NODE_METADATA",

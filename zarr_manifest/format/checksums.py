@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 import numpy as np
+from msgspec import Struct
 
 from zarr_manifest.errors import ChecksumMismatchError, InvalidEntryError, UnsupportedChecksumError
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Callable
-from msgspec import Struct
 
 __all__ = ["compute_checksum", "parse_checksum", "verify_checksum"]
 

@@ -7,17 +7,18 @@ by ``zarr_manifest.sources``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from msgspec import Struct
+
 from zarr_manifest.errors import InvalidEntryError, SourceChangedError
+from zarr_manifest.format.forbidden_characters import FORBIDDEN_CHARACTER
 from zarr_manifest.showing import without_defaults
 
 __all__ = ["NO_CONDITIONS", "Conditions", "format_last_modified", "parse_conditions"]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Conditions:
+class Conditions(Struct, frozen=True):
     """The state that a source object must still have (specification, "Source conditions").
 
     Parameters
@@ -129,7 +130,6 @@ _RFC_3339 = re.compile(
 
 # A line break would begin another header.
 _IN_HEADERS = re.compile(r"[\x20-\x7e]*")
-_IN_QUERIES = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*")
 
 
 def _opaque(etag: str | None) -> str | None:
@@ -148,8 +148,10 @@ def parse_conditions(
         `last_modified` is not an RFC 3339 date and time with an offset; or `etag` or
         `version` cannot be part of a request.
     """
-    for name, value, allowed in (("etag", etag, _IN_HEADERS), ("version", version, _IN_QUERIES)):
-        if value is not None and not allowed.fullmatch(value):
+    in_header = etag is None or _IN_HEADERS.fullmatch(etag)
+    in_query = version is None or not FORBIDDEN_CHARACTER.search(version)
+    for name, value, possible in (("etag", etag, in_header), ("version", version, in_query)):
+        if not possible:
             raise InvalidEntryError(
                 f"{name!r} {value!r} has a character that no request can carry",
                 remedy="Write it as the server sends it.",

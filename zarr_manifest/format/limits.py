@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from zarr_manifest.errors import Advice, LimitExceededError, Setting
 from zarr_manifest.showing import counted
@@ -11,8 +12,7 @@ from zarr_manifest.showing import counted
 __all__ = ["Limits", "limit_exceeded", "too_much"]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How large a manifest may be before it is rejected.
 
     A manifest is untrusted input: a small document must not be able to fill the

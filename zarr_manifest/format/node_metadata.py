@@ -23,6 +23,7 @@ from zarr_manifest.errors import (
     Setting,
 )
 from zarr_manifest.format.findings import Findings
+from zarr_manifest.format.forbidden_characters import FORBIDDEN_CHARACTER
 
 __all__ = [
     "NODE_METADATA",
@@ -395,7 +396,7 @@ NODE_METADATA = frozenset({"zarr.json", ".zarray", ".zgroup"})
 
 # Reserved by Zarr v3 (core specification, "Node names"), or interpreted differently by
 # different stores and readers.
-_IMPOSSIBLE = re.compile(r"\.*|__.*|zarr\.json|.*[\x00-\x1f\x7f-\x9f\ud800-\udfff\\].*", re.DOTALL)
+_RESERVED = re.compile(r"\.*|__.*|zarr\.json|.*\\.*", re.DOTALL)
 
 
 NODE_NAMES = (
@@ -415,7 +416,10 @@ def impossible_name(path: str) -> str | None:
     ('..', '')
     """
     names = path.split("/") if path else []
-    return next((name for name in names if _IMPOSSIBLE.fullmatch(name)), None)
+    return next(
+        (name for name in names if _RESERVED.fullmatch(name) or FORBIDDEN_CHARACTER.search(name)),
+        None,
+    )
 
 
 def ancestors(path: str) -> Iterator[str]:

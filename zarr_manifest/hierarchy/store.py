@@ -49,14 +49,11 @@ from zarr_manifest.showing import html_table
 from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
     Allow,
-    ManyRanges,
-    Receiver,
     Steps,
     access_by_prefix,
     describe_access,
     local_directories,
     may_be_remote,
-    read_ranges,
     run_async,
     run_sync,
 )
@@ -64,6 +61,8 @@ from zarr_manifest.sources import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
     from zarr.abc.buffer import Buffer
+
+    from zarr_manifest.sources import ManyRanges, Receiver
 
 __all__ = ["ManifestStore"]
 
@@ -245,6 +244,8 @@ class ManifestStore(ReadableStore):
 
     async def read_ranges(self, ranges: ManyRanges, receiver: Receiver) -> None:
         """Read many ranges of sources; see ``zarr_manifest.sources.read_ranges``."""
+        from zarr_manifest.sources import read_ranges
+
         await read_ranges(self._sources, ranges, receiver)
 
     # What it refers to -------------------------------------------------------

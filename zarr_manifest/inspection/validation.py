@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -279,7 +279,9 @@ class _Validator:
         limits = self.hierarchy.limits
         if where is None and inline is not None and len(body) <= limits.manifest_bytes:
             # White space does not count.
-            limits = replace(limits, manifest_bytes=max(limits.manifest_bytes, len(inline)))
+            limits = msgspec.structs.replace(
+                limits, manifest_bytes=max(limits.manifest_bytes, len(inline))
+            )
             body = inline
         found = interpret_document_of(array, partition, body, limits, validating=True)
         errors = list(itertools.islice(found, _MOST_PROBLEMS))

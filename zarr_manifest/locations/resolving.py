@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 from msgspec import Struct
 
 from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.format import FORBIDDEN_CHARACTER
 from zarr_manifest.locations.redaction import redact
 
 if TYPE_CHECKING:
@@ -50,10 +51,9 @@ _REFERENCE = re.compile(
     re.DOTALL,
 )
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _ENCODED_SEPARATOR = re.compile(r"%(?:2f|5c)", re.IGNORECASE)
 _FORBIDDEN = (
-    (_CONTROL, "the path has a control character or a lone surrogate", None),
+    (FORBIDDEN_CHARACTER, "the path has a control character or a lone surrogate", None),
     (re.compile(r"\\"), "the path has a backslash", "Separate segments with '/'."),
     (re.compile("#"), "the path has a fragment", "Write %23 for a '#' in a name."),
     (
@@ -359,7 +359,7 @@ def _query(reference: str, scheme: str, query: str | None) -> str:
         return ""
     if scheme not in _DEFAULT_PORTS:
         raise _invalid("the path has a query", reference, "Write %3F for a '?' in a name.")
-    if _CONTROL.search(unquote(query, errors="ignore")):
+    if FORBIDDEN_CHARACTER.search(unquote(query, errors="ignore")):
         raise _invalid("the query has a control character", reference)
     # Escapes are kept as written: a signature may cover them.
     return quote(query, safe=_QUERY_SAFE)
@@ -372,7 +372,7 @@ def _decode(reference: str, segment: str) -> str:
         decoded = unquote_to_bytes(segment).decode()
     except UnicodeError:
         raise _invalid("the path is not valid UTF-8", reference) from None
-    if _CONTROL.search(decoded):
+    if FORBIDDEN_CHARACTER.search(decoded):
         raise _invalid("the path has a control character", reference)
     if decoded in {".", ".."} and decoded != segment:
         raise _invalid("the path has an encoded dot segment", reference)

@@ -6,8 +6,6 @@ kept aside. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 from msgspec import Struct
 
@@ -33,8 +31,7 @@ EMPTY = -2
 OBJECT_BYTES = 200
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Reference:
+class Reference(Struct, frozen=True):
     """The entry of one chunk in a manifest.
 
     Parameters

@@ -1,6 +1,7 @@
 """The bytes of authorised locations; the only package that fetches."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from zarr_manifest.sources.access import (
     GIVE_CREDENTIALS,
@@ -18,15 +19,6 @@ from zarr_manifest.sources.access import (
     reader_of,
     requested_url,
     web_directory,
-)
-from zarr_manifest.sources.bulk import (
-    MOST_BYTES_IN_FLIGHT,
-    ManyRanges,
-    RangeError,
-    Receiver,
-    SourceObject,
-    in_decoding_thread,
-    read_ranges,
 )
 from zarr_manifest.sources.byte_ranges import (
     Bounded,
@@ -46,9 +38,18 @@ from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, 
 from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
-from zarr_manifest.sources.web import WebReader, within_host
+from zarr_manifest.sources.web import web_reader_of, within_host
 
 if TYPE_CHECKING:
+    from zarr_manifest.sources.bulk import (
+        MOST_BYTES_IN_FLIGHT,
+        ManyRanges,
+        RangeError,
+        Receiver,
+        SourceObject,
+        in_decoding_thread,
+        read_ranges,
+    )
     from zarr_manifest.sources.object_reader import ObjectReader as ObjectReader
 
 __all__ = [
@@ -75,7 +76,6 @@ __all__ = [
     "SourceRange",
     "Sources",
     "Steps",
-    "WebReader",
     "Whole",
     "access_by_prefix",
     "access_to",
@@ -100,5 +100,27 @@ __all__ = [
     "slice_bounds",
     "source_range",
     "web_directory",
+    "web_reader_of",
     "within_host",
 ]
+
+# What reads in bulk is imported with the first selection that is read at once.
+_IN_BULK = {
+    "MOST_BYTES_IN_FLIGHT",
+    "ManyRanges",
+    "RangeError",
+    "Receiver",
+    "SourceObject",
+    "in_decoding_thread",
+    "read_ranges",
+}
+
+# Type checkers read the imports above; this would have them believe that every name is there.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return what reads in bulk, when it is first used."""
+        if name not in _IN_BULK:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.bulk"), name)
+        return found

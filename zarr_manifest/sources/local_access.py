@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from zarr_manifest.locations import AllowList, UrlLocation
@@ -24,7 +25,6 @@ from zarr_manifest.sources.access import (
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
-from msgspec import Struct
 
 __all__ = ["LocalPlace", "local_directories", "local_place", "may_be_remote"]
 

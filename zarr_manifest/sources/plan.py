@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-from msgspec import Struct
 
 __all__ = ["PlannedRequest", "plan_requests"]
 

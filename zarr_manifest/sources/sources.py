@@ -42,10 +42,11 @@ from zarr_manifest.sources.file_bodies import FileBody, open_body
 from zarr_manifest.sources.local_access import local_directories, local_place
 from zarr_manifest.sources.local_files import Directory, FileReader
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
-from zarr_manifest.sources.web import WebReader, within_host
+from zarr_manifest.sources.web import is_web_reader, web_reader_of, within_host
 
 if TYPE_CHECKING:
     from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
+    from zarr_manifest.sources.web import WebReader
 
 __all__ = [
     "DEFAULT_MAX_GAP",
@@ -360,7 +361,9 @@ class Sources:
         normalized = self._allow_list.normalized(prefix)
         opened = open_object_store(normalized, self._allow[prefix], query=location.query)
         store = within_host(opened)
-        return WebReader(store, self.follow) if isinstance(store, HTTPStore) else reader_of(store)
+        if isinstance(store, HTTPStore):
+            return web_reader_of(store, self.follow)
+        return reader_of(store)
 
     def follow(self, asked: str, target: str) -> tuple[ObjectReader, str]:
         """Return the reader and the key of what a web server redirects to, if that may be read.
@@ -406,7 +409,7 @@ class Sources:
     def _own(self, location: UrlLocation) -> tuple[ObjectReader, str] | None:
         """Return what reads a location below the hierarchy's own URL; None if it is not there."""
         hierarchy = self._hierarchy
-        if not isinstance(hierarchy, WebReader):
+        if not is_web_reader(hierarchy):
             return None
         root = web_directory(hierarchy.store.url)
         if root is None or root.origin != location.origin:

@@ -6,7 +6,6 @@ Pure: writes nothing.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import itertools
 import json
 import operator
@@ -52,7 +51,7 @@ type Entries = (
 # Number of entries put into columns together.
 _AT_ONCE = 2**14
 
-_UNLIMITED = Limits(*[2**62] * len(dataclasses.fields(Limits)))
+_UNLIMITED = Limits(*[2**62] * len(Limits.__struct_fields__))
 
 _MEMBERS = frozenset(Entry.__struct_fields__)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
+
+from msgspec import structs
 
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.format import declaration
@@ -18,7 +19,7 @@ def documents_at_a_limit_refused() -> None:
 
     def make(build: Any) -> Any:
         def changed(*arguments: Any, limits: Any, **options: Any) -> Any:
-            lower = {name: most - 1 for name, most in dataclasses.asdict(limits).items()}
+            lower = {name: most - 1 for name, most in structs.asdict(limits).items()}
             return build(*arguments, limits=type(limits)(**lower), **options)
 
         return changed

@@ -1,6 +1,5 @@
 """Manifest arrays: what they declare, and whose chunk a key is."""
 
-from zarr_manifest.hierarchy.arrays.bulk_look_up import LocatedChunks
 from zarr_manifest.hierarchy.arrays.chunk_plans import Verify
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.arrays.documents import (
@@ -26,6 +25,7 @@ from zarr_manifest.hierarchy.arrays.known import (
     not_a_path,
     vanished,
 )
+from zarr_manifest.hierarchy.arrays.located_chunks import LocatedChunks
 from zarr_manifest.hierarchy.arrays.shared_calls import SharedCalls
 from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
 

@@ -1,4 +1,7 @@
-"""The chunks of a whole selection, located in columns: no Python loop over references."""
+"""The chunks of a whole selection, located in columns: no Python loop over references.
+
+Imported with the first selection that is read at once.
+"""
 
 from __future__ import annotations
 
@@ -21,40 +24,12 @@ from zarr_manifest.hierarchy.arrays.documents import (
     LoadedManifest,
     ManifestDocuments,
 )
+from zarr_manifest.hierarchy.arrays.located_chunks import LocatedChunks
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import EMPTY, INLINE, TO_THE_END
 from zarr_manifest.sources import ManyRanges, SourceObject, in_order
 
-__all__ = ["LocatedChunks", "locate_chunks"]
-
-
-class LocatedChunks(Struct):
-    """Where the bytes of chunks are. Chunks are told by their positions in the selection.
-
-    Parameters
-    ----------
-    ranged : ndarray of int64
-        The chunks whose bytes are ranges of objects.
-    ranges : ManyRanges
-        The ranges, one for each of those.
-    inline : dict of int to memoryview
-        The chunks whose bytes the manifest holds.
-    missing, empty : list of int
-        The chunks that the manifest does not name, and those that it declares empty.
-    alone : list of int
-        The chunks that cannot be read with others: their entry does not say where it ends, or
-        has more bytes than are accepted without looking at the chunk.
-    checksums : dict of int to str
-        What the bytes of chunks must match.
-    """
-
-    ranged: npt.NDArray[np.int64]
-    ranges: ManyRanges
-    inline: dict[int, memoryview]
-    missing: list[int]
-    empty: list[int]
-    alone: list[int]
-    checksums: dict[int, str]
+__all__ = ["locate_chunks"]
 
 
 async def locate_chunks(

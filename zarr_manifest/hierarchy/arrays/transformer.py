@@ -29,7 +29,6 @@ from zarr_manifest.format import (
     limit_exceeded,
     strict,
 )
-from zarr_manifest.hierarchy.arrays.bulk_look_up import LocatedChunks, locate_chunks
 from zarr_manifest.hierarchy.arrays.chunk_plans import (
     ChunkPlan,
     Verify,
@@ -40,6 +39,7 @@ from zarr_manifest.hierarchy.arrays.chunk_plans import (
 from zarr_manifest.hierarchy.arrays.declared_array import interpret_array
 from zarr_manifest.hierarchy.arrays.documents import LoadedManifest, ManifestDocuments
 from zarr_manifest.hierarchy.arrays.fill_chunks import encode_fill_chunk
+from zarr_manifest.hierarchy.arrays.located_chunks import LocatedChunks
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import Row
 from zarr_manifest.sources import (
@@ -308,6 +308,8 @@ class ChunkManifestTransformer:
         ManifestError
             A document cannot be loaded, or refers to locations that are not authorised.
         """
+        from zarr_manifest.hierarchy.arrays.bulk_look_up import locate_chunks
+
         longest = self.longest if longest is None else longest
         located = await locate_chunks(self._array, self._documents, indices, longest=longest)
         if self._missing_is_an_error or _missing_chunks_are_errors():

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct, structs
 from zarr.storage import FsspecStore, LocalStore, ObjectStore, WrapperStore
 
 from zarr_manifest.hierarchy.zarr_internals import wrapped_store
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
-from msgspec import Struct, structs
 
 __all__ = ["StoreDirectory", "directory_of", "is_fsspec_on_web"]
 

@@ -29,8 +29,8 @@ from zarr_manifest.sources import (
     Access,
     SourceRange,
     Sources,
-    WebReader,
     requested_url,
+    web_reader_of,
     within_host,
 )
 
@@ -67,7 +67,7 @@ class WebStore(_HTTPObjectStore):
 
     def _connect(self) -> None:
         """Create what is not pickled."""
-        self.reader = WebReader(self.store, lambda asked, target: sources.follow(asked, target))
+        self.reader = web_reader_of(self.store, lambda asked, target: sources.follow(asked, target))
         sources = Sources(self._allow, self.reader)
 
     def __getstate__(self) -> dict[Any, Any]:

@@ -13,6 +13,8 @@ from email.utils import format_datetime, parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
+from msgspec import Struct
+
 from zarr_manifest.errors import (
     ManifestError,
     ShortReadError,
@@ -28,7 +30,6 @@ from zarr_manifest.sources.missing_objects import missing_object
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPHeaderDict
-from msgspec import Struct
 
 __all__ = ["Answer", "FirstRead", "Validators", "understand", "understand_first_read"]
 
