@@ -26,6 +26,7 @@ from zarr_manifest.sources import (
 )
 from zarr_manifest.sources.local_files import FileReader
 from zarr_manifest.sources.object_reader import ObstoreReader
+from zarr_manifest.sources.opening_at_once import OPENS_AT_ONCE
 
 BODY = bytes(range(100))
 
@@ -44,12 +45,21 @@ def open_files() -> set[str]:
     return {path for path in found if path.startswith(tempfile.gettempdir())}
 
 
-@pytest.fixture(params=["by segments", "by path"])
+WAYS = ["at once", "by segments", "by path"]
+
+
+def open_files_in(way: str, patch: pytest.MonkeyPatch) -> None:
+    """Open as Linux can, as other systems can, or, without `dir_fd`, as on Windows."""
+    if way != "at once":
+        patch.setattr(local_files, "OPENS_AT_ONCE", False)
+    if way == "by path":
+        patch.setattr(local_files, "_OPENS_IN_DIRECTORIES", False)
+
+
+@pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Without `dir_fd`, as on Windows, the path is checked before it is opened."""
-    if request.param == "by path":
-        monkeypatch.setattr(local_files, "_OPENS_IN_DIRECTORIES", False)
     way: str = request.param
+    open_files_in(way, monkeypatch)
     return way
 
 
@@ -113,15 +123,15 @@ def expected(top: Path, key: str) -> str | bytes:
     things=st.dictionaries(PATHS.map(lambda p: f"root/{p}"), THINGS, max_size=6),
     outside=st.dictionaries(PATHS.map(lambda p: f"outside/{p}"), THINGS, max_size=3),
     key=PATHS,
-    by_segments=st.booleans(),
+    way=st.sampled_from(WAYS),
 )
 def test_what_is_read_is_what_the_real_path_says(
-    things: dict[str, str | None], outside: dict[str, str | None], key: str, by_segments: bool
+    things: dict[str, str | None], outside: dict[str, str | None], key: str, way: str
 ) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         top = Path(os.path.realpath(name))
         plant(top, {**things, **outside})
-        patch.setattr(local_files, "_OPENS_IN_DIRECTORIES", by_segments)
+        open_files_in(way, patch)
         found = code_of(lambda: contents(Directory(str(top / "root")), key))
         wanted = expected(top, key)
         if wanted == "source_error" or found == "source_error":
@@ -239,6 +249,27 @@ def test_what_is_not_there(top: Path) -> None:
         FileReader(directory).read_sync(
             "nothing", SourceRange(0, 1, True), Conditions(version="v1")
         )
+
+
+@pytest.mark.usefixtures("way")
+def test_names_that_no_file_can_have(top: Path) -> None:
+    for key in ("d/f\0", "d/f\0.bin", "\0"):
+        with pytest.raises(ValueError, match="null"):
+            contents(Directory(str(top / "root")), key)
+
+
+@pytest.mark.skipif(not OPENS_AT_ONCE, reason="only Linux can, since 5.6")
+@pytest.mark.parametrize("name", ["root", "named"])
+def test_a_file_that_no_links_lead_to_is_opened_at_once(
+    top: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory itself may be reached through a link."""
+    (top / "named").symlink_to("root")
+    monkeypatch.delattr(local_files, "_reach_in")
+    directory = Directory(str(top / name))
+    assert contents(directory, "d/f") == BODY
+    with pytest.raises(errors.SourceNotFoundError):
+        contents(directory, "d/nothing")
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="the superuser may read everything")

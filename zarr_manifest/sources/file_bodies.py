@@ -7,7 +7,8 @@ import os
 
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.sources.byte_ranges import SourceRange
-from zarr_manifest.sources.local_files import FileReader, OpenFile, bounds_in, file_errors
+from zarr_manifest.sources.local_files import FileReader, bounds_in, file_errors
+from zarr_manifest.sources.open_file import OpenFile
 
 __all__ = ["FileBody", "open_body"]
 

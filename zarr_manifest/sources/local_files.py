@@ -1,9 +1,10 @@
 """Local files below a directory: what was checked is what is read.
 
-A file is opened one segment after the other, each in the directory that was opened before it,
-and never through a symbolic link: whatever is swapped for a link meanwhile, what was opened lies
-in the directory. Where there are links, the real path is looked up, checked, and then opened in
-the same way. Sizes, conditions and bytes are those of the file that was opened.
+A file is opened by the system, if it can do that, or else one segment after the other, each in
+the directory that was opened before it, and never through a symbolic link: whatever is swapped for
+a link meanwhile, what was opened lies in the directory. Where there are links, the real path is
+looked up, checked, and then opened in the same way. Sizes, conditions and bytes are those of the
+file that was opened.
 
 Where segments cannot be opened in a directory (on Windows), the real path is checked before the
 file is opened by its name, and a link that is made in between is followed.
@@ -18,7 +19,7 @@ import os
 import random
 import stat
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -29,19 +30,19 @@ from zarr_manifest.errors import (
     Advice,
     LocationNotAllowedError,
     Setting,
-    ShortReadError,
     SourceAccessDeniedError,
     SourceError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.open_file import OpenFile
+from zarr_manifest.sources.opening_at_once import OPENS_AT_ONCE, open_at_once
 
 __all__ = [
     "HIERARCHY",
     "Directory",
     "FileReader",
-    "OpenFile",
     "bounds_in",
     "file_errors",
     "link_outside",
@@ -78,105 +79,6 @@ _IS_A_LINK = (errno.ELOOP, errno.EMLINK)
 
 class _LinkMetError(Exception):
     """A segment of a path is a symbolic link, or is being changed."""
-
-
-def _seek_and_read(descriptor: int, most: int, start: int) -> bytes:
-    os.lseek(descriptor, start, os.SEEK_SET)
-    return os.read(descriptor, most)
-
-
-_READ: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
-
-
-class OpenFile(Struct, frozen=True):
-    """A regular file, open for reading.
-
-    Attributes
-    ----------
-    descriptor : int
-        To be closed with :meth:`close`.
-    status : os.stat_result
-        Of the file when it was opened.
-    """
-
-    descriptor: int
-    status: os.stat_result
-
-    def read(self, start: int, stop: int) -> bytes:
-        """Return bytes of the file.
-
-        Raises
-        ------
-        ShortReadError
-            The file has become shorter.
-        """
-        wanted = stop - start
-        body = _READ(self.descriptor, wanted, start)
-        if len(body) == wanted:
-            return body
-        parts, missing = [body], wanted - len(body)  # Linux reads 2 GiB at once at most
-        while missing:
-            part = _READ(self.descriptor, missing, stop - missing)
-            if not part:
-                raise _cut_short(wanted, wanted - missing)
-            parts.append(part)
-            missing -= len(part)
-        return b"".join(parts)
-
-    @property
-    def size(self) -> int:
-        """Size of the file when it was opened, in bytes."""
-        return self.status.st_size
-
-    def read_into(self, start: int, views: Sequence[memoryview]) -> None:
-        """Fill views of memory, one after the other, with bytes of the file from `start` on.
-
-        Parameters
-        ----------
-        start : int
-            First byte to read.
-        views : sequence of memoryview
-            Of bytes, writable; 1024 at most, which is what Linux takes.
-
-        Raises
-        ------
-        ShortReadError
-            The file has become shorter.
-        """
-        if not hasattr(os, "preadv"):
-            for view in views:
-                view[:] = self.read(start, start + len(view))
-                start += len(view)
-            return
-        wanted = sum(map(len, views))
-        left: Sequence[memoryview] = views
-        done = 0
-        while done < wanted:
-            count = os.preadv(self.descriptor, left, start + done)
-            if not count:
-                raise _cut_short(wanted, done)
-            done += count
-            left = _after(left, count) if done < wanted else ()
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self.descriptor)
-
-
-def _cut_short(wanted: int, arrived: int) -> ShortReadError:
-    return ShortReadError(
-        f"{wanted:,} bytes were requested, but {arrived:,} arrived: the file was cut short while "
-        "it was read"
-    )
-
-
-def _after(views: Sequence[memoryview], count: int) -> Sequence[memoryview]:
-    """Return what is left of views when their first bytes have been filled."""
-    for i, view in enumerate(views):
-        if count < len(view):
-            return [view[count:], *views[i + 1 :]]
-        count -= len(view)
-    return ()
 
 
 def _real_path(path: str) -> str:
@@ -276,7 +178,21 @@ class Directory(Struct, frozen=True):
         SourceError
             It is neither a file nor a directory.
         """
-        return self._reach(key, _open_file)
+        return self._open_at_once(key) or self._reach(key, _open_file)
+
+    def _open_at_once(self, key: str) -> OpenFile | None:
+        """Open a file that no links lead to; None if only looking more closely can tell."""
+        if not OPENS_AT_ONCE or not key or ".." in key:
+            return None
+        try:
+            directory = os.open(self.path, _DIRECTORY)
+        except OSError:
+            return None
+        try:
+            descriptor = open_at_once(directory, key, _FILE)
+        finally:
+            os.close(directory)
+        return None if descriptor is None else _regular_file(descriptor)
 
     def status(self, key: str) -> os.stat_result:
         """Return the status of what a key names, which need not be a regular file.
@@ -374,6 +290,10 @@ def _open_file(name: str, directory: int | None) -> OpenFile:
         descriptor = os.open(name, _FILE | _NO_LINK, dir_fd=directory)
     except OSError as error:
         raise _why_not_opened(error, name, directory) from None
+    return _regular_file(descriptor)
+
+
+def _regular_file(descriptor: int) -> OpenFile:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):

@@ -11,7 +11,8 @@ from msgspec import Struct, structs
 
 from zarr_manifest.sources.bulk.ranges import ManyRanges, Receiver, SourceObject, naming
 from zarr_manifest.sources.byte_ranges import out_of_bounds
-from zarr_manifest.sources.local_files import FileReader, OpenFile
+from zarr_manifest.sources.local_files import FileReader
+from zarr_manifest.sources.open_file import OpenFile
 from zarr_manifest.sources.sources import Sources
 
 __all__ = ["LocalReading", "Part", "shares"]
