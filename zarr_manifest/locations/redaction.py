@@ -48,6 +48,8 @@ def _after_userinfo(text: str) -> str:
 
 def without_secrets(text: str) -> str:
     """Return the first line of an obstore message, without queries and user information."""
-    line = text.strip().splitlines()[0] if text.strip() else "no message"
-    line = re.sub(r"\?[^\s\"']+", "?…", line)
-    return re.sub(r"//[^/\s@]+@", "//…@", line)
+    line = next(iter(text.strip().splitlines()), "no message")
+    if "?" in line:
+        line = re.sub(r"\?[^\s\"']+", "?…", line)
+    # zarr asks for a store's name, which has none, for each array that it opens.
+    return re.sub(r"//[^/\s@]+@", "//…@", line) if "@" in line else line
