@@ -7,13 +7,15 @@ not depend on the machine.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import zarr
 from zarr.abc.store import RangeByteRequest, Store
@@ -23,6 +25,7 @@ from zarr.storage import LocalStore, MemoryStore
 
 import zarr_manifest as zm
 from tests.hierarchies import FIELD, copy_into, split_into_source, write_manifest_array
+from zarr_manifest.sources.opening_at_once import OPENS_AT_ONCE
 
 PROTOTYPE = default_buffer_prototype()
 PACKAGE = str(Path(zm.__file__).parent)
@@ -86,8 +89,8 @@ WAYS = {"get_sync": without_loop, "get": in_loop(one), "get_partial_values": in_
 
 # Calls without an event loop, with one, and of get_partial_values.
 MOST = {
-    ("file", "native"): (13, 14, 22),
-    ("file", "manifest"): (28, 40, 46),
+    ("file", "native"): (12, 13, 21),
+    ("file", "manifest"): (27, 39, 45),
     ("file", "inline"): (21, 22, 27),
     ("memory", "native"): (4, 4, 8),
     ("memory", "manifest"): (33, 41, 47),
@@ -153,3 +156,67 @@ def test_native_chunks_need_no_metadata(tmp_path: Path, path: str, encoding: Any
     key = f"{path}/{array.metadata.encode_chunk_key((1, 1))}"
     calls = without_loop(store, key)
     assert not [call for call in calls if "_stored" in call]
+
+
+# What our store adds to what zarr does alone ---------------------------------------------
+
+CHUNKS = 100
+
+
+@pytest.fixture
+def native(tmp_path: Path) -> dict[str, Store]:
+    """A native array of 100 chunks, and a group of 100 arrays, in a directory and in memory."""
+    group = zarr.create_group(tmp_path, path="deep/er")
+    group.create_array("read", data=np.arange(CHUNKS * 4), chunks=4, compressors=None)
+    for number in range(CHUNKS):
+        group.create_array(f"opened/{number}", shape=4, chunks=4, dtype="i4")
+    memory = MemoryStore()
+    copy_into(memory, tmp_path)
+    return {"file": LocalStore(tmp_path), "memory": memory}
+
+
+def read(store: Store) -> None:
+    zarr.open_array(store, path="deep/er/read", mode="r")[...]
+
+
+def open_members(store: Store) -> None:
+    group = zarr.open_group(store, path="deep/er/opened", mode="r", use_consolidated=False)
+    assert len(dict(group.members())) == CHUNKS
+
+
+def calls_of_all(action: Callable[[Store], None], store: Store, made: Sequence[Any]) -> float:
+    """How often functions of the system, or all those in Python, are called for each chunk."""
+    count = 0
+
+    def note(_: Any, event: str, function: Any) -> None:
+        nonlocal count
+        count += function in made if event == "c_call" else event == "call" and not made
+
+    action(store)
+    threading.setprofile_all_threads(note)
+    try:
+        action(store)
+    finally:
+        threading.setprofile_all_threads(None)
+    return count / CHUNKS
+
+
+@pytest.mark.parametrize(("action", "most"), [(read, 3.5), (open_members, 18)])
+def test_calls_that_a_native_array_adds(
+    native: dict[str, Store], action: Callable[[Store], None], most: float
+) -> None:
+    """In memory: what zarr itself calls for a file depends on the version of Python."""
+    alone = calls_of_all(action, native["memory"], ())
+    ours = calls_of_all(action, zm.ManifestStore(native["memory"], read_only=True), ())
+    assert ours - alone <= most
+
+
+@pytest.mark.skipif(not OPENS_AT_ONCE, reason="only Linux can, since 5.6")
+@pytest.mark.parametrize("action", [read, open_members])
+def test_a_native_file_is_opened_at_once(
+    native: dict[str, Store], action: Callable[[Store], None]
+) -> None:
+    """However deep it is in the hierarchy; that one call is none of Python's."""
+    store = zm.ManifestStore(native["file"], read_only=True)
+    assert calls_of_all(action, store, (os.open,)) < 1.2
+    assert calls_of_all(action, store, (os.close,)) < 2.2
