@@ -89,6 +89,22 @@ def test_lines_of_numbers_and_texts(values: list[tuple[int, bool, str]]) -> None
     assert lines.text() == expected.encode()
 
 
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 2), st.integers(0, 2)), min_size=1))
+def test_texts_that_many_lines_share(runs: list[tuple[int, int, int]]) -> None:
+    table = [b"", b"a", b"b" * 600]
+    first, second = (np.repeat([run[n] for run in runs], [run[0] for run in runs]) for n in (1, 2))
+    lines = TextColumns(len(first))
+    for numbers in (first, second):
+        lines.texts(table, numbers)
+        lines.constant(b"|")
+        lines.numbers(np.arange(len(first)))
+    expected = zip(first.tolist(), second.tolist(), strict=True)
+    assert lines.text() == b"".join(
+        b"%b|%d%b|%d" % (table[one], row, table[other], row)
+        for row, (one, other) in enumerate(expected)
+    )
+
+
 @pytest.mark.parametrize("columns", ["plain", "conditions", "empty"])
 def test_no_python_call_for_each_reference(columns: str) -> None:
     """A guard of speed that does not depend on the machine."""

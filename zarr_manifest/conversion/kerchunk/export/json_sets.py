@@ -114,7 +114,8 @@ def export_kerchunk_json(
     with file.open("wb") as opened:
         opened.write(opening)
         for number, part in enumerate(members):
-            opened.write(b", " + part if number else part)
+            opened.write(b", " if number else b"")
+            opened.write(part)
         opened.write(closing)
     return report
 
