@@ -77,6 +77,19 @@ def test_members_are_those_of_a_json_encoder(
     assert b", ".join(written).decode("ascii") == one_by_one(block, below, tuple(grid))
 
 
+def test_urls_in_parquet_are_texts_even_if_parts_of_a_file_share_them(tmp_path: Path) -> None:
+    paths = ["s3://b/g", "s3://b/f", "s3://b/f", "s3://b/g", "s3://b/f"]
+    numbers = np.arange(5)
+    manifest = Manifest.from_columns((5,), paths=paths, offsets=numbers, lengths=numbers + 1)
+    create_array(
+        tmp_path / "h", "a", manifest, shape=5, chunks=1, dtype="u1", partition_shape=[2]
+    )  # fmt: skip
+    export_kerchunk_parquet(tmp_path / "h", tmp_path / "r", record_size=6)
+    column = pq.read_table(tmp_path / "r/a/refs.0.parq").column("path")
+    assert str(column.type) == "string"
+    assert column.to_pylist() == [*paths, None]
+
+
 # How cheap ---------------------------------------------------------------------------
 
 

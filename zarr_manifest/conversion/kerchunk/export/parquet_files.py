@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.export.blocks import Block, distinct
 from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
@@ -22,8 +23,26 @@ from zarr_manifest.format import Partitions
 
 __all__ = ["RefsWriter"]
 
+type _Integers = npt.NDArray[np.int64]
+
 # The prefix of inline data that fsspec decodes.
 _BASE64 = b"base64:"
+
+_KINDS = {"path": "unicode", "offset": "int64", "size": "int64", "raw": "bytes"}
+_PANDAS = {
+    "index_columns": [],
+    "column_indexes": [],
+    "columns": [
+        {
+            "name": name,
+            "field_name": name,
+            "pandas_type": kind,
+            "numpy_type": kind if kind == "int64" else "object",
+            "metadata": None,
+        }
+        for name, kind in _KINDS.items()
+    ],
+}
 
 
 @dataclass(slots=True)
@@ -119,7 +138,7 @@ class RefsWriter:
         inline: dict[int, bytes] = {}
         urls: list[str] = []
         for part in parts:
-            rows = part.numbers - record * size
+            rows = _places(part.numbers - record * size)
             codes[rows] = np.where(part.url_numbers < 0, -1, part.url_numbers + len(urls))
             offsets[rows], sizes[rows] = part.offsets, part.sizes
             urls += part.urls
@@ -128,23 +147,25 @@ class RefsWriter:
         paths = pa.DictionaryArray.from_arrays(
             pa.array(codes, mask=codes < 0), pa.array(urls, pa.string())
         )
-        table = pa.Table.from_arrays(
-            [
-                paths.cast(pa.string()),
-                pa.array(offsets),
-                pa.array(sizes),
-                _binary(inline, size),
-            ],
-            schema=_schema(),
-        )
+        columns = [paths, pa.array(offsets), pa.array(sizes), _binary(inline, size)]
         self.directory.mkdir(parents=True, exist_ok=True)
-        parquet().write_table(
-            table,
+        # Without the schema of the table, readers find texts, not numbers of texts.
+        with parquet().ParquetWriter(
             self.directory / f"refs.{record}.parq",
+            _schema(),
             compression="zstd",
             use_dictionary=["path"],
             write_statistics=False,
-        )
+            store_schema=False,
+        ) as writer:
+            writer.write_table(pa.Table.from_arrays(columns, schema=_schema()))
+            writer.add_key_value_metadata({"pandas": json.dumps(_PANDAS)})
+
+
+def _places(rows: _Integers) -> _Integers | slice:
+    """Return sorted row numbers as a slice, if that is what they are."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first == len(rows) - 1 else rows
 
 
 def _binary(values: Mapping[int, bytes], size: int) -> Any:
@@ -160,26 +181,13 @@ def _binary(values: Mapping[int, bytes], size: int) -> Any:
 
 def _schema() -> Any:
     pa = arrow()
-    kinds = {"path": "unicode", "offset": "int64", "size": "int64", "raw": "bytes"}
-    columns = [
-        {
-            "name": name,
-            "field_name": name,
-            "pandas_type": kind,
-            "numpy_type": kind if kind == "int64" else "object",
-            "metadata": None,
-        }
-        for name, kind in kinds.items()
-    ]
-    pandas = {"index_columns": [], "column_indexes": [], "columns": columns}
     return pa.schema(
         [
-            pa.field("path", pa.string()),
+            pa.field("path", pa.dictionary(pa.int32(), pa.string())),
             pa.field("offset", pa.int64(), nullable=False),
             pa.field("size", pa.int64(), nullable=False),
             pa.field("raw", pa.binary()),
-        ],
-        metadata={"pandas": json.dumps(pandas)},
+        ]
     )
 
 
