@@ -20,6 +20,7 @@ from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, Columns, ReferenceT
 __all__ = ["Block", "Exporter", "distinct"]
 
 type _Integers = npt.NDArray[np.int64]
+type _Indices = npt.NDArray[np.int32 | np.int64]
 
 
 class Block(NamedTuple):
@@ -29,7 +30,7 @@ class Block(NamedTuple):
     ----------
     numbers : ndarray of int64, sorted
         C-order number of each row's chunk in the whole grid.
-    url_numbers : ndarray of int64
+    url_numbers : ndarray of int32 or int64
         Index of each row's URL; -1 where the chunk is inline.
     offsets, sizes : ndarray of int64
         In bytes; both 0 for a whole object.
@@ -40,7 +41,7 @@ class Block(NamedTuple):
     """
 
     numbers: _Integers
-    url_numbers: _Integers
+    url_numbers: _Indices
     offsets: _Integers
     sizes: _Integers
     urls: Sequence[str]
@@ -84,30 +85,31 @@ class Exporter:
         columns = manifest.columns()
         _require_lengths(manifest, columns)
         versions: list[str | None] = [None]
-        version_numbers = np.zeros(len(manifest), np.int64)
+        version_rows: list[list[int]] = []
         data: dict[int, bytes] = {}
         for aside, rows in manifest.asides():
             self._count_dropped(aside, len(rows))
             if aside.data is not None:
                 data.update(dict.fromkeys(columns.numbers[rows].tolist(), aside.data))
             if aside.conditions.version is not None:
-                version_numbers[rows] = len(versions)
+                version_rows.append(rows)
                 versions.append(aside.conditions.version)
         data |= self._encoded_fill_values(columns)
         # A path may have several versions: each is a URL of its own.
+        owners = columns.path_numbers
+        if version_rows:
+            owners = owners * np.int64(len(versions))
+            for number, rows in enumerate(version_rows, 1):
+                owners[rows] += number
         with_path = columns.path_numbers >= 0
-        paths = columns.path_numbers[with_path].astype(np.int64)
-        used, which = distinct(
-            paths * len(versions) + version_numbers[with_path], len(locations) * len(versions)
-        )
-        numbers: list[int] = used.tolist()
+        used, url_numbers = _distinct_from_0(owners, with_path, len(locations) * len(versions))
         urls = [
             self._url(locations[number // len(versions)], versions[number % len(versions)])
-            for number in numbers
+            for number in used
         ]
-        url_numbers = np.full(len(manifest), -1, np.int64)
-        url_numbers[with_path] = which
-        sizes = np.where(with_path & (columns.lengths > 0), columns.lengths, 0)
+        sizes = columns.lengths
+        if not (with_path.all() and sizes.min(initial=1) > 0):
+            sizes = np.where(with_path & (sizes > 0), sizes, 0)
         block = Block(columns.numbers, url_numbers, columns.offsets, sizes, urls, data)
         return block if self.encoded_fill_value else _without(columns.path_numbers == EMPTY, block)
 
@@ -138,13 +140,13 @@ class Exporter:
         return kerchunk_url(location, version)
 
 
-def distinct(numbers: _Integers, count: int) -> tuple[_Integers, _Integers]:
+def distinct(numbers: _Indices, count: int) -> tuple[_Indices, _Indices]:
     """Return the distinct numbers, sorted, and which of them each one is.
 
     Parameters
     ----------
-    numbers : ndarray of int64
-        From 0.
+    numbers : ndarray of int32 or int64
+        From 0. Returned if they are all numbers from 0 to `count`.
     count : int
         All of them are smaller.
 
@@ -158,7 +160,21 @@ def distinct(numbers: _Integers, count: int) -> tuple[_Integers, _Integers]:
     # No need to sort a million numbers.
     is_used = np.zeros(count, np.bool_)
     is_used[numbers] = True
-    return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[numbers]
+    used = np.flatnonzero(is_used)
+    return used, numbers if len(used) == count else (np.cumsum(is_used) - 1)[numbers]
+
+
+def _distinct_from_0(
+    numbers: _Indices, where: npt.NDArray[np.bool_], count: int
+) -> tuple[list[int], _Indices]:
+    """Return the same for some of the numbers; the others are none of them, but -1."""
+    if where.all():
+        used, which = distinct(numbers, count)
+        return used.tolist(), which
+    used, selected = distinct(numbers[where], count)
+    which = np.full(len(numbers), -1, np.int64)
+    which[where] = selected
+    return used.tolist(), which
 
 
 def _require_lengths(manifest: ReferenceTable, columns: Columns) -> None:
