@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zarr
 from zarr.storage import LocalStore, WrapperStore
 
 import zarr_manifest as zm
@@ -78,3 +79,32 @@ def test_a_replaced_manifest_is_noticed(tmp_path: Path, export: Callable[..., An
     report = export(store, tmp_path / "refs")
     assert [node.code for node in report.refused] == ["manifest_not_found"]
     assert "replaced" in report.refused[0].reason
+
+
+def test_json_has_nothing_of_an_array_that_is_refused_halfway(tmp_path: Path) -> None:
+    root = tmp_path / "h"
+    zarr.create_group(root)
+    for name, last in (("a", {"path": "s3://b/f", "offset": 1}), ("b", {"path": "s3://b/g"})):
+        entries = {(number,): {"path": "s3://b/f"} for number in range(3)} | {(3,): last}
+        zm.create_array(
+            root, name, entries, shape=4, chunks=1, dtype="u1", partition_shape=[2]
+        )  # fmt: skip
+    told: list[int] = []
+    report = export_kerchunk_json(
+        root, tmp_path / "refs.json", progress=lambda _path, done, _of: told.append(done)
+    )
+    assert [node.path for node in report.refused] == ["a"]
+    assert len(told) == 3  # a block of the first array, and two of the second
+    refs = json.loads((tmp_path / "refs.json").read_text())["refs"]
+    assert sorted(refs) == [".zgroup", "b/.zarray", "b/0", "b/1", "b/2", "b/3"]
+
+
+def test_there_is_no_file_if_an_export_to_json_is_interrupted(tmp_path: Path) -> None:
+    declare(tmp_path / "data.zarr")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export_kerchunk_json(tmp_path / "data.zarr", tmp_path / "refs.json", progress=interrupt)
+    assert not (tmp_path / "refs.json").exists()

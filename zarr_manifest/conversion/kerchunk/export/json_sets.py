@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
 
+from zarr_manifest.conversion.kerchunk.export.json_file import MembersFile
 from zarr_manifest.conversion.kerchunk.export.json_members import member, members_of
 from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedArray,
@@ -95,28 +96,23 @@ def export_kerchunk_json(
     file = new_target(target, is_directory=False)
     report = ConversionReport()
     tally = Tally(progress)
-    # In parts, as text: a million references take ten times the memory as Python objects.
-    members: list[bytes] = []
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
-    for node in exported_nodes(hierarchy, inline_empty=inline_empty):
-        if isinstance(node, ExportedGroup):
-            below = f"{node.path}/" if node.path else ""
-            members += _documents(below, ".zgroup", node.zgroup, node.zattrs)
-            report.groups += 1
-        elif isinstance(node, ExportedArray):
-            try:
-                members += _array(node, report, tally)
-            except ManifestError as error:
-                report.refused.append(refused(node.path, error))
-        else:
-            report.refused.append(node)
+    nodes = exported_nodes(hierarchy, inline_empty=inline_empty)
     opening, closing = (b'{"version": 1, "refs": {', b"}}") if version == 1 else (b"{", b"}")
-    with file.open("wb") as opened:
-        opened.write(opening)
-        for number, part in enumerate(members):
-            opened.write(b", " if number else b"")
-            opened.write(part)
-        opened.write(closing)
+    with MembersFile.created(file, opening, closing) as members:
+        for node in nodes:
+            if isinstance(node, ExportedGroup):
+                below = f"{node.path}/" if node.path else ""
+                members.add(_documents(below, ".zgroup", node.zgroup, node.zattrs))
+                report.groups += 1
+            elif isinstance(node, ExportedArray):
+                try:
+                    with members.all_or_none():
+                        _array(node, members, report, tally)
+                except ManifestError as error:
+                    report.refused.append(refused(node.path, error))
+            else:
+                report.refused.append(node)
     return report
 
 
@@ -127,18 +123,19 @@ def _documents(
     return [member(below + own, json.dumps(document)) for own, document in documents.items()]
 
 
-def _array(node: ExportedArray, report: ConversionReport, tally: Tally) -> list[bytes]:
+def _array(
+    node: ExportedArray, members: MembersFile, report: ConversionReport, tally: Tally
+) -> None:
     below = f"{node.path}/" if node.path else ""
-    references: list[bytes] = []
     stated_bytes, chunks = 0, 0
     for block in node.blocks():
-        references += members_of(block, below, node.partitions.grid_shape)
+        members.add(members_of(block, below, node.partitions.grid_shape))
         stated_bytes += block.stated_bytes
         chunks += len(block.numbers)
         tally.add(node.path, len(block.numbers))
     converted = node.zarr2_metadata(chunks)
+    members.add(_documents(below, ".zarray", converted.node, converted.attributes))
     report.arrays += 1
     report.references += chunks
     report.stated_bytes += stated_bytes
     report.notes += [(node.path, note) for note in converted.notes]
-    return _documents(below, ".zarray", converted.node, converted.attributes) + references
