@@ -24,10 +24,11 @@ from tests.servers.raw import RawServer
 from tests.untrusted_manifests import RAW, VALUES, declare
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Base, Location
-from zarr_manifest.sources import Sources, WebReader, open_object_store, within_host
+from zarr_manifest.sources import Sources, open_object_store, within_host
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.object_reader import ObstoreReader
 from zarr_manifest.sources.web.connections import Trust, connections
+from zarr_manifest.sources.web.web_reader import WebReader
 
 SIZE = len(RAW)
 PART = SourceRange(4, 12, True)
