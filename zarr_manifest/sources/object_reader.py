@@ -27,6 +27,7 @@ from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import GIVE_CREDENTIALS, UNREACHABLE
+from zarr_manifest.sources.arriving import LARGE, ArrivingBody, Take
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 from zarr_manifest.sources.content_encoding import reject_encoded
 from zarr_manifest.sources.missing_objects import missing_object
@@ -91,7 +92,7 @@ class ObstoreReader(Struct, frozen=True):
         check: CheckObject | None = None,
     ) -> memoryview:
         """Return the bytes of a range of an object; `check` sees its metadata before that."""
-        return await run_async(self._read(key, span, conditions, check))
+        return await run_async(self._read(key, span, conditions, check, _whole_body))
 
     def read_sync(
         self,
@@ -101,11 +102,29 @@ class ObstoreReader(Struct, frozen=True):
         check: CheckObject | None = None,
     ) -> memoryview:
         """Return the bytes of a range of an object, without an event loop; see :meth:`read`."""
-        return run_sync(self._read(key, span, conditions, check))
+        return run_sync(self._read(key, span, conditions, check, _whole_body))
 
-    def _read(
-        self, key: str, span: SourceRange, conditions: Conditions, check: CheckObject | None
-    ) -> Steps[memoryview]:
+    async def read_pieces(
+        self,
+        key: str,
+        span: SourceRange,
+        conditions: Conditions,
+        take: Take,
+        check: CheckObject | None = None,
+    ) -> memoryview | None:
+        """Return the bytes of a range of an object; None if they were taken as they arrived."""
+        return await run_async(
+            self._read(key, span, conditions, check, lambda answer: _pieces(answer, take))
+        )
+
+    def _read[T](
+        self,
+        key: str,
+        span: SourceRange,
+        conditions: Conditions,
+        check: CheckObject | None,
+        body_of: Callable[[GetResult], Steps[T]],
+    ) -> Steps[T]:
         try:
             try:
                 answer = yield self._request(key, span, conditions)
@@ -115,8 +134,7 @@ class ObstoreReader(Struct, frozen=True):
                 # The server may have made its own tag weak, which no condition matches.
                 answer = yield self._request(key, span, conditions.version_only())
             _check_answer(answer, span, conditions, check)
-            body = yield Call(answer.bytes_async, answer.bytes)
-            return _checked_body(memoryview(body), answer)
+            return (yield from body_of(answer))
         except _FOREIGN_ERRORS as error:
             size: int | None = None
             if _may_be_out_of_bounds(error, span):
@@ -194,13 +212,23 @@ def _check_answer(
     span.require_acceptable(last - first)
 
 
-def _checked_body(body: memoryview, answer: GetResult) -> memoryview:
+def _whole_body(answer: GetResult) -> Steps[memoryview]:
+    body = memoryview((yield Call(answer.bytes_async, answer.bytes)))
     first, last = answer.range
     if len(body) != last - first:
         raise ShortReadError(
             f"the source announced {counted(last - first, 'byte')}, but {len(body):,} arrived"
         )
     return body
+
+
+def _pieces(answer: GetResult, take: Take) -> Steps[memoryview | None]:
+    first, last = answer.range
+    if last - first < LARGE:
+        return (yield from _whole_body(answer))
+    body = ArrivingBody(answer, take)
+    yield Call(body.taken, body.take_all)
+    return None
 
 
 def _may_be_out_of_bounds(error: Exception, span: SourceRange) -> bool:

@@ -37,6 +37,7 @@ from zarr_manifest.sources.access import (
     reader_of,
     web_directory,
 )
+from zarr_manifest.sources.arriving import PieceReader, Take
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.file_bodies import FileBody, open_body
 from zarr_manifest.sources.local_access import local_directories, local_place
@@ -178,6 +179,21 @@ class Sources:
         """Return the bytes of a range, which is requested as it is; see :meth:`fetch`."""
         try:
             target = await self._target(location)
+            return await target.reader.read(target.key, span, conditions)
+        except ManifestError as error:
+            raise error.in_context(location=str(location)) from error.__cause__
+
+    async def fetch_pieces(
+        self, location: Location, span: SourceRange, conditions: Conditions, take: Take
+    ) -> memoryview | None:
+        """Return the bytes of a range; None if they were taken, in a thread, as they arrived.
+
+        See :meth:`fetch` and :class:`PieceReader`.
+        """
+        try:
+            target = await self._target(location)
+            if isinstance(target.reader, PieceReader):
+                return await target.reader.read_pieces(target.key, span, conditions, take)
             return await target.reader.read(target.key, span, conditions)
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from zarr_manifest.errors import ManifestError, RangeOutOfBoundsError
+from zarr_manifest.sources.bulk.arrivals import Arrival
 from zarr_manifest.sources.bulk.decoding_threads import in_decoding_thread
 from zarr_manifest.sources.bulk.ranges import ManyRanges, RangeError, Receiver, SourceObject
 from zarr_manifest.sources.bulk.waiting import Budget
@@ -62,30 +63,20 @@ class RequestedReading(Struct, frozen=True):
 
     async def _answer(self, source: SourceObject, rows: list[int], request: PlannedRequest) -> None:
         span = SourceRange(request.start, request.stop, True)
+        arrival = Arrival(self.ranges, rows, request, self.receiver)
         try:
-            body = await self.sources.fetch_alone(source.location, span, source.conditions)
+            body = await self.sources.fetch_pieces(
+                source.location, span, source.conditions, arrival.take
+            )
         except RangeOutOfBoundsError as error:
             if len(rows) == 1:
                 raise RangeError(rows[0], error) from error.__cause__
         except ManifestError as error:
             raise RangeError(rows[0], error) from error.__cause__
         else:
-            await in_decoding_thread(self._deliver, rows, request, body)
+            await in_decoding_thread(arrival.finish, body)
             return
         # Some of the merged ranges may be inside the object.
         for row in rows:
             alone = PlannedRequest(int(self.ranges.starts[row]), int(self.ranges.stops[row]), (0,))
             await self._answer(source, [row], alone)
-
-    def _deliver(self, rows: list[int], request: PlannedRequest, body: memoryview) -> None:
-        decoded: list[int] = []
-        bodies: list[memoryview] = []
-        for row, part in zip(rows, self.ranges.bodies(rows, request, body), strict=True):
-            view = self.receiver.destination(row)
-            if view is None:
-                decoded.append(row)
-                bodies.append(part)
-            else:
-                view[:] = part
-        if decoded:
-            self.receiver.receive(decoded, bodies)

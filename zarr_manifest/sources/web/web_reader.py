@@ -23,7 +23,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -34,6 +34,7 @@ from msgspec import Struct
 from zarr_manifest.errors import LimitExceededError, ManifestError, SourceError
 from zarr_manifest.format import Conditions
 from zarr_manifest.sources.access import reader_of, requested_url
+from zarr_manifest.sources.arriving import Take
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.content_encoding import asking_for_identity
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
@@ -113,11 +114,20 @@ class WebReader:
 
     async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         """Return the bytes of a range of an object."""
-        return await run_async(self._read(key, span, conditions))
+        body: memoryview = await run_async(self._read(key, span, conditions))
+        return body
 
     def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         """Return the bytes of a range of an object, without an event loop."""
-        return run_sync(self._read(key, span, conditions))
+        body: memoryview = run_sync(self._read(key, span, conditions))
+        return body
+
+    async def read_pieces(
+        self, key: str, span: SourceRange, conditions: Conditions, take: Take
+    ) -> memoryview | None:
+        """Return the bytes of a range of an object; None if they were taken as they arrived."""
+        body: memoryview | None = await run_async(self._read(key, span, conditions, take))
+        return body
 
     async def size(self, key: str) -> int:
         """Return the size of an object in bytes."""
@@ -127,7 +137,9 @@ class WebReader:
         """Return the size of an object in bytes, without an event loop."""
         return run_sync(self._size(key))
 
-    def _read(self, key: str, span: SourceRange, conditions: Conditions) -> Steps[memoryview]:
+    def _read(
+        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+    ) -> Steps[Any]:
         place = self._known(key)
         if place is None:
             # HTTP has no versions: obstore says so.
@@ -137,7 +149,7 @@ class WebReader:
                 return found.body
             place = found.place
         try:
-            body: memoryview = yield _reading(place, span, conditions)
+            body = yield _reading(place, span, conditions, take)
         except LimitExceededError:
             raise
         except (ManifestError, _AnotherObjectError) as error:
@@ -147,7 +159,7 @@ class WebReader:
             if isinstance(error, ManifestError) and _same(now, place):
                 raise
             try:
-                body = yield _reading(now, span, conditions)
+                body = yield _reading(now, span, conditions, take)
             except _AnotherObjectError:
                 raise SourceError(
                     "the server sends another object than the one that it describes when asked",
@@ -261,7 +273,7 @@ class _AnotherObjectError(Exception):
     """An answer is of another object than the one that the server described."""
 
 
-def _reading(place: _Place, span: SourceRange, conditions: Conditions) -> Call:
+def _reading(place: _Place, span: SourceRange, conditions: Conditions, take: Take | None) -> Call:
     """Return the call that reads a range, and checks of which object it is."""
     if place.validators is None:
         return Call(
@@ -278,10 +290,13 @@ def _reading(place: _Place, span: SourceRange, conditions: Conditions) -> Call:
         # Of a range, obstore checks which part is sent; of a whole object, it does not.
         span.require_acceptable(validators.size)
         span = SourceRange(0, validators.size, True)
-    return Call(
-        lambda: reader.read(place.key, span, conditions, check),
-        lambda: reader.read_sync(place.key, span, conditions, check),
-    )
+
+    def asynchronously() -> Coroutine[Any, Any, memoryview | None]:
+        if take is None:
+            return reader.read(place.key, span, conditions, check)
+        return reader.read_pieces(place.key, span, conditions, take, check)
+
+    return Call(asynchronously, lambda: reader.read_sync(place.key, span, conditions, check))
 
 
 def _same(place: _Place, other: _Place) -> bool:

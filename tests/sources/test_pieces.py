@@ -1,0 +1,188 @@
+"""Large bodies are taken as they arrive: every byte goes where it belongs, and no further."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from obstore.store import HTTPStore
+
+from tests.quick_retries import NO_RETRIES
+from tests.servers.http_files import FileServer, change, truncate
+from tests.servers.raw import RawServer
+from zarr_manifest.errors import ShortReadError
+from zarr_manifest.format import NO_CONDITIONS
+from zarr_manifest.locations import Base
+from zarr_manifest.sources import (
+    ManyRanges,
+    RangeError,
+    SourceObject,
+    SourceRange,
+    Sources,
+    read_ranges,
+)
+from zarr_manifest.sources.access import anonymous, reader_of
+from zarr_manifest.sources.arriving import LARGE, ArrivingBody, PieceReader
+from zarr_manifest.sources.bulk.arrivals import Arrival
+from zarr_manifest.sources.plan import PlannedRequest
+
+BODY = np.random.default_rng(1).integers(0, 256, 3 * LARGE, "u1").tobytes()
+
+
+class Collector:
+    """Takes even rows at their destination, and odd ones as they come."""
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        self.memory = {row: bytearray(b - a) for row, (a, b) in enumerate(spans) if row % 2 == 0}
+        self.bodies: dict[int, bytes] = {}
+
+    def destination(self, row: int) -> memoryview | None:
+        return memoryview(self.memory[row]) if row in self.memory else None
+
+    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        for row, body in zip(rows, bodies, strict=True):
+            assert row not in self.bodies
+            self.bodies[row] = bytes(body)
+
+    def found(self) -> list[bytes]:
+        every: dict[int, bytes] = {**self.bodies, **{k: bytes(v) for k, v in self.memory.items()}}
+        return [every[row] for row in sorted(every)]
+
+
+def ranges_of(url: str, spans: Sequence[tuple[int, int]]) -> ManyRanges:
+    starts, stops = np.array(spans, np.int64).reshape(len(spans), 2).T
+    source = SourceObject(Base.parse("./").resolve(url), NO_CONDITIONS)
+    return ManyRanges([source], np.zeros(len(spans), np.int64), starts, stops)
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 90), st.integers(1, 60)).map(lambda s: (s[0], s[0] + s[1])),
+    min_size=1,
+    max_size=12,
+)
+
+
+CUTS = st.lists(st.integers(1, 149), max_size=8)
+
+
+@given(spans=SPANS, cuts=CUTS, earlier=CUTS, given_up=st.integers(0, 9))
+def test_ranges_get_their_bytes_however_they_are_cut(
+    spans: list[tuple[int, int]], cuts: list[int], earlier: list[int], given_up: int
+) -> None:
+    """Also if a first attempt fails after some of the pieces, of another version of the object."""
+    start, stop = min(spans)[0], max(stop for _, stop in spans)
+    rows = sorted(range(len(spans)), key=lambda row: (spans[row][0], -spans[row][1]))
+    collector = Collector(spans)
+    request = PlannedRequest(start, stop, tuple(rows))
+    arrival = Arrival(ranges_of("s3://b/a", spans), rows, request, collector)
+    for first, last in cut_at(earlier, stop - start)[:given_up]:
+        arrival.take(first, memoryview(bytes(last - first)))
+    for first, last in cut_at(cuts, stop - start):
+        arrival.take(first, memoryview(BODY[start + first : start + last]))
+    arrival.finish(None)
+    assert collector.found() == [BODY[a:b] for a, b in spans]
+
+
+def cut_at(cuts: Sequence[int], size: int) -> list[tuple[int, int]]:
+    return list(pairwise(sorted({0, *(cut for cut in cuts if cut < size), size})))
+
+
+SCATTERED = [(0, 10), (LARGE - 5, LARGE + 5), (7, 2 * LARGE), (2 * LARGE, 3 * LARGE), (3, 4)]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_large_bodies_of_a_server(changes: bool, http_server: FileServer) -> None:
+    """Read twice: asked for with the question where the object is, and by obstore."""
+    http_server.put("o.bin", bytes(len(BODY)) if changes else BODY)
+    ranges = ranges_of(f"{http_server.url}/o.bin", SCATTERED)
+    sources = Sources({f"{http_server.url}/": None}, reader_of(HTTPStore.from_url("http://h.test")))
+
+    async def read() -> list[bytes]:
+        collector = Collector(SCATTERED)
+        await read_ranges(sources, ranges, collector)
+        return collector.found()
+
+    first = asyncio.run(read())
+    if changes:
+        assert not any(map(any, first))
+        http_server.script("o.bin", change(BODY))
+    assert asyncio.run(read()) == [BODY[a:b] for a, b in SCATTERED]
+    reads = [one for one in http_server.requests if not one.is_question]
+    assert len(reads) == (3 if changes else 2)
+
+
+def test_a_large_body_that_ends_early(http_server: FileServer) -> None:
+    http_server.put("o.bin", BODY)
+    ranges = ranges_of(f"{http_server.url}/o.bin", SCATTERED)
+    allow: Any = {f"{http_server.url}/": anonymous(retry_config=NO_RETRIES)}
+    sources = Sources(allow, reader_of(HTTPStore.from_url("http://h.test")))
+    asyncio.run(read_ranges(sources, ranges, Collector(SCATTERED)))
+    http_server.script("o.bin", truncate(2 * LARGE), sticky=True)
+    with pytest.raises(RangeError) as raised:
+        asyncio.run(read_ranges(sources, ranges, Collector(SCATTERED)))
+    assert isinstance(raised.value.error, ShortReadError)
+
+
+@pytest.mark.parametrize("pieces", [[b"abc"], [b"abcd", b"e"], []])
+def test_the_announced_length_is_what_must_arrive(pieces: list[bytes]) -> None:
+    """Clients check it, too: here one that does not. Nothing beyond it is taken."""
+
+    class Careless:
+        range = (2, 6)
+
+        def stream(self, min_chunk_size: int) -> Iterator[bytes]:
+            return iter(pieces)
+
+    taken = bytearray(4)
+    careless: Any = Careless()
+
+    def take(before: int, piece: memoryview) -> None:
+        taken[before : before + len(piece)] = piece
+
+    with pytest.raises(ShortReadError, match="announced 4 bytes"):
+        ArrivingBody(careless, take).take_all()
+    assert len(taken) == 4
+
+
+def test_a_body_that_does_not_end_is_not_waited_for() -> None:
+    """What arrives after a cancelled read goes nowhere."""
+    taken: list[int] = []
+
+    def answer(_: str) -> Iterator[bytes | float]:
+        yield b"HTTP/1.1 206 Partial Content\r\nContent-Type: application/octet-stream\r\n"
+        yield b"Last-Modified: Wed, 31 Jan 2024 12:00:00 GMT\r\n"
+        yield f"Content-Length: {LARGE}\r\n".encode()
+        yield f"Content-Range: bytes 0-{LARGE - 1}/{LARGE}\r\n\r\n".encode()
+        yield bytes(LARGE // 2)
+        yield 0.5
+        yield bytes(LARGE // 2)
+
+    async def read(reader: Any) -> None:
+        assert isinstance(reader, PieceReader)
+        span = SourceRange(0, LARGE, True)
+
+        def take(before: int, _: memoryview) -> None:
+            taken.append(before)
+
+        reading = asyncio.ensure_future(reader.read_pieces("o.bin", span, NO_CONDITIONS, take))
+        while not taken:
+            await asyncio.sleep(0.001)
+        started = time.monotonic()
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert time.monotonic() - started < 0.3
+        before = list(taken)
+        await asyncio.sleep(0.8)
+        assert taken == before
+
+    with RawServer(answer) as server:
+        store = HTTPStore.from_url(server.url, client_options={"allow_http": True})
+        asyncio.run(read(reader_of(store)))

@@ -1,0 +1,87 @@
+"""The bytes of one request, given to the ranges that it covers, as they arrive or at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.sources.bulk.ranges import ManyRanges, Receiver
+from zarr_manifest.sources.plan import PlannedRequest
+
+__all__ = ["Arrival"]
+
+
+class Arrival:
+    """Gives ranges their bytes.
+
+    Parameters
+    ----------
+    ranges : ManyRanges
+        All ranges.
+    rows : sequence of int
+        Those that the request covers, ordered by their starts.
+    request : PlannedRequest
+        The request.
+    receiver : Receiver
+        Takes the bytes.
+    """
+
+    def __init__(
+        self, ranges: ManyRanges, rows: Sequence[int], request: PlannedRequest, receiver: Receiver
+    ) -> None:
+        self._rows = rows
+        self._spans = ranges.spans(rows)
+        self._start = request.start
+        self._receiver = receiver
+        self._complete = 0
+        self._bodies: dict[int, memoryview] = {}
+
+    @cached_property
+    def _destinations(self) -> list[npt.NDArray[np.uint8] | None]:
+        views = map(self._receiver.destination, self._rows)
+        return [None if view is None else np.frombuffer(view, np.uint8) for view in views]
+
+    def take(self, before: int, piece: memoryview) -> None:
+        """Take a piece: from the beginning, or the one that follows the last."""
+        if before == 0:
+            self._complete = 0
+            self._bodies.clear()
+        first = self._start + before
+        last = first + len(piece)
+        # Unlike memoryviews, arrays let other threads run while they are copied.
+        data = np.frombuffer(piece, np.uint8)
+        destinations = self._destinations
+        for number in range(self._complete, len(self._rows)):
+            start, stop = self._spans[number]
+            if start >= last:
+                break
+            if number == self._complete and stop <= last:
+                self._complete += 1
+            begin, end = max(start, first), min(stop, last)
+            if begin >= end:
+                continue  # inside a longer one, and complete
+            destination = destinations[number]
+            if destination is not None:
+                destination[begin - start : end - start] = data[begin - first : end - first]
+            else:
+                self._keep(number, begin - start, piece[begin - first : end - first])
+
+    def _keep(self, number: int, position: int, part: memoryview) -> None:
+        start, stop = self._spans[number]
+        if len(part) == stop - start:
+            self._bodies[number] = part
+        else:
+            if number not in self._bodies:
+                self._bodies[number] = memoryview(bytearray(stop - start))
+            self._bodies[number][position : position + len(part)] = part
+
+    def finish(self, body: memoryview | None) -> None:
+        """Hand over what has no destination; `body` is everything, if nothing has been taken."""
+        if body is not None:
+            self.take(0, body)
+        if self._bodies:
+            rows = [self._rows[number] for number in self._bodies]
+            self._receiver.receive(rows, list(self._bodies.values()))
