@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
 from weakref import WeakKeyDictionary
 
@@ -24,34 +24,46 @@ class SharedCalls[K: Hashable, V]:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[K, Future[V]]] = (
-            WeakKeyDictionary()
-        )
+        self._of_loops: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, dict[K, list[asyncio.Future[V]]]
+        ] = WeakKeyDictionary()
         self._without_loop: dict[K, Future[V]] = {}
 
     async def get(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
-        """Make the call, or wait for another reader of the same event loop to do so."""
+        """Make the call, or wait for another reader of the same event loop to do so.
+
+        All go on in the same turn of the event loop, so that what they request next is merged.
+        """
+        loop = asyncio.get_running_loop()
         with self._lock:
-            under_way = self._of_loops.setdefault(asyncio.get_running_loop(), {})
-        while True:
-            answer, mine = self._join(key, under_way)
-            if not mine:
-                try:
-                    return await asyncio.wrap_future(answer)
-                except _AbandonedError:
-                    continue
+            under_way = self._of_loops.setdefault(loop, {})
+        while (waiting := under_way.get(key)) is not None:
+            # One for each, as a reader that is cancelled cancels what it waits for.
+            answer: asyncio.Future[V] = loop.create_future()
+            waiting.append(answer)
             try:
-                value = await make()
-            except BaseException as error:
-                self._fail(key, under_way, error)
-                raise
-            self._leave(key, under_way).set_result(value)
-            return value
+                return await answer
+            except _AbandonedError:
+                continue
+        waiting = under_way[key] = []
+        try:
+            value = await make()
+        except BaseException as error:
+            del under_way[key]
+            # If only this reader was cancelled, one of the waiting readers takes over.
+            failure = error if isinstance(error, Exception) else _AbandonedError()
+            for answer in _still(waiting):
+                answer.set_exception(failure)
+            raise
+        del under_way[key]
+        for answer in _still(waiting):
+            answer.set_result(value)
+        return value
 
     def get_sync(self, key: K, make: Callable[[], V]) -> V:
         """Make the call without an event loop, or wait for another such reader to do so."""
         while True:
-            answer, mine = self._join(key, self._without_loop)
+            answer, mine = self._join(key)
             if not mine:
                 try:
                     return answer.result()
@@ -60,27 +72,28 @@ class SharedCalls[K: Hashable, V]:
             try:
                 value = make()
             except BaseException as error:
-                self._fail(key, self._without_loop, error)
+                abandoned = error if isinstance(error, Exception) else _AbandonedError()
+                self._leave(key).set_exception(abandoned)
                 raise
-            self._leave(key, self._without_loop).set_result(value)
+            self._leave(key).set_result(value)
             return value
 
-    def _join(self, key: K, under_way: dict[K, Future[V]]) -> tuple[Future[V], bool]:
+    def _join(self, key: K) -> tuple[Future[V], bool]:
         """Return a future for the result, and whether the caller must make the call."""
         with self._lock:
-            others = under_way.get(key)
+            others = self._without_loop.get(key)
             if others is not None:
                 return others, False
-            answer = under_way[key] = Future[V]()
+            answer = self._without_loop[key] = Future[V]()
             # A running future cannot be cancelled by a waiting reader.
             answer.set_running_or_notify_cancel()
             return answer, True
 
-    def _leave(self, key: K, under_way: dict[K, Future[V]]) -> Future[V]:
+    def _leave(self, key: K) -> Future[V]:
         with self._lock:
-            return under_way.pop(key)
+            return self._without_loop.pop(key)
 
-    def _fail(self, key: K, under_way: dict[K, Future[V]], error: BaseException) -> None:
-        # If only this reader was cancelled, one of the waiting readers takes over.
-        abandoned = error if isinstance(error, Exception) else _AbandonedError()
-        self._leave(key, under_way).set_exception(abandoned)
+
+def _still[V](waiting: Iterable[asyncio.Future[V]]) -> Iterator[asyncio.Future[V]]:
+    """Yield the futures of those who have not been cancelled."""
+    return (answer for answer in waiting if not answer.done())
