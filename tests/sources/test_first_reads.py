@@ -15,6 +15,7 @@ import pytest
 import zarr
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 import zarr_manifest as zm
 from tests.quick_retries import QUICK
@@ -175,7 +176,7 @@ def test_it_reads_what_is_read_of_an_object_that_is_known(
     tag = http_server.put("f.bin", RAW)
     stated = {None: None, "": tag, "W/": f"W/{tag}", "other": '"other"'}[etag]
     conditions = Conditions(stated)
-    span = span._replace(most=most)
+    span = structs.replace(span, most=most)
     location = location_of(f"{http_server.url}/f.bin")
     scripted = FAULTS[fault]
     if scripted is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+from msgspec import structs
+
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import (
     InvalidConfigurationError,
@@ -75,7 +77,9 @@ def keys_outside_the_grid_refused() -> None:
 @broken_in("chunk-keys")
 def own_spelling_refused() -> None:
     """Know only canonical keys, and not the array's own."""
-    _change_keys(lambda grid, report_outside: (grid._replace(parse_key=None), report_outside))
+    _change_keys(
+        lambda grid, report_outside: (structs.replace(grid, parse_key=None), report_outside)
+    )
 
 
 @broken_in("chunk-keys")

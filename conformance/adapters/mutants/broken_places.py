@@ -14,7 +14,8 @@ from zarr_manifest.locations.resolving import Base, UrlLocation
 from zarr_manifest.sources import sources
 from zarr_manifest.sources.access import Anonymous, Environment, reader_of
 from zarr_manifest.sources.sources import Sources
-from zarr_manifest.sources.web import WebReader, web_reader
+from zarr_manifest.sources.web import web_reader
+from zarr_manifest.sources.web.web_reader import WebReader
 
 # ------------------------------------------------------------------ paths
 
