@@ -128,7 +128,7 @@ def controls_of_latin_1_accepted() -> None:
 
         return Fewer()
 
-    replace(resolving, "_CONTROL", make)
+    replace(resolving, "FORBIDDEN_CHARACTER", make)
 
 
 # ------------------------------------------------------------------ limits
