@@ -14,7 +14,7 @@ SITE := docs-output
 PYTEST := python -m pytest -n 2
 QUESTIONS := 10000
 SEED := 1
-FAST := not slow and not servers # the markers are in pyproject.toml
+FAST := not slow and not servers and not combinations # the markers are in pyproject.toml
 
 # Python keeps bytecode: compiling again would cost pytest, and each process of the tests, seconds.
 export PYTHONDONTWRITEBYTECODE :=

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import zarr
 from zarr.core import codec_pipeline
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.hierarchies import Values, write_hierarchy
 
 # Of zarr.
@@ -17,16 +19,18 @@ PIPELINES = ["BatchedCodecPipeline"]
 if hasattr(codec_pipeline, "FusedCodecPipeline"):
     PIPELINES.append("FusedCodecPipeline")
 _PATHS = {name: f"zarr.core.codec_pipeline.{name}" for name in PIPELINES}
+# The first is zarr's default.
+_USUAL = combinations(PIPELINES, besides=PIPELINES[:1])
 
 
-@pytest.fixture(params=PIPELINES)
+@pytest.fixture(params=_USUAL)
 def usual_pipeline(request: pytest.FixtureRequest) -> Iterator[str]:
     """Reads go through each of zarr's pipelines; the second calls ``get_sync``."""
     with zarr.config.set({"codec_pipeline.path": _PATHS[request.param]}):
         yield request.param
 
 
-@pytest.fixture(params=[*PIPELINES, "BulkCodecPipeline"])
+@pytest.fixture(params=[*_USUAL, "BulkCodecPipeline"])
 def pipeline(request: pytest.FixtureRequest) -> Iterator[str]:
     """Reads go through each of zarr's pipelines, and in bulk."""
     path = _PATHS.get(request.param, "zarr_manifest.BulkCodecPipeline")
@@ -40,10 +44,18 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "data.zarr"
 
 
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Values]:
+    """A hierarchy with every kind of node, to be copied, and its values by path."""
+    root = tmp_path_factory.mktemp("written") / "data.zarr"
+    return root, write_hierarchy(root)
+
+
 @pytest.fixture
-def values(root: Path) -> Values:
+def values(root: Path, written: tuple[Path, Values]) -> Values:
     """Values by path of a hierarchy with every kind of node, which is written."""
-    return write_hierarchy(root)
+    shutil.copytree(written[0], root)
+    return {path: values.copy() for path, values in written[1].items()}
 
 
 @pytest.fixture

@@ -18,14 +18,19 @@ import pytest
 import zarr_manifest as zm
 from tests.documentation import ROOT
 
+# Each program runs in a copy of the process that has imported zarr.
 _PROGRAM = """
-import json, sys
+import json, os, sys
 sys.path.insert(0, {root!r})
 import zarr
 sys.modules |= dict.fromkeys({hidden!r})
 before = set(sys.modules)
-{statements}
-print(json.dumps(sorted(set(sys.modules) - before)))
+for statements in {programs!r}:
+    if not os.fork():
+        exec(statements)
+        print(json.dumps(sorted(set(sys.modules) - before)))
+        break
+    assert os.wait()[1] == 0
 """
 
 _READING = """
@@ -42,14 +47,19 @@ _PIPELINE = {"zarr_manifest.integrations", "zarr_manifest.integrations.codec_pip
 _NOT_FOR_FILES = ("obstore", "urllib3", "zstandard")
 
 
-def _loaded(statements: str, hidden: tuple[str, ...] = ()) -> set[str]:
-    """Return the modules that statements add to those of zarr; the hidden cannot be imported."""
-    program = _PROGRAM.format(root=str(ROOT), statements=statements, hidden=hidden)
+def _loaded_by_each(programs: list[str], hidden: tuple[str, ...] = ()) -> list[set[str]]:
+    """Return the modules that each program adds to those of zarr; the hidden cannot be imported."""
+    program = _PROGRAM.format(root=str(ROOT), programs=programs, hidden=hidden)
     # Isolated (-I), so that nothing in the environment imports more.
     done = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, check=True, text=True
     )
-    return set(json.loads(done.stdout))
+    return [set(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def _loaded(statements: str, hidden: tuple[str, ...] = ()) -> set[str]:
+    (loaded,) = _loaded_by_each([statements], hidden)
+    return loaded
 
 
 def _packages(modules: set[str]) -> set[str]:
@@ -68,31 +78,37 @@ def reading(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     return _loaded(_READING.format(hierarchy=str(root)), hidden=_NOT_FOR_FILES)
 
 
+@pytest.mark.slow
 def test_the_root_alone_loads_no_room() -> None:
     assert _loaded("import zarr_manifest") == {"zarr_manifest"}
 
 
+@pytest.mark.slow
 def test_rooms_for_other_purposes_are_not_loaded(reading: set[str]) -> None:
     assert "zarr_manifest.hierarchy" in reading
     assert [name for name in reading if _PURPOSES.match(name)] == []
     assert {name for name in reading if name.startswith("zarr_manifest.integrations")} <= _PIPELINE
 
 
+@pytest.mark.slow
 def test_programs_that_use_zarr_alone_load_no_room() -> None:
     loaded = _loaded("zarr.create_array({}, shape=1, dtype='u1')[:]")
     assert {name for name in loaded if "zarr_manifest" in name} <= {"zarr_manifest", *_PIPELINE}
 
 
+@pytest.mark.slow
 def test_reading_files_loads_no_other_package_than_zarr_does(reading: set[str]) -> None:
     # obstore, urllib3 and zstandard cannot even be imported.
     assert _packages(reading) - set(sys.stdlib_module_names) == set()
 
 
+@pytest.mark.slow
 def test_reading_files_loads_nothing_for_the_web(reading: set[str]) -> None:
     assert reading & {"http.client", "urllib.request", "html"} == set()
     assert "zarr_manifest.sources.object_reader" not in reading
 
 
+@pytest.mark.slow
 def test_nothing_optional_is_loaded() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     required = {
@@ -123,11 +139,14 @@ def test_records_are_made_quickly() -> None:
     assert found <= seen_by_users | others, "derive records from msgspec.Struct"
 
 
-@pytest.mark.parametrize("name", zm.__all__)
-def test_a_name_loads_its_room(name: str) -> None:
-    assert _loaded(f"from zarr_manifest import {name}") > {"zarr_manifest"}
+@pytest.mark.slow
+def test_a_name_loads_its_room() -> None:
+    loaded = _loaded_by_each([f"from zarr_manifest import {name}" for name in zm.__all__])
+    found = dict(zip(zm.__all__, loaded, strict=True))
+    assert [name for name, modules in found.items() if not modules > {"zarr_manifest"}] == []
 
 
+@pytest.mark.slow
 def test_rooms_are_attributes_of_the_package() -> None:
     rooms = "errors format hierarchy inspection integrations locations manifest sources writing"
     uses = "\n".join(f"zarr_manifest.{room}.__name__" for room in rooms.split())

@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -43,12 +44,18 @@ _CALLS: dict[str, object] = {
 }
 
 
+@cache
+def nodes() -> list[ast.AST]:
+    """The syntax of the whole package."""
+    files = sorted(Path(zarr_manifest.__file__).parent.rglob("*.py"))
+    return [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
+
+
 def advice() -> Iterator[ast.Call]:
     """Every call in the package that makes advice, or a setting for it."""
-    for file in sorted(Path(zarr_manifest.__file__).parent.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                yield node
+    for node in nodes():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node
 
 
 def texts(node: ast.expr) -> Iterator[str]:
@@ -117,11 +124,9 @@ def endings(node: ast.expr) -> Iterator[str]:
 
 
 def test_remedies_end_with_a_full_stop() -> None:
-    package = Path(zarr_manifest.__file__).parent
-    nodes = [n for file in package.rglob("*.py") for n in ast.walk(ast.parse(file.read_text()))]
-    found = [remedy for node in nodes for remedy in remedies(node)]
+    found = [remedy for node in nodes() for remedy in remedies(node)]
     names = {remedy.id for remedy in found if isinstance(remedy, ast.Name)}
-    for node in nodes:
+    for node in nodes():
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             found += [node.value] if node.targets[0].id in names else []
     texts = [text for remedy in found for text in endings(remedy)]

@@ -38,6 +38,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.servers
 def test_relative_references_become_urls(root: Path, tmp_path: Path) -> None:
     with FileServer(root) as server:
         report = export_kerchunk_json(server.url, tmp_path / "refs.json")
@@ -49,6 +50,7 @@ def test_relative_references_become_urls(root: Path, tmp_path: Path) -> None:
         assert (report.references, report.refused) == (2, [])
 
 
+@pytest.mark.servers
 def test_virtual_datasets_have_urls(root: Path) -> None:
     zm.write_manifest(root, "t", {"0": ENTRIES["0"]}, base="./")
     with FileServer(root) as server:

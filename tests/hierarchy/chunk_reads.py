@@ -13,6 +13,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 
 __all__ = ["READS", "Read"]
 
@@ -108,4 +109,6 @@ if hasattr(Store, "get_ranges"):
 if hasattr(Store, "get_ranges_sync"):
     _ALL.append(by_get_ranges_sync)
 
-READS = pytest.mark.parametrize("chunk", _ALL)
+READS = pytest.mark.parametrize(
+    "chunk", combinations(_ALL, besides=[by_get, by_get_sync, by_many, by_exists])
+)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,17 +27,24 @@ KEY = "g/x/c/0/0"
 CHUNK = FIELD[:3, :4].tobytes()
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Consolidated metadata in the root; a group "g" with a manifest array "x"."""
-    root = tmp_path / "h.zarr"
+    root = tmp_path_factory.mktemp("original") / "h.zarr"
     for path in ("", "g"):
         zarr.create_group(root / path)
     manifest, source = split_into_source(FIELD, (3, 4), path="raw.bin")
     write_manifest_array(root, "g/x", FIELD, (3, 4), manifest, fill_value=-1)
     (root / "g/x/raw.bin").write_bytes(source)
-    zarr.consolidate_metadata(zm.ManifestStore(root))
+    with warnings.catch_warnings(action="ignore", category=zarr.errors.ZarrUserWarning):
+        zarr.consolidate_metadata(zm.ManifestStore(root))
     return root
+
+
+@pytest.fixture
+def root(tmp_path: Path, original: Path) -> Path:
+    """A copy of it, to be changed."""
+    return Path(shutil.copytree(original, tmp_path / "h.zarr"))
 
 
 def change(document: Path, change_it: Callable[[dict[str, Any]], None]) -> None:

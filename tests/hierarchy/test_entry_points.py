@@ -21,6 +21,7 @@ import zarr
 from zarr.storage import LocalStore, MemoryStore
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.hierarchies import files_below, without_partitions, write_manifest_array
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
@@ -102,15 +103,16 @@ def by_upgrade(location: Any, **options: Any) -> Complaints:
 
 READERS = ["by_contents", "by_locations", "by_validate"]
 EXPORTS = ["by_json", "by_parquet", "by_dataset", "by_datatree"]
+MOST = ["by_contents", "by_validate", "by_upgrade", "by_json"]
 
 
-@pytest.fixture(params=[*READERS, "by_upgrade", *EXPORTS])
+@pytest.fixture(params=combinations([*READERS, "by_upgrade", *EXPORTS], besides=MOST))
 def look(request: pytest.FixtureRequest) -> EntryPoint:
     found: EntryPoint = globals()[request.param]
     return request.getfixturevalue(request.param) if request.param == "by_parquet" else found
 
 
-@pytest.fixture(params=EXPORTS)
+@pytest.fixture(params=combinations(EXPORTS, besides=["by_json"]))
 def export(request: pytest.FixtureRequest) -> EntryPoint:
     found: EntryPoint = globals()[request.param]
     return request.getfixturevalue(request.param) if request.param == "by_parquet" else found
@@ -184,6 +186,7 @@ def consolidate(root: Path) -> None:
     zarr.consolidate_metadata(zm.ManifestStore(root))
 
 
+@pytest.mark.servers
 def test_without_consolidated_metadata(look: EntryPoint, served: tuple[Path, str]) -> None:
     with pytest.raises(zm.errors.SourceError, match="cannot be listed") as caught:
         look(served[1])
@@ -191,6 +194,7 @@ def test_without_consolidated_metadata(look: EntryPoint, served: tuple[Path, str
     assert "consolidate" in str(caught.value.remedy)
 
 
+@pytest.mark.servers
 @pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
 def test_with_consolidated_metadata(look: EntryPoint, served: tuple[Path, str]) -> None:
     root, url = served
@@ -201,6 +205,7 @@ def test_with_consolidated_metadata(look: EntryPoint, served: tuple[Path, str]) 
     assert look(url) == {"b": "invalid_entry"}
 
 
+@pytest.mark.servers
 @pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
 def test_chunks_that_cannot_be_listed(export: EntryPoint, served: tuple[Path, str]) -> None:
     """Whoever left them out would have fill values in their place."""
@@ -210,6 +215,7 @@ def test_chunks_that_cannot_be_listed(export: EntryPoint, served: tuple[Path, st
     assert export(url) == {"native": "source_error"}
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("name", ["..", "."])
 def test_consolidated_metadata_that_leads_elsewhere(
     look: EntryPoint, served: tuple[Path, str], name: str

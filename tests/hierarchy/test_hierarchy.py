@@ -196,6 +196,7 @@ def test_xarray_consolidated(root: Path, values: Values) -> None:
         assert_same(dataset["inline"].values, values, "inline")
 
 
+@pytest.mark.servers
 def test_http_url_consolidated(root: Path, values: Values) -> None:
     consolidate_by_hand(root)
     with FileServer(root.parent) as server:

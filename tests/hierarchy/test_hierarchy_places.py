@@ -118,6 +118,7 @@ def test_relative_path(root: Path, values: Values, monkeypatch: pytest.MonkeyPat
         assert_same(by_open_array(store, path)[:], values, path)
 
 
+@pytest.mark.servers
 def test_http_url(root: Path, values: Values) -> None:
     with FileServer(root.parent) as server:
         store = zm.ManifestStore(f"{server.url}/data.zarr", read_only=True)
@@ -130,6 +131,7 @@ def test_http_url(root: Path, values: Values) -> None:
         assert asked.count("/data.zarr/a/b/external/manifest.json") == 1
 
 
+@pytest.mark.servers
 def test_the_query_of_a_url_is_sent_with_every_request(root: Path, values: Values) -> None:
     with FileServer(root.parent) as server:
         store = zm.ManifestStore(f"{server.url}/data.zarr?token=secret", read_only=True)
@@ -141,6 +143,7 @@ def test_the_query_of_a_url_is_sent_with_every_request(root: Path, values: Value
     assert "secret" not in repr(store) + str(store)
 
 
+@pytest.mark.servers
 def test_http_loads_the_manifest_once_for_a_hundred_chunks(tmp_path: Path) -> None:
     data = np.arange(1, 401, dtype="<i4")
     manifest = {str(i): {"path": "raw.bin", "offset": 16 * i, "length": 16} for i in range(100)}

@@ -140,6 +140,7 @@ def test_a_hundred_chunks_at_once_load_the_manifest_once(hundred: tuple[Counting
     assert underneath.asked.count("x/manifest.json") == 1
 
 
+@pytest.mark.slow
 def test_a_hundred_threads_load_the_manifest_once(hundred: tuple[Counting, bytes]) -> None:
     underneath, expected = hundred
     store = zm.ManifestStore(underneath)

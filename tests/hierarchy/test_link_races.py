@@ -124,6 +124,7 @@ def outcomes(store: zm.ManifestStore, key: str, reads: int) -> Counter[str]:
 READS = 5_000 if (settings.default or settings()).max_examples >= 50 else 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_leaks(top: Path, case: str) -> None:
     key, name, private = CASES[case]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,10 +36,10 @@ KEY = "g/x/c/0/0"
 CHUNK = FIELD[:3, :4].tobytes()
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A group "g" with a manifest array "x" and a native one, "n"."""
-    root = tmp_path / "h.zarr"
+    root = tmp_path_factory.mktemp("original") / "h.zarr"
     zarr.create_group(root)
     group = zarr.create_group(root / "g")
     group.create_array("n", data=FIELD, chunks=(3, 4), compressors=None)
@@ -46,6 +47,12 @@ def root(tmp_path: Path) -> Path:
     (root / "raw.bin").write_bytes(source)
     write_manifest_array(root, "g/x", FIELD, (3, 4), manifest, fill_value=-1)
     return root
+
+
+@pytest.fixture
+def root(tmp_path: Path, original: Path) -> Path:
+    """A copy of it, to be changed."""
+    return Path(shutil.copytree(original, tmp_path / "h.zarr"))
 
 
 def opened(store: Store) -> Any:

@@ -17,6 +17,7 @@ from zarr.core.sync import sync
 from zarr.storage import LocalStore
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.counting_store import Counting
 from tests.hierarchies import files_below, in_memory, in_memory_of_obstore
 from tests.properties import examples
@@ -65,7 +66,12 @@ def redeclare(root: Path, **members: Any) -> None:
     document.write_text(json.dumps(node))
 
 
-@pytest.fixture(params=["path", "local", "memory", "obstore", "http"])
+@pytest.fixture(
+    params=[
+        *combinations(["path", "local", "memory", "obstore"], besides=["path", "memory"]),
+        pytest.param("http", marks=pytest.mark.servers),
+    ]
+)
 def stored(request: pytest.FixtureRequest) -> Iterator[Callable[[Path], Any]]:
     servers: list[FileServer] = []
 
@@ -134,6 +140,7 @@ def test_what_is_still_there_can_be_read(tmp_path: Path) -> None:
     assert array[:].tolist() == [1, 2, 3, 4, 5, 6]  # the failure is not remembered
 
 
+@pytest.mark.servers
 def test_what_is_not_named_is_not_asked_for(tmp_path: Path) -> None:
     write(tmp_path, SPARSE)
     expected = [1, 9, 9, 4, 9, 9]
@@ -199,6 +206,7 @@ def test_invalid_names_are_refused_when_the_array_is_opened(
 # Many of them ----------------------------------------------------------------------
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("partitions", ["all", ["0", "1", "2", "3", "4", "5"]])
 def test_more_than_may_be_asked_for(tmp_path: Path, partitions: Any) -> None:
     """Where the store can be listed, the listing says whether all are there."""

@@ -130,6 +130,7 @@ def manifest_requests(server: FileServer) -> list[str]:
     return [r.target for r in server.requests if not r.is_question and r.target.startswith("/a/m/")]
 
 
+@pytest.mark.servers
 def test_only_touched_documents_are_loaded_and_each_once(
     tmp_path: Path, entries: dict[str, Any]
 ) -> None:
@@ -162,6 +163,7 @@ def test_threads_without_event_loop_load_each_document_once(
     assert documents == [f"a/m/{i}.{j}.json" for i in range(2) for j in range(3)]
 
 
+@pytest.mark.servers
 def test_documents_that_do_not_exist_are_remembered(
     tmp_path: Path, entries: dict[str, Any]
 ) -> None:
@@ -174,6 +176,7 @@ def test_documents_that_do_not_exist_are_remembered(
     assert sorted(asked) == ["/a/m/1.1.json", "/a/m/1.2.json"]
 
 
+@pytest.mark.servers
 def test_outside_the_grid_nothing_is_loaded(tmp_path: Path, entries: dict[str, Any]) -> None:
     write_partitioned(tmp_path, entries, [2, 2])
     with FileServer(tmp_path) as server:
@@ -182,6 +185,7 @@ def test_outside_the_grid_nothing_is_loaded(tmp_path: Path, entries: dict[str, A
         assert manifest_requests(server) == []
 
 
+@pytest.mark.servers
 def test_a_failure_is_not_a_missing_document_and_not_remembered(
     tmp_path: Path, entries: dict[str, Any]
 ) -> None:
@@ -301,6 +305,7 @@ def test_a_grid_of_too_many_chunks(tmp_path: Path) -> None:
 # The cache --------------------------------------------------------------------------
 
 
+@pytest.mark.servers
 def test_memory_is_bounded(
     tmp_path: Path, entries: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,15 +48,20 @@ def test_directories(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     (tmp_path / "link").symlink_to("a")
+    here, elsewhere = (
+        [(store, zm.ManifestStore(store)) for store in in_directory(tmp_path / name)]
+        for name in ("a", "b")
+    )
     for one in [*in_directory(tmp_path / "a"), LocalStore(tmp_path / "link")]:
-        for other in in_directory(tmp_path / "a"):
+        reader = zm.ManifestStore(one)
+        for other, other_reader in here:
             assert same_place(one, other)
-            assert zm.ManifestStore(one) == zm.ManifestStore(other)
-            assert zm.ManifestStore(one) == other
-        for other in in_directory(tmp_path / "b"):
+            assert reader == other_reader
+            assert reader == other
+        for other, other_reader in elsewhere:
             assert not same_place(one, other)
-            assert zm.ManifestStore(one) != zm.ManifestStore(other)
-            assert zm.ManifestStore(one) != other
+            assert reader != other_reader
+            assert reader != other
 
 
 def test_settings_do_not_matter(tmp_path: Path) -> None:

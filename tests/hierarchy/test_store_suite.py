@@ -66,6 +66,7 @@ class TestOverMemoryStore(_ManifestStoreTests):
         assert again.read_only == store.read_only
 
 
+@pytest.mark.combinations
 class TestOverObjectStore(_ManifestStoreTests):
     @pytest.fixture
     def store_kwargs(self, tmp_path: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pytest
 from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.failing_sources import (
     DATA,
     ENTRY,
@@ -243,7 +244,9 @@ def _zarr_obstore(root: Path) -> Any:
 HIERARCHIES = [_local, _zarr_local, _memory, _zip, _obstore, _zarr_obstore]
 
 
-@pytest.fixture(params=HIERARCHIES, ids=lambda f: f.__name__.strip("_"))
+@pytest.fixture(
+    params=combinations(HIERARCHIES, besides=[_local, _memory]), ids=lambda f: f.__name__.strip("_")
+)
 def opened(request: pytest.FixtureRequest, root: Path) -> Iterator[Callable[[], Any]]:
     """Open the hierarchy after it has been written, and close it again."""
     opened: list[Any] = []

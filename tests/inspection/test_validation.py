@@ -365,6 +365,7 @@ def test_partitions(tmp_path: Path) -> None:
     assert found(zm.validate(tmp_path, limits=zm.Limits(partitions=1))) == found(problems)
 
 
+@pytest.mark.slow
 def test_of_very_many_problems_the_first_are_reported(tmp_path: Path) -> None:
     write(tmp_path, {str(n): 1 for n in range(12_000)})
     problems = zm.validate(tmp_path)
@@ -384,6 +385,7 @@ def test_documents_elsewhere(tmp_path: Path, http_server: FileServer) -> None:
     assert found(zm.validate(tmp_path, allow=[http_server.url])) == [("source_access_denied", None)]
 
 
+@pytest.mark.servers
 def test_a_hierarchy_that_cannot_be_listed(tmp_path: Path) -> None:
     node = json.loads((write(tmp_path, {"9.9": {}}) / "zarr.json").read_text())
     zarr.create_group(tmp_path)

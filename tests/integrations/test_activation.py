@@ -194,6 +194,7 @@ def test_threads_may_open_meanwhile(root: Path, values: dict[str, np.ndarray[Any
         list(pool.map(read, range(32)))
 
 
+@pytest.mark.servers
 def test_http_urls(root: Path, values: dict[str, np.ndarray[Any, Any]]) -> None:
     with FileServer(root.parent) as server, zm.enable():
         array = zarr.open_array(f"{server.url}/data.zarr", path="a/b/external", mode="r")

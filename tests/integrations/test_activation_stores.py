@@ -18,6 +18,7 @@ from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, StorePath
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.hierarchies import FIELD, Values, by_open_array, copy_into, write_hierarchy
 from tests.servers.http_files import FileServer
 from zarr_manifest.errors import UnsupportedTransformerError
@@ -40,7 +41,11 @@ def by_members(location: Any, path: str) -> Any:
     return dict(zarr.open_group(location, mode="r").members(max_depth=None))[path]
 
 
-ACCESS: list[Callable[[Any, str], Any]] = [by_group, by_members, by_open_array]
+EACH_ACCESS = pytest.mark.parametrize(
+    "access",
+    combinations([by_group, by_members, by_open_array], besides=[by_group]),
+    ids=lambda f: f.__name__,
+)
 
 takes_remote_paths = pytest.mark.skipif(
     tuple(map(int, zarr.__version__.split(".")[:2])) < (3, 2), reason="zarr takes no remote UPath"
@@ -89,11 +94,13 @@ def in_memory(root: Path) -> Store:
     return store
 
 
-STORES: list[Callable[[Path], Store]] = [local, of_fsspec, in_memory]
+EACH_STORE = pytest.mark.parametrize(
+    "make", combinations([local, of_fsspec, in_memory], besides=[local]), ids=lambda f: f.__name__
+)
 
 
-@pytest.mark.parametrize("make", STORES, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("access", ACCESS, ids=lambda access: access.__name__)
+@EACH_STORE
+@EACH_ACCESS
 def test_stores_that_are_not_opened_are_refused(
     access: Any, make: Callable[[Path], Store], root: Path, values: Values
 ) -> None:
@@ -107,8 +114,8 @@ def test_stores_that_are_not_opened_are_refused(
     assert np.all(by_group(store, "inline")[:] == -1)  # zarr's own doing
 
 
-@pytest.mark.parametrize("make", STORES, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("access", ACCESS, ids=lambda access: access.__name__)
+@EACH_STORE
+@EACH_ACCESS
 def test_stores_are_opened_if_asked_for(
     access: Any, make: Callable[[Path], Store], root: Path, values: Values
 ) -> None:

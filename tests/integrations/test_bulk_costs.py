@@ -18,6 +18,8 @@ import zarr_manifest as zm
 from tests.hierarchies import encode_chunks, write_manifest_array
 from zarr_manifest.sources.bulk import decoding_threads
 
+pytestmark = pytest.mark.slow
+
 CHUNKS = 2000
 PACKAGE = str(Path(zm.__file__).parent)
 

@@ -199,6 +199,7 @@ def test_an_index_cannot_point_outside_of_its_shard(
 # Memory ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", ["none", "zstd"])
 def test_a_large_shard_is_read_in_little_memory(inner: str, tmp_path: Path) -> None:
     values = np.random.default_rng(1).integers(0, 2**62, 3 * 2**20)

@@ -139,6 +139,7 @@ def test_members_are_never_cut(
     assert all(len(part.document) > size for part in parts[:-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "member",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +20,10 @@ _SERVERS = {"http_server", "second_http_server", "other_host_server", "s3_server
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for a server."""
+    """Mark what asks for a server, and what tests the servers."""
     for item in items:
-        if isinstance(item, pytest.Function) and not _SERVERS.isdisjoint(item.fixturenames):
+        asks = isinstance(item, pytest.Function) and not _SERVERS.isdisjoint(item.fixturenames)
+        if asks or item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.servers)
 
 

@@ -17,13 +17,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from email.utils import format_datetime, parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
+
+from tests.servers.http_answers import Reply, StoredObject, correct_answer
 
 __all__ = [
     "Exchange",
@@ -60,25 +61,6 @@ class Recorded(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Object:
-    data: bytes
-    etag: str
-    last_modified: datetime
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What goes out. `sent` bytes of the body, then close; `abort` sends a TCP reset instead."""
-
-    status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    sent: int | None = None
-    abort: bool = False
-
-
-@dataclass(frozen=True)
 class Exchange:
     """One request, as a fault sees it."""
 
@@ -89,7 +71,7 @@ class Exchange:
 
     def normal(self) -> Reply:
         """Answer as a correct server would."""
-        return _answer(self.files.find(self.path), self.headers)
+        return correct_answer(self.files.find(self.path), self.headers)
 
 
 @dataclass(frozen=True)
@@ -211,72 +193,6 @@ def delay(seconds: float, *, heads: bool = False) -> Fault:
     return Fault(answer, heads)
 
 
-# ------------------------------------------------------------------ a correct answer
-
-
-def _answer(found: _Object | None, headers: Mapping[str, str]) -> Reply:
-    if found is None:
-        return Reply(404, body=b"not found")
-    common = {
-        "Accept-Ranges": "bytes",
-        "Last-Modified": format_datetime(found.last_modified, usegmt=True),
-        **({"ETag": found.etag} if found.etag else {}),
-        **found.headers,
-    }
-    if refusal := _unmet_condition(found, headers):
-        return Reply(refusal, common)
-    size = len(found.data)
-    span = _parse_range(headers.get("range", ""), size)
-    if span is None:
-        return Reply(200, common, found.data)
-    start, stop = span
-    if start >= stop:
-        return Reply(416, {**common, "Content-Range": f"bytes */{size}"})
-    content_range = f"bytes {start}-{stop - 1}/{size}"
-    return Reply(206, {**common, "Content-Range": content_range}, found.data[start:stop])
-
-
-def _unmet_condition(found: _Object, headers: Mapping[str, str]) -> int:
-    """Return 412 or 304 if a precondition fails (RFC 9110 section 13.2.2), else 0."""
-    if (wanted := headers.get("if-match")) is not None:
-        if not _etag_listed(found.etag, wanted, weak=False):
-            return 412
-    elif _date(headers.get("if-unmodified-since")) < found.last_modified:
-        return 412
-    if (known := headers.get("if-none-match")) is not None:
-        return 304 if _etag_listed(found.etag, known, weak=True) else 0
-    if "if-modified-since" in headers:
-        return 304 if found.last_modified <= _date(headers["if-modified-since"]) else 0
-    return 0
-
-
-def _etag_listed(etag: str, listed: str, *, weak: bool) -> bool:
-    if listed.strip() == "*":
-        return True
-    tags = re.findall(r'(?:W/)?"[^"]*"', listed)
-    if weak:
-        return etag.removeprefix("W/") in [tag.removeprefix("W/") for tag in tags]
-    return not etag.startswith("W/") and etag in tags
-
-
-def _date(text: str | None) -> datetime:
-    """Parse an HTTP date; absence is the far future, which no object is younger than."""
-    return datetime.max.replace(tzinfo=UTC) if text is None else parsedate_to_datetime(text)
-
-
-def _parse_range(text: str, size: int) -> tuple[int, int] | None:
-    """Return [start, stop), empty if unsatisfiable, or None if there is no valid single range."""
-    match = re.fullmatch(r"bytes=(\d*)-(\d*)", text.strip())
-    if match is None or match.group(0) == "bytes=-":
-        return None
-    first, last = match.groups()
-    if not first:
-        return max(0, size - int(last)), size
-    if last and int(last) < int(first):
-        return None
-    return int(first), min(size, int(last) + 1) if last else size
-
-
 # ------------------------------------------------------------------ the server
 
 
@@ -316,7 +232,7 @@ class FileServer:
         self._host = host
         self._directory = None if directory is None else directory.resolve()
         self._lock = threading.Lock()
-        self._objects: dict[str, _Object] = {}
+        self._objects: dict[str, StoredObject] = {}
         self._requests: list[Recorded] = []
         self._scripts: dict[str, _Script] = {}
         self._closing = threading.Event()
@@ -369,7 +285,7 @@ class FileServer:
             etag = f'"{etag}"'
         modified = last_modified or datetime.now(UTC)
         named = {name.replace("_", "-").title(): value for name, value in headers.items()}
-        found = _Object(data, etag, modified.astimezone(UTC).replace(microsecond=0), named)
+        found = StoredObject(data, etag, modified.astimezone(UTC).replace(microsecond=0), named)
         with self._lock:
             self._objects[path.lstrip("/")] = found
         return etag
@@ -384,7 +300,7 @@ class FileServer:
         with self._lock:
             self._scripts[path.lstrip("/")] = _Script(deque(faults), sticky)
 
-    def find(self, path: str) -> _Object | None:
+    def find(self, path: str) -> StoredObject | None:
         """Look an object up by its decoded path."""
         with self._lock:
             found = self._objects.get(path)
@@ -394,7 +310,7 @@ class FileServer:
         """Sleep, unless the server closes."""
         self._closing.wait(seconds)
 
-    def _find_in_directory(self, path: str) -> _Object | None:
+    def _find_in_directory(self, path: str) -> StoredObject | None:
         if self._directory is None:
             return None
         file = (self._directory / path).resolve()
@@ -402,7 +318,7 @@ class FileServer:
             return None
         data = file.read_bytes()
         modified = datetime.fromtimestamp(int(file.stat().st_mtime), UTC)
-        return _Object(data, f'"{hashlib.sha256(data).hexdigest()[:32]}"', modified)
+        return StoredObject(data, f'"{hashlib.sha256(data).hexdigest()[:32]}"', modified)
 
     def _next_fault(self, method: str, path: str) -> Fault | None:
         with self._lock:

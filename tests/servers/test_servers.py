@@ -27,6 +27,7 @@ from obstore.exceptions import (
 from obstore.store import HTTPStore, S3Store
 
 from tests.servers import http_files
+from tests.servers.http_answers import StoredObject, correct_answer
 from tests.servers.http_files import FileServer
 
 if TYPE_CHECKING:
@@ -105,8 +106,8 @@ def test_range(
 def test_any_bounded_range_is_what_slicing_gives(start: int, length: int, size: int) -> None:
     data = DATA[:size]
     asked = {"range": f"bytes={start}-{start + length - 1}"}
-    with_object = http_files._Object(data, '"e"', datetime.now(UTC))
-    reply = http_files._answer(with_object, asked)
+    with_object = StoredObject(data, '"e"', datetime.now(UTC))
+    reply = correct_answer(with_object, asked)
     assert reply.body == data[start : start + length]
     assert reply.status == (206 if start < size else 416)
 

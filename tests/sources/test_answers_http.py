@@ -25,6 +25,8 @@ from zarr_manifest.sources.access import DEFAULT_TIMEOUTS
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.object_reader import ObstoreReader
 
+pytestmark = pytest.mark.servers
+
 WHOLE = SourceRange(0, None, False)
 PART = SourceRange(4, 12, True)
 ETAG = 'ETag: "1"'

@@ -63,6 +63,7 @@ def server(tmp_path: Path) -> Iterator[FileServer]:
         yield files
 
 
+@pytest.mark.servers
 @pytest.mark.slow
 @pytest.mark.parametrize("option", [None, "root_certificate", "allow_invalid_certificates"])
 def test_options_of_the_client_count(

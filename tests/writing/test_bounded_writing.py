@@ -73,6 +73,7 @@ def write_again(root: Path, options: dict[str, Any]) -> None:
 WAYS = [write_columns, write_across, write_stream, write_again]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", WAYS)
 def test_memory_is_that_of_a_few_documents(
     tmp_path: Path, write: Callable[[Path, dict[str, Any]], None]
@@ -93,6 +94,7 @@ def test_memory_is_that_of_a_few_documents(
     assert peak < 10 * max(documents)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", WAYS[:3])
 def test_calls_for_each_reference(
     tmp_path: Path, write: Callable[[Path, dict[str, Any]], None]

@@ -17,6 +17,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.hierarchies import FIELD, files_below, split_into_source, write_manifest_array
 from tests.servers.s3 import S3Server
 
@@ -131,7 +132,7 @@ def refer(root: Path, array: str, path: str, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("delete", DELETIONS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", combinations(NAMES, besides=[relative, link_inside]))
 def test_a_source_is_kept(
     root: Path, name: Callable[[Path], str], delete: Callable[[zm.ManifestStore], None]
 ) -> None:

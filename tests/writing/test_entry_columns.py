@@ -168,6 +168,7 @@ def test_few_calls_for_each_entry(tmp_path: Path) -> None:
     assert array.shape == (200, 100)
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_columns(tmp_path: Path) -> None:
     zarr.create_array(tmp_path, name="a", shape=(400, 500), chunks=(1, 1), dtype="u1")
     pairs = (

@@ -40,7 +40,7 @@ def _change_declarations(change: Any) -> None:
     replace(seen_arrays, "parse_declaration", make)
 
 
-@broken_in("declaration")
+@broken_in("declaration/must-understand-false")
 def must_understand_ignored() -> None:
     """Accept a declaration that says that it need not be understood."""
 
@@ -52,7 +52,7 @@ def must_understand_ignored() -> None:
     _change_declarations(change)
 
 
-@broken_in("declaration")
+@broken_in("declaration/consolidated-refused")
 def unknown_configuration_ignored() -> None:
     """Ignore unknown members of the configuration."""
 
@@ -65,7 +65,7 @@ def unknown_configuration_ignored() -> None:
     _change_declarations(change)
 
 
-@broken_in("declaration")
+@broken_in("declaration/first-problem-decides")
 def unknown_transformer_ignored() -> None:
     """Pass over a transformer that is not known."""
     names = ("chunk-manifest-json", None)
@@ -122,7 +122,7 @@ def _change_entries(change: Any) -> None:
     _change_documents(changed)
 
 
-@broken_in("manifest-syntax")
+@broken_in("manifest-syntax/not-json")
 def trailing_bytes_accepted() -> None:
     """Ignore whatever follows the manifest in its document."""
 
@@ -136,7 +136,7 @@ def trailing_bytes_accepted() -> None:
     _change_documents(first_value)
 
 
-@broken_in("manifest-syntax")
+@broken_in("manifest-syntax/list")
 def other_roots_empty() -> None:
     """Take a document that is no object for an empty manifest."""
 
@@ -149,7 +149,7 @@ def other_roots_empty() -> None:
     _change_documents(object_or_nothing)
 
 
-@broken_in("manifest-syntax")
+@broken_in("manifest-syntax/not-utf-8")
 def any_encoding_accepted() -> None:
     """Take a document that is not UTF-8 for Latin-1."""
 
@@ -185,13 +185,13 @@ def unknown_members_refused() -> None:
     _change_entries(change)
 
 
-@broken_in("entries")
+@broken_in("entries/length-is-null")
 def nulls_absent() -> None:
     """Take a member that is null for one that is absent."""
     _change_entries(lambda entry: {k: v for k, v in entry.items() if v is not None})
 
 
-@broken_in("ranges")
+@broken_in("ranges/entry-is-open-ended-at-the-end")
 def offset_alone_ignored() -> None:
     """Read an entry without a length from the beginning of its object."""
 
@@ -222,7 +222,7 @@ def base64_lax() -> None:
     _change_entries(change)
 
 
-@broken_in("inline")
+@broken_in("inline/parts-of-data")
 def inline_ranges_ignored() -> None:
     """Answer every range of inline data with all of it."""
     replace(transformer, "slice_bounds", lambda _: lambda n, _request: (0, n))
@@ -234,13 +234,13 @@ def checksums_ignored() -> None:
     replace(chunk_plans, "verify_checksum", lambda _: lambda *_: None)
 
 
-@broken_in("checksums")
+@broken_in("checksums/unknown-algorithm-validate")
 def unknown_checksums_ignored() -> None:
     """Accept whatever stands in ``checksum`` until it is compared."""
     replace(decoding, "parse_checksum", lambda _: lambda _stated: None)
 
 
-@broken_in("checksums")
+@broken_in("checksums/verify-always")
 def verify_policy_ignored() -> None:
     """Verify checksums on whole-chunk reads, whatever the reader says."""
     _change_transformers(lambda _stated, options: {**options, "verify": "auto"})
@@ -259,13 +259,13 @@ def _without_conditions(*names: str) -> None:
     replace(decoding, "parse_conditions", make)
 
 
-@broken_in("source-conditions")
+@broken_in("source-conditions/etag-changed")
 def etag_ignored() -> None:
     """Read an object that has another entity tag than its entry states."""
     _without_conditions("etag")
 
 
-@broken_in("source-conditions")
+@broken_in("source-conditions/file-newer")
 def last_modified_ignored() -> None:
     """Read an object that is newer than its entry states."""
     _without_conditions("last_modified")
@@ -294,7 +294,7 @@ def _change_transformers(change: Any) -> None:
     replace(store, "ChunkManifestTransformer", make)
 
 
-@broken_in("older-writers")
+@broken_in("older-writers/relative-to-the-root")
 def base_override_ignored() -> None:
     """Ignore the reader's own base."""
     _change_transformers(lambda _stated, options: {**options, "base": None})
@@ -310,7 +310,7 @@ def base_from_the_root() -> None:
     _change_transformers(change)
 
 
-@broken_in("security")
+@broken_in("security/limit-of-entries")
 def limits_ignored() -> None:
     """Load manifests of any size."""
     _change_transformers(lambda _stated, options: {**options, "limits": Limits()})

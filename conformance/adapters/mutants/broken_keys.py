@@ -56,25 +56,25 @@ def _overlook(words: str) -> None:
     replace(decoding, "interpret_keys", make)
 
 
-@broken_in("chunk-keys")
+@broken_in("chunk-keys/canonical-default-dot")
 def keys_transposed() -> None:
     """Read the numbers of a chunk key from the last dimension to the first."""
     replace(ReferenceTable, "get", lambda get: lambda self, index: get(self, tuple(index)[::-1]))
 
 
-@broken_in("chunk-keys")
+@broken_in("chunk-keys/two-spellings")
 def two_spellings_accepted() -> None:
     """Let a chunk be named twice, in two spellings."""
     _overlook("name the same chunk")
 
 
-@broken_in("chunk-keys")
+@broken_in("chunk-keys/outside-the-grid")
 def keys_outside_the_grid_refused() -> None:
     """Refuse a key outside of the chunk grid."""
     _change_keys(lambda grid, _: (grid, True))
 
 
-@broken_in("chunk-keys")
+@broken_in("chunk-keys/mixed-spellings")
 def own_spelling_refused() -> None:
     """Know only canonical keys, and not the array's own."""
     _change_keys(
@@ -82,7 +82,7 @@ def own_spelling_refused() -> None:
     )
 
 
-@broken_in("chunk-keys")
+@broken_in("chunk-keys/arabic-digits")
 def leading_zeros_accepted() -> None:
     """Take ``"00.1"`` for ``"0.1"``."""
 
@@ -97,7 +97,7 @@ def leading_zeros_accepted() -> None:
 # ------------------------------------------------------------------ partitions
 
 
-@broken_in("partitions")
+@broken_in("partitions/block-without-a-document")
 def partition_neighbour() -> None:
     """Look for a chunk in the block after its own, unless it is the first of a block."""
 
@@ -108,7 +108,7 @@ def partition_neighbour() -> None:
     replace(Partitions, "owner", lambda _: owner)
 
 
-@broken_in("partitions")
+@broken_in("partitions/block-without-a-document")
 def missing_partition_refused() -> None:
     """Refuse a block whose document does not exist."""
 
@@ -124,7 +124,7 @@ def missing_partition_refused() -> None:
     replace(manifest_documents, "open_document", make)
 
 
-@broken_in("partition-names")
+@broken_in("partition-names/a-lost-document-is-no-missing-chunk")
 def lost_partitions_empty() -> None:
     """Take a document that is said to exist, and does not, for one without entries."""
     replace(
@@ -134,7 +134,7 @@ def lost_partitions_empty() -> None:
     )
 
 
-@broken_in("partition-names")
+@broken_in("partition-names/a-lost-document-is-no-missing-chunk")
 def unnamed_partitions_read() -> None:
     """Read a document that is there although the declaration does not name its block."""
     replace(
@@ -158,7 +158,7 @@ def names_outside_the_grid_refused() -> None:
     replace(declared_array, "_interpret_partitions", make)
 
 
-@broken_in("partitions")
+@broken_in("partitions/entry-of-another-block")
 def keys_of_other_partitions_dropped() -> None:
     """Ignore entries for chunks of another block."""
     _overlook("belongs to another partition")
@@ -167,7 +167,7 @@ def keys_of_other_partitions_dropped() -> None:
 # ------------------------------------------------------------------ encoded documents
 
 
-@broken_in("encoded-manifests")
+@broken_in("encoded-manifests/bomb-within-gzip")
 def codecs_in_order_of_writing() -> None:
     """Undo the codecs of a document in the order in which they were applied."""
     replace(
@@ -177,7 +177,7 @@ def codecs_in_order_of_writing() -> None:
     )
 
 
-@broken_in("encoded-manifests")
+@broken_in("encoded-manifests/crc32c-mismatch")
 def damaged_documents_empty() -> None:
     """Take a document that does not decode for one without entries."""
 

@@ -37,13 +37,13 @@ def decoded_size_unlimited() -> None:
     replace(manifest_documents, "decode_body", make)
 
 
-@broken_in("limits/*")
+@broken_in("limits/within-manifest-bytes-of-an-inline-manifest")
 def white_space_counts() -> None:
     """Count white space in an inline manifest."""
     _write_inline(lambda inline: json.dumps(inline, indent=2, ensure_ascii=False))
 
 
-@broken_in("limits/*")
+@broken_in("limits/within-manifest-bytes-of-an-inline-manifest")
 def escapes_count() -> None:
     """Count the escapes of letters beyond ASCII in an inline manifest."""
     _write_inline(lambda inline: json.dumps(inline, separators=(",", ":")))

@@ -64,7 +64,7 @@ def named_outside_the_grid_refused() -> None:
     replace(declared_array, "_interpret_partitions", make)
 
 
-@broken_in("partition-names/outside-*")
+@broken_in("partition-names/outside-the-grid-validate")
 def names_outside_the_grid_unreported() -> None:
     """Report no names outside the grid of blocks."""
     replace(validation, "names_outside", lambda _: lambda _partitions, _named: [])

@@ -20,7 +20,7 @@ from zarr_manifest.sources.web.web_reader import WebReader
 # ------------------------------------------------------------------ paths
 
 
-@broken_in("paths")
+@broken_in("paths/base-climbs-out")
 def dot_dot_clamped() -> None:
     """Let a path that climbs above the root stay in it."""
 
@@ -39,13 +39,13 @@ def dot_dot_clamped() -> None:
     replace(resolving, "_merge", make)
 
 
-@broken_in("paths")
+@broken_in("paths/base-percent-encoded")
 def percent_kept() -> None:
     """Leave paths percent-encoded."""
     replace(resolving, "_decode", lambda _: lambda _reference, segment: segment)
 
 
-@broken_in("paths")
+@broken_in("paths/encoded-slash")
 def encoded_slashes_accepted() -> None:
     """Take an encoded slash for one that separates segments."""
     replace(
@@ -90,7 +90,9 @@ def allow_everything() -> None:
     replace(Sources, "__init__", initialising)
 
 
-@broken_in("security", "redirects")
+@broken_in(
+    "security/name-that-begins-like-the-prefix", "redirects/manifest-beside-what-is-authorised"
+)
 def allow_by_characters() -> None:
     """Let a prefix cover whatever begins with its characters."""
 
@@ -107,7 +109,7 @@ def allow_by_characters() -> None:
     replace(AllowList, "match", make)
 
 
-@broken_in("security", "redirects")
+@broken_in("security/redirect-of-a-manifest-document", "redirects")
 def redirects_followed() -> None:
     """Follow a redirect to wherever it leads."""
 
@@ -135,7 +137,7 @@ def _change_access(change: Callable[[Any], Any]) -> None:
     replace(sources, "open_object_store", make)
 
 
-@broken_in("s3")
+@broken_in("s3/credentials")
 def credentials_unused() -> None:
     """Read anonymously, whatever credentials a prefix has."""
     names = ("access_key_id", "secret_access_key")

@@ -99,7 +99,7 @@ register(
 )(_inline({"invalid_entry"}, "declaration"))
 
 
-@broken_in("links/*", "redirects/*")
+@broken_in("links/*", "redirects/bucket-status-301")
 def sources_are_manifests() -> None:
     """Say that the manifest is at fault, where a source may not be read."""
 

@@ -41,7 +41,7 @@ def _change_ranges(change: Any) -> None:
         replace(module, "source_range", make)
 
 
-@broken_in("ranges")
+@broken_in("ranges/get-bounded")
 def range_off_by_one() -> None:
     """Take the stop of a range for its last byte."""
 
@@ -54,7 +54,7 @@ def range_off_by_one() -> None:
     _change_ranges(change)
 
 
-@broken_in("ranges")
+@broken_in("ranges/get-beyond-the-entry")
 def stop_unclamped() -> None:
     """Let a range leave the entry, and return bytes of its neighbour."""
 
@@ -66,7 +66,7 @@ def stop_unclamped() -> None:
     _change_ranges(change)
 
 
-@broken_in("ranges")
+@broken_in("ranges/get-more-than-there-is-from-the-end")
 def suffix_unclamped() -> None:
     """Let the last bytes of an entry begin before it."""
 
@@ -78,7 +78,7 @@ def suffix_unclamped() -> None:
     _change_ranges(change)
 
 
-@broken_in("sharding", "ranges")
+@broken_in("sharding/explicitly-empty-shard", "ranges/get-last")
 def suffix_of_the_object() -> None:
     """Take the last bytes of the object for those of an entry."""
 
@@ -93,7 +93,7 @@ def suffix_of_the_object() -> None:
 # ------------------------------------------------------------------ empty and missing chunks
 
 
-@broken_in("empty-and-missing")
+@broken_in("empty-and-missing/empty-is-not-missing")
 def empty_is_missing() -> None:
     """Take an explicitly empty chunk for a missing one."""
 
@@ -103,7 +103,7 @@ def empty_is_missing() -> None:
     replace(ChunkManifestTransformer, "_read_empty", lambda _: nothing)
 
 
-@broken_in("empty-and-missing")
+@broken_in("empty-and-missing/missing-as-error")
 def missing_is_empty() -> None:
     """Take a missing chunk for an explicitly empty one."""
     replace(
@@ -113,7 +113,7 @@ def missing_is_empty() -> None:
     )
 
 
-@broken_in("mixed")
+@broken_in("mixed/native-chunks-of-absent-chunks")
 def native_chunks_behind() -> None:
     """Look under its own key for a chunk that the manifest lacks."""
 
@@ -134,7 +134,7 @@ def native_chunks_behind() -> None:
     replace(ManifestStore, "get_sync", synchronous)
 
 
-@broken_in("mixed")
+@broken_in("mixed/broken-arrays-beside-good-ones")
 def native_arrays_unread() -> None:
     """Read fill values from arrays without a manifest."""
 
@@ -186,25 +186,25 @@ def _fill_instead_of(error: type[ManifestError]) -> None:
     replace(ChunkManifestTransformer, "get_sync", synchronous)
 
 
-@broken_in("http")
+@broken_in("http/hierarchy-source-does-not-exist")
 def not_found_is_missing() -> None:
     """Read fill values from a source that does not exist (404)."""
     _fill_instead_of(SourceNotFoundError)
 
 
-@broken_in("s3")
+@broken_in("s3/credentials-of-another-bucket")
 def denied_is_missing() -> None:
     """Read fill values from a source that may not be read (403)."""
     _fill_instead_of(SourceAccessDeniedError)
 
 
-@broken_in("http/hierarchy-source-*")
+@broken_in("http/hierarchy-source-fails")
 def failed_is_missing() -> None:
     """Read fill values from a source whose server fails (500)."""
     _fill_instead_of(SourceError)
 
 
-@broken_in("ranges")
+@broken_in("ranges/entry-ends-past-the-end")
 def short_reads_accepted() -> None:
     """Return whatever arrives, though more was asked for."""
 

@@ -54,7 +54,7 @@ for _name, (_what, _patterns, _place) in _PATTERNS.items():
     register(_name, _what, _place)(_compile(_patterns))
 
 
-@broken_in("paths/*")
+@broken_in("paths/encoded-control-in-a-query")
 def controls_in_queries_accepted() -> None:
     """Accept control characters in a query, if they are encoded."""
 
@@ -81,13 +81,13 @@ def _change_hosts(change: Callable[[str | None, str | None], str | None]) -> Non
     replace(resolving, "_name_or_address", make)
 
 
-@broken_in("hosts/*")
+@broken_in("hosts/ipv4-in-brackets")
 def brackets_hold_anything() -> None:
     """Take whatever stands in brackets for an IPv6 address."""
     _change_hosts(lambda _, address: address and f"[{address}]")
 
 
-@broken_in("hosts/*")
+@broken_in("hosts/ipv6-in-capitals")
 def addresses_compared_as_text() -> None:
     """Compare IPv6 addresses as they are written."""
 
@@ -148,13 +148,13 @@ def user_information_dropped() -> None:
     )
 
 
-@broken_in("hosts/*")
+@broken_in("hosts/another-container")
 def containers_are_user_information() -> None:
     """Refuse the container of an abfs URL as user information."""
     replace(resolving, "_CONTAINER_AT_ACCOUNT", lambda _: frozenset())
 
 
-@broken_in("hosts/*")
+@broken_in("hosts/file-with-one-slash")
 def file_urls_need_two_slashes() -> None:
     """Refuse file:/x, which has no authority."""
     _change_origins(
@@ -164,7 +164,7 @@ def file_urls_need_two_slashes() -> None:
     )
 
 
-@broken_in("hosts/*")
+@broken_in("hosts/file-of-localhost-in-capitals")
 def localhost_in_lower_case_only() -> None:
     """Know localhost in file URLs, and not LOCALHOST."""
     _change_origins(
@@ -176,7 +176,7 @@ def localhost_in_lower_case_only() -> None:
     )
 
 
-@broken_in("validators/*")
+@broken_in("validators/memory")
 def memory_is_stored() -> None:
     """Know the scheme memory as one that may stand in a manifest, even when validating."""
     replace(resolving, "_SCHEMES", lambda schemes: (*schemes, "memory"))
@@ -194,13 +194,13 @@ def _change_parsed_bases(change: Callable[[str], str]) -> None:
     replace(Base, "parse", make)
 
 
-@broken_in("paths/*")
+@broken_in("paths/base-absolute-without-trailing-slash")
 def base_is_always_a_directory() -> None:
     """Add a slash to a base, instead of dropping its last segment."""
     _change_parsed_bases(lambda base: base if base.endswith("/") or not base else f"{base}/")
 
 
-@broken_in("paths/*")
+@broken_in("paths/encoded-control-in-a-query")
 def query_dropped() -> None:
     """Drop the query of a path."""
     replace(
@@ -262,7 +262,7 @@ def ports_share_their_host() -> None:
     replace(AllowList, "match", make)
 
 
-@broken_in("combinations/*")
+@broken_in("combinations/prefix-within-a-prefix-longest-first")
 def shortest_prefix_first() -> None:
     """Of several prefixes, take the access of the shortest."""
 

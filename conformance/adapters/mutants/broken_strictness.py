@@ -19,19 +19,23 @@ from zarr_manifest.manifest import decoding
 # ------------------------------------------------------------------ entries
 
 
-@broken_in("entries", "inline", "validators")
+@broken_in(
+    "entries/member-of-a-later-version",
+    "inline/unknown-member-beside-data",
+    "validators/entry-below-bad-key",
+)
 def unknown_members_ignored() -> None:
     """Ignore members of entries that are neither known nor annotations."""
     replace(manifest_document, "_is_understood", lambda _: lambda _name: True)
 
 
-@broken_in("entries")
+@broken_in("entries/member-of-a-later-version")
 def misspelt_members_of_annotated_entries_ignored() -> None:
     """Look for unknown members only where nothing else is unknown."""
     replace(manifest_document, "_misnamed", lambda _: lambda _entries, _document: {})
 
 
-@broken_in("entries")
+@broken_in("entries/last-modified-with-a-space")
 def times_left_to_the_library() -> None:
     """Take every time that Python's library reads."""
 
@@ -45,14 +49,14 @@ def times_left_to_the_library() -> None:
 # ------------------------------------------------------------------ metadata
 
 
-@broken_in("array-metadata", "precedence")
+@broken_in("array-metadata/unknown-chunk-grid", "precedence/encoding-before-override")
 def unknown_means_invalid() -> None:
     """Give what is unknown the code of what is malformed."""
     replace(declared_array, "UnsupportedTransformerError", lambda _: InvalidConfigurationError)
     replace(key_encoding, "UnsupportedTransformerError", lambda _: InvalidConfigurationError)
 
 
-@broken_in("array-metadata")
+@broken_in("array-metadata/encoding-with-a-configuration-of-null")
 def encodings_unchecked() -> None:
     """Take the default separator for one that is malformed."""
 
@@ -67,7 +71,7 @@ def encodings_unchecked() -> None:
     replace(key_encoding, "_parts", make)
 
 
-@broken_in("precedence")
+@broken_in("precedence/encoding-before-base")
 def last_problem_decides() -> None:
     """Raise the last problem of an array instead of the first."""
 
@@ -83,7 +87,7 @@ def last_problem_decides() -> None:
     replace(transformer, "strict", make)
 
 
-@broken_in("encoded-manifests")
+@broken_in("encoded-manifests/must-understand-of-a-codec")
 def must_understand_of_codecs_unknown() -> None:
     """Refuse a codec that says whether it must be understood."""
 
@@ -101,7 +105,7 @@ def must_understand_of_codecs_unknown() -> None:
 # ------------------------------------------------------------------ places
 
 
-@broken_in("hosts", "precedence")
+@broken_in("hosts", "precedence/path-before-location")
 def hosts_left_to_the_client() -> None:
     """Leave addresses to whoever opens the URL."""
     replace(
@@ -111,13 +115,13 @@ def hosts_left_to_the_client() -> None:
     )
 
 
-@broken_in("hosts")
+@broken_in("hosts/default-port-of-http")
 def default_ports_kept() -> None:
     """Take a default port for a port like any other."""
     replace(resolving, "_DEFAULT_PORTS", lambda ports: dict.fromkeys(ports, 0))
 
 
-@broken_in("paths")
+@broken_in("paths/encoded-c1-control")
 def controls_of_latin_1_accepted() -> None:
     """Refuse the control characters of ASCII alone."""
 
@@ -134,7 +138,7 @@ def controls_of_latin_1_accepted() -> None:
 # ------------------------------------------------------------------ limits
 
 
-@broken_in("limits")
+@broken_in("limits/within-the-path-length-in-code-points")
 def lengths_in_utf_16() -> None:
     """Count the units of UTF-16 in a path."""
 
@@ -156,7 +160,11 @@ def lengths_in_utf_16() -> None:
 # ------------------------------------------------------------------ validation
 
 
-@broken_in("validators", "mixed", "entries")
+@broken_in(
+    "validators",
+    "mixed/validate-several-problems-of-one-manifest",
+    "entries/entry-is-a-list-validate",
+)
 def problems_without_chunk() -> None:
     """Report problems, but not whose they are."""
     replace(
@@ -179,7 +187,7 @@ def below_bad_keys_unchecked() -> None:
     replace(decoding, "_interpret_aside", make)
 
 
-@broken_in("validators")
+@broken_in("validators/unused-bits-of-base64")
 def base64_left_to_the_library() -> None:
     """Take bits of base64 that stand for nothing for nothing."""
     replace(manifest_document, "_unused_bits", lambda _: lambda _entries, _members: iter(()))

@@ -18,7 +18,9 @@ from zarr_manifest.sources.web import answers, web_reader
 # ------------------------------------------------------------------ what servers answer
 
 
-@broken_in("statuses", "http", "partitions")
+@broken_in(
+    "statuses", "http/manifest-status-405", "partitions/document-that-cannot-be-got-over-http"
+)
 def not_allowed_is_absent() -> None:
     """Take 405 for an object that does not exist, as some clients do."""
     replace(
@@ -30,7 +32,7 @@ def not_allowed_is_absent() -> None:
     )
 
 
-@broken_in("statuses")
+@broken_in("statuses/block-status-410")
 def gone_is_an_error() -> None:
     """Take 410 for a failure of the server."""
     replace(
@@ -40,7 +42,7 @@ def gone_is_an_error() -> None:
     )
 
 
-@broken_in("statuses")
+@broken_in("statuses/directory-as-a-block")
 def directories_are_absent() -> None:
     """Take a directory in the place of a file for nothing."""
 
@@ -61,7 +63,7 @@ def encoded_bytes_taken() -> None:
         replace(module, "reject_encoded", lambda _: lambda encoding: None)
 
 
-@broken_in("content-encodings")
+@broken_in("content-encodings/identity-is-asked-for")
 def identity_not_asked_for() -> None:
     """Leave it to the server how it encodes an object."""
 
@@ -88,13 +90,13 @@ def other_versions_taken() -> None:
     replace(Conditions, "violation", make)
 
 
-@broken_in("source-conditions/weak-*")
+@broken_in("source-conditions/weak-etag-in-the-entry")
 def weak_tags_sent() -> None:
     """Send weak entity tags in If-Match, which never matches them."""
     replace(Conditions, "if_match", lambda _: property(lambda self: self.etag))
 
 
-@broken_in("source-conditions")
+@broken_in("source-conditions/etag-changed")
 def refused_conditions_not_asked_again() -> None:
     """Take 412 for a change, though a server may have made its own tag weak."""
     replace(Conditions, "are_sent", lambda _: property(lambda self: False))
@@ -116,7 +118,7 @@ def query_not_sent() -> None:
     replace(sources, "open_object_store", make)
 
 
-@broken_in("redirects")
+@broken_in("redirects/bucket-status-301")
 def buckets_may_redirect() -> None:
     """Follow the redirects of buckets to wherever they lead."""
     replace(sources, "within_host", lambda _: lambda store: store)
@@ -163,7 +165,7 @@ def links_only_in_their_own_directory() -> None:
     replace(Directory, "_locate", make)
 
 
-@broken_in("links")
+@broken_in("links/absolute-source-dangling-out-of-its-prefix")
 def dangling_links_are_absent() -> None:
     """Take a link outwards whose target does not exist for a file that does not."""
 

@@ -11,7 +11,9 @@ from zarr_manifest.inspection import validation
 from zarr_manifest.manifest import decoding
 
 
-@broken_in("manifest-syntax", "chunk-keys", "validators")
+@broken_in(
+    "manifest-syntax/member-of-an-entry-twice", "chunk-keys/outside-the-grid-validate", "validators"
+)
 def validator_as_lax_as_readers() -> None:
     """Report only what readers refuse: no duplicate members, no keys outside of the grid."""
 
@@ -21,19 +23,19 @@ def validator_as_lax_as_readers() -> None:
     replace(validation, "interpret_document_of", make)
 
 
-@broken_in("mixed")
+@broken_in("mixed/validate-several-problems-of-one-manifest")
 def first_problem_only() -> None:
     """Report the first problem of a hierarchy, and stop."""
     replace(validation, "sync", lambda run: lambda problems: run(problems)[:1])
 
 
-@broken_in("validators/*", "manifest-syntax/*")
+@broken_in("validators/annotation-twice", "manifest-syntax/member-of-an-entry-twice")
 def nested_duplicates_unreported() -> None:
     """Report duplicate members of the document only."""
     replace(manifest_document, "_repeated_within", lambda _: lambda _value: iter(()))
 
 
-@broken_in("validators/*")
+@broken_in("validators/byte-order-mark")
 def byte_order_marks_unreported() -> None:
     """Ignore a byte order mark, even when validating."""
 
@@ -46,7 +48,7 @@ def byte_order_marks_unreported() -> None:
     replace(decoding, "interpret_document", make)
 
 
-@broken_in("validators/*")
+@broken_in("validators/exponent-in-a-length")
 def fractions_unreported() -> None:
     """Accept integers with a fraction or an exponent, even when validating."""
 
@@ -60,7 +62,7 @@ def fractions_unreported() -> None:
     replace(decoding, "interpret_document", make)
 
 
-@broken_in("validators/*")
+@broken_in("validators/fraction-in-partition-shape")
 def fractions_in_shapes_unreported() -> None:
     """Accept ``partition_shape`` with a fraction, even when validating."""
 

@@ -43,7 +43,7 @@ def missing_chunks_written_as_empty() -> None:
     _change_writing(change)
 
 
-@broken_in("writing")
+@broken_in("writing/two-entries-for-a-chunk")
 def last_entry_wins() -> None:
     """Let the last of several entries for a chunk replace the others."""
     _change_writing(lambda write, entries, _options: write(list(dict(entries).items())))
@@ -87,7 +87,7 @@ def integers_as_floats() -> None:
     _change_documents(change)
 
 
-@broken_in("writing")
+@broken_in("writing/no-block")
 def documents_without_entries_removed() -> None:
     """Lose the documents that have no entries."""
     _change_documents(lambda path: path.unlink() if path.read_bytes().strip() == b"{}" else None)

@@ -119,6 +119,7 @@ def test_what_would_be_read_as_something_else_is_refused(
     assert "hag/instant/tmp" not in found.arrays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "hours"), [(1, 1), (11, 6), (2, 24)])
 def test_messages_before_their_reference_time(unit: int, hours: int, tmp_path: Path) -> None:
     products = [_product(time=(1 << 31) + 3, unit=unit), _product(time=0)]
@@ -136,6 +137,7 @@ def test_messages_before_their_reference_time(unit: int, hours: int, tmp_path: P
         assert opened["tmp"].attrs["reference_date"] == "2024-01-31T18:00:00+00:00"
 
 
+@pytest.mark.slow
 def test_coordinates_are_those_of_one_grid(tmp_path: Path) -> None:
     grids = [_grid(), _grid(flags=56), _grid(first=(50, 10), last=(48, 14))]
     fields = [_field(grid=grid, product=_product(number=4 * n)) for n, grid in enumerate(grids)]
@@ -146,6 +148,7 @@ def test_coordinates_are_those_of_one_grid(tmp_path: Path) -> None:
     assert found.arrays["hag/instant/latitude"][...].tolist() == [60, 58]
 
 
+@pytest.mark.slow
 def test_fields_after_the_first_of_a_message_are_refused(tmp_path: Path) -> None:
     found = _convert(tmp_path, _message(_field(), _field(product=_product(number=4))))
     assert found.refused == {
@@ -155,6 +158,7 @@ def test_fields_after_the_first_of_a_message_are_refused(tmp_path: Path) -> None
     assert same(found.arrays["hag/instant/tmp"][...], _VALUES[None])
 
 
+@pytest.mark.slow
 def test_a_variable_that_lacks_messages_is_refused(tmp_path: Path) -> None:
     products = [
         {"level": 2},
@@ -168,12 +172,14 @@ def test_a_variable_that_lacks_messages_is_refused(tmp_path: Path) -> None:
     assert "hag/instant/tmax" in found.arrays
 
 
+@pytest.mark.slow
 def test_messages_that_are_left_out_are_refused(tmp_path: Path) -> None:
     found = _convert(tmp_path, _message(_field()), _message(_field()))
     (reason,) = found.refused.values()
     assert "gribberish left it out" in reason
 
 
+@pytest.mark.slow
 def test_panics_are_reasons(tmp_path: Path) -> None:
     """Earths that gribberish has no projection for: Rust gives up with no usual exception."""
     lambert = b"\0" + struct.pack(">IBBH", 6, 0, 0, 30) + b"\4" + bytes(15)
@@ -186,6 +192,7 @@ def test_panics_are_reasons(tmp_path: Path) -> None:
     assert "hag/instant/tmp" in found.arrays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [slice(16, 20), slice(-1, None)])
 def test_a_damaged_message_is_refused(tmp_path: Path, damage: slice) -> None:
     # gribberish would not come to an end with a section of no bytes.
@@ -231,6 +238,7 @@ def test_damaged_messages(tmp_path: Path) -> None:
     assert list(read_files(tmp_path / "f.grib2"))
 
 
+@pytest.mark.slow
 def test_messages_of_the_first_edition_are_refused(tmp_path: Path) -> None:
     old = b"GRIB" + (28).to_bytes(3, "big") + b"\x01" + b"\0" * 16 + b"7777"
     found = _convert(tmp_path, _message(_field()), old)

@@ -95,6 +95,7 @@ def test_the_last_of_repeated_keys_counts() -> None:
 # How cheap ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arrays", [1, 3])
 def test_nothing_is_called_for_each_reference(arrays: int) -> None:
     few, many = (plain_json(count, arrays=arrays) for count in (20_000, 40_000))
@@ -106,6 +107,7 @@ def test_nothing_is_called_for_each_reference(arrays: int) -> None:
     assert more < (0.1 if arrays == 1 else 1.1) * 20_000 * arrays
 
 
+@pytest.mark.slow
 def test_memory_is_little_beyond_the_document() -> None:
     list(read_kerchunk_json(plain_json(1000)))
     document = plain_json(200_000)

@@ -114,6 +114,7 @@ def hierarchies(
     return {count: root / str(count) for count in (20_000, 40_000)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("export", [export_kerchunk_json, export_kerchunk_parquet])
 def test_nothing_is_called_for_each_reference(
     hierarchies: dict[int, Path], tmp_path: Path, export: Callable[[Path, Path], Any]
@@ -126,6 +127,7 @@ def test_nothing_is_called_for_each_reference(
     assert many - few < 0.1 * 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hierarchies", [[10_000]], indirect=True)
 def test_json_of_partitions_is_not_held(hierarchies: dict[int, Path], tmp_path: Path) -> None:
     export_kerchunk_json(hierarchies[20_000], tmp_path / "first")
@@ -140,6 +142,7 @@ def test_json_of_partitions_is_not_held(hierarchies: dict[int, Path], tmp_path: 
     assert peaks[1] - peaks[0] < 10 * 20_000
 
 
+@pytest.mark.slow
 def test_both_forms_hold_the_same(hierarchies: dict[int, Path], tmp_path: Path) -> None:
     root = hierarchies[20_000]
     export_kerchunk_json(root, tmp_path / "a.json")

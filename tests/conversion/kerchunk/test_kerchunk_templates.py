@@ -243,6 +243,7 @@ def test_expressions_that_are_refused(text: str) -> None:
     assert time.monotonic() - before < 2
 
 
+@pytest.mark.slow
 def test_a_function_that_doubles_its_argument_ends() -> None:
     templates = Templates({"d": "{{c}}{{c}}", "r": "{{ c(c=c) }}{{ c(c=c) }}"})
     text = "'abcdefgh'"

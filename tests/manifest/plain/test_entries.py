@@ -237,6 +237,7 @@ def test_no_function_is_called_per_entry() -> None:
     assert calls(60_000) - calls(30_000) < 1000
 
 
+@pytest.mark.slow
 def test_memory_while_a_document_is_read() -> None:
     """Beside the document: its columns take a third of that, and parts of it some megabytes."""
     document = memoryview(json.dumps(plain(100_000)).encode())
@@ -252,6 +253,7 @@ def test_memory_while_a_document_is_read() -> None:
     assert min(peaks) <= len(document)
 
 
+@pytest.mark.slow
 def test_memory_per_reference() -> None:
     document = json.dumps(plain(100_000)).encode()
     columns, _ = strict(interpret_columns(document, Grid(2, (100, 1000)), Limits()))
