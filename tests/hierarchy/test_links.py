@@ -348,9 +348,8 @@ def test_nodes_with_names_that_no_file_can_have(root: Path, kind: str) -> None:
     assert "n" * 300 not in group
 
 
-@pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("what", ["source", "document", "block"])
-def test_a_directory_in_place_of_a_file(root: Path, kind: str, what: str) -> None:
+def test_a_directory_in_place_of_a_file(root: Path, make: Callable[[Path], Any], what: str) -> None:
     """It is neither a source that does not exist nor a block without entries."""
     (root / "f.bin").write_bytes(RAW)
     declare(root, "../f.bin")
@@ -364,7 +363,7 @@ def test_a_directory_in_place_of_a_file(root: Path, kind: str, what: str) -> Non
     (root / name).unlink(missing_ok=True)
     (root / name).mkdir()
     with pytest.raises(errors.SourceError, match="there is a directory"):
-        read(STORES[kind](root))
+        read(make(root))
 
 
 # Stores ----------------------------------------------------------------------------------

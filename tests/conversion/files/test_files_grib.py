@@ -249,6 +249,7 @@ def test_messages_of_the_first_edition_are_refused(tmp_path: Path) -> None:
         list(read_files(tmp_path / "f.grib"))
 
 
+@pytest.mark.slow
 def test_messages_of_many_files_are_told_apart(tmp_path: Path) -> None:
     pytest.importorskip("gribberish")
     files = [tmp_path / "0.grib2", tmp_path / "1.grib2"]
