@@ -56,14 +56,14 @@ def calls_of(read: Any) -> Counter[str]:
             with lock:
                 counts[frame.f_code.co_qualname] += 1
 
-    decoding_threads._forget_pool()
+    decoding_threads._threads.forget()
     threading.setprofile_all_threads(profile)
     try:
         read()
     finally:
         threading.setprofile_all_threads(None)
         sys.setprofile(None)
-        decoding_threads._forget_pool()
+        decoding_threads._threads.forget()
     return counts
 
 

@@ -104,23 +104,12 @@ __all__ = [
     "within_host",
 ]
 
-# What reads in bulk is imported with the first selection that is read at once.
-_IN_BULK = {
-    "MOST_BYTES_IN_FLIGHT",
-    "ManyRanges",
-    "RangeError",
-    "Receiver",
-    "SourceObject",
-    "in_decoding_thread",
-    "read_ranges",
-}
-
 # Type checkers read the imports above; this would have them believe that every name is there.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Return what reads in bulk, when it is first used."""
-        if name not in _IN_BULK:
+        """Return what reads in bulk, which is imported when it is first used."""
+        if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = globals()[name] = getattr(import_module(f"{__name__}.bulk"), name)
         return found

@@ -6,16 +6,15 @@ To collect a large body first takes twice the time: the system has to clear memo
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from zarr_manifest.errors import ShortReadError
 from zarr_manifest.format import Conditions
 from zarr_manifest.showing import counted
 from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.kept_threads import KeptThreads
 
 if TYPE_CHECKING:
     from obstore import GetResult
@@ -34,8 +33,7 @@ _LEAST_PIECE = 256 * 1024
 # More bodies than that wait for one another.
 _MOST_THREADS = 128
 
-_pool: ThreadPoolExecutor | None = None
-_pool_lock = threading.Lock()
+_threads = KeptThreads(lambda: _MOST_THREADS, "zarr-manifest-arriving")
 
 
 @runtime_checkable
@@ -80,7 +78,7 @@ class ArrivingBody:
             The body has not the announced length.
         """
         try:
-            await asyncio.wrap_future(_threads().submit(self.take_all))
+            await asyncio.wrap_future(_threads.submit(self.take_all))
         finally:
             with self._lock:
                 self._is_stopped = True
@@ -101,21 +99,3 @@ class ArrivingBody:
             raise ShortReadError(
                 f"the source announced {counted(announced, 'byte')}, but {arrived:,} arrived"
             )
-
-
-def _threads() -> ThreadPoolExecutor:
-    global _pool
-    with _pool_lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="zarr-manifest-arriving")
-        return _pool
-
-
-def _forget_pool() -> None:
-    """Start without the threads of the parent, which a forked process does not have."""
-    global _pool, _pool_lock
-    _pool, _pool_lock = None, threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)

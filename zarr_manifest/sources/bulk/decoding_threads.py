@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from zarr_manifest.sources.bulk.waiting import until_done
+from zarr_manifest.sources.kept_threads import KeptThreads
 
 __all__ = ["in_decoding_thread", "thread_count"]
-
-_pool: ThreadPoolExecutor | None = None
-_pool_lock = threading.Lock()
 
 
 def thread_count() -> int:
     """Return the number of threads."""
     return os.cpu_count() or 1
+
+
+_threads = KeptThreads(thread_count, "zarr-manifest-bulk")
 
 
 async def in_decoding_thread[**P](
@@ -29,11 +28,7 @@ async def in_decoding_thread[**P](
     If this is cancelled, a call that has begun is waited for: nobody else may use what it writes
     to before that.
     """
-    global _pool
-    with _pool_lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(thread_count(), thread_name_prefix="zarr-manifest-bulk")
-        running = _pool.submit(call, *args, **kwargs)
+    running = _threads.submit(call, *args, **kwargs)
     waiting = asyncio.wrap_future(running)
     try:
         await asyncio.wait([waiting])
@@ -42,13 +37,3 @@ async def in_decoding_thread[**P](
         await until_done([waiting])
         raise
     waiting.result()
-
-
-def _forget_pool() -> None:
-    """Start without the threads of the parent, which a forked process does not have."""
-    global _pool, _pool_lock
-    _pool, _pool_lock = None, threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
