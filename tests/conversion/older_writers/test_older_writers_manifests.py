@@ -26,12 +26,6 @@ from tests.interrupted_stores import Interrupted, InterruptedMemory
 from zarr_manifest.conversion import upgrade
 from zarr_manifest.conversion.older_writers.evidence import doubt
 
-
-@pytest.fixture
-def writer(tmp_path: Path) -> Path:
-    return tmp_path / "the writer's directory"
-
-
 # Paths that are no URL references -------------------------------------------------
 
 

@@ -24,11 +24,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def writer(tmp_path: Path) -> Path:
-    return tmp_path / "the writer's directory"
-
-
 def base_in(root: Path, path: str) -> str | None:
     metadata = json.loads((root / path / "zarr.json").read_text())
     configuration = metadata["storage_transformers"][0]["configuration"]

@@ -40,11 +40,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def writer(tmp_path: Path) -> Path:
-    return tmp_path / "the writer's directory"
-
-
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("release", RELEASES)
 def test_values(release: str, source: str, writer: Path) -> None:
