@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import fsspec
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zarr
 from fsspec.implementations.reference import LazyReferenceMapper
 from zarr.storage import FsspecStore
+
+# fsspec takes missing chunks for the path nan where texts are those of pandas 3, in sets that it
+# wrote itself, too. fastparquet settles, when it is imported, which texts it makes.
+with warnings.catch_warnings(action="ignore"), pd.option_context("future.infer_string", False):
+    import fastparquet as fastparquet
 
 __all__ = [
     "chunk_references",
