@@ -67,7 +67,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--huge", action="store_true", help="also what takes many minutes and gigabytes"
     )
-    parser.add_argument("--passes", type=int, help="processes that measure each cell (3, or 1)")
+    parser.add_argument("--passes", type=int, help="how often all cells are measured (3, or 1)")
     parser.add_argument(
         "--write-docs", action="store_true", help="write docs/performance.md, with plots"
     )

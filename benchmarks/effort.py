@@ -12,8 +12,8 @@ class Effort:
     """The size of a run.
 
     `quick` finishes in two minutes and shows that everything works; its figures say little.
-    `huge` adds what takes many minutes or gigabytes. `passes` is how many fresh processes measure
-    each cell.
+    `huge` adds what takes many minutes or gigabytes. `passes` is how often all cells are measured;
+    each time in a fresh process, and in several that follow each other if it takes a moment.
     """
 
     quick: bool = False
@@ -28,6 +28,16 @@ class Effort:
     def patience(self) -> float:
         """Seconds that one cell may take: after them, it is not measured again."""
         return self.pick(12.0, 1.0)
+
+    @property
+    def processes(self) -> int:
+        """Processes that measure a cell in one pass, if each takes a `moment` at most."""
+        return self.pick(4, 1)
+
+    @property
+    def moment(self) -> float:
+        """Seconds of a process that differ much from one to the next."""
+        return self.pick(2.0, 0.3)
 
     def rounds(self) -> Iterator[int]:
         """Count the repetitions within one process: a few, fewer if they take long."""

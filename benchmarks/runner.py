@@ -42,14 +42,23 @@ def _pass(
 ) -> None:
     for case in group.cases:
         results.explain_absent(case)
+        possible: list[str] = []
         for column in case.columns:
-            cell = case.name, column
             if lacks := PARTICIPANTS[column].lacks or lacking(case.requires):
-                results.explain(*cell, lacks)
-            elif spent.get(cell, 0.0) < effort.patience:
+                results.explain(case.name, column, lacks)
+            else:
+                possible.append(column)
+        taken = dict.fromkeys(possible, 0.0)
+        for _ in range(effort.processes):
+            # Side by side: what disturbs for a while disturbs all of them.
+            for column in possible:
+                cell = case.name, column
+                if taken[column] > effort.moment or spent.get(cell, 0.0) >= effort.patience:
+                    continue
                 start = time.monotonic()
                 _measure(group.name, case.name, Task(column, directory, effort), results)
-                spent[cell] = spent.get(cell, 0.0) + time.monotonic() - start
+                taken[column] = time.monotonic() - start
+                spent[cell] = spent.get(cell, 0.0) + taken[column]
 
 
 def _measure(group: str, case: str, task: Task, results: Results) -> None:
