@@ -249,6 +249,7 @@ def test_the_command_serves_the_maps_until_it_is_interrupted(node: str, tmp_path
             ):
                 with urlopen(f"{site}/{path}") as answer:
                     assert answer.status == 200
-        finally:
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=20) == 0
+        finally:
+            process.kill()
