@@ -44,10 +44,11 @@ check: .make/lint ## before each commit: lint, types, layers and the fast tests,
 test: .make/test ## all tests of the package, with coverage; HYPOTHESIS_PROFILE=thorough for more examples
 	$(BIN)/$(PYTEST) --cov --cov-report=term
 
-# Few examples, and no slow ones: other versions differ in interfaces, not in values.
+# Few examples and combinations, and no slow ones: other versions differ in interfaces, not in values.
 test-oldest: .make/oldest ## the tests with the oldest dependencies that pyproject.toml allows
 	@$(OLDEST_VENV)/bin/python -c 'import zarr; print("zarr", zarr.__version__)'
-	HYPOTHESIS_PROFILE=quick $(OLDEST_VENV)/bin/$(PYTEST) -m 'not slow' -W default tests \
+	HYPOTHESIS_PROFILE=quick $(OLDEST_VENV)/bin/$(PYTEST) -m 'not slow and not combinations' \
+		-W default tests \
 		$(NOT_ON_OLDEST:%=--ignore-glob 'tests/%')
 
 conformance: .make/test .make/node .make/chromium ## every adapter against the conformance suite, and the tests of the suite and the specification
