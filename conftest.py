@@ -52,6 +52,7 @@ def _keep_files_in_memory(config: pytest.Config) -> None:
             prefix="pytest-", dir=_MEMORY, ignore_cleanup_errors=True
         )
         config.add_cleanup(directory.cleanup)
+        Path(directory.name).chmod(0o755)  # some tests look at it as another user
         os.environ["TMPDIR"] = tempfile.tempdir = directory.name
 
 
