@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import zarr
@@ -121,6 +122,29 @@ def test_numbers_are_never_null_and_files_without_references_are_not_written(
         {"path": None, "offset": 0, "size": 0, "raw": None},
         {"path": "s3://b/f", "offset": 1, "size": 2, "raw": None},
     ]
+
+
+@pytest.mark.parametrize(("largest", "is_dictionary"), [(20, True), (2**40, False)])
+def test_numbers_are_those_of_the_manifest_in_either_encoding(
+    tmp_path: Path, largest: int, is_dictionary: bool
+) -> None:
+    random = np.random.default_rng(0)
+    offsets, sizes = random.integers(2**50, size=100), random.integers(1, largest, size=100)
+    manifest = {
+        str(number): {"path": "s3://b/f", "offset": offset, "length": length}
+        for number, (offset, length) in enumerate(
+            zip(offsets.tolist(), sizes.tolist(), strict=True)
+        )
+    }
+    write_manifest_array(tmp_path / "h", "x", np.empty(100, "u1"), 1, manifest)
+    export_kerchunk_parquet(tmp_path / "h", tmp_path / "r", record_size=100)
+    file = tmp_path / "r" / "x" / "refs.0.parq"
+    encodings = pq.ParquetFile(file).metadata.row_group(0).column(2).encodings
+    assert ("RLE_DICTIONARY" in encodings) == is_dictionary
+    for engine in ("fastparquet", "pyarrow"):
+        found = pd.read_parquet(file, engine=engine)
+        np.testing.assert_array_equal(found["offset"], offsets)
+        np.testing.assert_array_equal(found["size"], sizes)
 
 
 def test_inline_data_that_looks_like_base64_survives(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Writes the Parquet files of one array of a kerchunk set, as fsspec reads them.
 
 fsspec's reader, fastparquet, turns integers into floats unless pandas metadata in the file
-says otherwise. Files without references are not written.
+says otherwise; and it reads wrong numbers where they are packed as differences, which would be
+smaller. Files without references are not written.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ type _Integers = npt.NDArray[np.int64]
 
 # The prefix of inline data that fsspec decodes.
 _BASE64 = b"base64:"
+
+# Numbers are written as those of a dictionary if each may occur so often, on average.
+_REPEATED = 4
 
 _KINDS = {"path": "unicode", "offset": "int64", "size": "int64", "raw": "bytes"}
 _PANDAS = {
@@ -154,7 +158,7 @@ class RefsWriter:
             self.directory / f"refs.{record}.parq",
             _schema(),
             compression="zstd",
-            use_dictionary=["path"],
+            use_dictionary=["path", "size"] if _has_few_values(sizes) else ["path"],
             write_statistics=False,
             store_schema=False,
         ) as writer:
@@ -166,6 +170,11 @@ def _places(rows: _Integers) -> _Integers | slice:
     """Return sorted row numbers as a slice, if that is what they are."""
     first, last = int(rows[0]), int(rows[-1])
     return slice(first, last + 1) if last - first == len(rows) - 1 else rows
+
+
+def _has_few_values(numbers: _Integers) -> bool:
+    """Whether numbers are so close to each other that most occur several times."""
+    return int(numbers.max()) - int(numbers.min()) < len(numbers) // _REPEATED
 
 
 def _binary(values: Mapping[int, bytes], size: int) -> Any:
