@@ -6,6 +6,7 @@ Kept in one place, so that a single test notices when a release of zarr moves th
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import inspect
 from collections.abc import Sequence
@@ -162,10 +163,22 @@ def usual_pipeline_class(instead_of: type[CodecPipeline]) -> type[CodecPipeline]
     name = f"{instead_of.__module__}.{instead_of.__qualname__}"
     if zarr.config.get("codec_pipeline.path") != name:
         return get_pipeline_class()
-    # The defaults of zarr come first; other libraries may have added theirs.
-    defaults = cast("list[dict[str, Any]]", zarr.config.defaults)
-    paths = [each.get("codec_pipeline", {}).get("path", name) for each in reversed(defaults)]
-    module, _, usual = next(path for path in paths if path != name).rpartition(".")
+    # It is asked twice for each array that is opened.
+    return _default_pipeline_class(name, len(_defaults()))
+
+
+def _defaults() -> list[dict[str, Any]]:
+    """Return the defaults of zarr, and behind them those that other libraries have added."""
+    return cast("list[dict[str, Any]]", zarr.config.defaults)
+
+
+@functools.cache
+def _default_pipeline_class(instead_of: str, _count: int) -> type[CodecPipeline]:
+    """Return the class of pipelines by default, as long as there are no more defaults."""
+    paths = [
+        each.get("codec_pipeline", {}).get("path", instead_of) for each in reversed(_defaults())
+    ]
+    module, _, usual = next(path for path in paths if path != instead_of).rpartition(".")
     found: type[CodecPipeline] = getattr(importlib.import_module(module), usual)
     return found
 
