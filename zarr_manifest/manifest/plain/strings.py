@@ -72,7 +72,9 @@ def strings_between(
         since |= lengths[1:] != lengths[:-1]
     words = lengths[1:] // WORD
     for first in range(0, longest // WORD, _AT_ONCE):
-        since |= _differing(text.words(starts + first * WORD, _AT_ONCE), words - first)
+        # A word, two, four or eight: all bytes that say whether they differ make one number.
+        count = 1 << min(longest // WORD - first - 1, _AT_ONCE - 1).bit_length()
+        since |= _differing(text.words(starts + first * WORD, count), words - first)
     rows = np.flatnonzero(changed)
     begins = starts[rows]
     if not text.has(before, begins):
@@ -88,15 +90,16 @@ def strings_between(
 
 
 def _differing(words: Words, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Whether the first words of each row, so many of up to 8, differ from those before it."""
+    """Whether the first words of each row, so many of them, differ from those before it."""
+    count = words.shape[1]
     flat = words.ravel()
-    # One byte per word, eight of which are a word again.
-    differing = (flat[_AT_ONCE:] != flat[:-_AT_ONCE]).view("<u8")
+    differing = (flat[count:] != flat[:-count]).view(f"<u{count}")
     fewest, most = int(counts.min(initial=0)), int(counts.max(initial=0))
-    if fewest == most:
-        differing &= np.uint64((1 << 8 * min(most, _AT_ONCE)) - 1)
-    elif fewest < _AT_ONCE:
-        bits = np.clip(counts, 0, _AT_ONCE).view(np.uint64) << 3
-        differing &= (np.uint64(1) << bits) - np.uint64(1)
+    if fewest < most and fewest < count:
+        bits = np.clip(counts, 0, count).view(np.uint64) << 3
+        # Shifting by all 64 bits gives 0.
+        differing = differing & (np.uint64(1) << bits) - np.uint64(1)
+    elif most < count:
+        differing &= differing.dtype.type((1 << 8 * most) - 1)
     result: npt.NDArray[np.bool_] = differing != 0
     return result

@@ -155,6 +155,12 @@ def distinct(numbers: _Indices, count: int) -> tuple[_Indices, _Indices]:
     >>> distinct(np.array([5, 3, 5]), 6)
     (array([3, 5]), array([1, 0, 1]))
     """
+    if len(numbers) and (numbers[1:] >= numbers[:-1]).all():
+        starts = np.concatenate([[0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1])
+        used = numbers[starts]
+        if used[-1] - used[0] < len(used):
+            return used, numbers - used[0] if used[0] else numbers
+        return used, np.repeat(np.arange(len(used)), np.diff(starts, append=len(numbers)))
     if count > 4 * len(numbers):
         return np.unique(numbers, return_inverse=True)
     # No need to sort a million numbers.
@@ -179,7 +185,9 @@ def _distinct_from_0(
 
 def _require_lengths(manifest: ReferenceTable, columns: Columns) -> None:
     """Refuse ranges from an offset to the end of an object: kerchunk cannot express them."""
-    open_ended = (columns.lengths == TO_THE_END) & (columns.offsets > 0)
+    open_ended = columns.lengths == TO_THE_END
+    if open_ended.any():
+        open_ended &= columns.offsets > 0
     if open_ended.any():
         row = int(open_ended.argmax())
         raise NotConvertibleError(

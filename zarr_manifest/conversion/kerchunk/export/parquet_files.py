@@ -137,33 +137,47 @@ class RefsWriter:
     def _write_file(self, record: int, parts: Sequence[Block]) -> None:
         pa = arrow()
         size = self.record_size
-        codes = np.full(size, -1, np.int32)
-        offsets, sizes = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        inline: dict[int, bytes] = {}
-        urls: list[str] = []
-        for part in parts:
-            rows = _places(part.numbers - record * size)
-            codes[rows] = np.where(part.url_numbers < 0, -1, part.url_numbers + len(urls))
-            offsets[rows], sizes[rows] = part.offsets, part.sizes
-            urls += part.urls
-            for number in part.numbers[part.url_numbers < 0].tolist():
-                inline[number - record * size] = _plain(part.data[number])
+        rows = _joined(parts, record * size, size)
+        codes, without_url = rows.url_numbers.astype(np.int32), rows.url_numbers < 0
+        inline = {
+            number - record * size: _plain(rows.data[number])
+            for number in rows.numbers[without_url].tolist()
+            if number in rows.data
+        }
         paths = pa.DictionaryArray.from_arrays(
-            pa.array(codes, mask=codes < 0), pa.array(urls, pa.string())
+            pa.array(codes, mask=without_url if without_url.any() else None),
+            pa.array(rows.urls, pa.string()),
         )
-        columns = [paths, pa.array(offsets), pa.array(sizes), _binary(inline, size)]
+        columns = [paths, pa.array(rows.offsets), pa.array(rows.sizes), _binary(inline, size)]
         self.directory.mkdir(parents=True, exist_ok=True)
         # Without the schema of the table, readers find texts, not numbers of texts.
         with parquet().ParquetWriter(
             self.directory / f"refs.{record}.parq",
             _schema(),
             compression="zstd",
-            use_dictionary=["path", "size"] if _has_few_values(sizes) else ["path"],
+            use_dictionary=["path", "size"] if _has_few_values(rows.sizes) else ["path"],
             write_statistics=False,
             store_schema=False,
         ) as writer:
             writer.write_table(pa.Table.from_arrays(columns, schema=_schema()))
             writer.add_key_value_metadata({"pandas": json.dumps(_PANDAS)})
+
+
+def _joined(parts: Sequence[Block], start: int, size: int) -> Block:
+    """Return all chunks of a file, from one on; those that are missing are like inline ones."""
+    if len(parts[0].numbers) == size:
+        return parts[0]
+    data: dict[int, bytes] = {}
+    url_numbers = np.full(size, -1, np.int64)
+    offsets, sizes = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    urls: list[str] = []
+    for part in parts:
+        rows = _places(part.numbers - start)
+        url_numbers[rows] = np.where(part.url_numbers < 0, -1, part.url_numbers + len(urls))
+        offsets[rows], sizes[rows] = part.offsets, part.sizes
+        urls += part.urls
+        data |= part.data
+    return Block(np.arange(start, start + size), url_numbers, offsets, sizes, urls, data)
 
 
 def _places(rows: _Integers) -> _Integers | slice:
@@ -205,13 +219,14 @@ def _within(block: Block, start: int, stop: int) -> Block | None:
     first, last = np.searchsorted(block.numbers, [start, stop]).tolist()
     if first == last:
         return None
-    # The first number stands for inline chunks, which have no URL.
-    used, which = distinct(block.url_numbers[first:last] + 1, len(block.urls) + 1)
-    shift = 1 if used[0] == 0 else 0
-    urls: list[int] = (used[shift:] - 1).tolist()
+    own = block.url_numbers[first:last]
+    # Inline chunks have no URL: where there are some, the first number stands for them.
+    shift = int(own.min() < 0)
+    used, which = distinct(own + shift if shift else own, len(block.urls) + shift)
+    urls: list[int] = (used[shift:] - shift).tolist()
     return Block(
         block.numbers[first:last],
-        which - shift,
+        which - shift if shift else which,
         block.offsets[first:last],
         block.sizes[first:last],
         [block.urls[number] for number in urls],
