@@ -140,9 +140,9 @@ class RefsWriter:
         rows = _joined(parts, record * size, size)
         codes, without_url = rows.url_numbers.astype(np.int32), rows.url_numbers < 0
         inline = {
-            number - record * size: _plain(rows.data[number])
-            for number in rows.numbers[without_url].tolist()
-            if number in rows.data
+            number - record * size: _plain(part.data[number])
+            for part in parts
+            for number in part.numbers[part.url_numbers < 0].tolist()
         }
         paths = pa.DictionaryArray.from_arrays(
             pa.array(codes, mask=without_url if without_url.any() else None),
@@ -164,10 +164,9 @@ class RefsWriter:
 
 
 def _joined(parts: Sequence[Block], start: int, size: int) -> Block:
-    """Return all chunks of a file, from one on; those that are missing are like inline ones."""
+    """Return all chunks of a file, from one on; missing ones have no URL, like inline ones."""
     if len(parts[0].numbers) == size:
         return parts[0]
-    data: dict[int, bytes] = {}
     url_numbers = np.full(size, -1, np.int64)
     offsets, sizes = np.zeros(size, np.int64), np.zeros(size, np.int64)
     urls: list[str] = []
@@ -176,8 +175,7 @@ def _joined(parts: Sequence[Block], start: int, size: int) -> Block:
         url_numbers[rows] = np.where(part.url_numbers < 0, -1, part.url_numbers + len(urls))
         offsets[rows], sizes[rows] = part.offsets, part.sizes
         urls += part.urls
-        data |= part.data
-    return Block(np.arange(start, start + size), url_numbers, offsets, sizes, urls, data)
+    return Block(np.arange(start, start + size), url_numbers, offsets, sizes, urls, {})
 
 
 def _places(rows: _Integers) -> _Integers | slice:
