@@ -18,6 +18,8 @@ MEBIBYTE = 1 << 20
 
 
 def measured(action: Callable[[], object]) -> Measured:
+    # What is used for the first time takes memory of its own.
+    measure(lambda: np.ones(1, np.uint8).sum())
     return measure(action)
 
 
@@ -35,7 +37,7 @@ def spin() -> None:
 def test_peak_and_kept_memory_are_told_apart() -> None:
     found = in_fresh_process(measured, allocate)
     assert 60 < found["peak"] / MEBIBYTE < 90
-    assert 15 < found["kept"] / MEBIBYTE < 40
+    assert 15 < found["kept"] / MEBIBYTE < 20
 
 
 def test_waiting_takes_time_but_no_processor() -> None:
