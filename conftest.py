@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import tempfile
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
@@ -38,22 +39,21 @@ def pytest_configure(config: pytest.Config) -> None:
             del os.environ[name]
     # Workers use the directory of the process that has started them.
     if not hasattr(config, "workerinput") and "TMPDIR" not in os.environ:
-        _keep_files_in_memory(config)
+        _keep_files_in_memory()
 
 
-def _keep_files_in_memory(config: pytest.Config) -> None:
+def _keep_files_in_memory() -> None:
     """Let temporary files be in memory, where that is possible, until the tests have ended.
 
     Tests make and remove so many that they take half as long again on a disk. With `TMPDIR`, they
     are there instead, and those of failed tests are kept.
     """
     if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _SPACE:
-        directory = tempfile.TemporaryDirectory(
-            prefix="pytest-", dir=_MEMORY, ignore_cleanup_errors=True
-        )
-        config.add_cleanup(directory.cleanup)
-        Path(directory.name).chmod(0o755)  # some tests look at it as another user
-        os.environ["TMPDIR"] = tempfile.tempdir = directory.name
+        directory = tempfile.mkdtemp(prefix="pytest-", dir=_MEMORY)
+        Path(directory).chmod(0o755)  # some tests look at it as another user
+        # Behind what multiprocessing itself removes there, as it ends, with a priority of -100.
+        Finalize(None, shutil.rmtree, (directory, True), exitpriority=-101)
+        os.environ["TMPDIR"] = tempfile.tempdir = directory
 
 
 def pytest_collection_finish() -> None:
