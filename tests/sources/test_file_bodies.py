@@ -44,6 +44,15 @@ def test_slices_are_those_of_the_bytes(body: FileBody, start: int, stop: int | N
     assert body[start:stop] == CONTENT[start:stop]
 
 
+@given(st.integers(0, SIZE), st.integers(0, SIZE))
+@examples(0.4)
+def test_bytes_are_read_into_memory(body: FileBody, start: int, size: int) -> None:
+    wanted = CONTENT[start : start + size]
+    filled = bytearray(len(wanted))
+    body.read_into(start, memoryview(filled))
+    assert filled == wanted
+
+
 def test_all_of_it(body: FileBody) -> None:
     assert len(body) == SIZE
     assert bytes(body) == CONTENT == bytes(body)
@@ -80,6 +89,8 @@ def test_a_file_that_is_replaced_or_cut_short_meanwhile(tmp_path: Path) -> None:
     os.truncate(path, SIZE - 1)
     with pytest.raises(zm.errors.ShortReadError):
         bytes(body)
+    with pytest.raises(zm.errors.ShortReadError):
+        body.read_into(SIZE - 2, memoryview(bytearray(2)))
     body.close()
     with pytest.raises(zm.errors.SourceError):
         bytes(body)

@@ -40,6 +40,9 @@ class LazyBytes(Protocol):
 
     def __bytes__(self) -> bytes: ...
 
+    def read_into(self, start: int, view: memoryview, /) -> None:
+        """Fill a view of memory with what begins at a place."""
+
 
 # A document, as stored or decoded.
 type Body = bytes | memoryview | LazyBytes

@@ -37,8 +37,8 @@ from zarr_manifest.format import (
 from zarr_manifest.manifest.author_columns import TO_THE_END
 from zarr_manifest.manifest.entry_columns import EntryColumns, JoinedParts, Shared
 from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
-from zarr_manifest.manifest.parts import split_document, split_members
-from zarr_manifest.manifest.plain import plain_columns
+from zarr_manifest.manifest.parts import LazyPart, split_document, split_members
+from zarr_manifest.manifest.plain import PlainReader
 from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside
 
 __all__ = [
@@ -192,18 +192,20 @@ def _read_in_parts(
     if grid.shape is None:
         return None  # each part would infer a different grid from its keys
     joined, shared = JoinedParts(len(document)), Shared({}, {})
+    plain = PlainReader(grid, limits, shared)
     count = inline_bytes = 0
     for part in split_document(document, part_bytes):
-        columns = plain_columns(part, grid, limits, shared)
+        columns = plain.columns(part)
         if columns is not None:
-            count += len(columns.chunk_numbers)
+            count += len(columns.offsets)
         elif len(part) > whole_bytes:
             return None
         else:
-            members = Members(part)
+            read = bytes(part)
+            members = Members(read)
             try:
                 # Not all problems: there may be one per entry.
-                entries = strict(interpret_document(part, limits, members))
+                entries = strict(interpret_document(read, limits, members))
                 columns = strict(_interpret_entries(entries, members, grid, shared))
             except ManifestError:
                 return None
@@ -220,8 +222,8 @@ def _read_in_parts(
 def _read_plain(document: Body, grid: Grid, limits: Limits) -> _Columns | None:
     """Return the columns of a document of entries that are all written alike, or None."""
     joined, shared = JoinedParts(len(document)), Shared({}, {})
-    columns = plain_columns(bytes(document), grid, limits, shared)
-    if columns is None or len(columns.chunk_numbers) > limits.entries:
+    columns = PlainReader(grid, limits, shared).columns(LazyPart(document, 0, len(document)))
+    if columns is None or len(columns.offsets) > limits.entries:
         return None
     joined.add(columns, len(document))
     return joined.in_order(list(shared.paths))

@@ -15,14 +15,24 @@ __all__ = ["EntryColumns", "JoinedParts", "Shared"]
 
 
 class EntryColumns(Struct, frozen=True):
-    """The columns of a manifest, without paths; see :class:`zarr_manifest.manifest.Manifest`."""
+    """The columns of a manifest, without paths; see :class:`zarr_manifest.manifest.Manifest`.
+
+    Attributes
+    ----------
+    chunk_numbers : ndarray of int64, or None
+        None if each row is that of the chunk of its number.
+    """
 
     grid_shape: tuple[int, ...]
-    chunk_numbers: npt.NDArray[np.int64]
+    chunk_numbers: npt.NDArray[np.int64] | None
     offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
     path_numbers: npt.NDArray[np.int32]
     aside: dict[int, Aside]
+
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """Return the number of each row's chunk."""
+        return np.arange(len(self.offsets)) if self.chunk_numbers is None else self.chunk_numbers
 
     def reordered(self, order: npt.NDArray[np.int64]) -> EntryColumns:
         """Return the rows in another order."""
@@ -32,7 +42,7 @@ class EntryColumns(Struct, frozen=True):
             aside = {row: aside[place] for row, place in places if place in aside}
         return EntryColumns(
             self.grid_shape,
-            self.chunk_numbers[order],
+            self.numbers()[order],
             self.offsets[order],
             self.lengths[order],
             self.path_numbers[order],
@@ -71,34 +81,46 @@ class JoinedParts:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._rows = 0
+        self._rows = self._expected = 0
         self.grid_shape: tuple[int, ...] = ()
         self._columns: list[npt.NDArray[Any]] = []
+        # Only once a row is not that of the chunk of its number.
+        self._numbers: npt.NDArray[np.int64] | None = None
         self._aside: dict[int, Aside] = {}
 
     def add(self, part: EntryColumns, size: int) -> None:
         """Add the columns of the next part, whose size is given."""
-        columns: list[npt.NDArray[Any]] = [
-            part.chunk_numbers,
-            part.offsets,
-            part.lengths,
-            part.path_numbers,
-        ]
-        start, rows = self._rows, self._rows + len(part.chunk_numbers)
+        columns: list[npt.NDArray[Any]] = [part.offsets, part.lengths, part.path_numbers]
+        start, rows = self._rows, self._rows + len(part.offsets)
         if not self._columns:
             self.grid_shape = part.grid_shape
-            expected = rows * self._size // max(size, 1)
-            self._columns = [_longer(column[:0], max(rows, expected)) for column in columns]
+            self._expected = rows * self._size // max(size, 1)
+            self._columns = [column[:0] for column in columns]
         for number, column in enumerate(columns):
-            if len(self._columns[number]) < rows:
-                self._columns[number] = _longer(self._columns[number][:start], rows)
-            self._columns[number][start:rows] = column
+            self._columns[number] = self._extended(self._columns[number], column)
+        numbers = part.numbers()
+        if self._numbers is None and not _are_consecutive(numbers, start):
+            self._numbers = np.arange(start)
+        if self._numbers is not None:
+            self._numbers = self._extended(self._numbers, numbers)
         self._aside.update((start + row, extra) for row, extra in part.aside.items())
         self._rows = rows
 
+    def _extended[T: np.generic](
+        self, column: npt.NDArray[T], values: npt.NDArray[T]
+    ) -> npt.NDArray[T]:
+        """Return a column, whose end may be unused, with the values of further rows."""
+        start, rows = self._rows, self._rows + len(values)
+        if len(column) < rows:
+            column = _longer(column[:start], max(rows, self._expected))
+        column[start:rows] = values
+        return column
+
     def repeated(self) -> list[int]:
         """Return the numbers of chunks that several rows name."""
-        numbers, counts = np.unique(self._columns[0][: self._rows], return_counts=True)
+        if self._numbers is None:
+            return []
+        numbers, counts = np.unique(self._numbers[: self._rows], return_counts=True)
         repeated: list[int] = numbers[counts > 1].tolist()
         return repeated
 
@@ -112,22 +134,33 @@ class JoinedParts:
         paths : sequence of str
             The paths to which the path numbers refer. Each is used.
         """
-        for number, column in enumerate(self._columns):
-            # What is left over is no memory until it is written to: copying would take some.
-            fits = len(column) <= self._rows + self._rows // 16
-            self._columns[number] = column[: self._rows] if fits else column[: self._rows].copy()
-        numbers, offsets, lengths, path_numbers = self._columns
+        offsets, lengths, path_numbers = map(self._used, self._columns)
+        numbers = None if self._numbers is None else self._used(self._numbers)
         columns = EntryColumns(
             self.grid_shape, numbers, offsets, lengths, path_numbers, self._aside
         )
-        if not (numbers[1:] > numbers[:-1]).all():
+        if numbers is not None and not (numbers[1:] > numbers[:-1]).all():
             order = np.argsort(numbers, kind="stable")
-            columns = columns.reordered(order)
-            numbers = columns.chunk_numbers
-            if (numbers[1:] == numbers[:-1]).any():
+            ordered = numbers[order]
+            if (ordered[1:] == ordered[:-1]).any():
                 return None
-        numbers_of_paths, ordered = _renumber_paths(columns.path_numbers, paths)
-        return structs.replace(columns, path_numbers=numbers_of_paths), ordered
+            columns = columns.reordered(order)
+        numbers_of_paths, names = _renumber_paths(columns.path_numbers, paths)
+        return structs.replace(columns, path_numbers=numbers_of_paths), names
+
+    def _used[T: np.generic](self, column: npt.NDArray[T]) -> npt.NDArray[T]:
+        # What is left over is no memory until it is written to: copying would take some.
+        fits = len(column) <= self._rows + self._rows // 16
+        return column[: self._rows] if fits else column[: self._rows].copy()
+
+
+def _are_consecutive(numbers: npt.NDArray[np.int64], first: int) -> bool:
+    """Whether numbers are those from one on."""
+    if not len(numbers):
+        return True
+    if numbers[0] != first or numbers[-1] - first != len(numbers) - 1:
+        return False
+    return bool((numbers[1:] > numbers[:-1]).all())
 
 
 def _longer(column: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:

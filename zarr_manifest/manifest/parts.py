@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from zarr_manifest.format import Body
 
-__all__ = ["Part", "split_document", "split_members"]
+__all__ = ["LazyPart", "Part", "split_document", "split_members"]
 
 # How many bytes are copied at a time to search in them.
 _WINDOW = 2**12
@@ -38,7 +38,42 @@ class Part(Struct, frozen=True):
     start: int
 
 
-def split_document(document: Body, size: int) -> Iterator[bytes]:
+class LazyPart(Struct, frozen=True):
+    """A part of a document, as a document of its own, which is read when it is looked at.
+
+    Attributes
+    ----------
+    whole : bytes, memoryview or LazyBytes
+        The whole document.
+    start, stop : int
+        Which of its bytes the part has.
+    opening, closing : bytes
+        What is added before and after them.
+    """
+
+    whole: Body
+    start: int
+    stop: int
+    opening: bytes = b""
+    closing: bytes = b""
+
+    def __len__(self) -> int:
+        return len(self.opening) + self.stop - self.start + len(self.closing)
+
+    def __bytes__(self) -> bytes:
+        return b"".join((self.opening, self.whole[self.start : self.stop], self.closing))
+
+    def read_into(self, view: memoryview) -> None:
+        """Fill a view of memory, which is as long as the part."""
+        first, last = len(self.opening), len(view) - len(self.closing)
+        view[:first], view[last:] = self.opening, self.closing
+        if isinstance(self.whole, bytes | memoryview):
+            view[first:last] = memoryview(self.whole)[self.start : self.stop]
+        else:
+            self.whole.read_into(self.start, view[first:last])
+
+
+def split_document(document: Body, size: int) -> Iterator[LazyPart]:
     """Split a document into smaller ones of at least this size, with its members in order.
 
     If every part is a JSON object with members, then so is the document, and the split is
@@ -46,15 +81,15 @@ def split_document(document: Body, size: int) -> Iterator[bytes]:
 
     Examples
     --------
-    >>> list(split_document(b'{"0": {}, "1": {}, "2": {}}', 10))
+    >>> [bytes(part) for part in split_document(b'{"0": {}, "1": {}, "2": {}}', 10)]
     [b'{"0": {}, "1": {}}', b'{ "2": {}}']
     """
     view: Body = memoryview(document) if isinstance(document, bytes) else document
     start, opening = 0, b""
     while comma := _find(view, b"},", start + size) + 1:
-        yield b"".join((opening, view[start:comma], b"}"))
+        yield LazyPart(view, start, comma, opening, b"}")
         start, opening = comma + 1, b"{"
-    yield b"".join((opening, view[start:]))
+    yield LazyPart(view, start, len(view), opening)
 
 
 def _find(view: Body, wanted: bytes, start: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.sources.byte_ranges import SourceRange
@@ -48,9 +47,12 @@ class FileBody:
     def __getitem__(self, places: slice) -> bytes:
         first, last, _ = places.indices(self._size)
         with file_errors(NO_CONDITIONS):
-            # Reading from the start of a file does not go there: it is where a file is opened.
-            os.lseek(self._file.descriptor, 0, os.SEEK_SET)
             return self._file.read(self._start + first, self._start + max(first, last))
+
+    def read_into(self, start: int, view: memoryview) -> None:
+        """Fill a view of memory, which ends where these bytes do at the latest."""
+        with file_errors(NO_CONDITIONS):
+            self._file.read_into(self._start + start, [view])
 
     def __bytes__(self) -> bytes:
         return self[:]

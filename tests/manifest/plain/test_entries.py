@@ -8,11 +8,9 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from msgspec import structs
 
 import zarr_manifest as zm
 from tests.properties import examples
@@ -22,7 +20,8 @@ from zarr_manifest.manifest.decoding import interpret_columns
 from zarr_manifest.manifest.entry_columns import EntryColumns, JoinedParts, Shared
 from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.manifest import Manifest
-from zarr_manifest.manifest.plain import plain_columns
+from zarr_manifest.manifest.parts import LazyPart
+from zarr_manifest.manifest.plain import PlainReader
 
 LARGEST = 2**53 - 1
 SPACE = st.sampled_from(["", " ", "\n", "\t \r\n"])
@@ -100,7 +99,7 @@ def documents(draw: st.DrawFn, *, proper: bool) -> tuple[bytes, tuple[int, ...]]
 def at_once(document: bytes, grid: Grid, limits: Limits) -> Any:
     """What is read at once, as values that compare; None if nothing is."""
     shared = Shared({}, {})
-    columns = plain_columns(document, grid, limits, shared)
+    columns = PlainReader(grid, limits, shared).columns(LazyPart(document, 0, len(document)))
     if columns is None:
         assert not shared.paths
         return None
@@ -120,7 +119,8 @@ def one_by_one(document: bytes, grid: Grid, limits: Limits) -> Any:
 
 
 def comparable(columns: EntryColumns, paths: tuple[str, ...]) -> Any:
-    arrays = [(column.dtype, column.tolist()) for column in structs.astuple(columns)[1:5]]
+    kept = (columns.numbers(), columns.offsets, columns.lengths, columns.path_numbers)
+    arrays = [(column.dtype, column.tolist()) for column in kept]
     shared = {id(extra) for extra in columns.aside.values()}
     return columns.grid_shape, arrays, paths, sorted(columns.aside.items()), len(shared)
 
@@ -159,6 +159,37 @@ def test_valid_documents_are_read_at_once(case: tuple[bytes, tuple[int, ...]]) -
         assert isinstance(expected, zm.ManifestError) or is_unusual(document)
     else:
         assert found == expected
+
+
+@given(st.lists(documents(proper=True) | documents(proper=False), min_size=2, max_size=4))
+@examples(2)
+def test_a_document_is_read_as_if_none_had_been_read_before(
+    cases: list[tuple[bytes, tuple[int, ...]]],
+) -> None:
+    """All are read into the same memory: nothing of one may be taken for another's."""
+    grid = Grid(1, (12,))
+    reader = PlainReader(grid, Limits(), Shared({}, {}))
+    for document, _ in cases:
+        found = reader.columns(LazyPart(document, 0, len(document)))
+        alone = PlainReader(grid, Limits(), Shared({}, {})).columns(
+            LazyPart(document, 0, len(document))
+        )
+        assert (found is None) == (alone is None)
+        if found is not None and alone is not None:
+            assert found.numbers().tolist() == alone.numbers().tolist()
+            assert found.offsets.tolist() == alone.offsets.tolist()
+            assert found.lengths.tolist() == alone.lengths.tolist()
+
+
+@pytest.mark.parametrize("end", range(1, 60))
+def test_a_document_that_ends_early_is_not_continued_by_the_one_before(end: int) -> None:
+    document = b'{"0":{"path":"a","offset":1},"1":{"path":"a","offset":2},"2":{"path":"a"}}'
+    reader = PlainReader(Grid(1, (12,)), Limits(), Shared({}, {}))
+    longer = (
+        b'{"3":{"path":"a","offset":1},"4":{"path":"a","offset":2},"5":{"path":"a","offset":3}}'
+    )
+    assert reader.columns(LazyPart(longer, 0, len(longer))) is not None
+    assert reader.columns(LazyPart(document, 0, end)) is None
 
 
 def is_unusual(document: bytes) -> bool:
@@ -207,11 +238,12 @@ def test_what_writers_write_is_read_at_once(writer: str, more: dict[str, str]) -
     entries = {key: {**entry, **more} for key, entry in plain(1500).items()}
     document = WRITERS[writer](entries)
     for region in (None, (range(2), range(1000))):
-        columns = plain_columns(document, Grid(2, (2, 1000), region), Limits(), Shared({}, {}))
+        reader = PlainReader(Grid(2, (2, 1000), region), Limits(), Shared({}, {}))
+        columns = reader.columns(LazyPart(document, 0, len(document)))
         assert columns is not None
         assert columns.offsets.tolist() == [
             entries[f"{number // 1000}.{number % 1000}"]["offset"]
-            for number in columns.chunk_numbers.tolist()
+            for number in columns.numbers().tolist()
         ]
 
 
@@ -262,4 +294,4 @@ def test_memory_per_reference() -> None:
     # What no row uses is left over because the number of rows is not known in advance.
     held = [column if column.base is None else column.base for column in kept]
     assert sum(column.nbytes for column in held) <= 21.5 * 100_000
-    assert np.array_equal(columns.chunk_numbers, np.arange(100_000))
+    assert columns.chunk_numbers is None  # each is the number of its row

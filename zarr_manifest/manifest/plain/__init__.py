@@ -6,6 +6,6 @@ a document is, byte for byte, what was compared and parsed. Anything else is lef
 which also know what is wrong with it. Pure.
 """
 
-from zarr_manifest.manifest.plain.entries import plain_columns
+from zarr_manifest.manifest.plain.entries import PlainReader
 
-__all__ = ["plain_columns"]
+__all__ = ["PlainReader"]

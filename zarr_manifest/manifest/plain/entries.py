@@ -17,6 +17,7 @@ from zarr_manifest.format import Limits
 from zarr_manifest.manifest.author_columns import TO_THE_END
 from zarr_manifest.manifest.entry_columns import EntryColumns, Shared
 from zarr_manifest.manifest.keys import Grid
+from zarr_manifest.manifest.parts import LazyPart
 from zarr_manifest.manifest.plain.asides import asides_of
 from zarr_manifest.manifest.plain.numbers import (
     leading_numbers,
@@ -24,31 +25,29 @@ from zarr_manifest.manifest.plain.numbers import (
     words_for_digits,
 )
 from zarr_manifest.manifest.plain.scanning import WORD, Places, Text, are_literal
-from zarr_manifest.manifest.plain.strings import LONGEST, Strings, strings_between
+from zarr_manifest.manifest.plain.strings import Strings, strings_between
 from zarr_manifest.manifest.plain.template import Field, Template, template_of
 
-__all__ = ["plain_columns"]
+__all__ = ["PlainReader"]
 
 _END = re.compile(rb"[ \t\n\r]*+\}[ \t\n\r]*+")
 
-# What words are read of before and after a value.
-_MARGIN = 2 * WORD
+# How much of a document is looked at to know how its entries are written, and that it ends after
+# one: at least as long as the longest string. Where more would be needed, others read it.
+_LOOKED_AT = 2**13
+
+# What words are read of before and after any of that.
+_MARGIN = _LOOKED_AT + 2 * WORD
 _LIMITED = ("path", "etag", "version")
 
 type _Integers = npt.NDArray[np.int64]
 
 
-def plain_columns(
-    document: bytes, grid: Grid, limits: Limits, shared: Shared
-) -> EntryColumns | None:
-    """Return the columns of a document, in its order; None if its entries are not all alike.
-
-    Also if anything else might be wrong with it. Then nothing is added to the paths.
+class PlainReader:
+    """Reads documents whose entries are all alike, one after the other.
 
     Parameters
     ----------
-    document : bytes
-        A manifest document, or a part of one that is a document too.
     grid : Grid
         The chunks that keys may name.
     limits : Limits
@@ -56,23 +55,44 @@ def plain_columns(
     shared : Shared
         Updated with new paths and asides.
     """
-    template = template_of(document)
-    if template is None or not grid.shape or math.prod(grid.shape) >= 2**62:
-        return None
-    found = _entries(document, template)
-    if found is None:
-        return None
-    text, starts, commas = found
-    keys = _chunk_numbers(text, starts, grid.shape, grid.region)
-    if keys is None:
-        return None
-    values = _values(text, template, keys.ends, commas)
-    if values is None or any(
-        name in values.strings and values.strings[name].longest > limits.path_length
-        for name in _LIMITED
-    ):
-        return None
-    return _columns(keys.values, values, grid.shape, shared)
+
+    def __init__(self, grid: Grid, limits: Limits, shared: Shared) -> None:
+        self._grid = grid
+        self._limits = limits
+        self._shared = shared
+        self._text = Text(_MARGIN)
+
+    def columns(self, document: LazyPart) -> EntryColumns | None:
+        """Return the columns of a document, in its order; None if its entries are not all alike.
+
+        Also if anything else might be wrong with it. Then nothing is added to the paths.
+
+        Parameters
+        ----------
+        document : LazyPart
+            A part that is a manifest document too, or all of one.
+        """
+        shape, text = self._grid.shape, self._text
+        if not shape or math.prod(shape) >= 2**62:
+            return None
+        text.load(document)
+        template = template_of(text[text.start : min(text.end, text.start + _LOOKED_AT)])
+        if template is None:
+            return None
+        found = _entries(text, template)
+        if found is None:
+            return None
+        starts, commas = found
+        keys = _chunk_numbers(text, starts, shape, self._grid.region)
+        if keys is None:
+            return None
+        values = _values(text, template, keys.ends, commas)
+        if values is None or any(
+            name in values.strings and values.strings[name].longest > self._limits.path_length
+            for name in _LIMITED
+        ):
+            return None
+        return _columns(keys.values, values, shape, self._shared)
 
 
 class _Keys(Struct, frozen=True):
@@ -89,31 +109,32 @@ class _Values(Struct, frozen=True):
     strings: dict[str, Strings]
 
 
-def _entries(document: bytes, template: Template) -> tuple[Text, Places, Places] | None:
-    """Return the text of a document's entries, and where their keys begin and values end.
+def _entries(text: Text, template: Template) -> tuple[Places, Places] | None:
+    """Return where the keys of a document begin and its values end.
+
+    What follows its last value becomes what would follow it if there was one more entry.
 
     Returns
     -------
-    text, starts, commas
+    starts, commas
         `commas` has a row for each entry and a column for each member.
     """
-    start, fields, closing = template.start, template.fields, template.closing
-    # The last brace is that of the document.
-    end = document.rfind(b"}", 0, document.rfind(b"}")) + 1
+    start, closing = text.start + template.start, template.closing
     ending = closing[: closing.index(b"}") + 1]
-    if _END.fullmatch(document, end) is None or not document.endswith(ending, start, end):
+    tail = text[max(start, text.end - _LOOKED_AT) : text.end]
+    # The last brace is that of the document.
+    end = tail.rfind(b"}", 0, tail.rfind(b"}")) + 1
+    if _END.fullmatch(tail, end) is None or not tail.endswith(ending, 0, end):
         return None
-    # As if one more entry followed.
-    entries = memoryview(document)[start : end - len(ending)]
-    text = Text((b" " * _MARGIN, entries, closing), LONGEST + 2 * _MARGIN)
+    text.end_with(closing, text.end - len(tail) + end - len(ending))
     commas = text.find(",")
-    if len(commas) % len(fields):
+    if len(commas) % len(template.fields):
         return None
-    commas = commas.reshape(-1, len(fields))
+    commas = commas.reshape(-1, len(template.fields))
     starts = np.empty(len(commas), np.int64)
-    starts[0] = _MARGIN
+    starts[0] = start
     np.add(commas[:-1, -1], len(closing) - closing.index(b","), out=starts[1:])
-    return text, starts, commas
+    return starts, commas
 
 
 def _chunk_numbers(

@@ -6,10 +6,10 @@ short texts that begin anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
+
+from zarr_manifest.manifest.parts import LazyPart
 
 __all__ = ["WORD", "Places", "Text", "Words", "are_literal"]
 
@@ -20,25 +20,63 @@ type Words = npt.NDArray[np.uint64]
 # Bytes in a word.
 WORD = 8
 
+# So many slices of memory take less time than a copy of all of it.
+_FEW = 2**10
+
 
 class Text:
-    """Bytes that are looked at by their places.
+    """Bytes that are looked at by their places: those of one document after the other.
+
+    All are read into the same memory, since new memory takes as long as reading.
 
     Parameters
     ----------
-    parts : iterable of bytes or memoryview
-        The text is all of them, joined.
-    most : int
-        How far beyond the end words may be asked for, in bytes.
+    margin : int
+        How far before the start, and beyond the end, words may be asked for, in bytes.
+
+    Attributes
+    ----------
+    start, end : int
+        Where the text begins and ends.
     """
 
-    def __init__(self, parts: Iterable[bytes | memoryview], most: int) -> None:
-        self._bytes = b"".join((*parts, bytes(most)))
-        self._size = len(self._bytes) - most
+    def __init__(self, margin: int) -> None:
+        self.start = self.end = margin
+        self._bytes = bytearray(2 * margin)
+        self._found = np.empty(0, np.bool_)
+
+    def load(self, document: bytes | LazyPart) -> None:
+        """Take a document as the text."""
+        margin, end = self.start, self.start + len(document)
+        if len(self._bytes) < end + margin:
+            # Others are a little larger.
+            self._bytes = bytearray(end + end // 16 + margin)
+            self._found = np.empty(len(self._bytes), np.bool_)
+        view = memoryview(self._bytes)
+        if isinstance(document, bytes):
+            view[margin:end] = document
+        else:
+            document.read_into(view[margin:end])
+        self._end_at(end)
+
+    def end_with(self, literal: bytes, place: int) -> None:
+        """End the text with a literal, in place of what begins at a place."""
+        end = place + len(literal)
+        self._bytes[place:end] = literal
+        self._end_at(end)
+
+    def _end_at(self, end: int) -> None:
+        self.end = end
+        # Not what a document before had there.
+        self._bytes[end : end + self.start] = bytes(self.start)
+
+    def __getitem__(self, places: slice) -> bytes:
+        return bytes(memoryview(self._bytes)[places])
 
     def find(self, character: str) -> Places:
         """Return every place of a character."""
-        return np.flatnonzero(np.frombuffer(self._bytes, np.uint8, self._size) == ord(character))
+        text = np.frombuffer(self._bytes, np.uint8, self.end)
+        return np.flatnonzero(np.equal(text, ord(character), out=self._found[: self.end]))
 
     def words(self, places: Places, count: int) -> Words:
         """Return the bytes from each place on.
@@ -55,9 +93,11 @@ class Text:
 
     def slices(self, starts: Places, ends: Places) -> list[bytes]:
         """Return the bytes between places."""
-        text = self._bytes
+        text: bytes | memoryview = memoryview(self._bytes)
+        if len(starts) > _FEW:
+            text = bytes(text)  # of which slices are bytes
         bounds = zip(starts.tolist(), ends.tolist(), strict=True)
-        return [text[start:end] for start, end in bounds]
+        return [bytes(text[start:end]) for start, end in bounds]
 
     def has(self, literal: bytes, places: Places) -> bool:
         """Whether a literal stands at every place."""
@@ -69,7 +109,9 @@ def are_literal(words: Words, literal: bytes) -> bool:
 
     Examples
     --------
-    >>> are_literal(Text([b'"0":{},"1":{}'], 8).words(np.array([2, 9]), 1), b'":{')
+    >>> text = Text(8)
+    >>> text.load(b'"0":{},"1":{}')
+    >>> are_literal(text.words(text.start + np.array([2, 9]), 1), b'":{')
     True
     """
     for number in range(words.shape[1]):

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from zarr_manifest.manifest.plain.scanning import WORD, Places, Text, Words
 
-__all__ = ["LONGEST", "Strings", "strings_between"]
+__all__ = ["Strings", "strings_between"]
 
 # Longer ones are left to others, since comparing them is no longer worth it.
-LONGEST = 1024
+_LONGEST = 1024
 
 _AT_ONCE = 8
 _STRING = msgspec.json.Decoder(str)
@@ -62,7 +62,7 @@ def strings_between(
     """
     lengths = ends - starts
     shortest, longest = int(lengths.min()), int(lengths.max())
-    if shortest < len(before) or longest > LONGEST:
+    if shortest < len(before) or longest > _LONGEST:
         return None
     changed = np.empty(len(starts), np.bool_)
     changed[0] = True
