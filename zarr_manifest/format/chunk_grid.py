@@ -157,8 +157,10 @@ def grid_indices(
     [[0, 2], [1, 0]]
     """
     indices = np.empty((len(numbers), len(grid_shape)), np.int64)
-    for dimension in reversed(range(len(grid_shape))):
+    for dimension in reversed(range(1, len(grid_shape))):
         numbers, indices[:, dimension] = np.divmod(numbers, grid_shape[dimension])
+    if grid_shape:
+        indices[:, 0] = numbers
     return indices
 
 

@@ -245,8 +245,8 @@ class ReferenceTable:
         rows[rows == len(self)] = 0
         return np.where(self._chunk_numbers[rows] == chunk_numbers, rows, -1)
 
-    def ranges(self, rows: npt.NDArray[np.int64]) -> Ranges:
-        """Return where the bytes of many rows are, in columns."""
+    def ranges(self, rows: npt.NDArray[np.int64] | slice) -> Ranges:
+        """Return where the bytes of many rows are, in columns, which must not be modified."""
         return Ranges(self._offsets[rows], self._lengths[rows], self._path_numbers[rows])
 
     def asides_of(self, rows: Iterable[int]) -> Iterator[tuple[int, Aside]]:
@@ -291,6 +291,10 @@ class ReferenceTable:
             checksum=found.checksum,
             conditions=found.conditions,
         )
+
+    def chunk_numbers(self) -> npt.NDArray[np.int64] | range:
+        """Return the C-order number of each row's chunk, in no memory if that is its row."""
+        return range(len(self)) if self._chunk_numbers is None else self._chunk_numbers
 
     def columns(self) -> Columns:
         """Return the references as columns of numbers, which must not be modified."""

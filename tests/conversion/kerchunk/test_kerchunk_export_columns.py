@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +25,7 @@ from zarr_manifest.conversion.kerchunk.export.blocks import Block
 from zarr_manifest.conversion.kerchunk.export.json_members import members_of
 from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json
 from zarr_manifest.conversion.kerchunk.export.parquet_sets import export_kerchunk_parquet
+from zarr_manifest.conversion.zarr2.to_v2.trial import require_same_values
 
 URLS = st.lists(
     st.one_of(
@@ -88,6 +91,27 @@ def test_urls_in_parquet_are_texts_even_if_parts_of_a_file_share_them(tmp_path: 
     column = pq.read_table(tmp_path / "r/a/refs.0.parq").column("path")
     assert str(column.type) == "string"
     assert column.to_pylist() == [*paths, None]
+
+
+@pytest.mark.parametrize("export", [export_kerchunk_json, export_kerchunk_parquet])
+def test_the_codecs_of_an_array_are_tried_out_once(
+    tmp_path: Path, export: Callable[[Path, Path], Any]
+) -> None:
+    group = zarr.create_group(tmp_path / "h")
+    for name in ("a", "b"):
+        group.create_array(name, shape=4, chunks=2, dtype="i2")
+    tried = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal tried
+        tried += event == "call" and frame.f_code is require_same_values.__code__
+
+    sys.setprofile(note)
+    try:
+        export(tmp_path / "h", tmp_path / "to")
+    finally:
+        sys.setprofile(None)
+    assert tried == 2
 
 
 # How cheap ---------------------------------------------------------------------------

@@ -15,10 +15,11 @@ from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import format_canonical, format_last_modified, grid_index
 from zarr_manifest.hierarchy import object_url
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
-from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, Columns, ReferenceTable
+from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, ReferenceTable
 
-__all__ = ["Block", "Exporter", "distinct"]
+__all__ = ["Block", "ChunkNumbers", "Exporter", "distinct", "in_column"]
 
+type ChunkNumbers = npt.NDArray[np.int64] | range
 type _Integers = npt.NDArray[np.int64]
 type _Indices = npt.NDArray[np.int32 | np.int64]
 
@@ -28,7 +29,7 @@ class Block(NamedTuple):
 
     Attributes
     ----------
-    numbers : ndarray of int64, sorted
+    numbers : ndarray of int64, sorted, or range
         C-order number of each row's chunk in the whole grid.
     url_numbers : ndarray of int32 or int64
         Index of each row's URL; -1 where the chunk is inline.
@@ -40,7 +41,7 @@ class Block(NamedTuple):
         Inline chunks, by chunk number.
     """
 
-    numbers: _Integers
+    numbers: ChunkNumbers
     url_numbers: _Indices
     offsets: _Integers
     sizes: _Integers
@@ -50,8 +51,11 @@ class Block(NamedTuple):
     @property
     def stated_bytes(self) -> int:
         """Sum of the sizes, and of the inline chunks."""
-        inline: list[int] = self.numbers[self.url_numbers < 0].tolist()
-        return int(self.sizes.sum()) + sum(len(self.data[number]) for number in inline)
+        return int(self.sizes.sum()) + sum(len(self.data[number]) for number in self.inline())
+
+    def inline(self) -> list[int]:
+        """Return the numbers of the chunks that are inline."""
+        return _at(self.numbers, np.flatnonzero(self.url_numbers < 0).tolist())
 
 
 @dataclass(slots=True)
@@ -82,19 +86,23 @@ class Exporter:
         NotConvertibleError
             kerchunk cannot express an entry.
         """
-        columns = manifest.columns()
-        _require_lengths(manifest, columns)
+        numbers, columns = manifest.chunk_numbers(), manifest.ranges(slice(None))
+        sizes = columns.lengths
+        if sizes.min(initial=1) < 1:
+            _require_lengths(manifest)
+            sizes = np.maximum(sizes, 0)
         versions: list[str | None] = [None]
         version_rows: list[list[int]] = []
         data: dict[int, bytes] = {}
         for aside, rows in manifest.asides():
             self._count_dropped(aside, len(rows))
             if aside.data is not None:
-                data.update(dict.fromkeys(columns.numbers[rows].tolist(), aside.data))
+                data.update(dict.fromkeys(_at(numbers, rows), aside.data))
             if aside.conditions.version is not None:
                 version_rows.append(rows)
                 versions.append(aside.conditions.version)
-        data |= self._encoded_fill_values(columns)
+        empty = columns.path_numbers == EMPTY
+        data |= self._encoded_fill_values(_at(numbers, np.flatnonzero(empty).tolist()))
         # A path may have several versions: each is a URL of its own.
         owners = columns.path_numbers
         if version_rows:
@@ -107,14 +115,13 @@ class Exporter:
             self._url(locations[number // len(versions)], versions[number % len(versions)])
             for number in used
         ]
-        sizes = columns.lengths
-        if not (with_path.all() and sizes.min(initial=1) > 0):
-            sizes = np.where(with_path & (sizes > 0), sizes, 0)
-        block = Block(columns.numbers, url_numbers, columns.offsets, sizes, urls, data)
-        return block if self.encoded_fill_value else _without(columns.path_numbers == EMPTY, block)
+        if not with_path.all():
+            sizes = np.where(with_path, sizes, 0)
+        block = Block(numbers, url_numbers, columns.offsets, sizes, urls, data)
+        return block if self.encoded_fill_value else _without(empty, block)
 
-    def _encoded_fill_values(self, columns: Columns) -> dict[int, bytes]:
-        empty: list[int] = columns.numbers[columns.path_numbers == EMPTY].tolist()
+    def _encoded_fill_values(self, empty: Sequence[int]) -> dict[int, bytes]:
+        """Return the data of explicitly empty chunks, given by number."""
         if not empty:
             return {}
         if self.encoded_fill_value is None:
@@ -183,11 +190,28 @@ def _distinct_from_0(
     return used.tolist(), which
 
 
-def _require_lengths(manifest: ReferenceTable, columns: Columns) -> None:
+def _at(numbers: ChunkNumbers, rows: Sequence[int]) -> list[int]:
+    if isinstance(numbers, range):
+        return [numbers[row] for row in rows]
+    selected: list[int] = numbers[rows].tolist()
+    return selected
+
+
+def in_column(numbers: ChunkNumbers) -> _Integers:
+    """Return chunk numbers as a column.
+
+    Examples
+    --------
+    >>> in_column(range(2, 4))
+    array([2, 3])
+    """
+    return np.arange(numbers.start, numbers.stop) if isinstance(numbers, range) else numbers
+
+
+def _require_lengths(manifest: ReferenceTable) -> None:
     """Refuse ranges from an offset to the end of an object: kerchunk cannot express them."""
-    open_ended = columns.lengths == TO_THE_END
-    if open_ended.any():
-        open_ended &= columns.offsets > 0
+    columns = manifest.columns()
+    open_ended = (columns.lengths == TO_THE_END) & (columns.offsets > 0)
     if open_ended.any():
         row = int(open_ended.argmax())
         raise NotConvertibleError(
@@ -203,7 +227,7 @@ def _without(rows: npt.NDArray[np.bool_], block: Block) -> Block:
         return block
     kept = ~rows
     return block._replace(
-        numbers=block.numbers[kept],
+        numbers=in_column(block.numbers)[kept],
         url_numbers=block.url_numbers[kept],
         offsets=block.offsets[kept],
         sizes=block.sizes[kept],

@@ -9,7 +9,7 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 
-from zarr_manifest.conversion.kerchunk.export.blocks import Block, distinct
+from zarr_manifest.conversion.kerchunk.export.blocks import Block, distinct, in_column
 from zarr_manifest.format import grid_indices
 from zarr_manifest.manifest import TextColumns, canonical_keys
 
@@ -73,15 +73,16 @@ def _in_columns(
     if block.url_numbers.min() < 0:
         return None
     used, column = distinct(block.url_numbers, len(urls))
-    numbers: list[int] = used.tolist()
-    table = [urls[number] for number in numbers]
+    urls_used: list[int] = used.tolist()
+    table = [urls[number] for number in urls_used]
     if max(map(len, table)) > _WIDEST:
         return None
     is_range = block.sizes > 0
     where = None if is_range.all() else is_range
-    lines = TextColumns(len(block.numbers))
+    numbers = in_column(block.numbers)
+    lines = TextColumns(len(numbers))
     lines.constant(key if grid_shape else key + b"0")
-    for dimension, indices in enumerate(grid_indices(grid_shape, block.numbers).T):
+    for dimension, indices in enumerate(grid_indices(grid_shape, numbers).T):
         lines.constant(b"." if dimension else b"")
         lines.numbers(indices)
     lines.constant(b'": [')
@@ -96,8 +97,9 @@ def _in_columns(
 def _one_by_one(
     block: Block, key: bytes, urls: Sequence[bytes], grid_shape: tuple[int, ...]
 ) -> bytes:
-    keys = canonical_keys(grid_indices(grid_shape, block.numbers))
-    columns = (block.numbers, block.url_numbers, block.offsets, block.sizes)
+    numbers = in_column(block.numbers)
+    keys = canonical_keys(grid_indices(grid_shape, numbers))
+    columns = (numbers, block.url_numbers, block.offsets, block.sizes)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     begun, texts = key.decode(), [url.decode() for url in urls]
     lines = [

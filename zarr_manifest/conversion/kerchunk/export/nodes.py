@@ -110,7 +110,9 @@ class ExportedArray:
         """
         self.check()
         is_complete = references == math.prod(self.partitions.grid_shape)
-        converted = convert_array_to_zarr2(self.metadata, path=self.path, is_complete=is_complete)
+        converted = convert_array_to_zarr2(
+            self.metadata, path=self.path, is_complete=is_complete, is_tried=True
+        )
         counted = (
             f"array {self.path!r}: " + what.format(f"{count} chunk{'s' if count > 1 else ''}")
             for what, count in sorted(self.dropped.items())

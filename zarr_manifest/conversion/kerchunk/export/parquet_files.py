@@ -8,6 +8,7 @@ smaller. Files without references are not written.
 from __future__ import annotations
 
 import base64
+import bisect
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.export.blocks import Block, distinct
+from zarr_manifest.conversion.kerchunk.export.blocks import Block, ChunkNumbers, distinct, in_column
 from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
 from zarr_manifest.format import Partitions
 
@@ -129,7 +130,7 @@ class RefsWriter:
         """
         ahead = [] if coming is None else [self._corner(coming, 0)]
         for block in self._held.values():
-            row = int(np.searchsorted(block.numbers, stop))
+            row = bisect.bisect_left(block.numbers, stop)
             if row < len(block.numbers):
                 ahead.append(int(block.numbers[row]))
         return min(ahead, default=None)
@@ -142,7 +143,7 @@ class RefsWriter:
         inline = {
             number - record * size: _plain(part.data[number])
             for part in parts
-            for number in part.numbers[part.url_numbers < 0].tolist()
+            for number in part.inline()
         }
         paths = pa.DictionaryArray.from_arrays(
             pa.array(codes, mask=without_url if without_url.any() else None),
@@ -171,17 +172,19 @@ def _joined(parts: Sequence[Block], start: int, size: int) -> Block:
     offsets, sizes = np.zeros(size, np.int64), np.zeros(size, np.int64)
     urls: list[str] = []
     for part in parts:
-        rows = _places(part.numbers - start)
+        rows = _places(part.numbers, start)
         url_numbers[rows] = np.where(part.url_numbers < 0, -1, part.url_numbers + len(urls))
         offsets[rows], sizes[rows] = part.offsets, part.sizes
         urls += part.urls
-    return Block(np.arange(start, start + size), url_numbers, offsets, sizes, urls, {})
+    return Block(range(start, start + size), url_numbers, offsets, sizes, urls, {})
 
 
-def _places(rows: _Integers) -> _Integers | slice:
-    """Return sorted row numbers as a slice, if that is what they are."""
-    first, last = int(rows[0]), int(rows[-1])
-    return slice(first, last + 1) if last - first == len(rows) - 1 else rows
+def _places(numbers: ChunkNumbers, start: int) -> _Integers | slice:
+    """Return the rows of chunks in a file that begins with one: a slice, if they are one."""
+    first, last = int(numbers[0]) - start, int(numbers[-1]) - start
+    if last - first == len(numbers) - 1:
+        return slice(first, last + 1)
+    return in_column(numbers) - start
 
 
 def _has_few_values(numbers: _Integers) -> bool:
@@ -214,7 +217,8 @@ def _schema() -> Any:
 
 def _within(block: Block, start: int, stop: int) -> Block | None:
     """Return the rows of a block within a run of chunks, with only the URLs that they use."""
-    first, last = np.searchsorted(block.numbers, [start, stop]).tolist()
+    first = bisect.bisect_left(block.numbers, start)
+    last = bisect.bisect_left(block.numbers, stop, first)
     if first == last:
         return None
     own = block.url_numbers[first:last]

@@ -64,7 +64,11 @@ def convert_group_to_zarr2(metadata: Mapping[str, Any]) -> Zarr2Metadata:
 
 
 def convert_array_to_zarr2(
-    metadata: Mapping[str, Any], *, path: str = "", is_complete: bool = False
+    metadata: Mapping[str, Any],
+    *,
+    path: str = "",
+    is_complete: bool = False,
+    is_tried: bool = False,
 ) -> Zarr2Metadata:
     """Return the Zarr v2 metadata of a Zarr v3 array.
 
@@ -76,6 +80,8 @@ def convert_array_to_zarr2(
         Path of the array, for messages.
     is_complete : bool
         Whether no chunk is missing. If so, the fill value is the one for xarray to mask.
+    is_tried : bool
+        Whether the same metadata has been converted before: its codecs are not tried out again.
 
     Raises
     ------
@@ -113,10 +119,11 @@ def convert_array_to_zarr2(
         "compressor": compressor,
         "dimension_separator": ".",
     }
-    try:
-        require_same_values(metadata, zarray)
-    except ManifestError as error:
-        raise error.in_context(array=path) from error.__cause__
+    if not is_tried:
+        try:
+            require_same_values(metadata, zarray)
+        except ManifestError as error:
+            raise error.in_context(array=path) from error.__cause__
     attributes = dict(as_object(metadata.get("attributes")) or {})
     # xarray opens a zero-dimensional Zarr v2 array only if it names its (no) dimensions.
     names: object = metadata.get("dimension_names") if grid.shape else ()
