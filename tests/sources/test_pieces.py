@@ -72,11 +72,18 @@ SPANS = st.lists(
 CUTS = st.lists(st.integers(1, 149), max_size=8)
 
 
-@given(spans=SPANS, cuts=CUTS, earlier=CUTS, given_up=st.integers(0, 9))
+@given(spans=SPANS, cuts=CUTS, earlier=CUTS, given_up=st.integers(0, 9), prepared=st.integers(0, 9))
 def test_ranges_get_their_bytes_however_they_are_cut(
-    spans: list[tuple[int, int]], cuts: list[int], earlier: list[int], given_up: int
+    spans: list[tuple[int, int]],
+    cuts: list[int],
+    earlier: list[int],
+    given_up: int,
+    prepared: int,
 ) -> None:
-    """Also if a first attempt fails after some of the pieces, of another version of the object."""
+    """Also if a first attempt fails after some of the pieces, of another version of the object.
+
+    And whether preparing for the pieces comes before, between or after them.
+    """
     start, stop = min(spans)[0], max(stop for _, stop in spans)
     rows = sorted(range(len(spans)), key=lambda row: (spans[row][0], -spans[row][1]))
     collector = Collector(spans)
@@ -84,8 +91,11 @@ def test_ranges_get_their_bytes_however_they_are_cut(
     arrival = Arrival(ranges_of("s3://b/a", spans), rows, request, collector)
     for first, last in cut_at(earlier, stop - start)[:given_up]:
         arrival.take(first, memoryview(bytes(last - first)))
-    for first, last in cut_at(cuts, stop - start):
+    for number, (first, last) in enumerate(cut_at(cuts, stop - start)):
+        if number == prepared:
+            arrival.prepare()
         arrival.take(first, memoryview(BODY[start + first : start + last]))
+    arrival.prepare()
     arrival.finish(None)
     assert collector.found() == [BODY[a:b] for a, b in spans]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
+import threading
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ from zarr_manifest.sources.bulk.ranges import ManyRanges, Receiver
 from zarr_manifest.sources.plan import PlannedRequest
 
 __all__ = ["Arrival"]
+
+type _Destinations = list[npt.NDArray[np.uint8] | None]
 
 
 class Arrival:
@@ -38,9 +41,29 @@ class Arrival:
         self._receiver = receiver
         self._complete = 0
         self._bodies: dict[int, memoryview] = {}
+        self._known: _Destinations | None = None
+        self._lock = threading.Lock()
 
-    @cached_property
-    def _destinations(self) -> list[npt.NDArray[np.uint8] | None]:
+    def prepare(self) -> None:
+        """Do what can be done before bytes arrive, while an answer is waited for.
+
+        That is to find out where they go, and to have the system clear the memory there, which
+        it does when a page of it is written to for the first time.
+        """
+        with self._lock:
+            if self._known is None:
+                self._known = self._found()
+                for destination in self._known:
+                    if destination is not None:
+                        destination[:: mmap.PAGESIZE] = 0
+
+    def _destinations(self) -> _Destinations:
+        with self._lock:
+            if self._known is None:
+                self._known = self._found()
+            return self._known
+
+    def _found(self) -> _Destinations:
         views = map(self._receiver.destination, self._rows)
         return [None if view is None else np.frombuffer(view, np.uint8) for view in views]
 
@@ -53,7 +76,7 @@ class Arrival:
         last = first + len(piece)
         # Unlike memoryviews, arrays let other threads run while they are copied.
         data = np.frombuffer(piece, np.uint8)
-        destinations = self._destinations
+        destinations = self._destinations()
         for number in range(self._complete, len(self._rows)):
             start, stop = self._spans[number]
             if start >= last:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
@@ -64,6 +65,8 @@ class RequestedReading(Struct, frozen=True):
     async def _answer(self, source: SourceObject, rows: list[int], request: PlannedRequest) -> None:
         span = SourceRange(request.start, request.stop, True)
         arrival = Arrival(self.ranges, rows, request, self.receiver)
+        # Once all requests that can be sent now have been.
+        preparing = asyncio.get_running_loop().call_soon(arrival.prepare)
         try:
             body = await self.sources.fetch_pieces(
                 source.location, span, source.conditions, arrival.take
@@ -76,6 +79,8 @@ class RequestedReading(Struct, frozen=True):
         else:
             await in_decoding_thread(arrival.finish, body)
             return
+        finally:
+            preparing.cancel()
         # Some of the merged ranges may be inside the object.
         for row in rows:
             alone = PlannedRequest(int(self.ranges.starts[row]), int(self.ranges.stops[row]), (0,))
