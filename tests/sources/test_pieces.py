@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from obstore.store import HTTPStore
 
 from tests.quick_retries import NO_RETRIES
-from tests.servers.http_files import FileServer, change, truncate
+from tests.servers.http_files import FileServer, change, delay, truncate
 from tests.servers.raw import RawServer
 from zarr_manifest.errors import ShortReadError
 from zarr_manifest.format import NO_CONDITIONS
@@ -126,6 +126,28 @@ def test_large_bodies_of_a_server(changes: bool, http_server: FileServer) -> Non
     assert asyncio.run(read()) == [BODY[a:b] for a, b in SCATTERED]
     reads = [one for one in http_server.requests if not one.is_question]
     assert len(reads) == (3 if changes else 2)
+
+
+def test_destinations_are_found_while_an_answer_is_waited_for(http_server: FileServer) -> None:
+    http_server.put("o.bin", BODY)
+    ranges = ranges_of(f"{http_server.url}/o.bin", SCATTERED)
+    sources = Sources({f"{http_server.url}/": None}, reader_of(HTTPStore.from_url("http://h.test")))
+    asyncio.run(read_ranges(sources, ranges, Collector(SCATTERED)))
+    http_server.script("o.bin", delay(1.0))
+    found_after: list[float] = []
+
+    class Watched(Collector):
+        def destination(self, row: int) -> memoryview | None:
+            found_after.append(time.monotonic() - start)
+            return super().destination(row)
+
+    collector = Watched(SCATTERED)
+    start = time.monotonic()
+    asyncio.run(read_ranges(sources, ranges, collector))
+    assert time.monotonic() - start >= 1.0
+    assert len(found_after) == len(SCATTERED)
+    assert max(found_after) < 1.0
+    assert collector.found() == [BODY[a:b] for a, b in SCATTERED]
 
 
 def test_a_large_body_that_ends_early(http_server: FileServer) -> None:
