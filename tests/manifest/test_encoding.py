@@ -89,9 +89,9 @@ def test_lines_of_numbers_and_texts(values: list[tuple[int, bool, str]]) -> None
     assert lines.text() == expected.encode()
 
 
-@given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 2), st.integers(0, 2)), min_size=1))
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 3), st.integers(0, 3)), min_size=1))
 def test_texts_that_many_lines_share(runs: list[tuple[int, int, int]]) -> None:
-    table = [b"", b"a", b"b" * 600]
+    table = [b"", b"a", b"b", b"c" * 600]
     first, second = (np.repeat([run[n] for run in runs], [run[0] for run in runs]) for n in (1, 2))
     lines = TextColumns(len(first))
     for numbers in (first, second):

@@ -198,10 +198,10 @@ def _members_after_a_path(aside: Aside) -> bytes:
 
 
 def _with_rows(
-    text: bytes, start: int, rows: Iterable[int], reference: Callable[[int], Reference]
+    text: bytes | bytearray, start: int, rows: Iterable[int], reference: Callable[[int], Reference]
 ) -> bytes:
     """Replace the entries in some of the lines, by those in rows from `start`."""
-    lines = text.split(b"\n")
+    lines = bytes(text).split(b"\n")
     for row in rows:
         key = lines[row].partition(b":")[0]
         lines[row] = b"%b:%b," % (key, _ENCODE(entry_of(reference(start + row))))

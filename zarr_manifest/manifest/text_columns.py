@@ -1,45 +1,142 @@
 """Lines of text from columns, without a Python object per line. Pure.
 
 A line is a record of fixed width: numbers and texts that are shorter than their field are
-padded with NUL, and all NUL are removed at the end. A text that many lines share, one after the
-other, is one byte in each of them, which the text replaces last. No text may contain NUL or
+padded with NUL, and all NUL are removed at the end: one by one if there are few, otherwise while
+every byte is looked at. Then it pays to leave out a text that many lines share, one after the
+other: it is one byte in each of them, which the text replaces last. No text may contain NUL or
 these bytes: in JSON, they are written as escapes.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 __all__ = ["TextColumns"]
 
-# A text of a table is put in last if so many lines share it, on average.
+# A text of a table is a field of its own kind if so many lines share it, on average.
 _SHARED = 128
 
-# The bytes that stand for the texts of a table: where another one begins, and where it goes on.
+# The bytes that stand for such texts: where another one begins, and where it goes on.
 _MARKS = ((0x0E, 0x0F), (0x10, 0x11), (0x12, 0x13), (0x14, 0x15))
 
 type _Numbers = npt.NDArray[np.signedinteger]
 type _Mask = npt.NDArray[np.bool_]
+
+# Of one width. Bytes without a type are only copied, which takes no time for each of them.
+type _Texts = npt.NDArray[np.void]
+
+# If a line has more NUL, on average, every byte is looked at to remove them.
+_FEW = 2
 
 # Numbers are written four digits at a time.
 _DIGITS = 4
 _BASE = 10**_DIGITS
 
 
+class _Field(Struct, frozen=True):
+    """What lines have at the same place.
+
+    Attributes
+    ----------
+    line : bytes
+        That of all lines, with NUL where they differ.
+    padding : int
+        Number of NUL in all lines.
+    """
+
+    line: bytes
+    padding: int
+
+    def put(self, places: _Texts) -> None:
+        """Write what differs from line to line."""
+
+
+class _Constant(_Field, frozen=True):
+    """A text of all lines, or of some."""
+
+    where: _Mask | None
+
+    @classmethod
+    def of(cls, text: bytes, where: _Mask | None) -> _Constant:
+        absent = 0 if where is None else len(where) - int(np.count_nonzero(where))
+        return cls(text, len(text) * absent, where)
+
+    def put(self, places: _Texts) -> None:
+        if self.where is not None:
+            places[~self.where] = np.void(bytes(len(self.line)))
+
+
+class _Column(_Field, frozen=True):
+    """Bytes of each line, or of some."""
+
+    values: _Texts
+    where: _Mask | None
+
+    @classmethod
+    def of(cls, values: _Texts, where: _Mask | None = None) -> _Column:
+        padding = values.nbytes - int(np.count_nonzero(values.view(np.uint8)))
+        return cls(bytes(values.itemsize), padding, values, where)
+
+    def put(self, places: _Texts) -> None:
+        places[...] = self.values
+        if self.where is not None:
+            places[~self.where] = np.void(self.line)
+
+
+class _Runs(_Field, frozen=True):
+    """Texts that lines share, one after the other.
+
+    Attributes
+    ----------
+    texts : sequence of bytes
+        The texts.
+    starts : sequence of int
+        The first line of each, and the number of lines.
+    """
+
+    texts: Sequence[bytes]
+    starts: Sequence[int]
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes], starts: Sequence[int]) -> _Runs:
+        lengths = list(map(len, texts))
+        width = max(lengths)
+        runs = np.diff(starts)
+        return cls(bytes(width), int((runs * (width - np.array(lengths))).sum()), texts, starts)
+
+    def put(self, places: _Texts) -> None:
+        for text, run in zip(self.texts, itertools.pairwise(self.starts), strict=True):
+            places[slice(*run)] = np.void(text.ljust(len(self.line), b"\0"))
+
+    def marks(self, begins: int, goes_on: int) -> _Column:
+        """Return a byte of each line that stands for its text."""
+        marks = np.full(self.starts[-1], goes_on, np.uint8)
+        marks[self.starts[:-1]] = begins
+        return _Column.of(marks.view("V1"))
+
+
 @functools.cache  # made when the first number is written
-def _groups_of_digits(zero: bytes) -> npt.NDArray[np.uint32]:
+def _groups_of_digits(zero: bytes) -> _Texts:
     """Return the text of every group: first after other digits, then at the front of a number.
 
     `zero` is that of the number 0 at the front: nothing, or one digit if there are no others.
     """
     after = [b"%04d" % number for number in range(_BASE)]
     front = [(b"%d" % number if number else zero).rjust(_DIGITS, b"\0") for number in range(_BASE)]
-    return np.frombuffer(b"".join(after + front), np.uint32)
+    return np.frombuffer(b"".join(after + front), f"V{_DIGITS}")
+
+
+@functools.cache
+def _digits_in_front(zero: bytes, width: int) -> _Texts:
+    """Return the text of every group of so many digits at the front of a number."""
+    bytewise = _groups_of_digits(zero)[_BASE:].view(np.uint8).reshape(-1, _DIGITS)
+    return np.ascontiguousarray(bytewise[: 10**width, -width:]).view(f"V{width}").reshape(-1)
 
 
 class TextColumns:
@@ -57,24 +154,20 @@ class TextColumns:
     >>> lines.constant(b" of ", np.array([True, False, True]))
     >>> lines.texts([b"a", b"bc"], np.array([0, 1, 1]))
     >>> lines.constant(b";")
-    >>> lines.text()
+    >>> bytes(lines.text())
     b'7 of a;10000bc;0 of bc;'
     """
 
     def __init__(self, count: int) -> None:
         self._count = count
-        # A line, with NUL where lines differ.
-        self._line = bytearray()
-        self._columns: list[tuple[int, npt.NDArray[Any]]] = []
-        self._left_out: list[tuple[slice, _Mask]] = []
-        self._put_in_last: list[list[bytes]] = []
+        self._fields: list[_Field] = []
+        # By their places among the fields.
+        self._runs: dict[int, _Runs] = {}
 
     def constant(self, text: bytes, where: _Mask | None = None) -> None:
         """Add a text that is the same in all lines, or in some."""
-        start = len(self._line)
-        self._line += text
-        if where is not None:
-            self._left_out.append((slice(start, len(self._line)), ~where))
+        if text:
+            self._fields.append(_Constant.of(text, where))
 
     def numbers(self, values: _Numbers, where: _Mask | None = None) -> None:
         """Add a number of each line, or of some: integers from 0 in decimal digits."""
@@ -82,56 +175,60 @@ class TextColumns:
         if most == int(values.min()):
             self.constant(b"%d" % most, where)
             return
-        groups: list[npt.NDArray[np.uint32]] = []
-        table, rest = _groups_of_digits(b"0"), values
-        while most:
-            higher = rest // _BASE
-            group = rest - higher * _BASE
+        groups: list[_Texts] = []
+        zero, rest = b"0", values
+        while most >= _BASE:
+            higher: _Numbers = rest // _BASE
+            group: _Numbers = rest - higher * _BASE
             group += (higher == 0) * _BASE
-            groups.append(table[group])
-            table, rest, most = _groups_of_digits(b""), higher, most // _BASE
-        start = len(self._line)
-        for group in reversed(groups):
-            self._column(group)
-        if where is not None:
-            self._left_out.append((slice(start, len(self._line)), ~where))
+            table = _groups_of_digits(zero)
+            groups.append(table.take(group))
+            zero, rest, most = b"", higher, most // _BASE
+        table = _digits_in_front(zero, len(str(most)))
+        groups.append(table.take(rest))
+        self._fields += [_Column.of(group, where) for group in reversed(groups)]
 
     def texts(self, table: Sequence[bytes], numbers: npt.NDArray[np.integer]) -> None:
         """Add a text of each line, given by its number in a table."""
         starts = (numbers[1:] != numbers[:-1]).nonzero()[0] + 1
-        if len(starts) * _SHARED >= self._count or len(self._put_in_last) == len(_MARKS):
-            column = np.array(table)
-            if column.dtype.itemsize:
-                self._column(column[numbers])
+        if len(starts) * _SHARED < self._count and len(self._runs) < len(_MARKS):
+            used: list[int] = [int(numbers[0]), *numbers[starts].tolist()]
+            texts = [table[number] for number in used]
+            if any(texts):
+                runs = _Runs.of(texts, [0, *starts.tolist(), self._count])
+                self._runs[len(self._fields)] = runs
+                self._fields.append(runs)
             return
-        begins, goes_on = _MARKS[len(self._put_in_last)]
-        marks = np.full(self._count, goes_on, np.uint8)
-        marks[0] = marks[starts] = begins
-        self._column(marks)
-        used: list[int] = [int(numbers[0]), *numbers[starts].tolist()]
-        self._put_in_last.append([table[number] for number in used])
+        column: npt.NDArray[np.bytes_] = np.array(table)
+        if width := column.dtype.itemsize:
+            self._fields.append(_Column.of(column[numbers].view(f"V{width}")))
 
-    def _column(self, values: npt.NDArray[Any]) -> None:
-        self._columns.append((len(self._line), values))
-        self._line += bytes(values.itemsize)
-
-    def text(self) -> bytes:
+    def text(self) -> bytes | bytearray:
         """Return all lines."""
-        width = len(self._line)
-        # Bytes without a type are only copied, which takes no time for each of them.
-        lines = np.empty(self._count, f"V{width}")
-        lines[...] = np.void(bytes(self._line))
-        for place, values in self._columns:
-            np.ndarray(self._count, values.dtype, lines.data, place, width)[...] = values
-        for places, rows in self._left_out:
-            lines.view(np.uint8).reshape(self._count, width)[rows, places] = 0
-        text = lines.tobytes().translate(None, b"\0")
-        for marks, texts in zip(_MARKS, self._put_in_last, strict=False):
-            text = _put_in(text, marks, texts)
+        if sum([field.padding for field in self._fields]) <= _FEW * self._count:
+            return _in_lines(self._fields, self._count).replace(b"\0", b"")
+        fields = list(self._fields)
+        for marks, (place, runs) in zip(_MARKS, self._runs.items(), strict=False):
+            fields[place] = runs.marks(*marks)
+        text: bytes | bytearray = _in_lines(fields, self._count).translate(None, b"\0")
+        for marks, runs in zip(_MARKS, self._runs.values(), strict=False):
+            text = _put_in(text, marks, runs.texts)
         return text
 
 
-def _put_in(text: bytes, marks: tuple[int, int], texts: Sequence[bytes]) -> bytes:
+def _in_lines(fields: Sequence[_Field], count: int) -> bytearray:
+    """Return the fields side by side."""
+    line = b"".join([field.line for field in fields])
+    lines, total = bytearray(line) * count, len(line)
+    place = 0
+    for field in fields:
+        width = len(field.line)
+        field.put(np.ndarray(count, f"V{width}", lines, place, total))
+        place += width
+    return lines
+
+
+def _put_in(text: bytes | bytearray, marks: tuple[int, int], texts: Sequence[bytes]) -> bytes:
     """Replace marks by the texts for which they stand, in their order."""
     begins, goes_on = (bytes([mark]) for mark in marks)
     end = text.index(begins)

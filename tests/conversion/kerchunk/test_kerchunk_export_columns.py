@@ -155,15 +155,22 @@ def test_nothing_is_called_for_each_reference(
 @pytest.mark.parametrize("hierarchies", [[10_000]], indirect=True)
 def test_json_of_partitions_is_not_held(hierarchies: dict[int, Path], tmp_path: Path) -> None:
     export_kerchunk_json(hierarchies[20_000], tmp_path / "first")
-    peaks: list[int] = []
-    for root in hierarchies.values():
-        tracemalloc.start()
-        try:
-            export_kerchunk_json(root, tmp_path / f"to-{root.name}")
-            peaks.append(tracemalloc.get_traced_memory()[1])
-        finally:
-            tracemalloc.stop()
-    assert peaks[1] - peaks[0] < 10 * 20_000
+    # The least of three: what threads of other tests allocate meanwhile counts, too.
+    few, many = (
+        min(peak_of_json(root, tmp_path / f"to-{root.name}-{number}") for number in range(3))
+        for root in hierarchies.values()
+    )
+    assert many - few < 10 * 20_000
+
+
+def peak_of_json(root: Path, target: Path) -> int:
+    """The most memory that an export has at the same time, in bytes."""
+    tracemalloc.start()
+    try:
+        export_kerchunk_json(root, target)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.slow

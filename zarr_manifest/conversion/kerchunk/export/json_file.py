@@ -40,7 +40,7 @@ class MembersFile:
                 path.unlink()
                 raise
 
-    def add(self, members: Iterable[bytes]) -> None:
+    def add(self, members: Iterable[bytes | memoryview]) -> None:
         """Write members, or several at once with what belongs between them."""
         for member in members:
             if not self._is_empty:

@@ -31,7 +31,7 @@ def member(key: str, value: object) -> bytes:
 
 def members_of(
     block: Block, below: str, grid_shape: tuple[int, ...], *, at_once: int = _AT_ONCE
-) -> Iterator[bytes]:
+) -> Iterator[bytes | memoryview]:
     """Yield the references of a block, so many at a time, with what belongs between them.
 
     Parameters
@@ -50,7 +50,7 @@ def members_of(
     >>> import numpy as np
     >>> numbers, zeros = np.array([0, 3]), np.array([0, 0])
     >>> block = Block(numbers, zeros, np.array([8, 9]), np.array([2, 0]), ["s3://b/f"], {})
-    >>> list(members_of(block, "a/", (2, 2)))
+    >>> [bytes(members) for members in members_of(block, "a/", (2, 2))]
     [b'"a/0.0": ["s3://b/f", 8, 2], "a/1.1": ["s3://b/f"]']
     """
     urls = _in_json(block.urls)
@@ -68,7 +68,7 @@ def members_of(
 
 def _in_columns(
     block: Block, key: bytes, urls: Sequence[bytes], grid_shape: tuple[int, ...]
-) -> bytes | None:
+) -> memoryview | None:
     """Return the references; None if some are inline, or have a long URL."""
     if block.url_numbers.min() < 0:
         return None
@@ -91,7 +91,7 @@ def _in_columns(
         lines.constant(_BETWEEN, where)
         lines.numbers(values, where)
     lines.constant(b"]" + _BETWEEN)
-    return lines.text()[: -len(_BETWEEN)]
+    return memoryview(lines.text())[: -len(_BETWEEN)]
 
 
 def _one_by_one(
