@@ -16,7 +16,7 @@ from zarr_manifest.manifest import TextColumns, canonical_keys
 __all__ = ["member", "members_of"]
 
 # Number of references that are written at a time: they fit into a processor's cache.
-_AT_ONCE = 2**13
+_AT_ONCE = 2**14
 
 # In a column, all URLs take the space of the longest; longer ones are written one by one.
 _WIDEST = 512
