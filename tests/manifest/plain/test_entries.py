@@ -28,6 +28,7 @@ SPACE = st.sampled_from(["", " ", "\n", "\t \r\n"])
 # As JSON; most are like what writers write.
 STRINGS = st.one_of(
     st.sampled_from(["s3://b/f.nc", "s3://b/g.nc", "s3://b/f.n", "", "x" * 70, "x" * 69 + "y"]),
+    st.sampled_from(["x" * 300, "x" * 200 + "y" + "x" * 99, "x" * 299 + "y", "y" + "x" * 299]),
     st.text("ab/.:{} ", max_size=20),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
 ).map(json.dumps)

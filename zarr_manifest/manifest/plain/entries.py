@@ -180,23 +180,23 @@ def _read_member(
     text: Text, field: Field, after: bytes, starts: Places, ends: Places, values: _Values
 ) -> bool:
     """Read a member of all entries, if it is proper and followed by a literal."""
+    if not field.is_number:
+        strings = strings_between(text, field.before, after, starts, ends)
+        if strings is None:
+            return False
+        values.strings[field.name] = strings
+        return True
     lengths = ends - starts - len(field.before)
-    count = words_for_digits(lengths) if field.is_number else 1
+    count = words_for_digits(lengths)
     if count is None:
         return False
     words = text.words(ends - count * WORD, count + -(-len(after) // WORD))
     if not are_literal(words[:, count:], after):
         return False
-    if field.is_number:
-        numbers = trailing_numbers(words[:, :count], lengths)
-        if numbers is None:
-            return False
-        values.numbers[field.name] = numbers
-        return True
-    strings = strings_between(text, field.before, starts, ends, words[:, 0])
-    if strings is None:
+    numbers = trailing_numbers(words[:, :count], lengths)
+    if numbers is None:
         return False
-    values.strings[field.name] = strings
+    values.numbers[field.name] = numbers
     return True
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from zarr_manifest.manifest.plain.scanning import WORD, Places, Text, Words
+from zarr_manifest.manifest.plain.scanning import WORD, Places, Text, Words, are_literal
 
 __all__ = ["Strings", "strings_between"]
 
@@ -15,6 +15,7 @@ __all__ = ["Strings", "strings_between"]
 _LONGEST = 1024
 
 _AT_ONCE = 8
+_MOST_BYTES = 128
 _STRING = msgspec.json.Decoder(str)
 
 
@@ -40,44 +41,40 @@ class Strings(Struct, frozen=True):
 
 
 def strings_between(
-    text: Text, before: bytes, starts: Places, ends: Places, tails: Words
+    text: Text, before: bytes, after: bytes, starts: Places, ends: Places
 ) -> Strings | None:
-    """Return the strings that end at places, after a literal.
+    """Return the strings that stand between two literals.
 
-    None if the literal does not stand there, or what comes after it is not valid within the
+    None if the literals do not stand there, or what is between them is not valid within the
     quotes of a JSON string.
 
     Parameters
     ----------
     text : Text
         The text.
-    before : bytes
-        The literal, with the opening quote; at least 8 bytes.
+    before, after : bytes
+        The literals, with the quotes. The first has at least 8 bytes.
     starts : ndarray of int64
-        Where the literal begins.
+        Where the first literal begins.
     ends : ndarray of int64
-        Where the string ends.
-    tails : ndarray of uint64
-        The last eight bytes of each.
+        Where the second one begins.
     """
     lengths = ends - starts
     shortest, longest = int(lengths.min()), int(lengths.max())
     if shortest < len(before) or longest > _LONGEST:
         return None
-    changed = np.empty(len(starts), np.bool_)
-    changed[0] = True
-    since = changed[1:]
-    np.not_equal(tails[1:], tails[:-1], out=since)
-    if shortest < longest:
-        since |= lengths[1:] != lengths[:-1]
-    words = lengths[1:] // WORD
-    for first in range(0, longest // WORD, _AT_ONCE):
-        # A word, two, four or eight: all bytes that say whether they differ make one number.
-        count = 1 << min(longest // WORD - first - 1, _AT_ONCE - 1).bit_length()
-        since |= _differing(text.words(starts + first * WORD, count), words - first)
-    rows = np.flatnonzero(changed)
+    if shortest == longest:
+        # What is the same as in the row before is followed by the same literal.
+        since = _differing_in(text, starts, longest + len(after))
+        rows = np.concatenate([[0], np.flatnonzero(since) + 1])
+        followed = text.has(after, ends[rows])
+    else:
+        words = text.words(ends - WORD, 1 + -(-len(after) // WORD))
+        since = _differing_strings(text, starts, lengths, words[:, 0])
+        rows = np.concatenate([[0], np.flatnonzero(since) + 1])
+        followed = are_literal(words[:, 1:], after)
     begins = starts[rows]
-    if not text.has(before, begins):
+    if not followed or not text.has(before, begins):
         return None
     distinct: dict[bytes, int] = {}
     raw = text.slices(begins + len(before), ends[rows])
@@ -87,6 +84,41 @@ def strings_between(
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return Strings(rows, numbers, values, longest - len(before))
+
+
+def _differing_in(text: Text, starts: Places, size: int) -> npt.NDArray[np.bool_]:
+    """Whether so many bytes from each place differ from those of the place before."""
+    result = np.zeros(len(starts) - 1, np.bool_)
+    for first in range(0, size, _MOST_BYTES):
+        nbytes = min(size - first, _MOST_BYTES)
+        count = -(-nbytes // WORD)
+        words = text.words(starts + first, count)
+        if beyond := count * WORD - nbytes:
+            words[:, -1] <<= np.uint64(8 * beyond)
+        flat = words.ravel()
+        differing = flat[count:] != flat[:-count]
+        # The bytes that say so, eight at a time, or four, two or one.
+        width = 1 << min(count, WORD).bit_length() - 1
+        for column in {*range(0, count - width, width), count - width}:
+            result |= np.ndarray(len(result), f"<u{width}", differing, column, count) != 0
+    return result
+
+
+def _differing_strings(
+    text: Text, starts: Places, lengths: npt.NDArray[np.int64], tails: Words
+) -> npt.NDArray[np.bool_]:
+    """Whether bytes from each place, so many of them, differ from those of the place before.
+
+    `tails` are the last eight of each.
+    """
+    result: npt.NDArray[np.bool_] = tails[1:] != tails[:-1]
+    result |= lengths[1:] != lengths[:-1]
+    words, most = lengths[1:] // WORD, int(lengths.max()) // WORD
+    for first in range(0, most, _AT_ONCE):
+        # A word, two, four or eight: all bytes that say whether they differ make one number.
+        count = 1 << min(most - first - 1, _AT_ONCE - 1).bit_length()
+        result |= _differing(text.words(starts + first * WORD, count), words - first)
+    return result
 
 
 def _differing(words: Words, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
