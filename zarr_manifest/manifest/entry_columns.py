@@ -149,6 +149,7 @@ class JoinedParts:
         return structs.replace(columns, path_numbers=numbers_of_paths), names
 
     def _used[T: np.generic](self, column: npt.NDArray[T]) -> npt.NDArray[T]:
+        """Return a column without the unused end."""
         # What is left over is no memory until it is written to: copying would take some.
         fits = len(column) <= self._rows + self._rows // 16
         return column[: self._rows] if fits else column[: self._rows].copy()

@@ -14,8 +14,11 @@ __all__ = ["Strings", "strings_between"]
 # Longer ones are left to others, since comparing them is no longer worth it.
 _LONGEST = 1024
 
+# How much of each entry is looked at together: words of strings of any length; bytes, if all are
+# of the same length.
 _AT_ONCE = 8
 _MOST_BYTES = 128
+
 _STRING = msgspec.json.Decoder(str)
 
 

@@ -191,6 +191,7 @@ def _distinct_from_0(
 
 
 def _at(numbers: ChunkNumbers, rows: Sequence[int]) -> list[int]:
+    """Return the chunk numbers of some of the rows."""
     if isinstance(numbers, range):
         return [numbers[row] for row in rows]
     selected: list[int] = numbers[rows].tolist()
