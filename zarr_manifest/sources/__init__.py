@@ -32,6 +32,7 @@ from zarr_manifest.sources.byte_ranges import (
     slice_bounds,
     source_range,
 )
+from zarr_manifest.sources.cached_files import read_cached
 from zarr_manifest.sources.file_bodies import FileBody
 from zarr_manifest.sources.local_access import local_directories, may_be_remote
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
@@ -92,6 +93,7 @@ __all__ = [
     "needs_size",
     "open_object_store",
     "out_of_bounds",
+    "read_cached",
     "read_ranges",
     "reader_of",
     "requested_url",

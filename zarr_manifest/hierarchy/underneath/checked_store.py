@@ -27,7 +27,7 @@ from zarr_manifest.hierarchy.underneath.directory_listing import (
 from zarr_manifest.hierarchy.underneath.relative_sources import slice_of
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
 from zarr_manifest.hierarchy.zarr_internals import ensure_open, ensure_open_sync
-from zarr_manifest.sources import Directory
+from zarr_manifest.sources import Directory, read_cached
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
@@ -37,6 +37,8 @@ __all__ = ["inside_store"]
 
 # What zarr takes for a key without a value.
 _MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+
+_METADATA = "zarr.json"
 
 
 def inside_store(store: Store, directories: tuple[str, ...] = ()) -> Store:
@@ -239,6 +241,11 @@ class DirectoryStore(CheckedStore):
     ) -> Buffer | None:
         """Return the value of a key, or part of it."""
         await ensure_open(self._store)
+        if byte_range is None and key.endswith(_METADATA):
+            body = read_cached(self._directory.path, key)
+            if body is not None:
+                prototype = default_buffer_prototype() if prototype is None else prototype
+                return prototype.buffer.from_bytes(body)
         return await asyncio.to_thread(self._read, key, prototype, byte_range)
 
     def get_sync(
