@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest.sources.cached_files import read_cached
+from zarr_manifest.sources.cached_files import CachedFiles
 from zarr_manifest.sources.local_files import Directory
 
 LARGEST = 2**16
@@ -25,7 +25,7 @@ def disk() -> Iterator[Path]:
     """A directory on a disk: files of memory file systems cannot be read like this."""
     root = Path(tempfile.mkdtemp(dir="/var/tmp" if Path("/var/tmp").is_dir() else None))
     (root / "probe").write_bytes(b"probe")
-    if read_cached(str(root), "probe") is None:
+    if CachedFiles(str(root)).read("probe") is None:
         shutil.rmtree(root)
         pytest.skip("the system does not tell what it has in memory")
     yield root
@@ -42,14 +42,14 @@ def test_a_file_that_was_just_written(disk: Path, content: bytes, above: str) ->
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     before = descriptors()
-    assert read_cached(str(disk), f"{above}f") == content
+    assert CachedFiles(str(disk)).read(f"{above}f") == content
     assert descriptors() == before
 
 
 @pytest.mark.parametrize(("size", "is_read"), [(LARGEST, True), (LARGEST + 1, False)])
 def test_large_files_are_left_to_threads(disk: Path, size: int, is_read: bool) -> None:
     (disk / "large").write_bytes(bytes(size))
-    assert (read_cached(str(disk), "large") is not None) == is_read
+    assert (CachedFiles(str(disk)).read("large") is not None) == is_read
 
 
 def test_what_is_not_in_memory(disk: Path) -> None:
@@ -59,9 +59,9 @@ def test_what_is_not_in_memory(disk: Path) -> None:
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(descriptor)
-    assert read_cached(str(disk), "cold") in (None, b"x" * 5000)
+    assert CachedFiles(str(disk)).read("cold") in (None, b"x" * 5000)
     assert path.read_bytes() == b"x" * 5000
-    assert read_cached(str(disk), "cold") == b"x" * 5000
+    assert CachedFiles(str(disk)).read("cold") == b"x" * 5000
 
 
 def test_links_are_left_to_others(disk: Path, tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_links_are_left_to_others(disk: Path, tmp_path: Path) -> None:
     (disk / "inward").symlink_to("inside")
     (disk / "above").symlink_to(tmp_path)
     for key in ("outward", "inward", "above/secret", f"../{disk.name}/inside", "/etc/passwd"):
-        assert read_cached(str(disk), key) is None
+        assert CachedFiles(str(disk)).read(key) is None
     # The directory itself may be named by a link, as for Directory.
     (tmp_path / "named").symlink_to(disk)
-    assert read_cached(str(tmp_path / "named"), "inside") == b"inside"
+    assert CachedFiles(str(tmp_path / "named")).read("inside") == b"inside"
     assert Directory(str(tmp_path / "named")).open("inside").size == 6
 
 
@@ -83,8 +83,8 @@ def test_what_is_no_regular_file(disk: Path) -> None:
     (disk / "directory").mkdir()
     before = descriptors()
     for key in ("fifo", "directory", "directory/", "missing", "missing/f", "inside\0", "", "."):
-        assert read_cached(str(disk), key) is None
-    assert read_cached(str(disk / "missing"), "f") is None
+        assert CachedFiles(str(disk)).read(key) is None
+    assert CachedFiles(str(disk / "missing")).read("f") is None
     assert descriptors() == before
 
 

@@ -32,7 +32,7 @@ from zarr_manifest.sources.byte_ranges import (
     slice_bounds,
     source_range,
 )
-from zarr_manifest.sources.cached_files import read_cached
+from zarr_manifest.sources.cached_files import CachedFiles
 from zarr_manifest.sources.file_bodies import FileBody
 from zarr_manifest.sources.local_access import local_directories, may_be_remote
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
@@ -63,6 +63,7 @@ __all__ = [
     "Anonymous",
     "Bounded",
     "ByteRequest",
+    "CachedFiles",
     "Call",
     "Directory",
     "Environment",
@@ -93,7 +94,6 @@ __all__ = [
     "needs_size",
     "open_object_store",
     "out_of_bounds",
-    "read_cached",
     "read_ranges",
     "reader_of",
     "requested_url",

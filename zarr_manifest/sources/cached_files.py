@@ -6,12 +6,13 @@ does. Linux reads, if asked to, only what it has.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
 from zarr_manifest.sources.opening_at_once import OPENS_AT_ONCE, open_if_cached
 
-__all__ = ["read_cached"]
+__all__ = ["CachedFiles"]
 
 _DOES_NOT_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
@@ -27,40 +28,51 @@ _FILE = (
 _MOST_BYTES = 2**16
 
 
-def read_cached(directory: str, key: str) -> bytes | None:
-    """Return a small file below a directory, if that takes no waiting.
+class CachedFiles:
+    """Small files below a directory.
 
     Parameters
     ----------
     directory : str
-        Path of the directory.
-    key : str
-        Path of the file below it.
-
-    Returns
-    -------
-    bytes or None
-        None if it has to be read otherwise: there is no such file, it is large, a link leads to
-        it, or the system has not all of it in memory, or cannot tell.
+        Path of the directory: it may be a link itself.
 
     Examples
     --------
-    >>> read_cached("/", "no/such/file") is None
+    >>> CachedFiles("/").read("no/such/file") is None
     True
     """
-    if not OPENS_AT_ONCE or _DOES_NOT_WAIT is None or not key or ".." in key:
-        return None
-    descriptor = open_if_cached(directory, key, _FILE)
-    if descriptor is None:
-        return None
-    try:
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._can_tell = OPENS_AT_ONCE and _DOES_NOT_WAIT is not None
+
+    def read(self, key: str) -> bytes | None:
+        """Return a file, if that takes no waiting.
+
+        Returns
+        -------
+        bytes or None
+            None if it has to be read otherwise: there is no such file, it is large, a link leads
+            to it, or the system has not all of it in memory, or cannot tell.
+        """
+        if not self._can_tell or not key or ".." in key:
+            return None
+        descriptor = open_if_cached(self._directory, key, _FILE)
+        if descriptor is None:
+            return None
+        try:
+            return self._content(descriptor)
+        except OSError as error:
+            # File systems in memory, and some on a network, never can.
+            self._can_tell = error.errno != errno.EOPNOTSUPP
+            return None  # whoever reads it otherwise finds out what is wrong
+        finally:
+            os.close(descriptor)
+
+    def _content(self, descriptor: int) -> bytes | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             return None
         body = bytearray(status.st_size)
-        count = os.preadv(descriptor, [body], 0, _DOES_NOT_WAIT)
-    except OSError:
-        return None  # whoever reads it otherwise finds out what is wrong
-    finally:
-        os.close(descriptor)
-    return bytes(body) if count == len(body) else None
+        count = os.preadv(descriptor, [body], 0, _DOES_NOT_WAIT or 0)
+        return bytes(body) if count == len(body) else None

@@ -70,10 +70,16 @@ def open_at_once(directory: int, key: str, flags: int) -> int | None:
     ...     os.close(open_at_once(here, "etc/passwd", os.O_RDONLY))
     >>> os.close(here)
     """
-    descriptor = _open(directory, key, flags, _WITHOUT_LINKS | _BENEATH)
-    if descriptor is None and ctypes.get_errno() == errno.ENOENT:
+    path = os.fsencode(key)
+    if b"\0" in path:
+        return None  # the system would read up to it
+    sys.audit("open", key, None, flags)  # as os.open
+    descriptor = _call(_NUMBER, directory, path, _how(flags, _WITHOUT_LINKS | _BENEATH), _SIZE)
+    if descriptor >= 0:
+        return descriptor
+    if ctypes.get_errno() == errno.ENOENT:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
-    return descriptor
+    return None
 
 
 def open_if_cached(directory: str, key: str, flags: int) -> int | None:
@@ -105,9 +111,8 @@ def open_if_cached(directory: str, key: str, flags: int) -> int | None:
 def _open(directory: int, path: str, flags: int, resolve: int) -> int | None:
     encoded = os.fsencode(path)
     if b"\0" in encoded:
-        ctypes.set_errno(0)
-        return None  # the system would read up to it
-    sys.audit("open", path, None, flags)  # as os.open
+        return None
+    sys.audit("open", path, None, flags)
     descriptor = _call(_NUMBER, directory, encoded, _how(flags, resolve), _SIZE)
     return descriptor if descriptor >= 0 else None
 

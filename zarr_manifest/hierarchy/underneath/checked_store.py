@@ -27,7 +27,7 @@ from zarr_manifest.hierarchy.underneath.directory_listing import (
 from zarr_manifest.hierarchy.underneath.relative_sources import slice_of
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
 from zarr_manifest.hierarchy.zarr_internals import ensure_open, ensure_open_sync
-from zarr_manifest.sources import Directory, read_cached
+from zarr_manifest.sources import CachedFiles, Directory
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
@@ -233,6 +233,10 @@ class DirectoryStore(CheckedStore):
 
     _directory: Directory
 
+    def __init__(self, store: Store, directory: Directory) -> None:
+        super().__init__(store, directory)
+        self._cached = CachedFiles(directory.path)
+
     async def get(
         self,
         key: str,
@@ -242,7 +246,7 @@ class DirectoryStore(CheckedStore):
         """Return the value of a key, or part of it."""
         await ensure_open(self._store)
         if byte_range is None and key.endswith(_METADATA):
-            body = read_cached(self._directory.path, key)
+            body = self._cached.read(key)
             if body is not None:
                 prototype = default_buffer_prototype() if prototype is None else prototype
                 return prototype.buffer.from_bytes(body)
