@@ -10,19 +10,11 @@ import errno
 import os
 import stat
 
-from zarr_manifest.sources.opening_at_once import OPENS_AT_ONCE, open_if_cached
+from zarr_manifest.sources.opening_at_once import FILE_FLAGS, OPENS_AT_ONCE, open_if_cached
 
 __all__ = ["CachedFiles"]
 
 _DOES_NOT_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
-
-# Without waiting for the writer of a FIFO, or for a device.
-_FILE = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-)
 
 # Larger ones are worth a thread.
 _MOST_BYTES = 2**16
@@ -57,7 +49,7 @@ class CachedFiles:
         """
         if not self._can_tell or not key or ".." in key:
             return None
-        descriptor = open_if_cached(self._directory, key, _FILE)
+        descriptor = open_if_cached(self._directory, key, FILE_FLAGS)
         if descriptor is None:
             return None
         try:

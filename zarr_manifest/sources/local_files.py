@@ -37,7 +37,12 @@ from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.open_file import OpenFile
-from zarr_manifest.sources.opening_at_once import OPENS_AT_ONCE, open_at_once
+from zarr_manifest.sources.opening_at_once import (
+    DIRECTORY_FLAGS,
+    FILE_FLAGS,
+    OPENS_AT_ONCE,
+    open_at_once,
+)
 
 __all__ = [
     "HIERARCHY",
@@ -59,18 +64,6 @@ _MOST_CHANGES = 40
 
 _OPENS_IN_DIRECTORIES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 
-# Directories need permission to search only, where the system can tell that apart.
-_TO_SEARCH = getattr(os, "O_PATH", getattr(os, "O_SEARCH", os.O_RDONLY))
-_DIRECTORY = _TO_SEARCH | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-
-# Without waiting for the writer of a FIFO, or for a device.
-_FILE = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 # What opening a link that must not be followed ends with; EMLINK on FreeBSD.
@@ -185,11 +178,11 @@ class Directory(Struct, frozen=True):
         if not OPENS_AT_ONCE or not key or ".." in key:
             return None
         try:
-            directory = os.open(self.path, _DIRECTORY)
+            directory = os.open(self.path, DIRECTORY_FLAGS)
         except OSError:
             return None
         try:
-            descriptor = open_at_once(directory, key, _FILE)
+            descriptor = open_at_once(directory, key, FILE_FLAGS)
         finally:
             os.close(directory)
         return None if descriptor is None else _regular_file(descriptor)
@@ -259,11 +252,11 @@ def _reach_in[T](directory: str, key: str, act: _Act[T]) -> T:
     segments = [segment for segment in key.split("/") if segment not in ("", ".")]
     if not segments or ".." in segments:
         raise _LinkMetError
-    descriptor = os.open(directory, _DIRECTORY)
+    descriptor = os.open(directory, DIRECTORY_FLAGS)
     try:
         for segment in segments[:-1]:
             try:
-                inner = os.open(segment, _DIRECTORY | _NO_LINK, dir_fd=descriptor)
+                inner = os.open(segment, DIRECTORY_FLAGS | _NO_LINK, dir_fd=descriptor)
             except OSError as error:
                 raise _why_not_opened(error, segment, descriptor) from None
             os.close(descriptor)
@@ -287,7 +280,7 @@ def _why_not_opened(error: OSError, name: str, directory: int | None) -> Excepti
 
 def _open_file(name: str, directory: int | None) -> OpenFile:
     try:
-        descriptor = os.open(name, _FILE | _NO_LINK, dir_fd=directory)
+        descriptor = os.open(name, FILE_FLAGS | _NO_LINK, dir_fd=directory)
     except OSError as error:
         raise _why_not_opened(error, name, directory) from None
     return _regular_file(descriptor)

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable
 
-__all__ = ["OPENS_AT_ONCE", "open_at_once", "open_if_cached"]
+__all__ = ["DIRECTORY_FLAGS", "FILE_FLAGS", "OPENS_AT_ONCE", "open_at_once", "open_if_cached"]
 
 # openat2, and the processors on which that is its number.
 _NUMBER = ctypes.c_long(437)
@@ -25,7 +25,24 @@ _CACHED = 0x20
 
 # Instead of a descriptor of a directory: the current one.
 _HERE = -100
-_TO_SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
+
+_INHERITED_BY_NONE = getattr(os, "O_CLOEXEC", 0)
+
+# Directories need permission to search only, where the system can tell that apart.
+DIRECTORY_FLAGS = (
+    getattr(os, "O_PATH", getattr(os, "O_SEARCH", os.O_RDONLY))
+    | getattr(os, "O_DIRECTORY", 0)
+    | _INHERITED_BY_NONE
+)
+
+# Without waiting for the writer of a FIFO, or for a device.
+FILE_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+    | _INHERITED_BY_NONE
+)
 
 
 class _How(ctypes.Structure):
@@ -41,7 +58,9 @@ class _How(ctypes.Structure):
 _SIZE = ctypes.c_size_t(ctypes.sizeof(_How))
 
 
-def open_at_once(directory: int, key: str, flags: int) -> int | None:
+def open_at_once(
+    directory: int, key: str, flags: int, *, resolve: int = _WITHOUT_LINKS | _BENEATH
+) -> int | None:
     """Open a file below a directory, without following links, or leaving the directory.
 
     Parameters
@@ -52,6 +71,8 @@ def open_at_once(directory: int, key: str, flags: int) -> int | None:
         Path of the file below it; not empty, and without ``..``.
     flags : int
         As of :func:`os.open`.
+    resolve : int
+        What else the system is to refuse, or not to.
 
     Returns
     -------
@@ -74,7 +95,7 @@ def open_at_once(directory: int, key: str, flags: int) -> int | None:
     if b"\0" in path:
         return None  # the system would read up to it
     sys.audit("open", key, None, flags)  # as os.open
-    descriptor = _call(_NUMBER, directory, path, _how(flags, _WITHOUT_LINKS | _BENEATH), _SIZE)
+    descriptor = _call(_NUMBER, directory, path, _how(flags, resolve), _SIZE)
     if descriptor >= 0:
         return descriptor
     if ctypes.get_errno() == errno.ENOENT:
@@ -99,22 +120,16 @@ def open_if_cached(directory: str, key: str, flags: int) -> int | None:
     int or None
         A descriptor; None if the file cannot be opened like this, for whatever reason.
     """
-    above = _open(_HERE, directory, _TO_SEARCH, _CACHED)
-    if above is None:
-        return None
     try:
-        return _open(above, key, flags, _CACHED | _WITHOUT_LINKS | _BENEATH)
-    finally:
-        os.close(above)
-
-
-def _open(directory: int, path: str, flags: int, resolve: int) -> int | None:
-    encoded = os.fsencode(path)
-    if b"\0" in encoded:
+        above = open_at_once(_HERE, directory, DIRECTORY_FLAGS, resolve=_CACHED)
+        if above is None:
+            return None
+        try:
+            return open_at_once(above, key, flags, resolve=_CACHED | _WITHOUT_LINKS | _BENEATH)
+        finally:
+            os.close(above)
+    except FileNotFoundError:
         return None
-    sys.audit("open", path, None, flags)
-    descriptor = _call(_NUMBER, directory, encoded, _how(flags, resolve), _SIZE)
-    return descriptor if descriptor >= 0 else None
 
 
 @functools.cache

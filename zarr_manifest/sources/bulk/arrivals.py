@@ -50,22 +50,19 @@ class Arrival:
         That is to find out where they go, and to have the system clear the memory there, which
         it does when a page of it is written to for the first time.
         """
+        self._destinations(are_cleared=True)
+
+    def _destinations(self, *, are_cleared: bool = False) -> _Destinations:
         with self._lock:
             if self._known is None:
-                self._known = self._found()
-                for destination in self._known:
+                views = map(self._receiver.destination, self._rows)
+                self._known = [
+                    None if view is None else np.frombuffer(view, np.uint8) for view in views
+                ]
+                for destination in self._known if are_cleared else ():
                     if destination is not None:
                         destination[:: mmap.PAGESIZE] = 0
-
-    def _destinations(self) -> _Destinations:
-        with self._lock:
-            if self._known is None:
-                self._known = self._found()
             return self._known
-
-    def _found(self) -> _Destinations:
-        views = map(self._receiver.destination, self._rows)
-        return [None if view is None else np.frombuffer(view, np.uint8) for view in views]
 
     def take(self, before: int, piece: memoryview) -> None:
         """Take a piece: from the beginning, or the one that follows the last."""
