@@ -222,7 +222,7 @@ def _read_in_parts(
 def _read_plain(document: Body, grid: Grid, limits: Limits) -> _Columns | None:
     """Return the columns of a document of entries that are all written alike, or None."""
     joined, shared = JoinedParts(len(document)), Shared({}, {})
-    columns = PlainReader(grid, limits, shared).columns(LazyPart(document, 0, len(document)))
+    columns = PlainReader(grid, limits, shared).columns(LazyPart.all_of(document))
     if columns is None or len(columns.offsets) > limits.entries:
         return None
     joined.add(columns, len(document))

@@ -48,10 +48,13 @@ class _Field(Struct, frozen=True):
         That of all lines, with NUL where they differ.
     padding : int
         Number of NUL in all lines.
+    where : ndarray of bool, or None
+        The lines that have it; None if all do.
     """
 
     line: bytes
     padding: int
+    where: _Mask | None
 
     def put(self, places: _Texts) -> None:
         """Write what differs from line to line."""
@@ -60,33 +63,24 @@ class _Field(Struct, frozen=True):
 class _Constant(_Field, frozen=True):
     """A text of all lines, or of some."""
 
-    where: _Mask | None
-
     @classmethod
     def of(cls, text: bytes, where: _Mask | None) -> _Constant:
         absent = 0 if where is None else len(where) - int(np.count_nonzero(where))
         return cls(text, len(text) * absent, where)
-
-    def put(self, places: _Texts) -> None:
-        if self.where is not None:
-            places[~self.where] = np.void(bytes(len(self.line)))
 
 
 class _Column(_Field, frozen=True):
     """Bytes of each line, or of some."""
 
     values: _Texts
-    where: _Mask | None
 
     @classmethod
     def of(cls, values: _Texts, where: _Mask | None = None) -> _Column:
         padding = values.nbytes - int(np.count_nonzero(values.view(np.uint8)))
-        return cls(bytes(values.itemsize), padding, values, where)
+        return cls(bytes(values.itemsize), padding, where, values)
 
     def put(self, places: _Texts) -> None:
         places[...] = self.values
-        if self.where is not None:
-            places[~self.where] = np.void(self.line)
 
 
 class _Runs(_Field, frozen=True):
@@ -107,8 +101,8 @@ class _Runs(_Field, frozen=True):
     def of(cls, texts: Sequence[bytes], starts: Sequence[int]) -> _Runs:
         lengths = list(map(len, texts))
         width = max(lengths)
-        runs = np.diff(starts)
-        return cls(bytes(width), int((runs * (width - np.array(lengths))).sum()), texts, starts)
+        padding = int((np.diff(starts) * (width - np.array(lengths))).sum())
+        return cls(bytes(width), padding, None, texts, starts)
 
     def put(self, places: _Texts) -> None:
         for text, run in zip(self.texts, itertools.pairwise(self.starts), strict=True):
@@ -161,8 +155,6 @@ class TextColumns:
     def __init__(self, count: int) -> None:
         self._count = count
         self._fields: list[_Field] = []
-        # By their places among the fields.
-        self._runs: dict[int, _Runs] = {}
 
     def constant(self, text: bytes, where: _Mask | None = None) -> None:
         """Add a text that is the same in all lines, or in some."""
@@ -191,13 +183,11 @@ class TextColumns:
     def texts(self, table: Sequence[bytes], numbers: npt.NDArray[np.integer]) -> None:
         """Add a text of each line, given by its number in a table."""
         starts = (numbers[1:] != numbers[:-1]).nonzero()[0] + 1
-        if len(starts) * _SHARED < self._count and len(self._runs) < len(_MARKS):
+        if len(starts) * _SHARED < self._count:
             used: list[int] = [int(numbers[0]), *numbers[starts].tolist()]
             texts = [table[number] for number in used]
             if any(texts):
-                runs = _Runs.of(texts, [0, *starts.tolist(), self._count])
-                self._runs[len(self._fields)] = runs
-                self._fields.append(runs)
+                self._fields.append(_Runs.of(texts, [0, *starts.tolist(), self._count]))
             return
         column: npt.NDArray[np.bytes_] = np.array(table)
         if width := column.dtype.itemsize:
@@ -208,11 +198,13 @@ class TextColumns:
         if sum([field.padding for field in self._fields]) <= _FEW * self._count:
             return _in_lines(self._fields, self._count).replace(b"\0", b"")
         fields = list(self._fields)
-        for marks, (place, runs) in zip(_MARKS, self._runs.items(), strict=False):
-            fields[place] = runs.marks(*marks)
+        runs = [(n, field) for n, field in enumerate(fields) if isinstance(field, _Runs)]
+        marked = list(zip(_MARKS, runs, strict=False))  # there may be more of either
+        for marks, (place, field) in marked:
+            fields[place] = field.marks(*marks)
         text: bytes | bytearray = _in_lines(fields, self._count).translate(None, b"\0")
-        for marks, runs in zip(_MARKS, self._runs.values(), strict=False):
-            text = _put_in(text, marks, runs.texts)
+        for marks, (_, field) in marked:
+            text = _put_in(text, marks, field.texts)
         return text
 
 
@@ -223,7 +215,10 @@ def _in_lines(fields: Sequence[_Field], count: int) -> bytearray:
     place = 0
     for field in fields:
         width = len(field.line)
-        field.put(np.ndarray(count, f"V{width}", lines, place, total))
+        places: _Texts = np.ndarray(count, f"V{width}", lines, place, total)
+        field.put(places)
+        if field.where is not None:
+            places[~field.where] = np.void(bytes(width))
         place += width
     return lines
 

@@ -100,7 +100,7 @@ def documents(draw: st.DrawFn, *, proper: bool) -> tuple[bytes, tuple[int, ...]]
 def at_once(document: bytes, grid: Grid, limits: Limits) -> Any:
     """What is read at once, as values that compare; None if nothing is."""
     shared = Shared({}, {})
-    columns = PlainReader(grid, limits, shared).columns(LazyPart(document, 0, len(document)))
+    columns = PlainReader(grid, limits, shared).columns(LazyPart.all_of(document))
     if columns is None:
         assert not shared.paths
         return None
@@ -171,10 +171,8 @@ def test_a_document_is_read_as_if_none_had_been_read_before(
     grid = Grid(1, (12,))
     reader = PlainReader(grid, Limits(), Shared({}, {}))
     for document, _ in cases:
-        found = reader.columns(LazyPart(document, 0, len(document)))
-        alone = PlainReader(grid, Limits(), Shared({}, {})).columns(
-            LazyPart(document, 0, len(document))
-        )
+        found = reader.columns(LazyPart.all_of(document))
+        alone = PlainReader(grid, Limits(), Shared({}, {})).columns(LazyPart.all_of(document))
         assert (found is None) == (alone is None)
         if found is not None and alone is not None:
             assert found.numbers().tolist() == alone.numbers().tolist()
@@ -189,7 +187,7 @@ def test_a_document_that_ends_early_is_not_continued_by_the_one_before(end: int)
     longer = (
         b'{"3":{"path":"a","offset":1},"4":{"path":"a","offset":2},"5":{"path":"a","offset":3}}'
     )
-    assert reader.columns(LazyPart(longer, 0, len(longer))) is not None
+    assert reader.columns(LazyPart.all_of(longer)) is not None
     assert reader.columns(LazyPart(document, 0, end)) is None
 
 
@@ -240,7 +238,7 @@ def test_what_writers_write_is_read_at_once(writer: str, more: dict[str, str]) -
     document = WRITERS[writer](entries)
     for region in (None, (range(2), range(1000))):
         reader = PlainReader(Grid(2, (2, 1000), region), Limits(), Shared({}, {}))
-        columns = reader.columns(LazyPart(document, 0, len(document)))
+        columns = reader.columns(LazyPart.all_of(document))
         assert columns is not None
         assert columns.offsets.tolist() == [
             entries[f"{number // 1000}.{number % 1000}"]["offset"]

@@ -45,18 +45,14 @@ class Text:
         self._bytes = bytearray(2 * margin)
         self._found = np.empty(0, np.bool_)
 
-    def load(self, document: bytes | LazyPart) -> None:
+    def load(self, document: LazyPart) -> None:
         """Take a document as the text."""
         margin, end = self.start, self.start + len(document)
         if len(self._bytes) < end + margin:
             # Others are a little larger.
             self._bytes = bytearray(end + end // 16 + margin)
             self._found = np.empty(len(self._bytes), np.bool_)
-        view = memoryview(self._bytes)
-        if isinstance(document, bytes):
-            view[margin:end] = document
-        else:
-            document.read_into(view[margin:end])
+        document.read_into(memoryview(self._bytes)[margin:end])
         self._end_at(end)
 
     def end_with(self, literal: bytes, place: int) -> None:
@@ -110,7 +106,7 @@ def are_literal(words: Words, literal: bytes) -> bool:
     Examples
     --------
     >>> text = Text(8)
-    >>> text.load(b'"0":{},"1":{}')
+    >>> text.load(LazyPart.all_of(b'"0":{},"1":{}'))
     >>> are_literal(text.words(text.start + np.array([2, 9]), 1), b'":{')
     True
     """
