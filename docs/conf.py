@@ -83,6 +83,8 @@ NAVIGATION = {
         "authoring",
         "enable",
         "browser",
+        "archive",
+        "fast",
         "errors",
         "limits",
         "security",
