@@ -427,6 +427,29 @@ def test_validating_reports_everything(inputs: Path) -> None:
     assert "there is no array 'missing'" in done.stderr
 
 
+def test_what_is_valid_but_worth_a_look_is_noted(inputs: Path) -> None:
+    for name in ("sst", "time"):
+        path = inputs / "data.zarr" / name / "zarr.json"
+        node = json.loads(path.read_text())
+        node.pop("chunk-manifest-json", None)
+        path.write_text(json.dumps(node))
+    done = run("validate", "data.zarr")
+    assert (done.status, done.stdout) == (0, "data.zarr is valid\n")
+    note = (
+        "/sst, /time: the lock is missing, so that readers without this package may read fill "
+        "values; add it: zarr-manifest lock HIERARCHY"
+    )
+    assert done.stderr == f"note: {note}\n"
+    document = run("validate", "data.zarr", "--json").document
+    assert document["problems"] == []
+    assert [(each["code"], each["array"]) for each in document["notes"]] == [
+        ("lock_missing", "sst"),
+        ("lock_missing", "time"),
+    ]
+    done = run("validate", "data.zarr", "--strict")
+    assert (done.status, done.stdout, done.stderr) == (1, f"{note}\n2 problems\n", "")
+
+
 def test_references_are_not_a_hierarchy(inputs: Path) -> None:
     for name in ("info", "validate", "locations"):
         done = run(name, "references.parq")

@@ -31,6 +31,10 @@ def declared(configuration: Any = ..., **members: Any) -> list[dict[str, Any]]:
     return [{"name": TRANSFORMER_NAME, "configuration": configuration, **members}]
 
 
+def parse(transformers: Any, **lock: Any) -> Configuration | None:
+    return parse_declaration({"storage_transformers": transformers, **lock})
+
+
 WRONG_CODECS: list[tuple[Any, str]] = [
     (None, "'codecs' is not a list"),
     ("gzip", "'codecs' is not a list"),
@@ -70,9 +74,7 @@ TEMPLATES = [
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_templates(template: str) -> None:
     configuration = {"manifest": template, "partition_shape": [2, 2**53 - 1]}
-    assert parse_declaration(declared(configuration)) == Configuration(
-        template, "./", (), (2, 2**53 - 1)
-    )
+    assert parse(declared(configuration)) == Configuration(template, "./", (), (2, 2**53 - 1))
 
 
 @given(
@@ -88,7 +90,7 @@ def test_codecs(codecs: list[tuple[str, Any]]) -> None:
         for name, given_ in codecs
     ]
     expected = tuple(DocumentCodec(name, given_ or {}) for name, given_ in codecs)
-    found = parse_declaration(declared({"manifest": "m", "codecs": stated}))
+    found = parse(declared({"manifest": "m", "codecs": stated}))
     assert found == Configuration("m", "./", expected)
 
 
@@ -108,19 +110,19 @@ def test_readers_raise_the_first_of_all_problems(
     for change in changes:
         configuration |= change
     transformers = declared(configuration, must_understand=must_understand) * (1 + twice)
-    found, problems = collect(interpret_declaration(transformers))
+    found, problems = collect(interpret_declaration({"storage_transformers": transformers}))
     if not problems:
-        assert found == parse_declaration(transformers)
+        assert found == parse(transformers)
         return
     with pytest.raises(zm.ManifestError) as raised:
-        parse_declaration(transformers)
+        parse(transformers)
     assert str(raised.value) == str(problems[0])
 
 
 def test_an_inline_manifest_is_kept_as_it_is() -> None:
     """What is wrong with it is found when it is loaded, as with a document."""
     for value, code in ((2**70, "invalid_entry"), (math.nan, "invalid_json"), ("\ud800", None)):
-        found = parse_declaration(declared({"manifest": {"0": {"path": "f", "offset": value}}}))
+        found = parse(declared({"manifest": {"0": {"path": "f", "offset": value}}}))
         assert found is not None
         assert isinstance(found.manifest, bytes)
         with pytest.raises(zm.ManifestError) as raised:
@@ -131,18 +133,18 @@ def test_an_inline_manifest_is_kept_as_it_is() -> None:
 @pytest.mark.parametrize("must_understand", [{}, {"must_understand": True}])
 def test_declaration(must_understand: dict[str, Any]) -> None:
     expected = Configuration("./m.json", "./")
-    assert parse_declaration(declared(**must_understand)) == expected
+    assert parse(declared(**must_understand)) == expected
 
 
 def test_declaration_with_base() -> None:
     configuration = {"manifest": "./m.json", "base": "s3://b/"}
-    assert parse_declaration(declared(configuration)) == Configuration("./m.json", "s3://b/")
+    assert parse(declared(configuration)) == Configuration("./m.json", "s3://b/")
 
 
 @given(st.dictionaries(TEXT, entries(), max_size=4))
 @examples(0.4)
 def test_inline_manifest(manifest: dict[str, Any]) -> None:
-    found = parse_declaration(declared({"manifest": manifest}))
+    found = parse(declared({"manifest": manifest}))
     assert found is not None
     assert isinstance(found.manifest, bytes)
     assert json.loads(found.manifest) == manifest
@@ -151,27 +153,29 @@ def test_inline_manifest(manifest: dict[str, Any]) -> None:
 OPTIONAL = {"name": "other", "must_understand": False}
 
 
-@pytest.mark.parametrize("transformers", [[], [OPTIONAL], [OPTIONAL, {**OPTIONAL, "name": "x"}]])
-def test_nothing_to_apply(transformers: list[Any]) -> None:
-    assert parse_declaration(transformers) is None
+@pytest.mark.parametrize(
+    "transformers", [None, [], [OPTIONAL], [OPTIONAL, {**OPTIONAL, "name": "x"}]]
+)
+def test_nothing_to_apply(transformers: list[Any] | None) -> None:
+    assert parse(transformers) is None
 
 
 def test_optional_transformers_around_ours_are_skipped() -> None:
-    found = parse_declaration([OPTIONAL, *declared(), OPTIONAL])
+    found = parse([OPTIONAL, *declared(), OPTIONAL])
     assert found == Configuration("./m.json")
 
 
 @pytest.mark.parametrize("must_understand", [True, False])
 def test_a_known_codec_is_understood(must_understand: bool) -> None:
     codec = {"name": "gzip", "must_understand": must_understand}
-    found = parse_declaration(declared({"manifest": "m", "codecs": [codec]}))
+    found = parse(declared({"manifest": "m", "codecs": [codec]}))
     assert found is not None
     assert found.codecs == (DocumentCodec("gzip"),)
 
 
 def test_an_inline_manifest_is_as_long_as_its_compact_json() -> None:
     manifest = {"0.0": {"path": "\u00fc \U0001f600", "_x": [1, 1.5, "\\ud800"]}}
-    found = parse_declaration(declared({"manifest": manifest}))
+    found = parse(declared({"manifest": manifest}))
     assert found is not None
     assert isinstance(found.manifest, bytes)
     text = '{"0.0":{"path":"\u00fc \U0001f600","_x":[1,1.5,"\\\\ud800"]}}'
@@ -179,7 +183,7 @@ def test_an_inline_manifest_is_as_long_as_its_compact_json() -> None:
 
 
 def test_a_lone_surrogate_in_an_inline_manifest_is_not_text() -> None:
-    found = parse_declaration(declared({"manifest": {"0": {"path": "a", "_x": "\ud800"}}}))
+    found = parse(declared({"manifest": {"0": {"path": "a", "_x": "\ud800"}}}))
     assert found is not None
     assert isinstance(found.manifest, bytes)
     with pytest.raises(zm.errors.InvalidJSONError):
@@ -204,7 +208,7 @@ def test_a_lone_surrogate_in_an_inline_manifest_is_not_text() -> None:
 )
 def test_unsupported(transformers: list[Any], says: str) -> None:
     with pytest.raises(zm.errors.UnsupportedTransformerError) as raised:
-        parse_declaration(transformers)
+        parse(transformers)
     assert raised.value.code == "unsupported_transformer"
     assert says in str(raised.value)
 
@@ -213,7 +217,6 @@ def test_unsupported(transformers: list[Any], says: str) -> None:
     ("transformers", "says"),
     [
         ({"name": TRANSFORMER_NAME}, "not a list"),
-        (None, "not a list"),
         (TRANSFORMER_NAME, "not a list"),
         ([None], "no 'name'"),
         ([{}], "no 'name'"),
@@ -250,6 +253,45 @@ def test_unsupported(transformers: list[Any], says: str) -> None:
 )
 def test_invalid_configuration(transformers: Any, says: str) -> None:
     with pytest.raises(zm.errors.InvalidConfigurationError) as raised:
-        parse_declaration(transformers)
+        parse(transformers)
     assert raised.value.code == "invalid_configuration"
     assert says in str(raised.value)
+
+
+def lock(value: Any) -> dict[str, Any]:
+    return {TRANSFORMER_NAME: value}
+
+
+def test_a_lock_changes_nothing() -> None:
+    assert parse(declared(), **lock({"must_understand": True})) == parse(declared())
+
+
+@pytest.mark.parametrize("transformers", [None, [], [OPTIONAL]])
+def test_a_lock_without_a_declaration(transformers: list[Any] | None) -> None:
+    with pytest.raises(zm.errors.InvalidConfigurationError, match="the declaration was lost"):
+        parse(transformers, **lock({"must_understand": True}))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, True, "", [], {}, {"must_understand": False}, {"must_understand": 1},
+        {"must_understand": "true"}, {"must_understand": None},
+        {"must_understand": True, "name": "x"}, {"Must_understand": True},
+    ],
+)  # fmt: skip
+def test_what_is_no_lock(value: Any) -> None:
+    with pytest.raises(zm.errors.InvalidConfigurationError, match="the lock 'chunk-manifest-json'"):
+        parse(declared(), **lock(value))
+
+
+def test_the_declaration_is_checked_before_its_lock() -> None:
+    metadata = {"storage_transformers": declared({"manifest": 7}), **lock(None)}
+    _, problems = collect(interpret_declaration(metadata))
+    assert ["'manifest'" in problem.problem for problem in problems] == [True, False]
+    metadata = {"storage_transformers": ["other"], **lock({"must_understand": True})}
+    _, problems = collect(interpret_declaration(metadata))
+    assert [problem.code for problem in problems] == [
+        "unsupported_transformer",
+        "invalid_configuration",
+    ]

@@ -21,6 +21,7 @@ from zarr_manifest.format.node_metadata import (
     interpret_codecs,
     interpret_members,
     parse_node,
+    plain_kind,
     without_declarations,
 )
 
@@ -34,6 +35,8 @@ def arrays(draw: st.DrawFn) -> dict[str, Any]:
     node: dict[str, Any] = {"node_type": "array", "attributes": draw(ATTRIBUTES)}
     if draw(st.booleans()):
         node["storage_transformers"] = draw(st.sampled_from([OURS, []]))
+    if draw(st.booleans()):
+        node["chunk-manifest-json"] = {"must_understand": True}
     return node
 
 
@@ -57,14 +60,15 @@ def nodes(draw: st.DrawFn) -> dict[str, Any]:
 @given(nodes())
 def test_hidden_and_put_back(node: dict[str, Any]) -> None:
     original = copy.deepcopy(node)
-    declared = {array.path: array.declared for array in arrays_in(node)}
+    declared = {array.path: array.declaration for array in arrays_in(node)}
     shown = parse_node(without_declarations(node))
     assert shown is not None
     assert b"storage_transformers" not in dump_node(shown)
+    assert b"must_understand" not in dump_node(shown)
     for array in arrays_in(shown):
-        assert array.declared == []
-        if declared[array.path]:
-            declare(array, declared[array.path])
+        assert array.declaration == {}
+        assert array.undeclared == array.metadata
+        declare(array, declared[array.path])
     for array in arrays_in(original):
         if array.metadata.get("storage_transformers") == []:
             del array.metadata["storage_transformers"]
@@ -98,7 +102,13 @@ def test_no_arrays(node: dict[str, Any]) -> None:
 
 
 def test_null_declares_nothing() -> None:
-    assert ArrayMetadata("", {"storage_transformers": None}).declared == []
+    assert ArrayMetadata("", {"storage_transformers": None}).declaration == {}
+
+
+def test_an_array_with_a_lock_is_not_plain() -> None:
+    node = {"node_type": "array", "chunk-manifest-json": {"must_understand": True}}
+    assert plain_kind(dump_node(node)) is None
+    assert plain_kind(dump_node({"node_type": "array"})) == "array"
 
 
 @pytest.mark.parametrize(

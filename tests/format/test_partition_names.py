@@ -28,7 +28,7 @@ def declare(partitions: Any, **members: Any) -> Any:
         "partitions": partitions,
         **members,
     }
-    return [{"name": TRANSFORMER_NAME, "configuration": configuration}]
+    return {"storage_transformers": [{"name": TRANSFORMER_NAME, "configuration": configuration}]}
 
 
 @pytest.mark.parametrize("partitions", ["all", [], ["0"], ["1", "0"], ["no name", "0", "0"]])
@@ -52,8 +52,9 @@ def test_wrong_types(partitions: Any) -> None:
 @pytest.mark.parametrize("partitions", ["all", []])
 def test_without_partition_shape(manifest: Any, partitions: Any) -> None:
     configuration = {"manifest": manifest, "partitions": partitions}
+    transformer = {"name": TRANSFORMER_NAME, "configuration": configuration}
     with pytest.raises(zm.errors.InvalidConfigurationError, match="'partitions'"):
-        parse_declaration([{"name": TRANSFORMER_NAME, "configuration": configuration}])
+        parse_declaration({"storage_transformers": [transformer]})
 
 
 NUMBERS = st.integers(0, 12) | st.integers(0, 2**53 - 1)

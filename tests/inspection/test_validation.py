@@ -409,3 +409,37 @@ def test_nothing_there(tmp_path: Path) -> None:
         with pytest.raises(zm.errors.SourceNotFoundError):
             zm.validate(location)
     assert not (tmp_path / "nothing").exists()
+
+
+LOCK = {"chunk-manifest-json": {"must_understand": True}}
+
+
+def test_arrays_without_a_lock_are_noted(tmp_path: Path) -> None:
+    for path in ("a", "b"):
+        write(tmp_path, {}, path)
+    edit(tmp_path / "b", lambda node: node.update(LOCK))
+    zarr.create_array(tmp_path / "c", shape=4, chunks=2, dtype="u1")
+    assert zm.validate(tmp_path) == []
+    (note,) = zm.validate(tmp_path, strict=True)
+    assert (note.code, note.phase, note.array, note.is_note) == (
+        "lock_missing", "declaration", "a", True,
+    )  # fmt: skip
+    assert str(note).startswith("array 'a': the lock is missing")
+
+
+def test_a_lock_that_only_the_consolidated_metadata_lack_is_noted(tmp_path: Path) -> None:
+    array = write(tmp_path, {})
+    consolidated(tmp_path, {"a": json.loads((array / "zarr.json").read_text())})
+    edit(array, lambda node: node.update(LOCK))
+    (note,) = zm.validate(tmp_path, strict=True)
+    assert (note.code, note.array) == ("lock_missing", "a")
+    assert "in the consolidated metadata of '/'" in str(note)
+    assert zm.validate(tmp_path) == []
+
+
+def test_a_lost_declaration_is_a_problem(tmp_path: Path) -> None:
+    array = write(tmp_path, {})
+    edit(array, lambda node: (node.update(LOCK), node.pop("storage_transformers")))
+    (problem,) = zm.validate(tmp_path)
+    assert (problem.code, problem.phase) == ("invalid_configuration", "declaration")
+    assert "the declaration was lost" in str(problem)

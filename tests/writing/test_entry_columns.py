@@ -19,7 +19,7 @@ from zarr.storage import MemoryStore
 from tests.properties import examples
 from zarr_manifest import ManifestStore, write_manifest
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import ArrayMetadata, interpret_declaration, parse_node, strict
+from zarr_manifest.format import interpret_declaration, parse_node, strict
 from zarr_manifest.hierarchy import DeclaredArray, interpret_array
 from zarr_manifest.manifest import ReferenceTable
 from zarr_manifest.writing import entries as module
@@ -35,7 +35,7 @@ def declared(grid_shape: tuple[int, ...] = GRID) -> DeclaredArray:
     write_manifest(store, "a", {}, base="../raw/")
     node = parse_node(store._store_dict["a/zarr.json"].to_bytes())  # pyright: ignore[reportPrivateUsage]
     assert node is not None
-    configuration = strict(interpret_declaration(ArrayMetadata("", node).declared))
+    configuration = strict(interpret_declaration(node))
     assert configuration is not None
     array = strict(interpret_array("a", node, configuration))
     assert array is not None

@@ -11,7 +11,7 @@ from zarr_manifest.command_line.options import reading, reading_options, require
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.inspection import Problem
-from zarr_manifest.showing import counted
+from zarr_manifest.showing import counted, note_lines
 
 __all__ = ["validate"]
 
@@ -22,6 +22,7 @@ __all__ = ["validate"]
     examples=[
         ("validate data.zarr", "every problem, one per line"),
         ("validate data.zarr --array sst --array ice", "only these arrays"),
+        ("validate data.zarr --strict", "what is valid, but worth a look, is a problem, too"),
         ("validate data.zarr --json", "for programs"),
     ],
 )
@@ -33,19 +34,34 @@ __all__ = ["validate"]
     metavar="PATH",
     help="Check only this array. Repeatable. Needed on web servers, which cannot list.",
 )
+@click.option("--strict", is_flag=True, help="Take notes for problems.")
 @reading_options
-def validate(hierarchy: str, arrays: tuple[str, ...], **options: Any) -> Outcome:
+def validate(hierarchy: str, arrays: tuple[str, ...], strict: bool, **options: Any) -> Outcome:
     """Check the declarations and manifests of HIERARCHY, without reading sources.
 
-    Prints every problem, not only the first. The exit status is 1 if there is one.
+    Prints every problem, not only the first, and notes about what is valid, but worth a
+    look. The exit status is 1 if there is a problem.
     """
     require_no_file(hierarchy)
     with stating_usage(ValueError):
-        problems = zarr_manifest.validate(hierarchy, arrays=arrays or None, **reading(options))
-    document = {"hierarchy": hierarchy, "problems": [_document(found) for found in problems]}
-    lines = [spelled(found.message) for found in problems]
-    lines.append(counted(len(problems), "problem") if problems else f"{hierarchy} is valid")
-    return Outcome(document, lines, status=PROBLEMS if problems else 0)
+        found = zarr_manifest.validate(
+            hierarchy, arrays=arrays or None, strict=True, **reading(options)
+        )
+    notes = [each for each in found if each.is_note]
+    problems = [each for each in found if not each.is_note]
+    document = {
+        "hierarchy": hierarchy,
+        "problems": [_document(each) for each in problems],
+        "notes": [_document(each) for each in notes],
+    }
+    remarks = list(note_lines((note.array, spelled(note.message)) for note in notes))
+    lines = [spelled(each.message) for each in problems]
+    if strict:
+        lines += remarks
+    count = len(found) if strict else len(problems)
+    lines.append(counted(count, "problem") if count else f"{hierarchy} is valid")
+    told = [] if strict else [f"note: {line}" for line in remarks]
+    return Outcome(document, lines, told, status=PROBLEMS if count else 0)
 
 
 def _document(problem: Problem) -> dict[str, str | None]:

@@ -28,6 +28,7 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "environment": "--environment PREFIX",
     "finish": "--finish",
     "limits": lambda name: f"--limit {name}=NUMBER",
+    "lock": "zarr-manifest lock HIERARCHY",
     "loadable_variables": lambda names: " ".join(f"--load {shlex.quote(name)}" for name in names),
     "options": "--option",
     "overwrite": "--overwrite",

@@ -30,6 +30,7 @@ from zarr_manifest.format.conditions import (
 )
 from zarr_manifest.format.declaration import (
     TRANSFORMER_NAME,
+    TRANSFORMERS,
     Configuration,
     interpret_declaration,
     is_declaration,
@@ -61,6 +62,7 @@ from zarr_manifest.format.node_metadata import (
     ArrayMetadata,
     ancestors,
     arrays_in,
+    declaration_of,
     declare,
     dump_node,
     element_size,
@@ -91,6 +93,7 @@ __all__ = [
     "NODE_NAMES",
     "NO_CONDITIONS",
     "PLACEHOLDER",
+    "TRANSFORMERS",
     "TRANSFORMER_NAME",
     "ArrayMetadata",
     "Body",
@@ -110,6 +113,7 @@ __all__ = [
     "complete_codec",
     "compute_checksum",
     "count_inline_bytes",
+    "declaration_of",
     "declare",
     "decode_body",
     "document_reference",

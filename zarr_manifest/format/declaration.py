@@ -24,6 +24,8 @@ from zarr_manifest.format.partition_names import DeclaredPartitions, interpret_p
 from zarr_manifest.showing import counted
 
 __all__ = [
+    "LOCK",
+    "TRANSFORMERS",
     "TRANSFORMER_NAME",
     "Configuration",
     "interpret_declaration",
@@ -32,6 +34,13 @@ __all__ = [
 ]
 
 TRANSFORMER_NAME = "chunk-manifest-json"
+
+# The member of an array's metadata with its declaration.
+TRANSFORMERS = "storage_transformers"
+
+# The value of the member that makes other readers refuse the array, named like the transformer
+# (specification, "The lock").
+LOCK: Mapping[str, Any] = {"must_understand": True}
 
 # Integers that every JSON implementation represents exactly (specification, "Manifest document").
 _LARGEST_INTEGER = 2**53 - 1
@@ -72,13 +81,13 @@ def is_declaration(element: object) -> bool:
     return element == TRANSFORMER_NAME or (_object(element) or {}).get("name") == TRANSFORMER_NAME
 
 
-def parse_declaration(transformers: object) -> Configuration | None:
-    """Return the configuration declared in an array's ``storage_transformers``.
+def parse_declaration(metadata: Mapping[str, Any]) -> Configuration | None:
+    """Return the configuration that an array's metadata declares.
 
     Parameters
     ----------
-    transformers : object
-        The decoded JSON value of ``storage_transformers``.
+    metadata : mapping
+        The decoded ``zarr.json``, of which the storage transformers and the lock are looked at.
 
     Returns
     -------
@@ -91,28 +100,49 @@ def parse_declaration(transformers: object) -> Configuration | None:
         A transformer that must be understood is unknown, this one is declared
         more than once, or one of its codecs is unknown.
     InvalidConfigurationError
-        The declaration is malformed.
+        The declaration or the lock is malformed, or there is a lock but no declaration.
 
     Examples
     --------
     >>> declared = [{"name": "chunk-manifest-json", "configuration": {"manifest": "./m.json"}}]
-    >>> parse_declaration(declared).manifest
+    >>> parse_declaration({"storage_transformers": declared}).manifest
     './m.json'
     """
-    return strict(interpret_declaration(transformers))
+    return strict(interpret_declaration(metadata))
 
 
-def interpret_declaration(transformers: object) -> Findings[Configuration | None]:
-    """Yield the problems of a declaration, and return its configuration.
+def interpret_declaration(metadata: Mapping[str, Any]) -> Findings[Configuration | None]:
+    """Yield the problems of a declaration and its lock, and return the configuration.
 
     The configuration is None if the array declares no manifest, or if it is
     not usable.
     """
-    if not isinstance(transformers, list):
-        yield InvalidConfigurationError("'storage_transformers' is not a list")
+    transformers: object = metadata.get(TRANSFORMERS)
+    if transformers is not None and not isinstance(transformers, list):
+        yield InvalidConfigurationError(f"{TRANSFORMERS!r} is not a list")
         return None
+    found = yield from _interpret_transformers(cast("list[object]", transformers or []))
+    if TRANSFORMER_NAME in metadata:
+        yield from _interpret_lock(metadata[TRANSFORMER_NAME], has_declaration=bool(found))
+    return found[0] if found else None
+
+
+def _interpret_lock(lock: object, *, has_declaration: bool) -> Findings[None]:
+    # Compared with its type: 1 == True in Python, but not in JSON.
+    if _object(lock) != LOCK or (_object(lock) or {})["must_understand"] is not True:
+        yield InvalidConfigurationError(f"the lock {TRANSFORMER_NAME!r} is not {json.dumps(LOCK)}")
+    if not has_declaration:
+        yield InvalidConfigurationError(
+            f"the declaration was lost: the array has the lock {TRANSFORMER_NAME!r}, but "
+            f"{TRANSFORMERS!r} declares no manifest",
+            remedy=f"Restore {TRANSFORMERS!r}, or write the manifest again.",
+        )
+
+
+def _interpret_transformers(transformers: list[object]) -> Findings[list[Configuration | None]]:
+    """Return the configuration of each declaration of a manifest; None for unusable ones."""
     found: list[Configuration | None] = []
-    for element in cast("list[object]", transformers):
+    for element in transformers:
         declared = _object({"name": element} if isinstance(element, str) else element) or {}
         name = declared.get("name")
         if not isinstance(name, str):
@@ -134,7 +164,7 @@ def interpret_declaration(transformers: object) -> Findings[Configuration | None
             f"the array declares {TRANSFORMER_NAME!r} {len(found)} times; "
             "only one manifest can be read"
         )
-    return found[0] if found else None
+    return found
 
 
 def _interpret_one(

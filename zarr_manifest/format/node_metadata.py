@@ -22,6 +22,7 @@ from zarr_manifest.errors import (
     LimitExceededError,
     Setting,
 )
+from zarr_manifest.format.declaration import LOCK, TRANSFORMER_NAME, TRANSFORMERS
 from zarr_manifest.format.findings import Findings
 from zarr_manifest.format.forbidden_characters import FORBIDDEN_CHARACTER
 
@@ -31,6 +32,7 @@ __all__ = [
     "ArrayMetadata",
     "ancestors",
     "arrays_in",
+    "declaration_of",
     "declare",
     "dump_node",
     "element_size",
@@ -45,7 +47,8 @@ __all__ = [
     "without_declarations",
 ]
 
-_MEMBER = "storage_transformers"
+# The members of an array's metadata that zarr is not shown.
+_DECLARING = (TRANSFORMERS, TRANSFORMER_NAME)
 
 # Python's own functions go through some hundreds, depending on where they are called.
 _MOST_LEVELS = 100
@@ -109,10 +112,28 @@ class ArrayMetadata(Struct, frozen=True):
     metadata: dict[str, Any]
 
     @property
-    def declared(self) -> Any:
+    def transformers(self) -> Any:
         """The array's storage transformers, unchecked; an empty list for a native array."""
-        declared = self.metadata.get(_MEMBER)
-        return [] if declared is None else declared
+        stated = self.metadata.get(TRANSFORMERS)
+        return [] if stated is None else stated
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """The members that declare a manifest, unchecked: storage transformers, and the lock."""
+        members = {name: self.metadata[name] for name in _DECLARING if name in self.metadata}
+        if self.transformers == []:
+            members.pop(TRANSFORMERS, None)
+        return members
+
+    @property
+    def undeclared(self) -> dict[str, Any]:
+        """A copy of the metadata as zarr is shown it, without what declares a manifest."""
+        return {name: value for name, value in self.metadata.items() if name not in _DECLARING}
+
+    @property
+    def is_unlocked(self) -> bool:
+        """Whether it has storage transformers, but no lock."""
+        return self.transformers != [] and TRANSFORMER_NAME not in self.metadata
 
 
 def parse_node(document: bytes) -> dict[str, Any] | None:
@@ -144,6 +165,9 @@ class _Plain(msgspec.Struct):
 
     node_type: str
     storage_transformers: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    lock: msgspec.Raw | msgspec.UnsetType = msgspec.field(
+        name=TRANSFORMER_NAME, default=msgspec.UNSET
+    )
     consolidated_metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -170,6 +194,8 @@ def plain_kind(document: bytes) -> str | None:
     except msgspec.MsgspecError:
         return None
     declared, members = node.storage_transformers, node.consolidated_metadata
+    if node.lock is not msgspec.UNSET:
+        return None
     if declared is not msgspec.UNSET and bytes(declared) != b"[]":
         return None
     if members is not msgspec.UNSET and bytes(members) != b"null":
@@ -232,7 +258,7 @@ def arrays_in(node: dict[str, Any]) -> Iterator[ArrayMetadata]:
     Examples
     --------
     >>> node = {"node_type": "array", "storage_transformers": [{"name": "x"}]}
-    >>> [array.declared for array in arrays_in(node)]
+    >>> [array.transformers for array in arrays_in(node)]
     [[{'name': 'x'}]]
     """
     if node.get("node_type") == "array":
@@ -365,13 +391,33 @@ def _invalid_member(
 def without_declarations(node: dict[str, Any]) -> bytes:
     """Return a node's ``zarr.json`` without its declarations; modifies `node`."""
     for array in arrays_in(node):
-        array.metadata.pop(_MEMBER, None)
+        declare(array, {})
     return json.dumps(node).encode()
 
 
-def declare(array: ArrayMetadata, declared: list[Any]) -> None:
-    """Set an array's storage transformers, in place."""
-    array.metadata[_MEMBER] = declared
+def declaration_of(transformers: list[Any], *, lock: bool = True) -> dict[str, Any]:
+    """Return the members of an array's metadata that declare a manifest.
+
+    Parameters
+    ----------
+    transformers : list
+        Its storage transformers.
+    lock : bool
+        Whether readers that do not know the transformer are made to refuse the array.
+
+    Examples
+    --------
+    >>> declaration_of([])
+    {'storage_transformers': [], 'chunk-manifest-json': {'must_understand': True}}
+    """
+    return {TRANSFORMERS: transformers} | ({TRANSFORMER_NAME: dict(LOCK)} if lock else {})
+
+
+def declare(array: ArrayMetadata, declaration: dict[str, Any]) -> None:
+    """Replace the members of an array's metadata that declare a manifest, in place."""
+    for name in _DECLARING:
+        array.metadata.pop(name, None)
+    array.metadata.update(declaration)
 
 
 def dump_node(node: dict[str, Any]) -> bytes:

@@ -67,7 +67,7 @@ def is_placeholder(metadata: bytes | dict[str, Any] | None) -> bool:
             return False
     if not isinstance(metadata, dict) or metadata.get("node_type") != "array":
         return False
-    declared = ArrayMetadata("", metadata).declared
+    declared = ArrayMetadata("", metadata).transformers
     return isinstance(declared, list) and any(
         isinstance(item, dict) and cast("dict[str, Any]", item).get("name") == _NAME
         for item in cast("list[object]", declared)

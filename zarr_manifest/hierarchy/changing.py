@@ -87,7 +87,7 @@ def _restored(arrays: KnownArrays, path: str, body: bytes, may_grow: bool) -> St
         yield from arrays.own(path)  # which raises if nodes below it are being changed
     restored = False
     for array in arrays_in(node):
-        if array.declared:
+        if array.transformers:
             continue
         place = join(path, array.path)
         is_own = array.metadata is node
@@ -99,7 +99,7 @@ def _restored(arrays: KnownArrays, path: str, body: bytes, may_grow: bool) -> St
             stored = yield from arrays.consolidated(path, place)
         if stored is not None and is_own and not may_grow:
             yield from _require_no_growth(arrays, place, stored, array)
-        if stored is not None and stored.declared:
+        if stored is not None and stored.declaration:
             declare(array, resized_declaration(place, stored, array))
             restored = True
         elif place in arrays.declared:
@@ -126,7 +126,7 @@ def _require_no_growth(
     if len(before) != len(after):
         return
     grown = [number for number, size in enumerate(before) if after[number][1] > size[1]]
-    if grown and stored.declared:
+    if grown and stored.declaration:
         raise ReadOnlyError(
             f"the array cannot grow from {_shape(before)} to {_shape(after)}: its manifest has no "
             "references for new chunks, which would read as fill values",

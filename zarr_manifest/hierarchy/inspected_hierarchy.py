@@ -130,11 +130,12 @@ class InspectedHierarchy(Struct, frozen=True):
         array = node.array
         if array is None:
             return None
-        configuration = yield from interpret_declaration(array.declared)
+        configuration = yield from interpret_declaration(array.metadata)
         if configuration is None:
             return None
-        metadata = {k: v for k, v in array.metadata.items() if k != "storage_transformers"}
-        return (yield from interpret_array(node.path, metadata, configuration, base=self.base))
+        return (
+            yield from interpret_array(node.path, array.undeclared, configuration, base=self.base)
+        )
 
     def documents(self, array: DeclaredArray) -> ManifestDocuments:
         """Return the manifest of an array, whose documents are read on demand."""

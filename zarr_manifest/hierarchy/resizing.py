@@ -12,6 +12,7 @@ from typing import Any
 from zarr_manifest.errors import Advice, ReadOnlyError, Setting
 from zarr_manifest.format import (
     MOST_NAMES,
+    TRANSFORMERS,
     ArrayMetadata,
     ChunkGrid,
     Partitions,
@@ -25,8 +26,8 @@ from zarr_manifest.showing import counted
 __all__ = ["resized_declaration"]
 
 
-def resized_declaration(path: str, stored: ArrayMetadata, new: ArrayMetadata) -> list[Any]:
-    """Return the storage transformers for new metadata of an array.
+def resized_declaration(path: str, stored: ArrayMetadata, new: ArrayMetadata) -> dict[str, Any]:
+    """Return the members that declare the manifest in new metadata of an array.
 
     Parameters
     ----------
@@ -42,10 +43,10 @@ def resized_declaration(path: str, stored: ArrayMetadata, new: ArrayMetadata) ->
     ReadOnlyError
         There are too many partitions to name them all.
     """
-    declared: list[Any] = stored.declared
+    declared = stored.declaration
     if all(stored.metadata.get(name) == new.metadata.get(name) for name in ("shape", "chunk_grid")):
         return declared
-    configuration, problems = collect(interpret_declaration(declared))
+    configuration, problems = collect(interpret_declaration(stored.metadata))
     if configuration is None or problems or configuration.partitions != "all":
         return declared
     shape = configuration.partition_shape or ()
@@ -60,7 +61,11 @@ def resized_declaration(path: str, stored: ArrayMetadata, new: ArrayMetadata) ->
             remedy=Advice("Write the manifest with a larger ", Setting("partition_shape"), "."),
         )
     names = [format_canonical(index) for index in before]
-    return [_with_partitions(item, names) if is_declaration(item) else item for item in declared]
+    transformers = [
+        _with_partitions(item, names) if is_declaration(item) else item
+        for item in stored.transformers
+    ]
+    return {**declared, TRANSFORMERS: transformers}
 
 
 def _partitions(array: ArrayMetadata, shape: tuple[int, ...]) -> Partitions | None:

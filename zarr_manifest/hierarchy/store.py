@@ -154,12 +154,11 @@ class ManifestStore(ReadableStore):
         self._arrays = KnownArrays(self._readable, self._transformer, self._remembered, looks)
 
     def _transformer(
-        self, path: str, metadata: dict[str, Any], declared: list[Any], configuration: Configuration
+        self, path: str, metadata: dict[str, Any], configuration: Configuration
     ) -> ChunkManifestTransformer:
         return ChunkManifestTransformer(
             path,
             metadata,
-            declared,
             configuration,
             self._sources,
             self._store,

@@ -130,7 +130,7 @@ async def _described(
     if node.array is None:
         return _old_array(node), []
     known = _members(node.array)
-    if node.array.declared == []:
+    if not node.array.declaration:
         return NodeContents(node.path, "native array", **known), []
     try:
         counts = await _counts(hierarchy, node)

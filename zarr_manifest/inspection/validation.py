@@ -25,6 +25,7 @@ from zarr_manifest.errors import (
     WriteConflictError,
 )
 from zarr_manifest.format import (
+    TRANSFORMER_NAME,
     ArrayMetadata,
     Limits,
     arrays_in,
@@ -65,6 +66,11 @@ _NAME_THE_ARRAYS = Advice(
     "name the arrays, ", Setting("arrays", python="validate(..., arrays=[...])")
 )
 
+_UNLOCKED = Advice(
+    "the lock is missing, so that readers without this package may read fill values; add it: ",
+    Setting("lock", python="zarr_manifest.conversion.lock(location)"),
+)
+
 # Of one document: a stranger's may have millions, and nobody reads more.
 _MOST_PROBLEMS = 10_000
 
@@ -73,12 +79,12 @@ type Phase = Literal["declaration", "manifest"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a hierarchy.
+    """One thing that is wrong with a hierarchy, or a note about what is valid.
 
     Parameters
     ----------
     code : str
-        Stable identifier (specification, "Error codes").
+        Stable identifier (specification, "Error codes"); of a note, ``"lock_missing"``.
     phase : {"declaration", "manifest"}
         Whether ``zarr.json`` or a manifest document is wrong.
     array : str
@@ -88,6 +94,8 @@ class Problem:
         the array, is wrong as a whole.
     message : str
         What is wrong and what to do, for people.
+    is_note : bool
+        Whether it is valid, but worth a look.
 
     Examples
     --------
@@ -101,6 +109,7 @@ class Problem:
     array: str
     chunk: str | None
     message: str
+    is_note: bool = False
 
     def __str__(self) -> str:
         return self.message
@@ -113,6 +122,7 @@ def validate(
     allow: Allow = None,
     base: str | Path | None = None,
     limits: Limits | None = None,
+    strict: bool = False,
 ) -> list[Problem]:
     """Check the declarations and manifest documents of a whole hierarchy.
 
@@ -129,11 +139,14 @@ def validate(
         listed (on a web server) and has no consolidated metadata.
     allow, base, limits
         As for :class:`ManifestStore`.
+    strict : bool
+        Also return notes: what is valid, but worth a look, such as an array without the
+        lock, which readers without this package may take for one of fill values.
 
     Returns
     -------
     list of Problem
-        By array; empty if the hierarchy is valid.
+        By array; empty if the hierarchy is valid, and, with `strict`, unremarkable.
 
     Raises
     ------
@@ -160,7 +173,8 @@ def validate(
     """
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     validator = _Validator(hierarchy)
-    return sync(validator.problems(None if arrays is None else list(arrays)))
+    found = sync(validator.problems(None if arrays is None else list(arrays)))
+    return [problem for problem in found if strict or not problem.is_note]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +249,16 @@ class _Validator:
                     yield problem
             elif own.problem is not None:
                 continue  # reported, and what it declares is unknown
-            elif ArrayMetadata("", own.metadata).declared != array.declared:
+            elif ArrayMetadata("", own.metadata).transformers != array.transformers:
                 error = InvalidConfigurationError(
                     f"the consolidated metadata of {group.path or '/'!r} declares another manifest "
                     "than the array's own 'zarr.json'",
                     remedy="Consolidate the metadata again.",
                 )
                 yield _problem(path, "declaration", error)
+            elif array.is_unlocked and TRANSFORMER_NAME in own.metadata:
+                where = f"in the consolidated metadata of {group.path or '/'!r}, "
+                yield _note(path, "declaration", "lock_missing", Advice(where, _UNLOCKED))
 
     async def _array(self, node: Node) -> AsyncIterator[Problem]:
         array, errors = collect(self.hierarchy.declaration(node))
@@ -249,6 +266,8 @@ class _Validator:
             yield _problem(node.path, "declaration", error)
         if array is None:
             return
+        if ArrayMetadata("", node.metadata).is_unlocked:
+            yield _note(node.path, "declaration", "lock_missing", _UNLOCKED)
         _, errors = collect(interpret_codecs(array.metadata["codecs"]))
         for error in (*errors, *_foreign_names(array)):
             yield _problem(node.path, "declaration", error)
@@ -314,6 +333,11 @@ def _foreign_names(array: DeclaredArray) -> Iterator[ManifestError]:
 def _problem(path: str, phase: Phase, error: ManifestError) -> Problem:
     message = Advice(f"{error.code}: ", error.in_context(array=path).message)
     return Problem(error.code, phase, path, error.chunk, message)
+
+
+def _note(path: str, phase: Phase, code: str, text: Advice) -> Problem:
+    """Return a note: about an array that is valid."""
+    return Problem(code, phase, path, None, Advice(f"array {path!r}: ", text), is_note=True)
 
 
 class _RawConfiguration(msgspec.Struct):

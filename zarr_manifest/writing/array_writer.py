@@ -33,9 +33,11 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import (
     TRANSFORMER_NAME,
+    TRANSFORMERS,
     ArrayMetadata,
     DocumentCodec,
     complete_codec,
+    declaration_of,
     declare,
     dump_node,
     interpret_declaration,
@@ -95,6 +97,7 @@ class Form:
     base: str | None = None
     codecs: Sequence[str | Mapping[str, Any]] = ()
     partition_shape: Sequence[int] | None = None
+    lock: bool = False
 
     @property
     def reference(self) -> str:
@@ -381,8 +384,9 @@ class ArrayWriter:
     def _declared(self, manifest: str | dict[str, Any]) -> DeclaredArray:
         """Set the declaration in the metadata, and return the array that it describes."""
         configuration = self._form.configuration(manifest, self._partitions)
-        others = ArrayMetadata("", self._metadata).declared
-        declared = strict(interpret_declaration(_stack(others, configuration)))
+        others = ArrayMetadata("", self._metadata).transformers
+        declaration = declaration_of(_stack(others, configuration), lock=self._form.lock)
+        declared = strict(interpret_declaration(declaration))
         assert declared is not None  # the declaration is there, and has no problems
         codecs = tuple(complete_codec(codec) for codec in declared.codecs)
         if codecs:
@@ -390,7 +394,8 @@ class ArrayWriter:
         complete = replace(declared, codecs=codecs)
         array = strict(interpret_array(self._path, self._metadata, complete))
         assert array is not None  # it has no problems
-        declare(ArrayMetadata("", self._metadata), _stack(others, configuration))
+        declaration[TRANSFORMERS] = _stack(others, configuration)
+        declare(ArrayMetadata("", self._metadata), declaration)
         return array
 
     def _state_partitions(self, documents: Collection[Partition]) -> None:

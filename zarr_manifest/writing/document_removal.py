@@ -62,8 +62,8 @@ def earlier_array(path: str, before: Stored) -> tuple[DeclaredArray | None, bool
     node = None if before.body is None else parse_node(before.body)
     if node is None or node.get("node_type") != "array":
         return None, False
-    declared = ArrayMetadata("", node).declared
-    configuration, problems = collect(interpret_declaration(declared))
+    declared = ArrayMetadata("", node).transformers
+    configuration, problems = collect(interpret_declaration(node))
     declares = isinstance(declared, list) and any(
         map(is_declaration, cast("list[object]", declared))
     )

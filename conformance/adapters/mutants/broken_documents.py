@@ -79,7 +79,7 @@ def array_codecs_dropped() -> None:
     def make(without_declarations: Any) -> Any:
         def changed(node: dict[str, Any]) -> bytes:
             for array in arrays_in(node):
-                if array.declared:
+                if array.declaration:
                     codecs = array.metadata["codecs"]
                     kept = [c for c in codecs if c["name"] in ("bytes", "sharding_indexed")]
                     array.metadata["codecs"] = kept

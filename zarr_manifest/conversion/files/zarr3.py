@@ -12,7 +12,7 @@ from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Lis
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import ChunkGrid, interpret_chunk_grid, strict
+from zarr_manifest.format import ArrayMetadata, ChunkGrid, interpret_chunk_grid, strict
 from zarr_manifest.hierarchy import (
     ChunkKeyEncoding,
     can_list,
@@ -116,7 +116,7 @@ def _node(
         raise NotConvertibleError(f"its zarr.json is not Zarr v3 metadata: {error}") from error
     if kind == "group":
         return GroupNode(path, attributes)
-    if stated.get("storage_transformers"):
+    if ArrayMetadata("", stated).declaration:
         raise NotConvertibleError(
             "it declares storage transformers, such as a chunk manifest",
             remedy="Copy the hierarchy with its manifests.",

@@ -101,7 +101,7 @@ class OlderArray:
 
     def repair(self, store: GuardedStore) -> None:
         """Repair the metadata, and the spelling of paths."""
-        configuration = parse_declaration(ArrayMetadata("", self.metadata).declared)
+        configuration = parse_declaration(self.metadata)
         if configuration is None:
             raise InvalidConfigurationError("it does not declare a manifest")
         if self.before.body is None:
@@ -181,7 +181,7 @@ class OlderArray:
 
     def _configuration(self) -> dict[str, Any]:
         """Return the configuration of the manifest declaration, to be modified."""
-        declared: Any = ArrayMetadata("", self.metadata).declared
+        declared: Any = ArrayMetadata("", self.metadata).transformers
         return next(item["configuration"] for item in declared if is_declaration(item))
 
     # Paths ------------------------------------------------------------------------
@@ -210,8 +210,7 @@ class OlderArray:
 
     def check(self) -> None:
         """Refuse an array that is still invalid, using the readers' checks."""
-        declared = ArrayMetadata("", self.metadata).declared
-        configuration = parse_declaration(declared)
+        configuration = parse_declaration(self.metadata)
         assert configuration is not None  # checked by `repair`
         array = strict(interpret_array(self.path, self.metadata, configuration))
         if array is None or self._document is None:

@@ -34,7 +34,7 @@ from zarr_manifest.conversion.zarr2 import (
     object_codec_of,
     read_pipeline,
 )
-from zarr_manifest.format import TRANSFORMER_NAME
+from zarr_manifest.format import TRANSFORMER_NAME, ArrayMetadata
 from zarr_manifest.showing import counted
 
 __all__ = ["Repaired", "is_theirs", "repair_array"]
@@ -128,8 +128,7 @@ def repair_array(
             "that these releases of VirtualiZarr wrote"
         )
     array.repair_attributes(type_string)
-    left_out = {"storage_transformers"}
-    require_valid_array({k: v for k, v in array.metadata.items() if k not in left_out})
+    require_valid_array(ArrayMetadata(path, array.metadata).undeclared)
     repairs = tuple(array.sentences())
     return Repaired(array.metadata if repairs else dict(metadata), repairs)
 

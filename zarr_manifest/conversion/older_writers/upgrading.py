@@ -247,14 +247,14 @@ def _arrays(store: GuardedStore, nodes: list[Node], limits: Limits) -> dict[str,
     """Return the arrays that declare a manifest, by path, repaired as far as possible."""
     arrays: dict[str, OlderArray] = {}
     for found in nodes:
-        if found.array is None or (found.is_own and found.array.declared == []):
+        if found.array is None or (found.is_own and not found.array.declaration):
             continue  # without a declaration in its own document, which was just read
         path = found.path
         before = store.read(join(path, "zarr.json"))
         node = found.metadata if before.body is None else parse_node(before.body)
         if node is None or node.get("node_type") != "array":
             continue  # another writer has just changed it
-        if ArrayMetadata("", node).declared != []:
+        if ArrayMetadata("", node).declaration:
             array = arrays[path] = OlderArray(path, node, before, limits)
             array.attempt(functools.partial(array.repair, store))
     return arrays

@@ -15,6 +15,7 @@ from zarr.storage import MemoryStore
 
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format import (
+    ArrayMetadata,
     ChunkGrid,
     dump_node,
     interpret_chunk_grid,
@@ -45,7 +46,7 @@ def require_valid_array(metadata: dict[str, Any]) -> ChunkGrid:
     """
     strict(interpret_members(metadata))
     strict(interpret_codecs(metadata["codecs"]))
-    if metadata.get("storage_transformers"):
+    if ArrayMetadata("", metadata).declaration:
         raise InvalidConfigurationError("the metadata already declares storage transformers")
     _open(metadata)
     grid = strict(interpret_chunk_grid(metadata))

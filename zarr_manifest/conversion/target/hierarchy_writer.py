@@ -40,7 +40,14 @@ from zarr_manifest.errors import (
     Setting,
     WriteConflictError,
 )
-from zarr_manifest.format import ChunkGrid, Partitions, ancestors, dump_node, impossible_name
+from zarr_manifest.format import (
+    ArrayMetadata,
+    ChunkGrid,
+    Partitions,
+    ancestors,
+    dump_node,
+    impossible_name,
+)
 from zarr_manifest.hierarchy import (
     open_hierarchy,
     store_name,
@@ -285,7 +292,7 @@ class _HierarchyWriter:
 
     def _add_array(self, path: str, node: ArrayNode) -> None:
         grid = require_valid_array(node.metadata)
-        metadata = {k: v for k, v in node.metadata.items() if k != "storage_transformers"}
+        metadata = ArrayMetadata("", node.metadata).undeclared
         manifest = _not_streamed(node.manifest, grid)
         if isinstance(manifest, StreamedManifest):
             writer = self._write_stream(path, metadata, grid, manifest)

@@ -25,7 +25,14 @@ from zarr_manifest.errors import (
     Setting,
     SourceNotFoundError,
 )
-from zarr_manifest.format import ChunkGrid, Limits, ancestors, interpret_chunk_grid, strict
+from zarr_manifest.format import (
+    ArrayMetadata,
+    ChunkGrid,
+    Limits,
+    ancestors,
+    interpret_chunk_grid,
+    strict,
+)
 from zarr_manifest.hierarchy import (
     DeclaredArray,
     InspectedHierarchy,
@@ -215,7 +222,7 @@ class _Tree:
 
     def _array(self, node: Node) -> Any:
         manifests: Any = library("virtualizarr.manifests")
-        plain = {k: v for k, v in node.metadata.items() if k != "storage_transformers"}
+        plain = ArrayMetadata("", node.metadata).undeclared
         array = strict(self.hierarchy.declaration(node))
         grid = strict(interpret_chunk_grid(plain))
         if grid is None or grid.regular is None:

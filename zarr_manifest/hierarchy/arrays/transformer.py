@@ -69,9 +69,7 @@ class ChunkManifestTransformer:
     array_path : str
         Path of the array in the hierarchy's store, without slashes at either end.
     metadata : dict
-        Metadata of the array, without its storage transformers.
-    declared : list
-        The storage transformers, to be restored when zarr rewrites the metadata.
+        Metadata of the array, without its declaration.
     configuration : Configuration
         The array's declaration.
     sources : Sources
@@ -97,7 +95,6 @@ class ChunkManifestTransformer:
         self,
         array_path: str,
         metadata: dict[str, Any],
-        declared: list[Any],
         configuration: Configuration,
         sources: Sources,
         store: Store,
@@ -108,7 +105,6 @@ class ChunkManifestTransformer:
     ) -> None:
         self.array_path = array_path
         self.metadata = metadata
-        self.declared = declared
         self._sources = sources
         self._verify: Verify = verify
         try:

@@ -18,6 +18,7 @@ from zarr.registry import get_numcodec
 from zarr.storage import MemoryStore
 
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.format import ArrayMetadata
 
 __all__ = ["require_same_values"]
 
@@ -53,8 +54,9 @@ def require_same_values(metadata: Mapping[str, Any], zarray: Mapping[str, Any]) 
 
 
 def _small(metadata: Mapping[str, Any], shape: list[int]) -> dict[str, Any]:
-    left_out = {"storage_transformers", "dimension_names"}
-    return {name: value for name, value in metadata.items() if name not in left_out} | {
+    plain = ArrayMetadata("", dict(metadata)).undeclared
+    plain.pop("dimension_names", None)
+    return plain | {
         "zarr_format": 3,
         "node_type": "array",
         "shape": shape,

@@ -21,7 +21,6 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import (
-    ArrayMetadata,
     Body,
     Findings,
     Limits,
@@ -298,7 +297,7 @@ class ManifestDocuments:
                 f"metadata describes it, restore its {'zarr.json'!r}.",
             ) from error
         node = parse_node(bytes(body)) or {}
-        if parse_declaration(ArrayMetadata("", node).declared) != self._array.configuration:
+        if parse_declaration(node) != self._array.configuration:
             raise ManifestNotFoundError(
                 "the manifest of the array has been replaced since the array was opened",
                 remedy="Open it again.",

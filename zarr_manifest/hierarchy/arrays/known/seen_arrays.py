@@ -70,7 +70,7 @@ class Unsettled:
 
 UNSETTLED = Unsettled()
 
-type Build = Callable[[str, dict[str, Any], list[Any], Configuration], ChunkManifestTransformer]
+type Build = Callable[[str, dict[str, Any], Configuration], ChunkManifestTransformer]
 type Array = Native | ChunkManifestTransformer | ManifestError
 
 
@@ -108,8 +108,7 @@ class SeenArrays:
     store : Store
         The hierarchy's own store.
     build : callable
-        Creates the transformer of an array from its path, metadata, declared
-        transformers and configuration.
+        Creates the transformer of an array from its path, metadata and configuration.
     remembered : Remembered
         What was seen before, to be added to.
     looks : Looks
@@ -158,7 +157,7 @@ class SeenArrays:
             raise not_a_path(path, impossible)
         declaring = False
         for array in arrays_in(node):
-            declaring |= array.declared != []
+            declaring |= bool(array.declaration)
             is_own = array.metadata is node
             known = self._note(join(path, array.path), array, None if is_own else path)
             if isinstance(known, ManifestError) and is_own:
@@ -313,11 +312,10 @@ class SeenArrays:
 
     def _interpret(self, path: str, array: ArrayMetadata) -> Array:
         try:
-            configuration = parse_declaration(array.declared)
+            configuration = parse_declaration(array.metadata)
             if configuration is None:
                 return NATIVE
-            metadata = {k: v for k, v in array.metadata.items() if k != "storage_transformers"}
-            return self._build(path, metadata, array.declared, configuration)
+            return self._build(path, array.undeclared, configuration)
         except ManifestError as error:
             return error.in_context(array=path)
 
@@ -348,6 +346,6 @@ def fingerprint(array: ArrayMetadata) -> str:
 def declares(array: ArrayMetadata) -> bool:
     """Whether an array has a declaration, be it one that cannot be honoured."""
     try:
-        return parse_declaration(array.declared) is not None
+        return parse_declaration(array.metadata) is not None
     except ManifestError:
         return True
