@@ -22,15 +22,18 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo map check test test-oldest conformance fuzz corpus lint format types layers docs dist bench clean
+.PHONY: help setup demo samples map check test test-oldest conformance fuzz corpus lint format types layers docs dist bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: .make/dev ## create .venv with everything that developers need
 
-demo: .make/demo ## manifests over real netCDF files, opened with zarr and xarray
-	$(BIN)/python -m demo
+demo: .make/demo ## three real netCDF files as one Zarr hierarchy, opened with xarray
+	@$(BIN)/python -m demo
+
+samples: .make/demo ## every real file of iris-sample-data, compared with what its own library reads
+	$(BIN)/python -m demo.every_file
 
 map: .make/demo .make/node ## maps in a web browser, drawn from netCDF files and manifests on web servers
 	$(BIN)/python -m demo.map

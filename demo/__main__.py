@@ -1,52 +1,35 @@
-"""Show real netCDF files as one Zarr hierarchy, without copying them.
+"""Open three netCDF files as one Zarr hierarchy, without copying them.
 
 Usage: python -m demo [OUTPUT_DIR]
 
-Makes OUTPUT_DIR/data.zarr (default ./demo-output) with the command zarr-manifest,
-reads it back with zarr and xarray, and compares every element with what netCDF4
-reads; then does the same with every available file. Also draws a map of the data. The
-exit status is nonzero if anything differs, or if a command fails. Needs no network.
+Puts the files into OUTPUT_DIR/archive (default ./demo-output), makes OUTPUT_DIR/sst.zarr of them
+with the command zarr-manifest, opens it with xarray, compares every variable with what the files
+hold, and draws a map. The exit status is nonzero if anything differs. Needs no network.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import sys
-import warnings
 from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
+import netCDF4
 import xarray as xr
-import zarr
-from zarr.errors import UnstableSpecificationWarning
 
 from demo import report
-from demo.commands import run
-from demo.compare import EQUAL, compare_file, decoded_alike
-from demo.every_file import every_file
+from demo.commands import Finished, run
 from demo.picture import print_map, save_picture
-from demo.source_files import DATA_DIRECTORY, FILES, SourceFile, source_files
-from zarr_manifest import ManifestError, ManifestStore
+from demo.source_files import DATA_DIRECTORY
+from zarr_manifest import ManifestError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-HIERARCHY = "data.zarr"
-EVERY_FILE = "every-file.zarr"
-DATASET = "ostia_monthly"
-NATIVE_ARRAY = f"{DATASET}/mean_temperature"
-OCEAN = "nemo_1m_20150101-20150201_grid-T"
-PICTURE = "sea_surface_temperature.png"
-EVERY_VARIABLE = "every-variable.txt"
-
-#: Attribute of the root group that allows a later run to delete the hierarchy.
-MARK = {"made_by": "zarr-manifest demo"}
-
-_REFUSED = re.compile(r"^refused: /(\S+)/([^:/]+): (.*)$", re.MULTILINE)
+ARCHIVE = "archive"
+HIERARCHY = "sst.zarr"
+PICTURE = "sst.png"
+DIMENSION = "time_counter"
+VARIABLE = "tos"
+ENGINE = "zarr-manifest"
 
 
 def main(arguments: list[str]) -> int:
@@ -55,202 +38,109 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 0 if len(arguments) == 1 else 2
     directory = Path(arguments[0] if arguments else "demo-output").resolve()
-    # netCDF's `char` is a data type without a specification.
-    warnings.simplefilter("ignore", UnstableSpecificationWarning)
-    print("zarr-manifest: scientific files as one Zarr hierarchy, without copying a chunk")
-    clear(directory / HIERARCHY)
-    files = create(directory)
-    prefixes = None if files is None else look(directory)
-    if files is None or prefixes is None:
-        print("  a command failed")
-        return 1
-    shown = show(directory / HIERARCHY, prefixes, files)
-    clear(directory / EVERY_FILE)
-    print(report.heading("8. Every real file of iris-sample-data"))
-    every = every_file(directory, EVERY_FILE, MARK, listing=EVERY_VARIABLE)
-    print_next_steps(directory / HIERARCHY, prefixes)
-    return 0 if shown and every else 1
+    print("Open netCDF files as Zarr, without copying them: three months of an ocean model")
+    files = put_files(directory / ARCHIVE)
+    create(directory, files)
+    prefix = look(directory)
+    with xr.open_dataset(directory / HIERARCHY, engine=ENGINE, allow=[prefix]) as opened:
+        print_opened(opened)
+        compare(opened, files, report.bytes_written(directory / HIERARCHY))
+        print(report.heading("4. A map: sea-surface temperature in the first month"))
+        month = opened.isel({DIMENSION: 0})
+        print_map(month)
+        save_picture(month, directory / PICTURE)
+    print_next_steps(os.path.relpath(directory))
+    return 0
 
 
-def clear(location: Path) -> None:
-    """Delete the hierarchy of an earlier run.
-
-    Raises
-    ------
-    FileExistsError
-        Something else is there, which this program did not write.
-    """
-    location.parent.mkdir(parents=True, exist_ok=True)
-    if not location.exists():
-        return
-    document = location / "zarr.json"
-    node = json.loads(document.read_text()) if document.is_file() else {}
-    if node.get("attributes") != MARK:
-        raise FileExistsError(f"{location} was not written by the demo; name another directory")
-    shutil.rmtree(location)
-
-
-def create(directory: Path) -> list[SourceFile] | None:
-    """Make the hierarchy: references to the files, and one native array."""
-    print(report.heading("1. Create: the chunks stay where they are"))
-    print(f"  {len(FILES)} netCDF files of the PyPI package iris-sample-data, in")
-    print(f"  {DATA_DIRECTORY}")
-    files = source_files()
-    names = [str(file.path) for file in files]
-    done = run(
-        directory,
-        *("create", "--group-per-file", "--allow-refused", *names, HIERARCHY),
-        shown=["create", "--group-per-file", "--allow-refused", *FILES, HIERARCHY],
-    )
-    if done.status != 0:
-        return None
-    refused: dict[str, dict[str, str]] = {}
-    for group, name, reason in _REFUSED.findall(done.stderr):
-        refused.setdefault(group, {})[name] = reason
-    add_native_array(directory / HIERARCHY)
-    return [SourceFile(file.path, refused.get(file.group, {})) for file in files]
-
-
-def add_native_array(location: Path) -> None:
-    """Add a native array, computed from a manifest array, through the store."""
-    store = ManifestStore(location, allow=[DATA_DIRECTORY.as_uri() + "/"])
-    dataset = xr.open_zarr(store, group=DATASET, consolidated=False, chunks=None)
-    mean = dataset["surface_temperature"].mean("time", keep_attrs=True)
-    root = zarr.open_group(store, mode="r+")
-    root.attrs.update(MARK)
-    array = root.create_array(
-        NATIVE_ARRAY,
-        shape=mean.shape,
-        dtype=mean.dtype,
-        fill_value=float("nan"),
-        dimension_names=[str(name) for name in mean.dims],
-        attributes={"units": mean.attrs["units"], "cell_methods": "time: mean"},
-    )
-    array[...] = mean.values
-    print(f"  {NATIVE_ARRAY}: a native array, computed with xarray, written through the store")
-
-
-def look(directory: Path) -> list[str] | None:
-    """Show what the hierarchy contains; return the prefixes that a reader must allow."""
-    print(report.heading("2. Look before you trust: no source is read"))
-    info = run(directory, "info", HIERARCHY)
-    valid = run(directory, "validate", HIERARCHY)
-    locations = run(directory, "locations", HIERARCHY)
-    if info.status or valid.status or locations.status:
-        return None
-    return locations.stdout.splitlines()
-
-
-def show(location: Path, prefixes: list[str], files: list[SourceFile]) -> bool:
-    """Read the hierarchy back, compare it with the files, and print the results."""
-
-    def open_hierarchy() -> zarr.Group:
-        root = zarr.open_group(ManifestStore(location, allow=prefixes), mode="r")
-        list(root.members(max_depth=None))  # so that every array is opened, too
-        return root
-
-    root, opening_seconds = timed(open_hierarchy)
-    verdicts, comparing_seconds = timed(
-        lambda: {file.group: compare_file(root, file) for file in files}
-    )
-    print(report.heading("3. Read with zarr and with xarray: is it what netCDF4 reads?"))
-    complete = print_verdict(root, files, verdicts)
-    print_sizes(location, opening_seconds, comparing_seconds)
-    print_dataset(root)
-    show_picture(root, location.parent / PICTURE)
-    safe = print_safety(location)
-    return complete and safe
-
-
-def print_verdict(
-    root: zarr.Group, files: list[SourceFile], verdicts: dict[str, dict[str, str]]
-) -> bool:
-    """Print the comparison; return whether everything was equal."""
-    alike: list[bool] = []
+def put_files(archive: Path) -> list[Path]:
+    """Put files of the package iris-sample-data into a directory, with their times filled in."""
+    archive.mkdir(parents=True, exist_ok=True)
+    sources = sorted((DATA_DIRECTORY / "NEMO").glob("*.nc"))
+    files = [Path(shutil.copyfile(source, archive / source.name)) for source in sources]
     for file in files:
-        outcomes = verdicts[file.group]
-        alike.append(set(outcomes.values()) == {EQUAL} and decoded_alike(root, file))
-        print("\n".join(report.comparison(file, outcomes, decoded=alike[-1])))
-    everything = [outcome for outcomes in verdicts.values() for outcome in outcomes.values()]
-    equal = everything.count(EQUAL)
-    print(f"  {equal} of {len(everything)} variables equal, element for element, NaN included")
-    print(f"  {sum(alike)} of {len(alike)} datasets equal when xarray decodes them (CF)")
-    print(f"  {sum(len(file.refused) for file in files)} variables refused")
-    return equal == len(everything) > 0 and all(alike)
+        # The model left zeros there, and the middle of the month in another variable.
+        with netCDF4.Dataset(file, "a") as dataset:
+            time, middle = dataset[DIMENSION], dataset["time_centered"]
+            time[:] = middle[:]
+            time.setncatts({name: middle.getncattr(name) for name in ("units", "calendar")})
+    return files
 
 
-def print_sizes(location: Path, opening_seconds: float, comparing_seconds: float) -> None:
-    """Print bytes referenced against bytes written, and times."""
-    locations = ManifestStore(location).locations()
-    referenced = sum(each.nbytes for each in locations)
-    references = sum(each.references for each in locations)
-    objects = sum(each.objects for each in locations)
-    count, written = report.bytes_written(location)
-    ratio = f"{referenced / written:.0f}:1"
-    print(report.heading("4. What it costs"))
-    print(
-        f"  referenced  {report.size(referenced):>9}  {references} references into {objects} files"
-    )
-    print(f"  written     {report.size(written):>9}  {count} plain files; {ratio}")
-    print(f"  opened in   {opening_seconds * 1000:>6.0f} ms  every array's metadata read")
-    print(f"  compared in {comparing_seconds:>7.1f} s  every element by zarr, xarray and netCDF4")
+def create(directory: Path, files: list[Path]) -> None:
+    """Make the hierarchy."""
+    print(report.heading("1. Make a hierarchy: the chunks stay in the files"))
+    print(f"  $ cd {os.path.relpath(directory)}")
+    names = [file.relative_to(directory).as_posix() for file in files]
+    options = (HIERARCHY, "--concat-dim", DIMENSION)
+    shown = ["create", f"{ARCHIVE}/*.nc", *options]
+    require(run(directory, "create", *names, *options, "--overwrite", shown=shown))
 
 
-def print_dataset(root: zarr.Group) -> None:
-    """Print a dataset as xarray sees it."""
-    dataset = xr.open_zarr(root.store, group=DATASET, consolidated=False, chunks=None)
-    names = ["surface_temperature", "mean_temperature"]
-    print(report.heading(f"5. xarray.open_zarr(store, group={DATASET!r})"))
-    print("\n".join("  " + line for line in report.short_repr(dataset[names])))
-
-
-def show_picture(root: zarr.Group, path: Path) -> None:
-    """Draw the sea-surface temperatures."""
-    print(report.heading("6. The same bytes as a map: sea-surface temperature"))
-    ocean, tropics = (
-        xr.open_zarr(root.store, group=group, consolidated=False, chunks=None)
-        for group in (OCEAN, DATASET)
-    )
-    print_map(ocean)
-    save_picture(ocean, tropics["surface_temperature"].isel(time=-1), path)
-    print(f"  As a picture: {os.path.relpath(path)}")
-
-
-def print_safety(location: Path) -> bool:
-    """Show that nothing outside is read unless allowed; return whether that is true."""
-    path = f"{DATASET}/surface_temperature"
-    print(report.heading("7. Nothing outside the hierarchy is read until you allow it"))
-    print(f"  zarr.open_group(ManifestStore({HIERARCHY!r}))[{path!r}][0]")
+def look(directory: Path) -> str:
+    """Show what readers must allow; show that nothing else is read, and return it."""
+    print(report.heading("2. Open it with xarray: you name what may be read"))
+    prefix = require(run(directory, "locations", HIERARCHY)).stdout.strip()
+    print(f'  >>> xr.open_dataset("{HIERARCHY}", engine="{ENGINE}")["{VARIABLE}"].load()')
+    code = "nothing"
     try:
-        array = zarr.open_group(ManifestStore(location), mode="r")[path]
-        assert isinstance(array, zarr.Array)
-        array[0]
+        xr.open_dataset(directory / HIERARCHY, engine=ENGINE)[VARIABLE].load()
     except ManifestError as error:
-        print(report.wrapped(f"{type(error).__name__}: {error}"))
-        return bool(error.code == "location_not_allowed")
-    print("  NOT SAFE: it was read")
-    return False
+        code = error.code
+    if code != "location_not_allowed":
+        fail(f"NOT SAFE: a file was read that nobody had allowed, and {code} was raised")
+    print(f"  {code}: as nothing was allowed yet")
+    return prefix
 
 
-def print_next_steps(location: Path, prefixes: list[str]) -> None:
-    """Print what to try next."""
-    here = os.path.relpath(location)
-    programs = os.path.relpath(Path(sys.executable).parent)
-    print(report.heading("Try next"))
-    print(f"  $ cat {here}/{DATASET}/surface_temperature/manifest.json")
-    print(f"  $ {programs}/zarr-manifest export kerchunk {here} references.json")
-    print("  $ make map  # the same files as maps in your web browser")
-    print(f"  $ {programs}/python")
-    print("  >>> import zarr_manifest, xarray")
-    print(f"  >>> store = zarr_manifest.ManifestStore({here!r},")
-    print(f"  ...     allow={prefixes!r})")
-    print(f"  >>> xarray.open_zarr(store, group={DATASET!r}, consolidated=False)")
+def print_opened(opened: xr.Dataset) -> None:
+    """Print a dataset as xarray sees it."""
+    print(
+        f'  >>> xr.open_dataset("{HIERARCHY}", engine="{ENGINE}", allow=["file:///…/{ARCHIVE}/"])'
+    )
+    print("\n".join("  " + line for line in report.short_repr(opened[[VARIABLE]])))
 
 
-def timed[T](work: Callable[[], T]) -> tuple[T, float]:
-    """Return the result of a function, and the seconds that it took."""
-    start = perf_counter()
-    return work(), perf_counter() - start
+def compare(opened: xr.Dataset, files: list[Path], written: tuple[int, int]) -> None:
+    """Compare the hierarchy with what netCDF4 reads from the files."""
+    print(report.heading("3. Is it what the files hold?"))
+    months = [xr.open_dataset(file, engine="netcdf4") for file in files]
+    expected = xr.concat(
+        months, DIMENSION, data_vars="minimal", coords="minimal", compat="override", join="override"
+    )
+    different = [name for name in expected.variables if not opened[name].equals(expected[name])]
+    held = sum(file.stat().st_size for file in files)
+    for month in months:
+        month.close()
+    if different:
+        fail(f"DIFFERENT: {', '.join(map(str, different))}")
+    count = len(expected.variables)
+    print(f"  {count} of {count} variables equal what netCDF4 reads")
+    print(f"  {report.size(held)} in {len(files)} files of the archive, untouched")
+    print(f"  {report.size(written[1])} in {written[0]} plain files of {HIERARCHY}")
+
+
+def print_next_steps(here: str) -> None:
+    """Print what to do with one's own files, and what else there is."""
+    program = os.path.relpath(Path(sys.executable).parent / "zarr-manifest")
+    print(f"  As a picture: {here}/{PICTURE}")
+    print(report.heading("Your own files"))
+    print(f"  $ {program} create YOUR/*.nc yours.zarr --concat-dim time   # or s3://bucket/…")
+    print(report.heading("More"))
+    print(f"  $ cat {here}/{HIERARCHY}/{VARIABLE}/manifest.json")
+    print("  $ make map    # the same files as maps in your web browser")
+
+
+def require(done: Finished) -> Finished:
+    """Return a command that has succeeded; end the program if it has not."""
+    if done.status != 0:
+        fail("the command failed")
+    return done
+
+
+def fail(why: str) -> NoReturn:
+    """End the program."""
+    raise SystemExit(f"  {why}")
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ class DrawnVariable:
 
 MAPS = (
     DrawnVariable("NEMO/nemo_1m_20150101-20150201_grid-T.nc", "tos"),
-    DrawnVariable("ostia_monthly.nc", "surface_temperature", time=53),
     DrawnVariable("A1B_north_america.nc", "air_temperature"),
+    DrawnVariable("E1_north_america.nc", "air_temperature", time=239),
 )
 
 

@@ -22,7 +22,7 @@ __all__ = ["print_map", "save_picture"]
 
 #: The range of the colours, and the step of the digits in the plain map, in degrees Celsius.
 COLDEST, WARMEST, STEP = -2.0, 32.0, 5.0
-WIDTH = 96
+WIDTH = 72
 LAND = "0.75"
 COLOURS = mpl.colormaps["turbo"].with_extremes(bad=LAND)
 SCALE = mpl.colors.Normalize(COLDEST, WARMEST)
@@ -64,32 +64,24 @@ def mean_of_boxes(ocean: xr.Dataset, rows: int, columns: int) -> np.ndarray[Any,
         return (sums / counts)[::-1]
 
 
-def save_picture(ocean: xr.Dataset, tropics: xr.DataArray, path: Path) -> None:
-    """Draw the temperature of the world's oceans, and, below it, along the equator.
+def save_picture(ocean: xr.Dataset, path: Path) -> None:
+    """Draw the temperature of the world's oceans.
 
     Parameters
     ----------
     ocean : xarray.Dataset
         One month of the ocean model NEMO: `tos`, and the corners of its cells.
-    tropics : xarray.DataArray
-        One month of the satellite analysis OSTIA, in kelvin.
     path : Path
         The PNG file to write.
     """
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    world, strip = figure.subplots(2, 1, height_ratios=[5, 1.2])
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    world = figure.subplots()
     _draw_cells(world, ocean)
     world.set(title="NEMO ocean model, January 2015", aspect="equal", facecolor=LAND)
     world.set(xlim=(-180, 180), ylim=(-80, 90), xticks=range(-180, 181, 60))
-    world.set(yticks=range(-60, 91, 30), ylabel="latitude")
-    month = f"{tropics['time'].dt.strftime('%B %Y').item()}"
-    strip.pcolormesh(
-        *(tropics["longitude"], tropics["latitude"], tropics - 273.15), cmap=COLOURS, norm=SCALE
-    )
-    strip.set(title=f"OSTIA satellite analysis along the equator, {month}", facecolor=LAND)
-    strip.set(xlabel="longitude", ylabel="latitude", xticks=range(0, 361, 60))
+    world.set(yticks=range(-60, 91, 30), xlabel="longitude", ylabel="latitude")
     colours = mpl.cm.ScalarMappable(SCALE, COLOURS)
-    figure.colorbar(colours, ax=[world, strip], label="sea-surface temperature, °C", shrink=0.8)
+    figure.colorbar(colours, ax=world, label="sea-surface temperature, °C", shrink=0.8)
     figure.suptitle("Read from netCDF files through zarr-manifest")
     figure.savefig(path, dpi=110)
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from demo.source_files import SourceFile
-
 WIDTH = 98
 
 
@@ -51,17 +49,6 @@ def bytes_written(root: Path) -> tuple[int, int]:
     """Return the number of files below a directory, and of the bytes in them."""
     sizes = [path.stat().st_size for path in root.rglob("*") if path.is_file()]
     return len(sizes), sum(sizes)
-
-
-def comparison(file: SourceFile, outcomes: dict[str, str], *, decoded: bool) -> list[str]:
-    """Return the comparison of a file: a line for it, and one for each difference."""
-    equal = list(outcomes.values()).count("equal")
-    origin = f"{file.format_name}, {size(file.path.stat().st_size)}"
-    result = f"{equal} of {len(outcomes)} variables equal"
-    result += ", raw and decoded" if decoded else " raw, but DIFFERENT decoded"
-    lines = [f"  {file.group:<34} {origin:<22} {result}"]
-    lines += [f"    {name}: {text}" for name, text in outcomes.items() if text != "equal"]
-    return lines + [wrapped(f"{n}: refused: {why}", "    ") for n, why in file.refused.items()]
 
 
 def short_repr(dataset: xr.Dataset) -> list[str]:

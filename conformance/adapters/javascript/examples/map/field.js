@@ -22,6 +22,9 @@ import { describeTime } from "./times.js";
  * @typedef {{longitudes: Float64Array, latitudes: Float64Array}} Cells
  */
 
+/** Says `zarr_format: 3`, so that zarrita does not ask the server for Zarr v2. */
+const openArray = (location) => zarr.open.v3(location, { kind: "array" });
+
 /**
  * @param {zarr.Location<zarr.Readable>} root of the hierarchy
  * @param {string} path of the variable
@@ -29,14 +32,14 @@ import { describeTime } from "./times.js";
  * @returns {Promise<Field>}
  */
 export async function readField(root, path, time) {
-  const variable = await zarr.open(root.resolve(path), { kind: "array" });
+  const variable = await openArray(root.resolve(path));
   const leading = variable.shape.length - 2;
   if (leading < 0) throw new Error(`${path} has no latitude and longitude`);
   const index = Array.from({ length: leading }, (_, axis) => (axis === 0 ? time : 0));
   const values = decode(await zarr.get(variable, [...index, null, null]), variable.attrs);
   const group = root.resolve(path).resolve("..");
   const dimensions = variable.dimensionNames ?? [];
-  const coordinates = await readCoordinates(group, dimensions, variable.attrs);
+  const coordinates = await readCoordinates(root, group, dimensions, variable.attrs);
   const when = [...coordinates.values()].find(({ attrs, dimensionNames }) =>
     / since /.test(attrs.units) && dimensionNames?.[0] === dimensions[0],
   );
@@ -51,18 +54,28 @@ export async function readField(root, path, time) {
 }
 
 /** Coordinate variables, by name: those of the dimensions, and those that `coordinates` names. */
-async function readCoordinates(group, dimensions, attributes) {
-  const names = [...dimensions, ...(attributes.coordinates ?? "").split(" ")];
+async function readCoordinates(root, group, dimensions, attributes) {
+  const names = [...dimensions, ...(attributes.coordinates ?? "").split(" ")].filter(Boolean);
+  const nodes = await listNodes(root);
   const coordinates = new Map();
-  for (const name of names.filter(Boolean)) {
+  for (const name of names) {
+    const location = group.resolve(name);
+    // A dimension need not have a coordinate.
+    if (nodes && !nodes.has(location.path)) continue;
     try {
-      coordinates.set(name, await zarr.open.v3(group.resolve(name), { kind: "array" }));
+      coordinates.set(name, await openArray(location));
     } catch (error) {
-      // A dimension need not have a coordinate.
       if (!zarr.isZarritaError(error, "NotFoundError")) throw error;
     }
   }
   return coordinates;
+}
+
+/** Paths of all nodes, if the root has consolidated metadata. */
+async function listNodes(root) {
+  const bytes = await root.store.get(root.resolve("zarr.json").path);
+  const nodes = bytes && JSON.parse(new TextDecoder().decode(bytes)).consolidated_metadata?.metadata;
+  return nodes && new Set(Object.keys(nodes).map((path) => root.resolve(path).path));
 }
 
 async function readCells(group, coordinates) {
@@ -72,7 +85,7 @@ async function readCells(group, coordinates) {
   if (longitude.shape.length === 1) {
     return rectangles(edges(await numbers(longitude)), edges(await numbers(latitude)));
   }
-  const bounds = ({ attrs }) => zarr.open(group.resolve(attrs.bounds), { kind: "array" });
+  const bounds = ({ attrs }) => openArray(group.resolve(attrs.bounds));
   const [longitudes, latitudes] = [await numbers(await bounds(longitude)), await numbers(await bounds(latitude))];
   const centres = await numbers(longitude);
   // Corners of a cell at the date line lie on both sides of it.
