@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.effort import Effort
 from benchmarks.measuring import Measured
 
-US = "us"
-US_BULK = "us, bulk"
+US = "zarr-manifest"
+US_BULK = "zarr-manifest, bulk"
 NATIVE = "zarr native"
 NATIVE_FUSED = "zarr native, fused"
 TENSORSTORE = "TensorStore"

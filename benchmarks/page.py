@@ -6,43 +6,49 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import plots
-from benchmarks.cases import Case
+from benchmarks.cases import NATIVE, NATIVE_FUSED, TENSORSTORE, US, US_BULK, Case
 from benchmarks.goals import judge
-from benchmarks.layout import tabulate
+from benchmarks.layout import number, tabulate
 from benchmarks.results import Results
 from benchmarks.standing import goals
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "performance.md"
 
-_INTRODUCTION = """\
+_INTRODUCTION = f"""\
 # Performance
 
-What it costs to open, read, write and convert references, beside what else can do it. This page is
-written by a command: `make bench ARGS=--write-docs`. `make bench` prints the table, `make bench
-ARGS=--quick` a small one in two minutes.
+![What zarr-manifest and others take: less is better]({plots.SUMMARY})
+"""
+
+_COLUMNS = """\
+- **zarr-manifest** is a `ManifestStore` in `zarr.open`; **zarr-manifest, bulk** is the same with
+  `zarr_manifest.BulkCodecPipeline`, which `enable()` and the xarray engine use by themselves.
+- **zarr native** reads native chunks with zarr's default pipeline (`BatchedCodecPipeline`),
+  **fused** with `FusedCodecPipeline`. **TensorStore** reads native chunks, too.
+- **Icechunk**, **VirtualiZarr** and **fsspec** (kerchunk's references, in JSON or Parquet) read
+  references.
+- The **floor** is what the bytes cost: reading each object, or the document, with as few requests
+  as possible, without decoding; writing documents that are ready. When exporting, it is encoding
+  and writing references that are in memory, with the fastest library.
 """
 
 _ABOUT = """\
 ## How it is measured
 
+- This page is written by a command: `make bench ARGS=--write-docs`. `make bench` prints the table,
+  `make bench ARGS=--quick` a small one in two minutes, and `python -m benchmarks remote` the rows
+  R4 alone.
 - All are measured in the same run, over the same data: the same encoded chunks lie one after the
   other in objects, to which the references refer, and natively, as Zarr stores them. Data are made
   before, and are in the page cache for all.
 - Each cell is measured in processes of its own, which have imported zarr and opened something
   small; times are minima of a few runs. CPU seconds are those of all threads; memory is that of the
   process, beyond what it had before.
-- **us** is a `ManifestStore` in `zarr.open`; **us, bulk** is the same with
-  `zarr_manifest.BulkCodecPipeline`, which `enable()` and the xarray engine use by themselves.
-  **zarr native** reads native chunks with zarr's default pipeline (`BatchedCodecPipeline`),
-  **fused** with `FusedCodecPipeline`. TensorStore reads native chunks, too.
-- The **floor** is what the bytes cost: reading each object, or the document, with as few requests
-  as possible, without decoding; writing documents that are ready. When exporting, it is encoding
-  and writing references that are in memory, with the fastest library.
 - O3 opens a hierarchy of which only the partition that is read exists: the others would not be
   touched.
 - Over HTTP, a server on this machine waits 30 ms before every answer. References are local.
-- Where the two of our paths differ, the bulk one decides whether a goal is met.
+- Where our two columns differ, the bulk one decides whether a goal is met, and is shown above.
 """
 
 _PLOTS = f"""\
@@ -60,19 +66,53 @@ exists.
 def page(cases: Sequence[Case], results: Results) -> str:
     """Return the page as Markdown."""
     size = (
-        "\nThese are figures of a **quick** run, with less data.\n" if results.effort.quick else ""
+        "\nThese are figures of a **quick** run, with less data than is said here.\n"
+        if results.effort.quick
+        else ""
     )
     machine = "\n".join(f"- {line}" for line in results.machine)
     return "\n".join(
         (
             _INTRODUCTION + size,
-            f"## The table\n\n{tabulate(cases, results).markdown()}\n",
-            f"## Goals\n\n{judge(goals(), results).markdown()}\n",
+            f"{_what_matters(results)}\n",
             _PLOTS,
+            f"## The table\n\n{_COLUMNS}\n{tabulate(cases, results).markdown()}\n",
+            f"## Goals\n\n{judge(goals(), results).markdown()}\n",
             f"## The machine\n\n{machine}\n",
             _ABOUT,
         )
     )
+
+
+def _what_matters(results: Results) -> str:
+    """Return five lines: what most readers want to know, slow cases included."""
+
+    def shown(case: str, column: str, quantity: str, scale: float = 1.0) -> str:
+        value = results.value(case, column, quantity)
+        # Requests are whole.
+        return "?" if value is None else number(value * scale).removesuffix(".0")
+
+    lines = (
+        f"**Remote chunks**: 1,000 of them, on a server 30 ms away, take "
+        f"{shown('R4', US_BULK, 'requests')} requests and {shown('R4', US_BULK, 'wall')} s; zarr "
+        f"alone, over native chunks, {shown('R4', NATIVE, 'requests')} requests and "
+        f"{shown('R4', NATIVE, 'wall')} s. [Which way is fast](fast.md) says when.",
+        f"**Small chunks on disk**: 20,000 take {shown('R2', US_BULK, 'wall')} s; zarr alone, "
+        f"{shown('R2', NATIVE, 'wall')} s, or {shown('R2', NATIVE_FUSED, 'wall')} s with its fused "
+        f"pipeline; TensorStore, {shown('R2', TENSORSTORE, 'wall')} s.",
+        f"**Opening** a million references takes {shown('O1', US, 'cpu')} CPU s and "
+        f"{shown('O1', US, 'peak', 1e-6)} MB, of 100 million in partitions "
+        f"{shown('O3', US, 'wall', 1e3)} ms and {shown('O3', US, 'peak', 1e-6)} MB to the first "
+        f"chunk.",
+        f"**Native arrays** of the same hierarchy: a group of 200 opens in "
+        f"{shown('R5 open', US, 'wall', 1e3)} ms, with zarr alone in "
+        f"{shown('R5 open', NATIVE, 'wall', 1e3)} ms.",
+        f"**Many tasks** of one chunk each gain nothing: 2,000 of dask in processes take "
+        f"{shown('R1 processes', US_BULK, 'wall')} s, over native chunks "
+        f"{shown('R1 processes', NATIVE, 'wall')} s. "
+        f"Choose [larger chunks](fast.md#chunks-of-dask).",
+    )
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def write(cases: Sequence[Case], results: Results) -> None:

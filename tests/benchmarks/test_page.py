@@ -1,4 +1,4 @@
-"""docs/performance.md is what the command wrote: every row, every goal, the machine, both plots."""
+"""docs/performance.md is what the command wrote: every row, every goal, the machine, all plots."""
 
 from __future__ import annotations
 
@@ -43,9 +43,19 @@ def test_the_machine_is_named() -> None:
     assert "zarr 3." in machine
 
 
+def test_what_matters_comes_first() -> None:
+    before = TEXT.partition("## ")[0]
+    assert before.count("\n- **") == 5
+    assert "?" not in before
+
+
 def test_plots_are_there_and_show_every_line() -> None:
     for name, expected in (
-        (plots.OPENING, {"us, one document", "us, partitions", "Icechunk, split"}),
+        (plots.SUMMARY, {cases.US, cases.NATIVE, cases.ICECHUNK}),
+        (
+            plots.OPENING,
+            {"zarr-manifest, one document", "zarr-manifest, partitions", "Icechunk, split"},
+        ),
         (plots.READING, {cases.US, cases.US_BULK, cases.NATIVE, cases.TENSORSTORE}),
     ):
         assert f"]({name})" in TEXT
