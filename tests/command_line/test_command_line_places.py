@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import xarray as xr
 import zarr
 
 import zarr_manifest as zm
@@ -18,6 +20,28 @@ from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
 from zarr_manifest.sources.access import DEFAULT_RETRIES
 from zarr_manifest.writing import conditional_put
+
+# Servers that cannot list ------------------------------------------------------------
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    "how", [["--concat-dim", "time"], ["--group-per-file"]], ids=lambda h: h[0]
+)
+def test_what_is_made_opens_from_a_web_server(inputs: Path, how: list[str]) -> None:
+    assert run("create", "2023.nc", "2024.nc", "new.zarr", *how).status == 0
+    allow = [inputs.as_uri() + "/"]
+    groups = ["2023", "2024"] if how[0] == "--group-per-file" else [None]
+    with FileServer(inputs) as server:
+        for group in groups:
+            options: dict[str, Any] = {"engine": "zarr-manifest", "group": group, "allow": allow}
+            # Without a warning that there are no consolidated metadata.
+            with xr.open_dataset(f"{server.url}/new.zarr", **options) as found:
+                names = [f"{group}.nc"] if group else ["2023.nc", "2024.nc"]
+                with xr.open_mfdataset(names) as expected:
+                    assert found.load().identical(expected.load())
+        assert not [request for request in server.requests if request.method == "PROPFIND"]
+
 
 # Paths -------------------------------------------------------------------------------
 
@@ -294,7 +318,10 @@ def test_limits(inputs: Path, call: str) -> None:
 # Servers -----------------------------------------------------------------------------
 
 
-def test_a_web_server(inputs: Path, http_server: FileServer) -> None:
+def test_a_web_server_without_consolidated_metadata(inputs: Path, http_server: FileServer) -> None:
+    root = json.loads(Path("data.zarr/zarr.json").read_text())
+    del root["consolidated_metadata"]
+    Path("data.zarr/zarr.json").write_text(json.dumps(root))
     for path in (inputs / "data.zarr").rglob("*"):
         if path.is_file():
             http_server.put(path.relative_to(inputs).as_posix(), path.read_bytes())

@@ -122,7 +122,11 @@ writing_options = _together(
         help="Give the array or group at the path OLD the name NEW: Zarr allows no names that "
         "begin with two underscores. Repeatable.",
     ),
-    click.option("--overwrite", is_flag=True, help="Replace an existing hierarchy."),
+    click.option(
+        "--overwrite",
+        is_flag=True,
+        help="Replace an existing hierarchy, but for native arrays that the new one lacks.",
+    ),
     click.option(
         "--sole-writer",
         is_flag=True,

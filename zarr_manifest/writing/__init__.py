@@ -2,7 +2,12 @@
 
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
-from zarr_manifest.writing.consolidated import update_consolidated
+from zarr_manifest.writing.consolidated import (
+    has_consolidated,
+    update_consolidated,
+    with_copies,
+    without_copies,
+)
 from zarr_manifest.writing.document_names import is_document, with_token
 from zarr_manifest.writing.document_removal import earlier_array, removable, unused_documents
 from zarr_manifest.writing.writing import create_array, write_manifest
@@ -15,10 +20,13 @@ __all__ = [
     "create_array",
     "earlier_array",
     "guarded_store",
+    "has_consolidated",
     "is_document",
     "removable",
     "unused_documents",
     "update_consolidated",
+    "with_copies",
     "with_token",
+    "without_copies",
     "write_manifest",
 ]

@@ -6,7 +6,7 @@ its documents are removed only after it has been replaced there, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from zarr_manifest.errors import WriteConflictError
@@ -17,8 +17,11 @@ from zarr_manifest.writing.conditional_put import GuardedStore
 __all__ = [
     "add_to_consolidated",
     "consolidated_members",
+    "has_consolidated",
     "lacks_parents",
     "update_consolidated",
+    "with_copies",
+    "without_copies",
 ]
 
 # Others may update the same group at the same time, for other arrays.
@@ -34,6 +37,45 @@ def consolidated_members(node: dict[str, Any] | None) -> dict[str, Any]:
         else None
     )
     return cast("dict[str, Any]", members) if isinstance(members, dict) else {}
+
+
+def has_consolidated(node: dict[str, Any] | None) -> bool:
+    """Whether a group's ``zarr.json`` has consolidated metadata."""
+    return isinstance((node or {}).get("consolidated_metadata"), dict)
+
+
+def with_copies(
+    path: str, group: dict[str, Any], nodes: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the metadata of a group with copies of the metadata of all nodes below it.
+
+    Parameters
+    ----------
+    path : str
+        Of the group.
+    group : dict
+        Its metadata.
+    nodes : mapping of str to dict
+        The metadata of all nodes of the hierarchy, by path.
+
+    Examples
+    --------
+    >>> nodes = {"": {}, "g": {"node_type": "group"}, "g/a": {"node_type": "array"}}
+    >>> with_copies("g", nodes["g"], nodes)["consolidated_metadata"]["metadata"]
+    {'a': {'node_type': 'array'}}
+    """
+    members = {
+        _member(path, below): without_copies(nodes[below])
+        for below in sorted(nodes)
+        if below.startswith(f"{path}/" if path else "") and below != path
+    }
+    copies = {"kind": "inline", "must_understand": False, "metadata": members}
+    return {**group, "consolidated_metadata": copies}
+
+
+def without_copies(node: dict[str, Any]) -> dict[str, Any]:
+    """Return a node's metadata without consolidated metadata."""
+    return {name: node[name] for name in node if name != "consolidated_metadata"}
 
 
 def update_consolidated(store: GuardedStore, path: str, metadata: dict[str, Any]) -> None:
@@ -72,8 +114,7 @@ def add_to_consolidated(store: GuardedStore, path: str, metadata: dict[str, Any]
 
         _change(store, group, path, add)
         document = store.read(join(group, "zarr.json")).body
-        new[group] = {} if document is None else parse_node(document) or {}
-        new[group].pop("consolidated_metadata", None)
+        new[group] = without_copies({} if document is None else parse_node(document) or {})
 
 
 def lacks_parents(store: GuardedStore, path: str) -> bool:
@@ -83,8 +124,7 @@ def lacks_parents(store: GuardedStore, path: str) -> bool:
         node = None if body is None else parse_node(body)
         if node is None:
             return True
-        copies = isinstance(node.get("consolidated_metadata"), dict)
-        if copies and _member(group, path) not in consolidated_members(node):
+        if has_consolidated(node) and _member(group, path) not in consolidated_members(node):
             return True
     return False
 
@@ -97,7 +137,7 @@ def _change(
     for _ in range(_MOST_ATTEMPTS):
         before = store.read(key)
         node = None if before.body is None else parse_node(before.body)
-        if node is None or not isinstance(node.get("consolidated_metadata"), dict):
+        if node is None or not has_consolidated(node):
             return
         members = consolidated_members(node)
         unchanged = dict(members)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ import zarr_manifest as zm
 from tests.conversion.inline_nodes import read, streamed, vector
 from tests.hierarchies import files_below
 from tests.interrupted_stores import Interrupted, InterruptedMemory
+from zarr_manifest.conversion import upgrade
 from zarr_manifest.conversion.nodes import GroupNode, Node
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.target.recovery import recover
@@ -82,24 +85,88 @@ def test_earlier_nodes_are_replaced_and_removed(tmp_path: Path) -> None:
     group = zarr.open_group(zm.ManifestStore(root), mode="r")
     expected = {"a": [6, 7], "b": [8, 9], "g": [10], "was/array": [11], "was_native": [12, 13]}
     assert {path: read(root, path) for path in expected} == expected
-    with pytest.warns(UserWarning, match="not recognized"):  # directories that are left
-        assert set(dict(group.members(max_depth=None))) == {*expected, "was"}
-    assert [path for path, _ in report.notes] == ["g/inside", "gone"]
+    assert set(dict(group.members(max_depth=None))) == {*expected, "was", "native"}
+    assert group["native"][:].tolist() == [8, 9]
+    assert [path for path, _ in report.notes] == ["g/inside", "gone", "was_native"]
     remaining = set(files_below(root))
     assert {path for path in remaining if path.startswith("was_native/c")}
     assert not {path for path in remaining if path.startswith(("gone", "g/inside", "was/man"))}
     assert zm.validate(root) == []
 
 
-def test_consolidated_metadata_does_not_outlive_what_it_describes() -> None:
-    store = MemoryStore()
-    write_hierarchy(store, [vector("g/a", [1, 2]), vector("b", [3])], partition_shape=[1])
-    with pytest.warns(UserWarning, match="onsolidated"):
-        zarr.consolidate_metadata(zm.ManifestStore(store))
-    write_hierarchy(store, [vector("g/a", [4, 5])], partition_shape=[1], overwrite=True)
-    root = zarr.open_group(zm.ManifestStore(store), mode="r")
-    assert root.metadata.consolidated_metadata is None
-    assert read(store, "g/a") == [4, 5]
+def members(store: Any, path: str = "") -> set[str]:
+    """Return what the consolidated metadata of a group has, each the same as its own metadata."""
+    opened = zm.ManifestStore(store)
+    group = zarr.open_consolidated(opened, path=path, mode="r")
+    own = zarr.open_group(opened, path=path, mode="r", use_consolidated=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Object at .* is not recognized")
+        nodes = dict(own.members(max_depth=None, use_consolidated_for_children=False))
+    found = dict(group.members(max_depth=None))
+    for name, node in nodes.items():
+        if isinstance(node, zarr.Array):
+            assert node.metadata == found[name].metadata
+        assert node.attrs.asdict() == found[name].attrs.asdict()
+    assert found.keys() == nodes.keys()
+    return set(found)
+
+
+def test_consolidated_metadata_are_written_and_stay_current(tmp_path: Path) -> None:
+    nodes = [vector("g/a", [1, 2]), vector("b", [3]), GroupNode("g", {"x": 1})]
+    write_hierarchy(tmp_path, nodes, partition_shape=[1])
+    assert members(tmp_path) == {"g", "g/a", "b"}
+    zm.write_manifest(tmp_path, "b", {"0": {"data": b"\x09"}}, inline=True)
+    assert members(tmp_path) == {"g", "g/a", "b"}
+    more: Any = {"shape": 1, "chunks": 1, "dtype": "u1"}
+    zm.create_array(tmp_path, "new/c", {"0": {"data": b"\x07"}}, **more)
+    assert members(tmp_path) == {"g", "g/a", "b", "new", "new/c"}
+    upgrade(tmp_path)
+    assert members(tmp_path) == {"g", "g/a", "b", "new", "new/c"}
+    write_hierarchy(tmp_path, [vector("g/a", [4, 5])], partition_shape=[1], overwrite=True)
+    assert members(tmp_path) == {"g", "g/a"}
+    assert read(tmp_path, "g/a") == [4, 5]
+
+
+def test_consolidated_metadata_of_a_group_stay(tmp_path: Path) -> None:
+    write_hierarchy(tmp_path, [vector("g/a", [1, 2]), vector("g/h/b", [3])])
+    zarr.create_array(tmp_path, name="k/native", data=np.arange(3))
+    for path in ("g", "k"):
+        with pytest.warns(UserWarning, match="onsolidated"):
+            zarr.consolidate_metadata(zm.ManifestStore(tmp_path), path=path)
+    write_hierarchy(tmp_path, [vector("g/a", [4])], overwrite=True)
+    assert members(tmp_path, "g") == {"a"}
+    assert members(tmp_path, "k") == {"native"}
+    assert members(tmp_path) == {"g", "g/a", "k", "k/native"}
+
+
+@pytest.mark.parametrize("path", ["mask", "g/mask", "more/of/mask"])
+def test_native_arrays_of_others_are_kept(tmp_path: Path, path: str) -> None:
+    nodes = [vector("g/a", [1, 2]), vector("b", [3])]
+    write_hierarchy(tmp_path, nodes)
+    added = zarr.create_array(tmp_path, name=path, data=np.arange(3), attributes={"by": "others"})
+    if "/" in path:
+        zarr.open_group(tmp_path, path=path.rpartition("/")[0]).attrs["by"] = "others"
+    before = {key: body for key, body in files_below(tmp_path).items() if key.startswith(path)}
+    report = write_hierarchy(tmp_path, [vector("a", [4])], overwrite=True)
+    after = files_below(tmp_path)
+    assert before.items() <= after.items()
+    assert [node for node, _ in report.notes] == ["b", *(["g"] if path[0] != "g" else []), "g/a"]
+    root: Any = zarr.open_group(zm.ManifestStore(tmp_path), mode="r")
+    assert root[path][:].tolist() == [0, 1, 2]
+    assert root[path].metadata == added.metadata
+    if path == "more/of/mask":
+        assert root["more/of"].attrs["by"] == "others"
+    assert {path, "a"} <= members(tmp_path)
+
+
+def test_a_native_array_is_not_hidden_below_a_new_array(tmp_path: Path) -> None:
+    write_hierarchy(tmp_path, [vector("g/a", [1, 2])])
+    zarr.create_array(tmp_path, name="g/mask", data=np.arange(3))
+    before = files_below(tmp_path)
+    with pytest.raises(WriteConflictError, match="would hide a native array") as caught:
+        write_hierarchy(tmp_path, [vector("b", [1]), vector("g", [4])], overwrite=True)
+    assert caught.value.array == "g/mask"
+    assert files_below(tmp_path) == before
 
 
 def test_an_interruption_while_nothing_but_one_array_changes() -> None:
@@ -140,7 +207,7 @@ def test_a_failure_leaves_consolidated_metadata() -> None:
     assert store._store_dict == before
     report = write_hierarchy(store, [vector("a", [1])], overwrite=True)
     assert report.notes == []
-    assert zarr.open_group(zm.ManifestStore(store)).metadata.consolidated_metadata is None
+    assert members(store) == {"a"}
 
 
 def test_a_root_of_another_kind() -> None:

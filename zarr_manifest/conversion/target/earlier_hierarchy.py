@@ -1,19 +1,29 @@
-"""An earlier hierarchy at the target: nodes that the new one replaces, and those it removes.
+"""An earlier hierarchy at the target: nodes that the new one replaces, removes and keeps.
 
-Its nodes are those that can be reached from the root through groups. Metadata and manifest
-documents are removed, but never chunks: the new hierarchy may refer to them. Without metadata of
-the root, whatever lies below does not belong to an earlier hierarchy, and is left alone.
+Its nodes are those that can be reached from the root through groups. Native arrays that the new
+hierarchy lacks stay, with the groups above them: their values are nowhere else. Manifest arrays
+and other groups are removed, but never chunks: the new hierarchy may refer to them. Without
+metadata of the root, whatever lies below is no earlier hierarchy's, and is left alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import Any
 
 from zarr_manifest.conversion.target.journal import Change
 from zarr_manifest.errors import Advice, Setting, WriteConflictError
 from zarr_manifest.format import ancestors, is_placeholder, parse_node
 from zarr_manifest.hierarchy import join
-from zarr_manifest.writing import GuardedStore, Stored, earlier_array, unused_documents
+from zarr_manifest.writing import (
+    GuardedStore,
+    Stored,
+    earlier_array,
+    has_consolidated,
+    unused_documents,
+    without_copies,
+)
 
 __all__ = ["EarlierHierarchy"]
 
@@ -73,9 +83,47 @@ class EarlierHierarchy:
         self._first_read[path] = found
         return found
 
-    def differs(self, path: str, body: bytes) -> bool:
-        """Whether the ``zarr.json`` of a node differs from this one."""
-        return self.read(path).body != body
+    def require_no_native_below(self, path: str) -> None:
+        """Refuse to put an array above native arrays, which could not be reached any more.
+
+        Raises
+        ------
+        WriteConflictError
+        """
+        for native in self._natives:
+            if native != path and path in ancestors(native):
+                raise WriteConflictError(
+                    f"the new array {path or '/'!r} would hide a native array of the earlier "
+                    "hierarchy, whose values are nowhere else",
+                    array=native,
+                    remedy="Move it or delete it first, or choose another place.",
+                )
+
+    @cached_property
+    def _natives(self) -> list[str]:
+        return [path for path, found in self._nodes.items() if _is_native(path, found)]
+
+    def kept(self, new: Collection[str]) -> dict[str, bytes]:
+        """Return the ``zarr.json`` of the nodes that stay as they are, by path.
+
+        Parameters
+        ----------
+        new : collection of str
+            Paths of the new hierarchy's nodes.
+        """
+        paths: set[str] = set()
+        for native in self._natives:
+            if native not in new:
+                paths |= {native, *ancestors(native)} - set(new)
+        return {path: self._nodes[path].body or b"" for path in sorted(paths)}
+
+    def replaced_natives(self, new: Collection[str]) -> list[str]:
+        """Return the paths of the native arrays in whose place the new hierarchy has a node."""
+        return sorted(path for path in self._natives if path in new)
+
+    def has_copies(self, path: str) -> bool:
+        """Whether a node is a group with consolidated metadata."""
+        return has_consolidated(_parsed(self.read(path)))
 
     def require_unchanged(self, changed: Collection[str], kept: Collection[str]) -> None:
         """Refuse to replace what another writer has changed in the meantime.
@@ -116,10 +164,11 @@ class EarlierHierarchy:
         bodies : mapping of str to bytes
             The ``zarr.json`` of the new hierarchy's nodes.
         """
-        changed = {path for path, body in bodies.items() if self.differs(path, body)}
+        changed = {path for path, body in bodies.items() if self.read(path).body != body}
         concerned = self._concerned(changed, kept=bodies)
         groups: set[str] = set()
-        if len(concerned) > 1:
+        # Copies in consolidated metadata may follow, as when a single array is written.
+        if sum(not self._same_but_copies(path, bodies.get(path)) for path in concerned) > 1:
             groups = {"", *(group for path in concerned for group in ancestors(path))}
         nodes = {p: Change(self.read(p).body, bodies.get(p)) for p in concerned | groups}
         return nodes, tuple(sorted(groups))
@@ -127,7 +176,26 @@ class EarlierHierarchy:
     def _concerned(self, changed: Collection[str], kept: Collection[str]) -> set[str]:
         return {*changed, *self.removed(kept)}
 
+    def _same_but_copies(self, path: str, body: bytes | None) -> bool:
+        """Whether nothing but the consolidated metadata of a group would change."""
+        before, after = _parsed(self.read(path)), None if body is None else parse_node(body)
+        return (
+            before is not None
+            and after is not None
+            and without_copies(before) == without_copies(after)
+        )
+
+
+def _parsed(found: Stored) -> dict[str, Any] | None:
+    return None if found.body is None else parse_node(found.body)
+
 
 def _is_group(found: Stored) -> bool:
-    node = None if found.body is None else parse_node(found.body)
-    return node is not None and node.get("node_type") == "group"
+    return (_parsed(found) or {}).get("node_type") == "group"
+
+
+def _is_native(path: str, found: Stored) -> bool:
+    if (_parsed(found) or {}).get("node_type") != "array" or is_placeholder(found.body):
+        return False
+    _, declares = earlier_array(path, found)
+    return not declares

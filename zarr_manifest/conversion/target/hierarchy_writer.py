@@ -47,6 +47,7 @@ from zarr_manifest.format import (
     ancestors,
     dump_node,
     impossible_name,
+    parse_node,
 )
 from zarr_manifest.hierarchy import (
     open_hierarchy,
@@ -59,7 +60,7 @@ from zarr_manifest.sources import (
     Allow,
     access_by_prefix,
 )
-from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store
+from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store, with_copies
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -91,8 +92,14 @@ def write_hierarchy(
     hierarchy stays as it is until then. While its metadata is replaced, the groups concerned,
     and so the root, cannot be opened: readers find the old hierarchy, the new one, or an
     error, but never a mixture. After a crash, :func:`recover` finishes or undoes it, and
-    writing again works as well. Nodes that the new hierarchy lacks are removed; chunks of
-    native arrays stay, because the new hierarchy may refer to them.
+    writing again works as well.
+
+    Of an earlier hierarchy, native arrays that the new one lacks stay, with the groups above
+    them; manifest arrays and other groups that it lacks are removed. Chunks of a native array
+    that is replaced stay, because the new hierarchy may refer to them. Notes name all of these.
+
+    The root gets consolidated metadata of all nodes, so that the hierarchy opens where it cannot
+    be listed, as on a web server. Groups of an earlier hierarchy that had some keep them current.
 
     A node that cannot be written is reported, and the others are still written.
 
@@ -138,8 +145,8 @@ def write_hierarchy(
     Raises
     ------
     WriteConflictError
-        There is already a hierarchy, or a node of one, and `overwrite` is not set; or
-        there is another writer.
+        There is already a hierarchy, or a node of one, and `overwrite` is not set; a new
+        array lies above a native one that would stay; or there is another writer.
     InvalidPathError
         Zarr does not allow a name in `rename`.
     ValueError, TypeError
@@ -291,6 +298,7 @@ class _HierarchyWriter:
         self.report.notes += [(path, note) for note in node.notes]
 
     def _add_array(self, path: str, node: ArrayNode) -> None:
+        self._earlier.require_no_native_below(path)
         grid = require_valid_array(node.metadata)
         metadata = ArrayMetadata("", node.metadata).undeclared
         manifest = _not_streamed(node.manifest, grid)
@@ -367,10 +375,11 @@ class _HierarchyWriter:
 
     def finish(self) -> None:
         """Write all metadata, the root's last, and remove nodes that the new hierarchy lacks."""
-        bodies = {path: self._body(path) for path in self._kinds}
+        kept = self._earlier.kept(self._kinds)
+        bodies = self._with_copies({path: self._body(path) for path in self._kinds} | kept)
         nodes, groups = self._earlier.changes(bodies)
         changed = {path for path, change in nodes.items() if change.old != change.new}
-        self._earlier.require_unchanged(changed & bodies.keys(), kept=bodies)
+        self._earlier.require_unchanged((changed & bodies.keys()) | kept.keys(), kept=bodies)
         removed = self._earlier.removed(bodies)
         journal = Journal(
             uuid.uuid4().hex,
@@ -384,9 +393,20 @@ class _HierarchyWriter:
                 self._carry_out(journal)
         self.report.groups = len(self._groups)
         self.report.notes += [
-            (path, "was removed, as the new hierarchy lacks it; its native chunks were left")
-            for path in removed
+            (path, "was removed, as the new hierarchy lacks it") for path in removed
+        ] + [
+            (path, "a native array was replaced; its chunks were left")
+            for path in self._earlier.replaced_natives(self._kinds)
         ]
+
+    def _with_copies(self, bodies: dict[str, bytes]) -> dict[str, bytes]:
+        """Return the ``zarr.json`` of all nodes, with consolidated metadata where it belongs."""
+        parsed = {path: parse_node(body) or {} for path, body in bodies.items()}
+        return bodies | {
+            path: dump_node(with_copies(path, node, parsed))
+            for path, node in parsed.items()
+            if node.get("node_type") == "group" and (not path or self._earlier.has_copies(path))
+        }
 
     def _body(self, path: str) -> bytes:
         return self._groups[path] if path in self._groups else self._arrays[path].document

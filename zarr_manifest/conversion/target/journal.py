@@ -195,7 +195,8 @@ class Journal:
         side : {"old", "new"}
             The state to bring the nodes to.
         known : mapping of str to Stored, optional
-            The ``zarr.json`` of nodes, by path, that need not be read again.
+            The ``zarr.json`` of nodes, by path, that need not be read again. Only its own
+            writer knows them, before anything has changed.
 
         Raises
         ------
@@ -206,8 +207,14 @@ class Journal:
         switch = _Switch(store, self, side, dict(known or {}))
         groups = sorted(self.groups)
         for path in groups:
-            switch.close(path)
-        for path in self.changed:
+            try:
+                switch.close(path)
+            except WriteConflictError:
+                if known and not path:  # nothing has changed so far
+                    replace(self, reached="old", unused=self.new_documents).clean(store)
+                raise
+        # Members first: the copies in consolidated metadata follow them.
+        for path in reversed(self.changed):
             if path not in self.groups:
                 switch.change(path)
         for path in reversed(groups):
