@@ -89,7 +89,7 @@ WAYS = {"get_sync": without_loop, "get": in_loop(one), "get_partial_values": in_
 
 # Calls without an event loop, with one, and of get_partial_values.
 MOST = {
-    ("file", "native"): (12, 13, 21),
+    ("file", "native"): (13, 15, 23),
     ("file", "manifest"): (27, 39, 45),
     ("file", "inline"): (21, 22, 27),
     ("memory", "native"): (4, 4, 8),
@@ -201,7 +201,7 @@ def calls_of_all(action: Callable[[Store], None], store: Store, made: Sequence[A
     return count / CHUNKS
 
 
-@pytest.mark.parametrize(("action", "most"), [(read, 3.5), (open_members, 18)])
+@pytest.mark.parametrize(("action", "most"), [(read, 4.5), (open_members, 19)])
 def test_calls_that_a_native_array_adds(
     native: dict[str, Store], action: Callable[[Store], None], most: float
 ) -> None:

@@ -8,7 +8,8 @@ shown without their declaration, or where a manifest refers to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from zarr.abc.store import Store
@@ -30,42 +31,32 @@ __all__ = ["ReadableStore"]
 class ReadableStore(StoreOnStore):
     """A hierarchy of manifest arrays and native arrays, as zarr reads it."""
 
-    _arrays: KnownArrays
-    """What is known of the arrays."""
+    @property
+    @abstractmethod
+    def _arrays(self) -> KnownArrays:
+        """What is known of the arrays."""
 
     _readable: Store
     """The hierarchy's own store, which reads nothing outside its directory."""
 
     # Values ------------------------------------------------------------------
 
-    def get(  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def get(
         self,
         key: str,
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
-    ) -> Coroutine[Any, Any, Buffer | None]:
+    ) -> Buffer | None:
         """Return the value of a key, or the bytes that its manifest refers to."""
-        # Not a coroutine function: for a native chunk, that of the store underneath is enough.
         prototype = default_buffer_prototype() if prototype is None else prototype
         route = self._arrays.route(key)
-        if isinstance(route, Native) and route.told_by is None:
-            return self._readable.get(key, prototype, byte_range)
-        return self._get(route, key, prototype, byte_range)
-
-    async def _get(
-        self,
-        route: Route | None,
-        key: str,
-        prototype: BufferPrototype,
-        byte_range: ByteRequest | None,
-    ) -> Buffer | None:
         if route is None:
             route = await run_async(self._arrays.find_route(key))
         if isinstance(route, Native):
             found = await self._readable.get(key, prototype, byte_range)
-            if found is not None or route.told_by is None:
+            if found is not None:
                 return found
-            route = await run_async(self._arrays.settled_route(key))
+            route = await run_async(self._arrays.route_of_absent(key))
         if isinstance(route, Chunk):
             body = await route.array.get(route.index, pure_request(byte_range))
             return None if body is None else prototype.buffer.from_bytes(body)
@@ -91,9 +82,9 @@ class ReadableStore(StoreOnStore):
             found: Buffer | None = readable.get_sync(
                 key, prototype=prototype, byte_range=byte_range
             )
-            if found is not None or route.told_by is None:
+            if found is not None:
                 return found
-            route = run_sync(self._arrays.settled_route(key))
+            route = run_sync(self._arrays.route_of_absent(key))
         if isinstance(route, Chunk):
             body = route.array.get_sync(route.index, pure_request(byte_range))
             return None if body is None else prototype.buffer.from_bytes(body)
@@ -134,7 +125,9 @@ class ReadableStore(StoreOnStore):
                 ):
                     yield group
             except BaseExceptionGroup as error:
-                if not _is_missing(error) or _is_native(await self._route_of_missing(route, key)):
+                if not _is_missing(error):
+                    raise
+                if _is_native(await run_async(self._arrays.route_of_absent(key))):
                     raise
             else:
                 return
@@ -163,9 +156,9 @@ class ReadableStore(StoreOnStore):
                     key, byte_ranges, prototype=prototype, **options
                 )
             except BaseExceptionGroup as error:
-                if route.told_by is None or not _is_missing(error):
+                if not _is_missing(error):
                     raise
-                if _is_native(run_sync(self._arrays.settled_route(key))):
+                if _is_native(run_sync(self._arrays.route_of_absent(key))):
                     raise
             else:
                 return cast("Sequence[tuple[int, Buffer | None]]", native)
@@ -187,7 +180,8 @@ class ReadableStore(StoreOnStore):
         if not isinstance(route, Chunk):
             if await self._readable.exists(key):
                 return True
-            route = await self._route_of_missing(route, key)
+            if isinstance(route, Native):
+                route = await run_async(self._arrays.route_of_absent(key))
         return isinstance(route, Chunk) and await route.array.names(route.index) is not None
 
     async def getsize(self, key: str) -> int:
@@ -197,7 +191,8 @@ class ReadableStore(StoreOnStore):
             try:
                 return await self._readable.getsize(key)
             except FileNotFoundError:
-                route = await self._route_of_missing(route, key)
+                if isinstance(route, Native):
+                    route = await run_async(self._arrays.route_of_absent(key))
                 if not isinstance(route, Chunk):
                     raise
         size = await route.array.size(route.index)
@@ -208,11 +203,6 @@ class ReadableStore(StoreOnStore):
     async def _route(self, key: str) -> Route:
         route = self._arrays.route(key)
         return route if route is not None else await run_async(self._arrays.find_route(key))
-
-    async def _route_of_missing(self, route: Route, key: str) -> Route:
-        if isinstance(route, Native) and route.told_by is not None:
-            return await run_async(self._arrays.settled_route(key))
-        return route
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Return the number of bytes below a prefix, including those that manifests refer to."""

@@ -32,6 +32,7 @@ from zarr_manifest.hierarchy.underneath import (
     base_directory,
     hierarchy_sources,
     inside_store,
+    local_store,
     open_hierarchy,
     same_place,
     store_name,
@@ -151,7 +152,16 @@ class ManifestStore(ReadableStore):
         self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
         self._readable = inside_store(self._store, self._directories)
         looks = Looks(are_cheap=self._sources.hierarchy_is_on_disk)
-        self._arrays = KnownArrays(self._readable, self._transformer, self._remembered, looks)
+        self._known = KnownArrays(self._readable, self._transformer, self._remembered, looks)
+        self._local = local_store(self._store)
+        self._root = None if self._local is None else self._local.root
+
+    @property
+    def _arrays(self) -> KnownArrays:
+        # zarr can move a LocalStore beneath this one: nothing must be read where it was before.
+        if self._local is not None and self._local.root is not self._root:
+            self._connect()
+        return self._known
 
     def _transformer(
         self, path: str, metadata: dict[str, Any], configuration: Configuration

@@ -18,7 +18,11 @@ from zarr_manifest.hierarchy.underneath.relative_sources import (
     store_failure,
     store_name,
 )
-from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
+from zarr_manifest.hierarchy.underneath.store_directory import (
+    directory_of,
+    is_fsspec_on_web,
+    local_store,
+)
 from zarr_manifest.hierarchy.underneath.store_listing import (
     link_outside,
     list_inside,
@@ -47,6 +51,7 @@ __all__ = [
     "list_members",
     "list_names",
     "listed_directory",
+    "local_store",
     "not_listable",
     "object_url",
     "open_hierarchy",

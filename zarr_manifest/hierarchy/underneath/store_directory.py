@@ -14,7 +14,7 @@ from zarr_manifest.hierarchy.zarr_internals import wrapped_store
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-__all__ = ["StoreDirectory", "directory_of", "is_fsspec_on_web"]
+__all__ = ["StoreDirectory", "directory_of", "is_fsspec_on_web", "local_store"]
 
 
 class StoreDirectory(Struct, frozen=True):
@@ -30,6 +30,13 @@ class StoreDirectory(Struct, frozen=True):
 
     path: str
     is_plain: bool
+
+
+def local_store(store: Store) -> LocalStore | None:
+    """Return zarr's store of a local directory, looking through wrappers; None for others."""
+    while isinstance(store, WrapperStore):
+        store = wrapped_store(cast("Store", store))
+    return store if isinstance(store, LocalStore) else None
 
 
 def directory_of(store: Store) -> StoreDirectory | None:

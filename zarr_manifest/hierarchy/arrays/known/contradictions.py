@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from zarr_manifest.errors import InvalidConfigurationError, ManifestNotFoundError
+from zarr_manifest.errors import (
+    InvalidConfigurationError,
+    ManifestNotFoundError,
+    SourceNotFoundError,
+)
 from zarr_manifest.format import parse_node
 from zarr_manifest.hierarchy.keys import join
 
-__all__ = ["contradiction", "incomplete", "not_a_path", "only_consolidated", "vanished"]
+__all__ = [
+    "contradiction",
+    "incomplete",
+    "no_longer_native",
+    "not_a_path",
+    "only_consolidated",
+    "vanished",
+]
 
 
 def vanished(path: str, body: bytes | None) -> ManifestNotFoundError:
@@ -22,8 +33,20 @@ def vanished(path: str, body: bytes | None) -> ManifestNotFoundError:
     return ManifestNotFoundError(
         f"the array declared a manifest when this store first saw it, but now {_state(path, body)}",
         array=path,
-        remedy="Restore it; or, if the array was removed or replaced, open the hierarchy again.",
+        remedy=_REOPEN,
     )
+
+
+def no_longer_native(path: str, body: bytes | None) -> SourceNotFoundError:
+    """Return the error for an absent chunk of an array that was native, given its ``zarr.json``."""
+    return SourceNotFoundError(
+        f"the array was native when this store first saw it, but now {_state(path, body)}",
+        array=path,
+        remedy=_REOPEN,
+    )
+
+
+_REOPEN = "Restore it; or, if the array was removed or replaced, open the hierarchy again."
 
 
 def only_consolidated(path: str, body: bytes | None, group: str) -> InvalidConfigurationError:
@@ -73,6 +96,8 @@ def _state(path: str, body: bytes | None) -> str:
     node = None if body is None else parse_node(body)
     if node is None:
         return f"there is no {key!r}" if body is None else f"{key!r} is empty or damaged"
+    if node.get("storage_transformers"):
+        return f"{key!r} is that of an array with a manifest and other chunks"
     return f"{key!r} is that of {_KINDS.get(str(node.get('node_type')), 'another node')}"
 
 

@@ -22,9 +22,11 @@ from zarr_manifest.format import (
     likely_owner,
     owner_candidates,
     parse_node,
+    plain_kind,
 )
 from zarr_manifest.hierarchy.arrays.known.contradictions import (
     contradiction,
+    no_longer_native,
     only_consolidated,
     vanished,
 )
@@ -84,8 +86,8 @@ class Metadata(Struct, frozen=True):
 type Route = Native | Chunk | Metadata
 """Where a value is read from: the hierarchy's own store, a manifest, or that store, but revealed.
 
-Native with `told_by` if only consolidated metadata have said so: a value that is not there may
-still be a chunk of a manifest array.
+A value that the store does not have may still be a chunk of a manifest array; see
+:meth:`KnownArrays.route_of_absent`.
 """
 
 _NO_CHUNKS = tuple(METADATA_NAMES)
@@ -138,19 +140,36 @@ class KnownArrays(SeenArrays):
                 return _route_in(array, path, key)
         return NATIVE
 
-    def settled_route(self, key: str) -> Steps[Route]:
-        """Find out where a key is read from, by its owner's own metadata.
+    def route_of_absent(self, key: str) -> Steps[Route]:
+        """Find out where a key is read from that the hierarchy's own store does not have.
 
-        For a key that the store does not have, of an array that only consolidated metadata have
-        said to be native.
+        A chunk of a native array that is absent reads as fill values only if the array is
+        still native: each one makes its metadata be read again, after the chunk.
 
         Raises
         ------
         ManifestError
-            They contradict each other, or there are no own metadata.
+            The array is there no longer, or its metadata contradict each other.
         """
-        yield from self._settled(likely_owner(key))
-        return (yield from self.find_route(key))
+        path = likely_owner(key)
+        if key.endswith(_NO_CHUNKS):
+            return NATIVE
+        if self._arrays.get(path) is not NATIVE:
+            return NATIVE if path not in self._arrays else (yield from self.find_route(key))
+        body = yield from self._stored(join(path, "zarr.json"))
+        if body is not None and plain_kind(body) == "array":
+            self._own[path] = False
+            return NATIVE
+        if body is None and path not in self._told:
+            if (yield from self._is_v2(path)):
+                return NATIVE
+            raise no_longer_native(path, body)
+        settled = yield from self._settled(path)
+        route = yield from self.find_route(key)
+        if isinstance(settled, Native) or isinstance(route, Chunk):
+            return route
+        self._arrays[path] = NATIVE  # so that the next read of it is refused, too
+        raise no_longer_native(path, body)
 
     def _route_of_metadata(self, key: str) -> Route | None:
         path = node_of_metadata(key)

@@ -49,16 +49,7 @@ __all__ = [
 
 
 class Native(Struct, frozen=True):
-    """An array whose chunks are in the store, under their own keys.
-
-    Parameters
-    ----------
-    told_by : str or None
-        Path of the group whose consolidated metadata say so, if the array's own have not
-        been read.
-    """
-
-    told_by: str | None = None
+    """An array whose chunks are in the store, under their own keys."""
 
 
 NATIVE = Native()
@@ -189,8 +180,14 @@ class SeenArrays:
         return True
 
     def note_missing(self, path: str) -> None:
-        """Record that there is no node with a ``zarr.json`` of its own at a path."""
+        """Record that there is no node with a ``zarr.json`` of its own at a path.
+
+        An array that was native stays known: it may be open, and what it lacks is no fill value.
+        """
+        known = self._arrays.get(path)
         self.note_absence(path)
+        if known is NATIVE:
+            self._arrays.setdefault(path, NATIVE)
         self._looks.note(path)
 
     def note_absence(self, path: str) -> None:
@@ -211,7 +208,10 @@ class SeenArrays:
 
     def declares_nothing(self, path: str) -> bool:
         """Whether a node is known to be a group or a native array, by its own metadata."""
-        return path in self._groups or self._arrays.get(path) is NATIVE
+        if path in self._groups:
+            return True
+        is_own = path in self._own or path not in self._told
+        return is_own and self._arrays.get(path) is NATIVE
 
     def was_just_seen(self, path: str, group: str | None = None) -> bool:
         """Whether a node is known to declare no manifest, so that there is nothing to restore.
@@ -304,8 +304,6 @@ class SeenArrays:
             self._seen.pop(path, None)
             self._arrays[path] = UNSETTLED
             return UNSETTLED
-        if isinstance(known, Native):
-            known = NATIVE if own is not None or told is None else Native(told.group)
         self._seen[path] = seen
         self._arrays[path] = known
         return known
