@@ -189,7 +189,7 @@ REFUSALS = {
     twelve_bits: "its integers use 12 of 16 bits",
     bit_field: "its values are bit fields",
     long_double: "are not IEEE 754 numbers",
-    gaps: "have gaps between them, or another order; with 1600000 bytes it is too large",
+    gaps: "have gaps between them; with 1600000 bytes it is too large",
     mixed_byte_orders: "mix byte orders",
     array_elements: "its elements are arrays",
     array_field: "field 'a': its elements are arrays",

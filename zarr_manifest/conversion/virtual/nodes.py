@@ -12,7 +12,7 @@ from zarr.storage import MemoryStore
 
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.target import array_in_memory
-from zarr_manifest.conversion.values import json_attributes, unstable_types_accepted
+from zarr_manifest.conversion.values import json_attributes, packed_values, unstable_types_accepted
 from zarr_manifest.conversion.virtual.arrays import MakeChecksums, array_node, checked_metadata
 from zarr_manifest.conversion.virtual.optional_library import library
 from zarr_manifest.errors import ManifestError, NotConvertibleError
@@ -193,6 +193,8 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
             f"its {variable.nbytes} bytes are loaded, but a manifest holds at most {limit}",
             remedy="Keep it virtual, or write it as a native array.",
         )
+    if variable.dtype.fields is not None:
+        variable = variable.copy(data=packed_values(variable.values))
     name = path.rpartition("/")[2]
     kept = {key: value for key, value in variable.encoding.items() if key in _CF_ENCODING}
     stored = kept.get("dtype")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import zarr
-from numpy.lib.recfunctions import repack_fields
 from zarr.buffer import cpu
 from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.storage import MemoryStore
@@ -16,7 +15,14 @@ from zarr.storage import MemoryStore
 from zarr_manifest.conversion.files.hdf5.datasets import Treatment
 from zarr_manifest.conversion.files.trees import with_metadata
 from zarr_manifest.conversion.target import array_in_memory, unwritten_array
-from zarr_manifest.conversion.values import brief, is_utf8, json_attributes, text_of
+from zarr_manifest.conversion.values import (
+    brief,
+    is_utf8,
+    json_attributes,
+    packed_type,
+    packed_values,
+    text_of,
+)
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
 
@@ -73,7 +79,7 @@ def virtual_array(
     if treatment is Treatment.INLINE:
         note("its values are stored inline, as references cannot express them")
         if not array.manifest._inlined:
-            return _with_values(array, dataset[()])
+            return _with_values(array, packed_values(dataset[()]))
     return array
 
 
@@ -130,10 +136,14 @@ class _BareDataset:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return _without_gaps(self._dataset.dtype)
+        return packed_type(self._dataset.dtype)
+
+    @property
+    def fillvalue(self) -> Any:
+        return packed_values(self._dataset.fillvalue)
 
     def __getitem__(self, region: Any) -> Any:
-        return self._dataset[region]
+        return packed_values(self._dataset[region])
 
     @property
     def _filters(self) -> dict[str, Any]:
@@ -151,11 +161,6 @@ class _BareDataset:
 
     def asstr(self) -> _Texts:
         return _Texts(self)
-
-
-def _without_gaps(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a compound type without gaps between its fields, as Zarr has only those."""
-    return np.dtype(repack_fields(dtype, recurse=True)) if dtype.names else dtype
 
 
 class _Texts:
@@ -180,10 +185,10 @@ class _Texts:
 def _without_chunks(dataset: Any) -> Any:
     h5: Any = library("h5py")
     manifests: Any = library("virtualizarr.manifests")
-    dtype: Any = _without_gaps(dataset.dtype)
+    dtype: Any = packed_type(dataset.dtype)
     if dtype.kind in "iuf":
         dtype = np.dtype(dtype.str)  # without the names of an enumeration
-    fill_value = dataset.fillvalue
+    fill_value = packed_values(dataset.fillvalue)
     if h5.check_string_dtype(dataset.dtype) and dtype.kind == "O":
         dtype = np.dtypes.StringDType()
         fill_value = text_of(fill_value) if isinstance(fill_value, bytes) else ""

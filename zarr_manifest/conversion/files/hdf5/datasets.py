@@ -192,7 +192,7 @@ def _check_compound(stored: Any, dtype: np.dtype[Any]) -> str | None:
         )
     position = 0
     by_value: str | None = None
-    for number in range(stored.get_nmembers()):
+    for number in sorted(range(stored.get_nmembers()), key=stored.get_member_offset):
         name = stored.get_member_name(number).decode()
         member = stored.get_member_type(number)
         try:
@@ -200,8 +200,8 @@ def _check_compound(stored: Any, dtype: np.dtype[Any]) -> str | None:
         except NotConvertibleError as error:
             raise NotConvertibleError(f"field {brief(name)}: {error.problem}") from error
         if stored.get_member_offset(number) != position:
-            by_value = "the fields of its compound type have gaps between them, or another order"
-        position += member.get_size()
+            by_value = "the fields of its compound type have gaps between them"
+        position = stored.get_member_offset(number) + member.get_size()
     if position != stored.get_size():
         by_value = by_value or "its compound type has padding after its fields"
     return by_value
