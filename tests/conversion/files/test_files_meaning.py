@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import h5py
 import netCDF4
 import numpy as np
 import pytest
@@ -38,10 +39,12 @@ def write(tmp_path: Path) -> Write:
                 for dim, length in zip(dims, values.shape, strict=True):
                     if dim not in target.dimensions:
                         target.createDimension(dim, length)
-                variable = target.createVariable(name, values.dtype, dims)
+                stated = dict(attributes)
+                fill_value = stated.pop("_FillValue", None)
+                variable = target.createVariable(name, values.dtype, dims, fill_value=fill_value)
                 variable.set_auto_maskandscale(False)
                 variable[...] = values
-                variable.setncatts(attributes)
+                variable.setncatts(stated)
         return path
 
     return file
@@ -196,6 +199,65 @@ def test_numbers_that_are_packed_in_other_ways_are_unpacked(
     found = convert(files, tmp_path / "h.zarr", concat_dim="t")
     assert found.refused == {}
     assert same(opened(found)["t"].values, expected)
+
+
+@pytest.mark.parametrize("values", [[0, -999], [0.5, -999]])
+def test_missing_times_have_a_fill_value(write: Write, tmp_path: Path, values: list[float]) -> None:
+    files = [
+        write(t=of_time(values, f"days since {year}-01-01", "f8", _FillValue=-999.0), v=V)
+        for year in (2000, 2001)
+    ]
+    found = convert(files, tmp_path / "h.zarr", concat_dim="t")
+    with xr.open_mfdataset(files, combine="nested", concat_dim="t") as expected:
+        assert opened(found)["t"].equals(expected["t"].load())
+    stored = xr.open_zarr(found.store(), consolidated=False, decode_times=False)["t"]
+    # What any reader of CF masks, and not only xarray.
+    assert np.isnan(stored.values).tolist() == [False, True, False, True]
+    assert "_FillValue" in stored.encoding
+
+
+def test_packing_of_32_bits_is_unpacked_to_32_bits(write: Write, tmp_path: Path) -> None:
+    files = [
+        write(v=(("t",), np.array([2856], "i2"), {"scale_factor": np.float32(scale)}))
+        for scale in (0.1, 0.2)
+    ]
+    found = convert(files, tmp_path / "h.zarr", concat_dim="t", loadable_variables=["v"])
+    with xr.open_mfdataset(files, combine="nested", concat_dim="t") as expected:
+        assert opened(found)["v"].dtype == np.float32
+        assert opened(found)["v"].equals(expected["v"].load())
+
+
+def test_months_of_a_calendar_in_which_they_are_equally_long(write: Write, tmp_path: Path) -> None:
+    files = [
+        write(t=of_time([0, 1], f"months since {year}-01-01", calendar="360_day"), v=V)
+        for year in (2000, 2001)
+    ]
+    found = convert(files, tmp_path / "h.zarr", concat_dim="t")
+    assert found.refused == {}
+    with xr.open_mfdataset(files, combine="nested", concat_dim="t") as expected:
+        assert opened(found)["t"].equals(expected["t"].load())
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_enumerations_whose_names_stand_for_other_numbers_are_refused(
+    tmp_path: Path, loaded: bool
+) -> None:
+    def file(**members: int) -> Path:
+        path = tmp_path / f"{'_'.join(members)}.h5"
+        with h5py.File(path, "w") as target:
+            dtype = h5py.enum_dtype(members, "i1")
+            target.create_dataset("flag", data=np.array([0, 1], "i1"), dtype=dtype)
+        return path
+
+    clear = file(clear=0, cloud=1)
+    options: dict[str, Any] = {
+        "concat_dim": "phony_dim_0",
+        "loadable_variables": ["flag"] if loaded else None,
+    }
+    swapped = convert([clear, file(cloud=0, clear=1)], tmp_path / "a.zarr", **options)
+    assert "cloud_clear.h5 has the enumeration {'clear': 1, 'cloud': 0}" in swapped.refused["flag"]
+    more = convert([clear, file(clear=0, cloud=1, snow=2)], tmp_path / "b.zarr", **options)
+    assert more.arrays["flag"][...].tolist() == [0, 1, 0, 1]
 
 
 def test_bounds_have_the_units_of_what_they_bound(write: Write, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.conversion.virtual import library
@@ -76,6 +78,9 @@ class FileTree:
         By path of an array, the chunk grid if it is not regular, as VirtualiZarr requires.
     sparse : set of str
         Paths of arrays in which chunks without a reference were left out on purpose.
+    meanings : dict of str to dict
+        By path of an array, what JSON attributes do not say about its numbers: packing of 32
+        bits, as NumPy scalars, and ``"enumeration"``, the numbers of HDF5's enumerations by name.
     """
 
     groups: list[FileGroup] = field(default_factory=list[FileGroup])
@@ -83,6 +88,7 @@ class FileTree:
     notes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     chunk_grids: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     sparse: set[str] = field(default_factory=set[str])
+    meanings: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     def refuse(self, path: str, reason: str) -> None:
         """Record that a variable cannot be expressed."""
@@ -91,6 +97,13 @@ class FileTree:
     def note(self, path: str, sentence: str) -> None:
         """Add a note about an array; `sentence` has no full stop."""
         self.notes.setdefault(path, []).append(f"array {path!r}: {sentence}")
+
+    def keep_precision(self, path: str, attributes: Mapping[Any, Any]) -> None:
+        """Keep the 32-bit packing of an array: xarray then decodes to 32 bits, too."""
+        for name in ("scale_factor", "add_offset"):
+            value = attributes.get(name, attributes.get(name.encode()))
+            if isinstance(value, np.float32):
+                self.meanings.setdefault(path, {})[name] = value
 
     def note_group(self, path: str, sentence: str) -> None:
         """Add a note about a group; `sentence` has no full stop."""

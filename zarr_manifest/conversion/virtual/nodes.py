@@ -200,14 +200,19 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
     stored = kept.get("dtype")
     if isinstance(stored, np.dtype) and stored.kind != "T":  # strings have no byte order
         kept["dtype"] = stored.newbyteorder("=")
-    # xarray would add NaN for floats that never had a fill value.
-    kept.setdefault("_FillValue", variable.attrs.get("_FillValue"))
-    contents = _encoded(name, variable, kept)
-    if not _reads_back(name, variable, contents):
+    # xarray would add NaN for floats that never had a fill value, and none for missing times.
+    missing = _missing_time(variable)
+    kept.setdefault("_FillValue", variable.attrs.get("_FillValue", missing))
+    try:
+        contents = _encoded(name, variable, kept)
+    except NotConvertibleError:
+        # Such as times in months, which xarray decodes only.
+        contents = {}
+    if not contents or not _reads_back(name, variable, contents):
         # The packing comes from one file; numbers from others may not fit.
         packing = {*_PACKING, "dtype", "units"}
         plain = {key: value for key, value in kept.items() if key not in packing}
-        contents = _encoded(name, variable, plain | {"_FillValue": None})
+        contents = _encoded(name, variable, plain | {"_FillValue": missing})
         if not _reads_back(name, variable, contents):
             raise NotConvertibleError("xarray does not read back the same values")
         problem = "its encoding was dropped, because its values do not fit into it"
@@ -219,6 +224,12 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
     none = np.zeros((0, len(grid.counts)), np.int64)
     manifest = Manifest.from_columns(grid.counts, paths="", indices=none, data=chunks)
     return ArrayNode(path, metadata, manifest, tuple(notes))
+
+
+def _missing_time(variable: Any) -> int | None:
+    """Return the integer that stands for a missing time, or None if no time is missing."""
+    is_missing = variable.dtype.kind in "mM" and bool(np.isnat(variable.values).any())
+    return int(np.iinfo(np.int64).min) if is_missing else None
 
 
 def _encoded(name: str, variable: Any, encoding: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,7 +245,7 @@ def _encoded(name: str, variable: Any, encoding: Mapping[str, Any]) -> dict[str,
             # About times that do not fit into their units: reading back is checked anyway.
             warnings.filterwarnings("ignore", "Times can't be serialized faithfully")
             dataset.to_zarr(MemoryStore(contents), zarr_format=3, consolidated=False)
-    except (TypeError, ValueError, NotImplementedError) as error:
+    except (KeyError, TypeError, ValueError, NotImplementedError) as error:
         raise NotConvertibleError(f"xarray cannot encode its values: {error}") from error
     return contents
 

@@ -207,7 +207,10 @@ class _Group:
         xarray: Any = library("xarray")
         nothing: xr.Dataset = xarray.Dataset()
         datasets = [file.datasets.get(self.path, nothing) for file in self.files]
-        meant = [meanings(dataset) for dataset in datasets]
+        meant = [
+            meanings(dataset, self._stored_meanings(file, dataset))
+            for file, dataset in zip(self.files, datasets, strict=True)
+        ]
         names = list(dict.fromkeys(name for dataset in datasets for name in dataset.variables))
         wanted = [name for name in names if self.at(name) not in refused]
         problems: dict[Any, str | None] = {}
@@ -234,6 +237,11 @@ class _Group:
         found = self._isolated(datasets) if varies else datasets[0]
         self._note_first(found)
         return found.drop_vars(list(inherited))
+
+    def _stored_meanings(self, file: OpenedFile, dataset: xr.Dataset) -> dict[str, Any]:
+        stored = file.tree.meanings
+        names = [str(name) for name in dataset.variables]
+        return {name: stored[self.at(name)] for name in names if self.at(name) in stored}
 
     def _inherited(self, datasets: Sequence[xr.Dataset]) -> dict[Any, list[Any]]:
         """Return, by file, coordinates of parent groups that determine how to combine this one."""

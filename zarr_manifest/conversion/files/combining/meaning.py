@@ -49,14 +49,30 @@ _SHOWN = reprlib.Repr(maxstring=100)
 _BOUNDS = ("bounds", "climatology")
 _INHERITED = ("units", "calendar")
 
+# The attribute that names a variable with the projection of others, and those of such variables.
+_GRID_MAPPING = "grid_mapping"
+_MAPPING_ATTRIBUTES = frozenset(["grid_mapping_name", "crs_wkt", "spatial_ref"])
+
+# Of `FileTree.meanings`; not an attribute.
+_ENUMERATION = "enumeration"
+
 
 def is_virtual(variable: Any) -> bool:
     """Whether an xarray variable wraps references."""
     return isinstance(variable._data, library("virtualizarr.manifests").ManifestArray)
 
 
-def meanings(dataset: xr.Dataset) -> dict[Any, dict[str, Any]]:
-    """Return, by variable name, the attributes that determine what its numbers mean.
+def meanings(
+    dataset: xr.Dataset, stored: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[Any, dict[str, Any]]:
+    """Return, by variable name, what determines the meaning of its numbers: mostly attributes.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Its variables have the attributes.
+    stored : mapping, optional
+        ``FileTree.meanings``, by variable name.
 
     Examples
     --------
@@ -67,8 +83,15 @@ def meanings(dataset: xr.Dataset) -> dict[Any, dict[str, Any]]:
     {'units': 'days since 2000-01-01'}
     """
     variables: Mapping[Any, Any] = dataset.variables
+    known = stored or {}
+    mappings = {
+        name.rstrip(":")
+        for variable in variables.values()
+        for name in str(variable.attrs.get(_GRID_MAPPING, "")).split()
+    }
     found: dict[Any, dict[str, Any]] = {
-        name: _stated(variable.attrs) for name, variable in variables.items()
+        name: _stated(variable.attrs, is_mapping=name in mappings) | dict(known.get(name, {}))
+        for name, variable in variables.items()
     }
     for variable in variables.values():
         for attribute in _BOUNDS:
@@ -78,7 +101,10 @@ def meanings(dataset: xr.Dataset) -> dict[Any, dict[str, Any]]:
     return found
 
 
-def _stated(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+def _stated(attributes: Mapping[Any, Any], *, is_mapping: bool = False) -> dict[str, Any]:
+    """Return the attributes with a meaning: all of a grid mapping, which has no other content."""
+    if is_mapping or _MAPPING_ATTRIBUTES & attributes.keys():
+        return dict(attributes)
     return {name: attributes[name] for name in _MEANING if name in attributes}
 
 
@@ -101,9 +127,24 @@ def other_meaning(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | N
     >>> other_meaning({"units": "m"}, {"units": "km"})
     "units 'km'"
     """
-    for name in _MEANING:
-        if not same_value(ours.get(name), theirs.get(name)):
+    for name in dict.fromkeys([*ours, *theirs]):
+        if name == _ENUMERATION:
+            if (conflict := _enumeration_conflict(ours, theirs)) is not None:
+                return conflict
+        elif not same_value(ours.get(name), theirs.get(name)):
             return f"{name} {_SHOWN.repr(theirs.get(name))}"
+    return None
+
+
+def _enumeration_conflict(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
+    """Return a name that stands for another number, or None; members may be added."""
+    numbers: Mapping[str, Mapping[str, int]] = ours.get(_ENUMERATION, {})
+    for place, members in theirs.get(_ENUMERATION, {}).items():
+        first = numbers.get(place, {})
+        names = {number: name for name, number in first.items()}
+        for name, number in members.items():
+            if first.get(name, number) != number or names.get(number, name) != name:
+                return f"the enumeration {_SHOWN.repr(members)}"
     return None
 
 
@@ -151,7 +192,10 @@ def made_alike(
     ):
         return list(variables), [None] * len(variables)
     decoded = [_decoded(name, *both) for both in zip(variables, meant, strict=True)]
-    return decoded, [_difference(decoded[0], other) for other in decoded]
+    return decoded, [
+        _enumeration_conflict(meant[0], meaning) or _difference(decoded[0], other)
+        for other, meaning in zip(decoded, meant, strict=True)
+    ]
 
 
 def _difference(first: Any, other: Any) -> str | None:
@@ -165,7 +209,9 @@ def _difference(first: Any, other: Any) -> str | None:
 
 def _decoded(name: Any, variable: Any, meant: Mapping[str, Any]) -> Any:
     xarray: Any = library("xarray")
-    stated: Any = xarray.Variable(variable.dims, variable.values, {**variable.attrs, **meant})
+    attributes = {**variable.attrs, **meant}
+    attributes.pop(_ENUMERATION, None)
+    stated: Any = xarray.Variable(variable.dims, variable.values, attributes)
     dataset: Any = xarray.Dataset({name: stated})
     options: dict[str, Any] = {"decode_coords": False, "decode_timedelta": False}
     try:

@@ -178,6 +178,9 @@ class _Walk:
                 f"VirtualiZarr cannot express it: {explained(error)}"
             ) from error
         found.arrays[name] = array
+        self.tree.keep_precision(path, attributes)
+        if enumeration := _enumeration(dataset.dtype):
+            self.tree.meanings.setdefault(path, {})["enumeration"] = enumeration
         self.unlimited.add(found.arrays, path, name, dataset, paths)
         for sentence in notes:
             self.tree.note(path, sentence)
@@ -216,6 +219,16 @@ def _variable_name(path: str, datasets: Mapping[str, Any]) -> str:
     plain = name.removeprefix(_NOT_COORDINATE)
     other = datasets.get(_join(group, plain)) if plain != name else None
     return name if other is not None and not is_only_a_dimension(other) else plain
+
+
+def _enumeration(dtype: Any) -> dict[str, dict[str, int]]:
+    """Return the numbers of enumerations by name, by field of a compound type or ``""``."""
+    members = library("h5py").check_enum_dtype(dtype)
+    found = {"": {name: int(number) for name, number in members.items()}} if members else {}
+    for field_name in dtype.names or ():
+        below = _enumeration(dtype[field_name])
+        found |= {f"{field_name}/{inside}": numbers for inside, numbers in below.items()}
+    return found
 
 
 def _join(group: str, name: str) -> str:
