@@ -101,8 +101,8 @@ class FileTree:
     def keep_precision(self, path: str, attributes: Mapping[Any, Any]) -> None:
         """Keep the 32-bit packing of an array: xarray then decodes to 32 bits, too."""
         for name in ("scale_factor", "add_offset"):
-            value = attributes.get(name, attributes.get(name.encode()))
-            if isinstance(value, np.float32):
+            value: Any = attributes.get(name, attributes.get(name.encode()))
+            if getattr(value, "dtype", None) == np.float32 and not np.ndim(value):
                 self.meanings.setdefault(path, {})[name] = value
 
     def note_group(self, path: str, sentence: str) -> None:

@@ -16,9 +16,9 @@ from zarr_manifest.conversion.files.combining.meaning import (
     made_alike,
     meanings,
     other_meaning,
-    same_value,
 )
 from zarr_manifest.conversion.files.combining.splitting import Splitting, split_arrays
+from zarr_manifest.conversion.files.combining.storage import storage_difference, with_codecs_of
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import brief, unstable_types_accepted
@@ -303,14 +303,15 @@ class _Group:
     def _alike(
         self, name: Any, datasets: Sequence[xr.Dataset], meant: Sequence[Any]
     ) -> tuple[list[xr.Dataset], str | None]:
-        """Give the numbers of a loaded variable the same meaning in all files."""
+        """Give a variable the same codecs in all files, or, if it is loaded, the same meaning."""
         variables: list[Any] = [dataset.variables[name] for dataset in datasets]
         if is_virtual(variables[0]):
-            return list(datasets), None
-        alike, problems = made_alike(name, variables, [each[name] for each in meant])
-        for number, problem in enumerate(problems):
-            if problem is not None:
-                return list(datasets), self._unlike(problem, number)
+            alike = [_with_codecs_of(variables[0], variable) for variable in variables]
+        else:
+            alike, problems = made_alike(name, variables, [each[name] for each in meant])
+            for number, problem in enumerate(problems):
+                if problem is not None:
+                    return list(datasets), self._unlike(problem, number)
         changed = [
             dataset if new is old else _assigned(dataset, name, new)
             for dataset, old, new in zip(datasets, variables, alike, strict=True)
@@ -375,7 +376,10 @@ class _Group:
                 # xarray itself requires equal dimension coordinates.
                 if is_first_only and name not in dataset.indexes and not first.equals(other):
                     problem = "other values"
-            elif not is_first_only and (problem := _difference(first, other)) is None:
+            elif (
+                not is_first_only
+                and (problem := storage_difference(first._data, other._data)) is None
+            ):
                 problem = other_meaning(meant[0][name], meant[number][name])
                 if problem is not None and is_of_time(meant[0][name], meant[number][name]):
                     names = [each for each, v in dataset.variables.items() if not is_virtual(v)]
@@ -448,14 +452,6 @@ def _assigned(dataset: xr.Dataset, name: Any, variable: Any) -> xr.Dataset:
     return assigned
 
 
-def _difference(first: Any, other: Any) -> str | None:
-    """Return why two virtual variables cannot be parts of one array, or None."""
-    ours, theirs = first._data.metadata.to_dict(), other._data.metadata.to_dict()
-    for member, what in (("data_type", "data type"), ("codecs", "codecs")):
-        if ours[member] != theirs[member]:
-            return f"{what} {brief(theirs[member])}"
-    if ours["chunk_grid"] != theirs["chunk_grid"]:
-        return f"chunks of {brief(other._data.metadata.chunk_grid.chunk_shape)}"
-    if not same_value(ours["fill_value"], theirs["fill_value"]):
-        return f"fill value {brief(theirs['fill_value'])}"
-    return None
+def _with_codecs_of(first: Any, other: Any) -> Any:
+    array = with_codecs_of(first._data, other._data)
+    return other if array is other._data else other.copy(deep=False, data=array)

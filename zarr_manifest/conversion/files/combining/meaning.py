@@ -90,7 +90,7 @@ def meanings(
         for name in str(variable.attrs.get(_GRID_MAPPING, "")).split()
     }
     found: dict[Any, dict[str, Any]] = {
-        name: _stated(variable.attrs, is_mapping=name in mappings) | dict(known.get(name, {}))
+        name: _stated(variable.attrs, is_mapping=name in mappings) | dict(known.get(str(name), {}))
         for name, variable in variables.items()
     }
     for variable in variables.values():
