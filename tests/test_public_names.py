@@ -32,6 +32,7 @@ def test_nothing_internal_is_named() -> None:
 # Parameters of functions that take more, or less, in one place than in others, for one purpose.
 WIDER = {
     "base": "what relative paths are relative to; writers put it into a document, as text",
+    "conditions": "what objects must still match; readers say whether that is checked",
     "paths": "a column of numbers has its own kind of column of paths",
     "partition_shape": "write_hierarchy takes one for each array as well",
     "references": "JSON may be given itself, Parquet is a directory",

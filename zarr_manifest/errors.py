@@ -309,7 +309,7 @@ class SourceAccessDeniedError(ManifestError):
 
 
 class SourceChangedError(ManifestError):
-    """A source object no longer matches its ``etag``, ``last_modified`` or ``version``."""
+    """A source object no longer has the state that its entry records."""
 
     code = "source_changed"
 

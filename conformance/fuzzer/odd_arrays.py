@@ -25,8 +25,8 @@ __all__ = ["Draft", "draft"]
 SOURCE_BYTES = 64
 
 MEMBERS = (
-    "path", "offset", "length", "data", "checksum", "etag", "last_modified", "version", "ofset",
-    "Path", "_note", "org:note", ":", "_", "note", "",
+    "path", "offset", "length", "data", "checksum", "etag", "last_modified", "version", "size",
+    "ofset", "Path", "_note", "org:note", ":", "_", "note", "",
 )  # fmt: skip
 CODECS: tuple[Any, ...] = (
     {"name": "gzip"}, "gzip", {"name": "gzip", "configuration": {}}, {"name": "gzip", "x": 1},

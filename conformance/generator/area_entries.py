@@ -127,6 +127,12 @@ _WRONG_TYPES: list[tuple[str, Any, str, bool]] = [
     ("version-is-not-a-string", {**_SOURCE, **_RANGE, "version": 1}, "version is a string.", False),
     ("version-with-a-line-break", {**_SOURCE, **_RANGE, "version": "1\r\nX-Injected: 1"},
      "A version becomes part of a request, which a control character could change.", False),
+    ("size-is-not-a-number", {**_SOURCE, **_RANGE, "size": "16"},
+     "size is an integer: a text is not one.", False),
+    ("size-is-negative", {**_SOURCE, **_RANGE, "size": -1},
+     "size is an integer from 0 on: -1 does not stand for a size that is unknown.", False),
+    ("size-beside-data", {"data": "ZwBoAA==", "size": 4},
+     "size is that of a source, and inline data have none.", False),
     ("data-is-a-number", {"data": 1}, "data is a string of base64.", False),
     ("data-is-a-list", {"data": [103, 0, 104, 0]}, "data is a string of base64, not bytes.", False),
 ]  # fmt: skip

@@ -155,6 +155,8 @@ def _entries() -> Iterator[Case]:
          "source-conditions", "That the time is in the future does not make it less a condition."),
         ("version", {**ENTRIES["1"], "version": "3"}, "source-conditions",
          "The current version may be another one."),
+        ("size", {**ENTRIES["1"], "size": 20}, "source-conditions",
+         "A source that was replaced by another would be read without a word."),
         ("etag-that-is-no-etag", {**ENTRIES["1"], "etag": "\u00e9"}, "source-conditions",
          "The refusal takes the place of every check of the member."),
     ):  # fmt: skip

@@ -243,6 +243,19 @@ def _conditions() -> Iterator[Case]:
             .source("data/x/data.bin", newer)
             .reads()
         )
+    yield (
+        _case(
+            "version-decides-before-the-time",
+            "A version is one state of an object, whose bytes do not change: the time, which that "
+            "of a copy is, does not count beside it.",
+            entry={"version": "v1", "last_modified": "1990-01-01T00:00:00Z"},
+            section=section,
+            needs=["s3-versions"],
+            versions={"data/x/data.bin": {"v1": "data/x/data.bin"}},
+        )
+        .source("data/x/data.bin", SOURCE)
+        .reads()
+    )
     yield _case(
         "version-is-gone",
         "A version that no longer exists: the object is not the one that the manifest was written "

@@ -14,6 +14,7 @@ _SECTION = "source-conditions"
 _OPAQUE = hashlib.sha256(SOURCE).hexdigest()[:16]  # what the suite's servers send
 _ETAG = f'"{_OPAQUE}"'
 _OLD = '"0000000000000000"'
+_BEFORE = "2023-12-31T23:59:59Z"  # the second before the source was modified
 _SERVED_TIME = "2024-01-01T00:00:00Z"
 _IGNORING = {"path": "/data.bin", "ignore_conditions": True}
 
@@ -29,14 +30,14 @@ def cases() -> Iterator[Case]:
     yield from _files()
 
 
-def _conditional(conditions: Mapping[str, str], path: str) -> dict[str, Any]:
+def _conditional(conditions: Mapping[str, Any], path: str) -> dict[str, Any]:
     return {key: {**entry, **conditions, "path": path} for key, entry in ENTRIES.items()}
 
 
 def _case(
     name: str,
     description: str,
-    conditions: Mapping[str, str],
+    conditions: Mapping[str, Any],
     rule: Any,
     level: str = "must",
     section: str = _SECTION,
@@ -58,7 +59,7 @@ def _with_headers(**headers: str | None) -> dict[str, Any]:
     return {"path": "/data.bin", "ignore_conditions": True, "headers": named}
 
 
-_SATISFIED: list[tuple[str, dict[str, str], Any, str, str]] = [
+_SATISFIED: list[tuple[str, dict[str, Any], Any, str, str]] = [
     ("etag-matches", {"etag": _ETAG}, None,
      "A source whose entity tag is the stated one is read.", "must"),
     ("etag-matches-and-conditions-are-ignored", {"etag": _ETAG}, _IGNORING,
@@ -77,9 +78,26 @@ _SATISFIED: list[tuple[str, dict[str, str], Any, str, str]] = [
      "Several conditions may be stated; all of them hold, and the source is read.", "must"),
     ("last-modified-in-lower-case", {"last_modified": "2024-01-01t00:00:00z"}, None,
      "RFC 3339 allows t and z in lower case: such a time is not an invalid one.", "should"),
+    ("etag-decides-before-the-time", {"etag": _ETAG, "last_modified": _BEFORE}, None,
+     "A copy of the same bytes has the same tag and another time: a strong tag that matches "
+     "decides alone, and the source is read.", "must"),
+    ("etag-decides-before-the-time-where-conditions-are-ignored",
+     {"etag": _ETAG, "last_modified": _BEFORE}, _IGNORING,
+     "The time in the answer does not count either, beside a strong tag.", "must"),
+    ("etag-without-quotes-decides-before-the-time",
+     {"etag": _OPAQUE, "last_modified": _BEFORE}, _IGNORING,
+     "A tag without quotes is a strong one: only W/ makes it weak.", "must"),
+    ("etag-decides-where-the-time-is-unknown", {"etag": _ETAG, "last_modified": _SERVED_TIME},
+     _with_headers(Last_Modified=None),
+     "A server that does not say when the source was modified has said enough with its tag.",
+     "must"),
+    ("size-matches", {"size": len(SOURCE)}, None,
+     "A source of the stated size is read.", "must"),
+    ("size-beside-an-etag", {"size": len(SOURCE), "etag": _ETAG}, None,
+     "The size and the tag are both as stated.", "must"),
 ]  # fmt: skip
 
-_VIOLATED: list[tuple[str, dict[str, str], Any, str]] = [
+_VIOLATED: list[tuple[str, dict[str, Any], Any, str]] = [
     ("etag-changed", {"etag": _OLD}, None,
      "A source with another entity tag was replaced since the manifest was written: offsets into "
      "it are meaningless, and must not be read."),
@@ -102,8 +120,18 @@ _VIOLATED: list[tuple[str, dict[str, str], Any, str]] = [
      "05:00+05:30 is half an hour before midnight UTC: comparing texts would miss the change."),
     ("last-modified-unknown", {"last_modified": _SERVED_TIME}, _with_headers(Last_Modified=None),
      "A server that does not say when the source was modified leaves its state unknown."),
-    ("one-of-two-violated", {"etag": _OLD, "last_modified": _SERVED_TIME}, _IGNORING,
-     "All stated conditions must hold, not one of them: the time fits, the tag does not."),
+    ("etag-changed-but-not-the-time", {"etag": _OLD, "last_modified": _SERVED_TIME}, _IGNORING,
+     "A tag that differs says that the source has changed, whatever its time."),
+    ("weak-etag-beside-the-time", {"etag": f"W/{_ETAG}", "last_modified": _BEFORE},
+     _with_headers(ETag=f"W/{_ETAG}"),
+     "A weak tag names no single state of the source: the time counts beside it, and has passed."),
+    ("size-differs", {"size": len(SOURCE) + 1}, None,
+     "A source of another size has changed, although it holds the range."),
+    ("size-differs-beside-an-etag", {"size": len(SOURCE) - 1, "etag": _ETAG}, None,
+     "The size counts beside a tag: the same bytes have the same size."),
+    ("size-differs-but-not-the-time", {"size": 0, "last_modified": _SERVED_TIME}, None,
+     "A file that was replaced by an older one has a time that fits: its size tells. A size of 0 "
+     "is a size, too."),
     ("version-over-http", {"version": "1"}, None,
      "HTTP has no versions of objects: what is read may be any version, so it must not be read."),
 ]  # fmt: skip
@@ -167,6 +195,18 @@ def _weak_tags() -> Iterator[Case]:
 
 def _failing_conditions() -> Iterator[Case]:
     section = "conditional-requests"
+    yield (
+        _case(
+            "time-is-not-sent-beside-an-etag",
+            "A time that does not count is not sent: some servers look at it, although If-Match "
+            "stands beside it, and would answer 412.",
+            {"etag": _ETAG, "last_modified": _BEFORE},
+            None,
+            section=section,
+        )
+        .reads()
+        .seen("http", without_headers=["if-unmodified-since"])
+    )
     always = {"path": "/data.bin", "status": 412}
     yield _case(
         "412-again-and-again",
@@ -198,11 +238,19 @@ def _files() -> Iterator[Case]:
             "A file that was modified after the stated time has changed: conditions hold for "
             "files, too.",
         ),
+        ("file-of-the-size", len(SOURCE), "A file of the stated size is read."),
+        (
+            "file-of-another-size",
+            len(SOURCE) + 4,
+            "A file of another size has changed, although the ranges of its chunks are the same.",
+        ),
     ):
         case = Case(f"{AREA}/{name}", _SECTION, description, needs=["source-conditions"])
-        case.array(manifest=_conditional({"last_modified": stated}, "data.bin"))
+        member = "size" if isinstance(stated, int) else "last_modified"
+        case.array(manifest=_conditional({member: stated}, "data.bin"))
         case.put("a/data.bin", SOURCE)
-        yield case.reads() if name == "file-older" else case.refuses("source_changed", "chunk")
+        reads = name in ("file-older", "file-of-the-size")
+        yield case.reads() if reads else case.refuses("source_changed", "chunk")
     case = Case(
         f"{AREA}/inline-chunks-beside-a-changed-source",
         _SECTION,

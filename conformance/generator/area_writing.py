@@ -93,6 +93,17 @@ def _entries() -> Iterator[Case]:
         ]
     )
     yield _case(
+        "sizes",
+        "source-conditions",
+        "The size of a source is kept, as an integer: that of an empty one, too.",
+        "source-conditions",
+    ).writes(
+        [
+            _of(0, path="data.bin", length=4, size=_LARGEST),
+            _of(1, path="data.bin", offset=4, size=0, etag="0123-abc"),
+        ]
+    )
+    yield _case(
         "paths",
         "path-resolution",
         "Queries, escapes and letters beyond ASCII stay as they are; a first segment with a colon "

@@ -43,7 +43,7 @@ _CLASS_OF_OPERATION = {"write": "writer", "validate": "validator"}
 _SPECIFICATION = Path(__file__).parents[2] / "specs" / "chunk-manifest-json"
 _CORE = "README.md"
 _COMPANIONS = ("features.md", "reading-safely.md", "transports.md", "errors.md")
-_CONDITIONS = {"etag", "last_modified", "version"}
+_CONDITIONS = {"etag", "last_modified", "version", "size"}
 
 
 def section_of(anchor: str) -> str:

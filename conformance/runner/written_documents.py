@@ -19,8 +19,8 @@ __all__ = ["Entries", "WrongError", "entries_of", "parse_object", "require"]
 type Entries = dict[tuple[int, ...], Entry]
 
 _STRINGS = frozenset({"path", "data", "checksum", "etag", "last_modified", "version"})
-_INTEGERS = frozenset({"offset", "length"})
-_WITH_PATH = frozenset({"offset", "length", "etag", "last_modified", "version"})
+_INTEGERS = frozenset({"offset", "length", "size"})
+_WITH_PATH = frozenset({"offset", "length", "etag", "last_modified", "version", "size"})
 _LARGEST = 2**53 - 1
 _KEY = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))*")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -43,6 +43,7 @@ class Entry:
     etag: str | None = None
     last_modified: datetime | None = None
     version: str | None = None
+    size: int | None = None
 
 
 def require(holds: bool, otherwise: str) -> None:
@@ -136,6 +137,8 @@ def _check_range(entry: Mapping[str, Any], name: str) -> None:
     offset, length = entry.get("offset", 0), entry.get("length", 1)
     valid = offset >= 0 and length >= 1 and offset + length <= _LARGEST
     require(valid, f"{name}: an entry has no such range of bytes")
+    possible = 0 <= entry.get("size", 0) <= _LARGEST
+    require(possible, f"{name}: an entry has a size that no object has")
 
 
 def _path(reference: str, name: str) -> str:

@@ -147,7 +147,7 @@ def _no_time(text: str) -> bool:
 
 def _numbers(case: Case) -> list[Any]:
     shape = case.configuration.get("partition_shape")
-    numbers = [*case.members("offset"), *case.members("length")]
+    numbers = [n for name in ("offset", "length", "size") for n in case.members(name)]
     return numbers + (shape if isinstance(shape, list) else [])
 
 

@@ -50,6 +50,7 @@ _beside_path = _beside_data | {
     "etag": _texts,
     "last_modified": mostly(vocabulary.TIMES, vocabulary.ODD_TIMES),
     "version": _texts,
+    "size": st.sampled_from(vocabulary.NUMBERS),
 }
 
 _keys = mostly(

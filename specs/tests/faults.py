@@ -48,6 +48,7 @@ ENTRIES: list[dict[str, Any]] = [
         "etag": '"x"',
         "last_modified": TIMES[0],
         "version": "v",
+        "size": 12,
     },
 ]
 OF_ENTRIES: dict[str, list[Any]] = {
@@ -59,6 +60,7 @@ OF_ENTRIES: dict[str, list[Any]] = {
     "etag": ['"x"'],
     "last_modified": [*TIMES, *ODD_TIMES],
     "version": ["v"],
+    "size": [*NUMBERS, LARGEST],
     "x:note": [],
     "_x": [],
     ":": [],

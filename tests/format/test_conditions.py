@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -104,6 +105,52 @@ def test_unknown_last_modified_is_a_violation(unknown: datetime | None) -> None:
     assert violation is not None
     assert "at unknown" in violation
     assert NOON.isoformat() in violation
+
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "counts"),
+    [
+        (Conditions(etag='"a"', last_modified=NOON), False),
+        (Conditions(etag="a", last_modified=NOON), False),
+        (Conditions(etag='W/"a"', last_modified=NOON), True),
+        (Conditions(version="1", last_modified=NOON), False),
+        (Conditions(size=8, last_modified=NOON), True),
+        (Conditions(last_modified=NOON), True),
+    ],
+)
+def test_times_count_only_where_nothing_better_is_known(
+    conditions: Conditions, counts: bool
+) -> None:
+    """A copy of the same bytes has the same tag, and another time."""
+    seen: dict[str, Any] = {"etag": '"a"', "version": "1", "size": 8}
+    assert conditions.violation(last_modified=NOON, **seen) is None
+    assert (conditions.violation(last_modified=NOON + SECOND, **seen) is not None) == counts
+    assert (conditions.violation(last_modified=None, **seen) is not None) == counts
+    assert (conditions.if_unmodified_since is not None) == counts
+    assert conditions.are_sent == (counts or conditions.etag is not None)
+
+
+@pytest.mark.parametrize("etag", [None, '"a"', 'W/"a"'])
+@given(st.integers(0), st.none() | st.integers(0))
+def test_sizes_always_count(etag: str | None, stated: int, found: int | None) -> None:
+    conditions = Conditions(etag=etag, size=stated)
+    violation = conditions.violation(etag=etag, last_modified=None, version=None, size=found)
+    assert (violation is None) == (stated == found)
+
+
+def test_the_error_says_which_of_size_and_time_differs() -> None:
+    conditions = Conditions(last_modified=NOON, size=1000)
+    later = NOON + SECOND
+    violation = conditions.violation(etag=None, last_modified=later, version=None, size=1001)
+    assert violation == "its size is 1,001 bytes, the manifest says 1,000"
+    violation = conditions.violation(etag=None, last_modified=later, version=None, size=1000)
+    assert violation == (
+        "its size is the same, but it was last modified at 2024-01-31T12:00:01+00:00, "
+        "the manifest says 2024-01-31T12:00:00+00:00"
+    )
 
 
 @pytest.mark.parametrize("found", [None, "2"])

@@ -319,10 +319,12 @@ def test_what_obstore_says_of_a_file_still_matches(micros: int, nanos: int) -> N
             Conditions(etag=found["e_tag"]),
             Conditions(last_modified=found["last_modified"]),
             Conditions(etag=found["e_tag"], last_modified=found["last_modified"] + second),
+            Conditions(size=len(BODY), last_modified=found["last_modified"]),
         ]
         others = [
             Conditions(etag='"1-2-3"'),
             Conditions(last_modified=found["last_modified"] - second),
+            Conditions(size=len(BODY) - 1, last_modified=found["last_modified"] + second),
             Conditions(version="v1"),
         ]
         ours, span = FileReader(Directory(name)), SourceRange(1, 3, True)

@@ -48,6 +48,7 @@ from zarr_manifest.format.findings import Findings, collect, mapped, strict
 from zarr_manifest.format.forbidden_characters import FORBIDDEN_CHARACTER
 from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
 from zarr_manifest.format.manifest_document import (
+    LARGEST_INTEGER,
     Entry,
     Lines,
     Members,
@@ -88,6 +89,7 @@ from zarr_manifest.format.unfinished import is_placeholder, placeholder, unfinis
 __all__ = [
     "FORBIDDEN_CHARACTER",
     "KNOWN_CODECS",
+    "LARGEST_INTEGER",
     "MOST_NAMES",
     "NODE_METADATA",
     "NODE_NAMES",

@@ -11,11 +11,16 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
-from zarr_manifest.errors import InvalidEntryError, SourceChangedError
+from zarr_manifest.errors import Advice, InvalidEntryError, Setting, SourceChangedError
 from zarr_manifest.format.forbidden_characters import FORBIDDEN_CHARACTER
-from zarr_manifest.showing import without_defaults
+from zarr_manifest.showing import counted, without_defaults
 
-__all__ = ["NO_CONDITIONS", "Conditions", "format_last_modified", "parse_conditions"]
+__all__ = [
+    "NO_CONDITIONS",
+    "Conditions",
+    "format_last_modified",
+    "parse_conditions",
+]
 
 
 class Conditions(Struct, frozen=True):
@@ -26,28 +31,37 @@ class Conditions(Struct, frozen=True):
     etag : str or None
         Entity tag, as the source reported it.
     last_modified : datetime or None
-        Time of the last change, compared in whole seconds, as in HTTP.
+        Time of the last change, compared in whole seconds, as in HTTP; only if nothing better
+        is known: neither a version nor an entity tag that is not weak.
     version : str or None
         Object version id.
+    size : int or None
+        Of the whole object, in bytes.
 
     Examples
     --------
     >>> conditions = parse_conditions('"abc"', None, None)
-    >>> conditions.violation(etag="abc", last_modified=None, version=None) is None
+    >>> conditions.violation(etag="abc", last_modified=None, version=None, size=8) is None
     True
-    >>> conditions.violation(etag='"xyz"', last_modified=None, version=None)
+    >>> conditions.violation(etag='"xyz"', last_modified=None, version=None, size=8)
     'its etag is "xyz", the manifest says "abc"'
     """
 
     etag: str | None = None
     last_modified: datetime | None = None
     version: str | None = None
+    size: int | None = None
 
     def __repr__(self) -> str:
         return without_defaults(self)
 
     def __bool__(self) -> bool:
         return self != NO_CONDITIONS
+
+    @property
+    def are_exact(self) -> bool:
+        """Whether they name one state of the object, so that its time does not count."""
+        return self.version is not None or not (self.etag is None or self.etag.startswith("W/"))
 
     @property
     def if_match(self) -> str | None:
@@ -62,8 +76,11 @@ class Conditions(Struct, frozen=True):
 
     @property
     def if_unmodified_since(self) -> datetime | None:
-        """Value for ``If-Unmodified-Since``: the last instant of the given second."""
-        if self.last_modified is None:
+        """Value for ``If-Unmodified-Since``: the last instant of the given second.
+
+        None if the time does not count.
+        """
+        if self.last_modified is None or self.are_exact:
             return None
         second = self.last_modified.astimezone(UTC).replace(microsecond=0)
         return second + timedelta(microseconds=999_999)
@@ -71,14 +88,19 @@ class Conditions(Struct, frozen=True):
     @property
     def are_sent(self) -> bool:
         """Whether a request has conditions that a server may answer with status 412."""
-        return self.if_match is not None or self.last_modified is not None
+        return self.if_match is not None or self.if_unmodified_since is not None
 
     def version_only(self) -> Conditions:
         """Return what a request must say even without conditions: which version it is for."""
         return Conditions(version=self.version)
 
     def violation(
-        self, *, etag: str | None, last_modified: datetime | None, version: str | None
+        self,
+        *,
+        etag: str | None,
+        last_modified: datetime | None,
+        version: str | None,
+        size: int | None = None,
     ) -> str | None:
         """Return how an object differs from these conditions, or None.
 
@@ -86,22 +108,31 @@ class Conditions(Struct, frozen=True):
         """
         if self.etag is not None and _opaque(self.etag) != _opaque(etag):
             return f"its etag is {etag or 'unknown'}, the manifest says {self.etag}"
+        if self.version is not None and self.version != version:
+            return f"its version is {version or 'unknown'}, the manifest says {self.version}"
+        if self.size is not None and self.size != size:
+            found = "unknown" if size is None else counted(size, "byte")
+            return f"its size is {found}, the manifest says {self.size:,}"
         # obstore reports the epoch for servers that send no Last-Modified.
         if last_modified is not None and last_modified.timestamp() == 0:
             last_modified = None
         limit = self.if_unmodified_since
         if limit is not None and (last_modified is None or last_modified > limit):
             found = last_modified.isoformat() if last_modified else "unknown"
+            same = "" if self.size is None else "its size is the same, but "
             return (
-                f"it was last modified at {found}, the manifest says "
+                f"{same}it was last modified at {found}, the manifest says "
                 f"{limit.replace(microsecond=0).isoformat()}"
             )
-        if self.version is not None and self.version != version:
-            return f"its version is {version or 'unknown'}, the manifest says {self.version}"
         return None
 
     def require(
-        self, *, etag: str | None, last_modified: datetime | None, version: str | None
+        self,
+        *,
+        etag: str | None,
+        last_modified: datetime | None,
+        version: str | None,
+        size: int | None = None,
     ) -> None:
         """Reject an object that differs from these conditions.
 
@@ -110,11 +141,13 @@ class Conditions(Struct, frozen=True):
         SourceChangedError
             As :meth:`violation` says.
         """
-        violation = self.violation(etag=etag, last_modified=last_modified, version=version)
+        violation = self.violation(
+            etag=etag, last_modified=last_modified, version=version, size=size
+        )
         if violation is not None:
             raise SourceChangedError(
                 f"the object is not the one that the manifest was written for: {violation}",
-                remedy="Regenerate the manifest.",
+                remedy=_advice(),
             )
 
 
@@ -132,13 +165,21 @@ _RFC_3339 = re.compile(
 _IN_HEADERS = re.compile(r"[\x20-\x7e]*")
 
 
+def _advice() -> Advice:
+    return Advice(
+        "If its bytes are the same, pass ",
+        Setting("conditions", "ignore"),
+        "; otherwise make the manifest again.",
+    )
+
+
 def _opaque(etag: str | None) -> str | None:
     """Return an entity tag without ``W/`` and quotes: some stores report it bare."""
     return None if etag is None else etag.removeprefix("W/").strip('"')
 
 
 def parse_conditions(
-    etag: str | None, last_modified: str | None, version: str | None
+    etag: str | None, last_modified: str | None, version: str | None, size: int | None = None
 ) -> Conditions:
     """Parse the conditions of an entry.
 
@@ -157,9 +198,9 @@ def parse_conditions(
                 remedy="Write it as the server sends it.",
             )
     when = None if last_modified is None else _parse_last_modified(last_modified)
-    if etag is None and when is None and version is None:
+    if etag is None and when is None and version is None and size is None:
         return NO_CONDITIONS
-    return Conditions(etag, when, version)
+    return Conditions(etag, when, version, size)
 
 
 def _parse_last_modified(text: str) -> datetime:

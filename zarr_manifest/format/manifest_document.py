@@ -63,6 +63,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     etag: str | _Unset = msgspec.UNSET
     last_modified: str | _Unset = msgspec.UNSET
     version: str | _Unset = msgspec.UNSET
+    size: _Natural | _Unset = msgspec.UNSET
 
 
 EMPTY_ENTRY = Entry()
@@ -85,7 +86,7 @@ def _contradiction(entry: Entry) -> str | None:
     if entry.path is not unset and entry.data is not unset:
         return "'path' and 'data' are mutually exclusive"
     if entry.path is unset:
-        for name in ("offset", "length", "etag", "last_modified", "version"):
+        for name in ("offset", "length", "etag", "last_modified", "version", "size"):
             if getattr(entry, name) is not unset:
                 return f"{name!r} requires 'path'"
         if entry.checksum is not unset and entry.data is unset:

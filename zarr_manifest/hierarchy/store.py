@@ -17,6 +17,7 @@ from zarr.abc.store import Store
 from zarr_manifest.format import Configuration, Limits
 from zarr_manifest.hierarchy.arrays import (
     ChunkManifestTransformer,
+    ConditionCheck,
     KnownArrays,
     Looks,
     Remembered,
@@ -86,6 +87,10 @@ class ManifestStore(ReadableStore):
         instead of the declared base; relative to the root of the hierarchy.
     verify : {"auto", "always", "never"}
         When to verify checksums: on whole-chunk reads, on every read, or never.
+    conditions : {"check", "ignore"}
+        Whether sources must have the state that entries record (``etag``, ``size``, ...). If
+        ignored, a source that was replaced since is read as if it was the old one. The
+        version that an entry names is the one that is read in any case.
     limits : Limits, optional
         Larger manifests are rejected.
     max_gap : int
@@ -127,6 +132,7 @@ class ManifestStore(ReadableStore):
         allow: Allow = None,
         base: str | Path | None = None,
         verify: Verify = "auto",
+        conditions: ConditionCheck = "check",
         limits: Limits | None = None,
         max_gap: int = DEFAULT_MAX_GAP,
         read_only: bool = False,
@@ -134,10 +140,13 @@ class ManifestStore(ReadableStore):
     ) -> None:
         if verify not in ("auto", "always", "never"):
             raise ValueError(f"verify must be 'auto', 'always' or 'never', not {verify!r}")
+        if conditions not in ("check", "ignore"):
+            raise ValueError(f"conditions must be 'check' or 'ignore', not {conditions!r}")
         self._allow = access_by_prefix(allow)
         self._store = open_hierarchy(location, self._allow, read_only=read_only)
         self._base = base_directory(base)
         self._verify: Verify = verify
+        self._conditions: ConditionCheck = conditions
         self._limits = Limits() if limits is None else limits
         self._max_gap = max_gap
         self._may_grow = may_grow
@@ -174,6 +183,7 @@ class ManifestStore(ReadableStore):
             self._store,
             base=self._base,
             verify=self._verify,
+            conditions=self._conditions,
             limits=self._limits,
         )
 
@@ -182,6 +192,7 @@ class ManifestStore(ReadableStore):
     _STATE = (
         "_allow",
         "_base",
+        "_conditions",
         "_limits",
         "_max_gap",
         "_may_grow",
@@ -225,6 +236,7 @@ class ManifestStore(ReadableStore):
             ("May read", [f"{redact(p)}  {describe_access(a)}" for p, a in self._allow.items()]),
             ("Base", [] if self._base is None else redact(self._base)),
             ("Checksums", f"verified: {self._verify}"),
+            ("Source conditions", "ignored" if self._conditions == "ignore" else "checked"),
         ]
         return html_table("ManifestStore", rows)
 

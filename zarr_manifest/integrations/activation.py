@@ -16,6 +16,7 @@ from typing import Any, Self, cast
 from zarr_manifest.errors import Advice, Setting, UnsupportedTransformerError
 from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import (
+    ConditionCheck,
     ManifestStore,
     Verify,
     ignored_transformers,
@@ -80,6 +81,7 @@ def enable(
     allow: Allow = None,
     base: str | Path | None = None,
     verify: Verify = "auto",
+    conditions: ConditionCheck = "check",
     limits: Limits | None = None,
     stores: bool = False,
 ) -> Activation:
@@ -93,7 +95,7 @@ def enable(
 
     Parameters
     ----------
-    allow, base, verify, limits
+    allow, base, verify, conditions, limits
         As for :class:`ManifestStore`.
     stores : bool
         Let store objects read manifest arrays, too. zarr then has a :class:`ManifestStore`
@@ -123,7 +125,13 @@ def enable(
     """
     # Every store that is opened needs it, and an iterator can be read only once.
     access = access_by_prefix(allow)
-    settings = {"allow": access, "base": base, "verify": verify, "limits": limits}
+    settings = {
+        "allow": access,
+        "base": base,
+        "verify": verify,
+        "conditions": conditions,
+        "limits": limits,
+    }
     activation = Activation(settings, stores=stores)
     with _lock:
         module = opening_module()

@@ -11,6 +11,7 @@ from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
 
 from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import (
+    ConditionCheck,
     ManifestStore,
     Verify,
     store_as_zarr_would,
@@ -24,7 +25,7 @@ __all__ = ["ManifestBackendEntrypoint"]
 class ManifestBackendEntrypoint(BackendEntrypoint):
     """Open hierarchies with manifest arrays; ``xr.open_dataset(path, engine="zarr-manifest")``.
 
-    Accepts ``allow``, ``base``, ``verify`` and ``limits``, as in
+    Accepts ``allow``, ``base``, ``verify``, ``conditions`` and ``limits``, as in
     :class:`zarr_manifest.ManifestStore`, and all options of xarray's ``zarr`` engine; with
     ``storage_options``, fsspec opens the URL of the hierarchy. A ``ManifestStore`` has its own
     settings, and is opened without any of these; it needs no ``engine``.
@@ -37,6 +38,7 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         "allow",
         "base",
         "verify",
+        "conditions",
         "limits",
     )
     supports_groups = True
@@ -52,13 +54,15 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         allow: Allow = None,
         base: str | Path | None = None,
         verify: Verify | None = None,
+        conditions: ConditionCheck | None = None,
         limits: Limits | None = None,
         storage_options: dict[str, Any] | None = None,
         drop_variables: Any = None,
         **options: Any,
     ) -> Dataset:
         """Open one group of a hierarchy as a dataset."""
-        store = _store(filename_or_obj, allow, base, verify, limits, storage_options)
+        settings = _settings(allow, base, verify, conditions, limits)
+        store = _store(filename_or_obj, settings, storage_options)
         options["drop_variables"] = drop_variables
         with reading_in_bulk(store):
             dataset: Dataset = _zarr_engine().open_dataset(store, **options)
@@ -71,12 +75,14 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         allow: Allow = None,
         base: str | Path | None = None,
         verify: Verify | None = None,
+        conditions: ConditionCheck | None = None,
         limits: Limits | None = None,
         storage_options: dict[str, Any] | None = None,
         **options: Any,
     ) -> DataTree:
         """Open a hierarchy as a tree of datasets."""
-        store = _store(filename_or_obj, allow, base, verify, limits, storage_options)
+        settings = _settings(allow, base, verify, conditions, limits)
+        store = _store(filename_or_obj, settings, storage_options)
         with reading_in_bulk(store):
             tree: DataTree = _zarr_engine().open_datatree(store, **options)
         return tree
@@ -88,12 +94,14 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         allow: Allow = None,
         base: str | Path | None = None,
         verify: Verify | None = None,
+        conditions: ConditionCheck | None = None,
         limits: Limits | None = None,
         storage_options: dict[str, Any] | None = None,
         **options: Any,
     ) -> dict[str, Dataset]:
         """Open every group of a hierarchy as a dataset, by path."""
-        store = _store(filename_or_obj, allow, base, verify, limits, storage_options)
+        settings = _settings(allow, base, verify, conditions, limits)
+        store = _store(filename_or_obj, settings, storage_options)
         with reading_in_bulk(store):
             groups: dict[str, Dataset] = _zarr_engine().open_groups_as_dict(store, **options)
         return groups
@@ -104,16 +112,22 @@ def _zarr_engine() -> Any:
     return ZarrBackendEntrypoint()
 
 
-def _store(
-    location: Any,
+def _settings(
     allow: Allow,
     base: str | Path | None,
     verify: Verify | None,
+    conditions: ConditionCheck | None,
     limits: Limits | None,
-    storage_options: dict[str, Any] | None,
-) -> ManifestStore:
+) -> dict[str, Any]:
+    """Return the settings that were given."""
     settings: dict[str, Any] = {"allow": allow, "base": base, "verify": verify, "limits": limits}
-    given = {name: value for name, value in settings.items() if value is not None}
+    settings["conditions"] = conditions
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _store(
+    location: Any, given: dict[str, Any], storage_options: dict[str, Any] | None
+) -> ManifestStore:
     if isinstance(location, ManifestStore):
         refused = [*given, *(["storage_options"] if storage_options is not None else [])]
         if refused:

@@ -8,12 +8,14 @@ whole, unless it is so large that a stranger could fill the memory with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 import numpy as np
 
 from zarr_manifest.errors import InvalidChunkKeyError, InvalidEntryError, ManifestError
 from zarr_manifest.format import (
+    LARGEST_INTEGER,
     NO_CONDITIONS,
     Body,
     Conditions,
@@ -322,12 +324,25 @@ def interpret_rows(
     return EntryColumns(rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, aside)
 
 
-def interpret_conditions(path: str, given: Mapping[str, str]) -> Conditions:
+def interpret_conditions(path: str, given: Mapping[str, str | int]) -> Conditions:
     """Return the conditions, given by name, on the object of a path."""
-    unknown = sorted(set(given) - {"etag", "last_modified", "version"})
+    unknown = sorted(set(given) - set(_Conditions.__struct_fields__))
     if unknown:
         raise InvalidEntryError(f"unknown condition {unknown[0]!r} for {path!r}")
-    return parse_conditions(given.get("etag"), given.get("last_modified"), given.get("version"))
+    try:
+        stated = msgspec.convert(given, _Conditions)
+    except msgspec.ValidationError as error:
+        raise InvalidEntryError(f"a condition for {path!r} is invalid: {error}") from None
+    return parse_conditions(stated.etag, stated.last_modified, stated.version, stated.size)
+
+
+class _Conditions(msgspec.Struct):
+    """Conditions as their writer gives them."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+    version: str | None = None
+    size: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] | None = None
 
 
 def _has_aside(entry: Entry) -> bool:
@@ -338,12 +353,15 @@ def _has_aside(entry: Entry) -> bool:
         and entry.etag is unset
         and entry.last_modified is unset
         and entry.version is unset
+        and entry.size is unset
     )
 
 
 def _aside_of(entry: Entry, key: str, shared: Shared) -> Findings[Aside]:
     """Yield what is wrong with what is kept aside, which is checked once if many rows share it."""
-    said = (entry.data, entry.checksum, entry.etag, entry.last_modified, entry.version)
+    said = (
+        entry.data, entry.checksum, entry.etag, entry.last_modified, entry.version, entry.size,
+    )  # fmt: skip
     known = shared.asides.get(said)
     if known is not None:
         return known
@@ -364,7 +382,10 @@ def _interpret_aside(entry: Entry, key: str) -> Findings[Aside]:
         yield error.in_context(chunk=key)
     try:
         conditions = parse_conditions(
-            _or_none(entry.etag), _or_none(entry.last_modified), _or_none(entry.version)
+            _or_none(entry.etag),
+            _or_none(entry.last_modified),
+            _or_none(entry.version),
+            _or_none(entry.size),
         )
     except ManifestError as error:
         yield error.in_context(chunk=key)

@@ -110,7 +110,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         data: Mapping[tuple[int, ...], bytes] | None = None,
         empty: Iterable[tuple[int, ...]] = (),
         checksums: Mapping[tuple[int, ...], str] | None = None,
-        conditions: Mapping[str, Mapping[str, str]] | None = None,
+        conditions: Mapping[str, Mapping[str, str | int]] | None = None,
     ) -> Manifest:
         """Create a manifest from columns of numbers.
 
@@ -138,7 +138,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         checksums : mapping of grid index to str, optional
             ``"<algorithm>:<hex>"`` for chunks with a path or inline data.
         conditions : mapping of str to mapping, optional
-            ``etag``, ``last_modified`` and ``version`` of an object, by path.
+            ``etag``, ``last_modified``, ``version`` and ``size`` of an object, by path.
 
         Raises
         ------

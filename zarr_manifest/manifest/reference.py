@@ -113,6 +113,7 @@ def entry_of(reference: Reference) -> Entry:
         etag=unset if conditions.etag is None else conditions.etag,
         last_modified=unset if last_modified is None else last_modified,
         version=unset if conditions.version is None else conditions.version,
+        size=unset if conditions.size is None else conditions.size,
     )
 
 

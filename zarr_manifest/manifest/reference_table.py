@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import (
@@ -111,7 +112,7 @@ class ReferenceTable:
         self,
         data: Mapping[tuple[int, ...], bytes],
         checksums: Mapping[tuple[int, ...], str],
-        conditions: Mapping[str, Mapping[str, str]],
+        conditions: Mapping[str, Mapping[str, str | int]],
     ) -> None:
         """Set inline data, checksums and conditions, while a manifest is being built."""
         by_path = {path: interpret_conditions(path, given) for path, given in conditions.items()}
@@ -150,6 +151,25 @@ class ReferenceTable:
             column,
             tuple(numbers),
             self._aside,
+        )
+
+    def without_conditions(self) -> ReferenceTable:
+        """Return the references without conditions, but for which version is read."""
+        known: dict[int, Aside] = {}
+        for extra in self._aside.values():
+            if id(extra) not in known:
+                known[id(extra)] = replace(extra, conditions=extra.conditions.version_only())
+        return self._with_aside({row: known[id(extra)] for row, extra in self._aside.items()})
+
+    def _with_aside(self, aside: dict[int, Aside]) -> ReferenceTable:
+        return ReferenceTable(
+            self.grid_shape,
+            self._chunk_numbers,
+            self._offsets,
+            self._lengths,
+            self._path_numbers,
+            self.paths,
+            aside,
         )
 
     def blocks(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], ReferenceTable]]:

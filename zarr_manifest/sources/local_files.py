@@ -402,6 +402,7 @@ def _require_unchanged(status: os.stat_result, conditions: Conditions) -> None:
             etag=f'"{status.st_ino:x}-{max(0, micros):x}-{status.st_size:x}"',
             last_modified=datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros),
             version=None,
+            size=status.st_size,
         )
 
 

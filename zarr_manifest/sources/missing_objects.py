@@ -18,7 +18,8 @@ def missing_object(conditions: Conditions = NO_CONDITIONS, *, detail: str = "") 
     """
     if conditions.version is not None:
         return SourceChangedError(
-            f"the object has no version {conditions.version}", remedy="Regenerate the manifest."
+            f"the object has no version {conditions.version}",
+            remedy="If it was moved, or its version removed, make the manifest again.",
         )
     return SourceNotFoundError(
         f"the object does not exist{detail}",

@@ -198,7 +198,10 @@ def _check_answer(
     reject_encoded(answer.attributes.get("Content-Encoding"))
     if conditions:
         conditions.require(
-            etag=meta["e_tag"], last_modified=meta["last_modified"], version=meta["version"]
+            etag=meta["e_tag"],
+            last_modified=meta["last_modified"],
+            version=meta["version"],
+            size=meta["size"],
         )
     if span.exact and tuple(answer.range) != (span.start, span.stop):
         assert span.stop is not None

@@ -17,7 +17,7 @@ type Index = tuple[int, ...]
 
 LARGEST = 2**53 - 1
 _TYPES = {"path": str, "data": str, "offset": int, "length": int}
-_CONDITIONS = {"etag", "last_modified", "version"}
+_CONDITIONS = {"etag", "last_modified", "version", "size"}
 _OF_A_PATH = {"offset", "length", *_CONDITIONS}
 _MEMBERS = {*_TYPES, *_CONDITIONS, "checksum"}
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")

@@ -250,9 +250,9 @@ def _without_conditions(*names: str) -> None:
     """Let entries have no such conditions."""
 
     def make(parse: Any) -> Any:
-        def changed(etag: Any, last_modified: Any, version: Any) -> Any:
+        def changed(etag: Any, last_modified: Any, version: Any, size: Any = None) -> Any:
             stated = {"etag": etag, "last_modified": last_modified, "version": version}
-            return parse(**{**stated, **dict.fromkeys(names)})
+            return parse(**{**stated, "size": size, **dict.fromkeys(names)})
 
         return changed
 
@@ -269,6 +269,12 @@ def etag_ignored() -> None:
 def last_modified_ignored() -> None:
     """Read an object that is newer than its entry states."""
     _without_conditions("last_modified")
+
+
+@broken_in("source-conditions/size-differs")
+def size_ignored() -> None:
+    """Read an object that has another size than its entry states."""
+    _without_conditions("size")
 
 
 @broken_in("s3")

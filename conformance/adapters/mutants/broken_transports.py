@@ -90,6 +90,18 @@ def other_versions_taken() -> None:
     replace(Conditions, "violation", make)
 
 
+@broken_in("source-conditions/etag-decides-before-the-time")
+def time_compared_beside_an_etag() -> None:
+    """Refuse an object that has the stated tag, and another time."""
+    replace(Conditions, "are_exact", lambda _: property(lambda self: False))
+
+
+@broken_in("source-conditions/weak-etag-beside-the-time")
+def weak_tags_decide_alone() -> None:
+    """Take a weak tag for one that names a single state."""
+    replace(Conditions, "are_exact", lambda _: property(lambda self: self.etag is not None))
+
+
 @broken_in("source-conditions/weak-etag-in-the-entry")
 def weak_tags_sent() -> None:
     """Send weak entity tags in If-Match, which never matches them."""

@@ -94,14 +94,19 @@ def test_files_that_lie_in_the_hierarchy_travel_with_it(tmp_path: Path) -> None:
 # ------------------------------------------------------------ state
 
 
-def test_the_state_of_a_local_file_is_its_time(path: Path, tmp_path: Path) -> None:
+def test_the_state_of_a_local_file_is_its_size_and_time(path: Path, tmp_path: Path) -> None:
     reference = array(read_files(path)).manifest[0,]
     assert reference.conditions.last_modified is not None
     assert int(reference.conditions.last_modified.timestamp()) == int(path.stat().st_mtime)
+    assert reference.conditions.size == path.stat().st_size
     assert reference.conditions.etag is None
     found = convert(path, tmp_path / "h.zarr")
     os.utime(path, (path.stat().st_atime, path.stat().st_mtime + 10))
-    with pytest.raises(SourceChangedError):
+    with pytest.raises(SourceChangedError, match="its size is the same, but it was last modified"):
+        found.arrays["x"][...]
+    path.write_bytes(path.read_bytes() + b"\0")
+    os.utime(path, (0, 0))
+    with pytest.raises(SourceChangedError, match=r"its size is [\d,]+ bytes, the manifest says"):
         found.arrays["x"][...]
     plain = array(read_files(path, record_conditions=False)).manifest[0,]
     assert not plain.conditions
@@ -117,8 +122,12 @@ def test_the_state_of_an_object_is_its_entity_tag(
     reference = array(nodes).manifest[0,]
     assert reference.path == url
     assert reference.conditions.etag is not None
-    assert reference.conditions.last_modified is not None
+    assert reference.conditions.last_modified is None  # it would not count
+    assert reference.conditions.size == len(hdf5_bytes())
     write_hierarchy(tmp_path / "h.zarr", nodes)
+    store = ManifestStore(tmp_path / "h.zarr", allow=allow, read_only=True)
+    assert same(zarr.open_group(store, mode="r")["x"][...], VALUES)
+    s3_server.put(s3_bucket, "a b/f.h5", hdf5_bytes())  # a copy: the same tag, another time
     store = ManifestStore(tmp_path / "h.zarr", allow=allow, read_only=True)
     assert same(zarr.open_group(store, mode="r")["x"][...], VALUES)
     # Credentials are for the prefix that they were given for.

@@ -45,6 +45,7 @@ VALUES = {
     "etag": st.sampled_from(['"\\"e\\""', '"f"', '"W/x"']),
     "last_modified": st.sampled_from(['"2024-01-31T12:00:00Z"', '"2025-01-31T12:00:00+01:00"']),
     "version": st.sampled_from(['"v1"', '"v2"']),
+    "size": st.sampled_from(["0", "17"]) | NUMBERS,
 }
 UNUSUAL = st.sampled_from(
     ["", "{}", "null", "1.0", "1e3", "-1", "007", '"\\u0061"', '"\n"', '"\\x"', '"a,b"', '"ü"', '"']

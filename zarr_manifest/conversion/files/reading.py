@@ -174,7 +174,9 @@ class _Parsed:
     """A parsed file, and the state of the objects that it refers to."""
 
     tree: FileTree
-    conditions: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    conditions: dict[str, dict[str, str | int]] = field(
+        default_factory=dict[str, dict[str, str | int]]
+    )
 
 
 @unstable_types_accepted
@@ -182,7 +184,7 @@ def _parse(url: str, file_format: str | None, work: _Work) -> _Parsed:
     """Parse a file and check its references; the state is recorded before parsing."""
     sources = work.sources
     found = file_format or detect_format(url, sources)
-    states: dict[str, tuple[int, dict[str, str]]] = {}
+    states: dict[str, tuple[int, dict[str, str | int]]] = {}
     if found in ZARR_FORMATS:
         objects = {listed.url: listed for listed in list_objects(url, sources)}
         sizes = {path: listed.size for path, listed in objects.items()}
@@ -231,7 +233,7 @@ def _zarr_tree(nodes: Iterable[Node], sizes: Mapping[str, int]) -> FileTree:
 
 
 def _check_bounds(
-    tree: FileTree, sources: FileSources, states: dict[str, tuple[int, dict[str, str]]]
+    tree: FileTree, sources: FileSources, states: dict[str, tuple[int, dict[str, str | int]]]
 ) -> None:
     """Refuse arrays that refer to bytes beyond the end of a file: it is truncated."""
     for group in tree.groups:
@@ -333,7 +335,7 @@ def _many_files(
     progress: Progress | None,
 ) -> Iterator[Node]:
     opened: list[OpenedFile] = []
-    conditions: dict[str, dict[str, str]] = {}
+    conditions: dict[str, dict[str, str | int]] = {}
     open_one = partial(_open, file_format=file_format, work=work, concat_dim=concat_dim)
     for file, parsed in in_parallel(open_one, urls, parallel):
         opened.append(file)

@@ -83,14 +83,14 @@ class Listed:
         Percent-encoded.
     size : int
         In bytes.
-    conditions : dict of str to str
+    conditions : dict of str to str or int
         Its current state.
     """
 
     name: str
     url: str
     size: int
-    conditions: dict[str, str]
+    conditions: dict[str, str | int]
 
 
 class FileSources:
@@ -137,7 +137,7 @@ class FileSources:
             self._stores[known] = store
         return store, key_within(store, prefix, location)
 
-    def state(self, url: str) -> tuple[int, dict[str, str]]:
+    def state(self, url: str) -> tuple[int, dict[str, str | int]]:
         """Return the size of an object, and the conditions that it satisfies now.
 
         Raises
@@ -223,13 +223,16 @@ def _files_in(directory: Path) -> str:
     return shlex.quote(str(directory)) + f"/*{suffix}"
 
 
-def _conditions(meta: Any, *, is_local: bool) -> dict[str, str]:
-    conditions: dict[str, str] = {}
+def _conditions(meta: Any, *, is_local: bool) -> dict[str, str | int]:
+    conditions: dict[str, str | int] = {"size": int(meta["size"])}
     # Local entity tags contain inode numbers: those of a copy differ.
-    if meta["e_tag"] is not None and not is_local:
-        conditions["etag"] = meta["e_tag"]
-    # obstore reports the epoch for servers that do not report a time.
-    if meta["last_modified"].timestamp() > 0:
+    etag: str | None = None if is_local else meta["e_tag"]
+    if etag is not None:
+        conditions["etag"] = etag
+    # Beside a strong tag, the time would not count. obstore reports the epoch for servers that
+    # do not report a time.
+    is_weak = etag is None or etag.startswith("W/")
+    if is_weak and meta["last_modified"].timestamp() > 0:
         when = meta["last_modified"].astimezone(UTC)
         conditions["last_modified"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
     return conditions

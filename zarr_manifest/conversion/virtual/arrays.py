@@ -46,7 +46,7 @@ def array_node(
     chunk_grid: Mapping[str, Any] | None = None,
     is_sparse: bool = False,
     notes: Sequence[str] = (),
-    conditions: Mapping[str, Mapping[str, str]] | None = None,
+    conditions: Mapping[str, Mapping[str, str | int]] | None = None,
     checksums: MakeChecksums | None = None,
 ) -> ArrayNode:
     """Return the node for a ``ManifestArray``.
@@ -64,7 +64,7 @@ def array_node(
     notes : sequence of str
         Notes so far.
     conditions : mapping, optional
-        ``etag`` and ``last_modified``, by URL reference of an object.
+        ``etag``, ``last_modified`` and ``size``, by URL reference of an object.
     checksums : callable, optional
         Computes the checksums of a manifest's chunks.
 
@@ -155,7 +155,7 @@ def _plain(value: Any) -> Any:
 def _manifest(
     found: Any,
     metadata: Mapping[str, Any],
-    conditions: Mapping[str, Mapping[str, str]],
+    conditions: Mapping[str, Mapping[str, str | int]],
     checksums: Mapping[tuple[int, ...], str] | None = None,
     *,
     is_sparse: bool,
@@ -213,8 +213,8 @@ def _no_chunks(grid: ChunkGrid) -> npt.NDArray[np.int64]:
 
 
 def _references(
-    paths: npt.NDArray[Any], conditions: Mapping[str, Mapping[str, str]]
-) -> tuple[npt.ArrayLike, dict[str, Mapping[str, str]]]:
+    paths: npt.NDArray[Any], conditions: Mapping[str, Mapping[str, str | int]]
+) -> tuple[npt.ArrayLike, dict[str, Mapping[str, str | int]]]:
     """Return the URL reference of every row, and the conditions by URL reference."""
     if not paths.size:
         return paths, {}

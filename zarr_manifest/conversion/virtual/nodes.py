@@ -113,7 +113,7 @@ def dataset_nodes(
     path: str,
     *,
     notes: Mapping[str, Sequence[str]] | None = None,
-    conditions: Mapping[str, Mapping[str, str]] | None = None,
+    conditions: Mapping[str, Mapping[str, str | int]] | None = None,
     checksums: MakeChecksums | None = None,
 ) -> Iterator[Node]:
     """Yield the nodes of one dataset.

@@ -1,6 +1,6 @@
 """Manifest arrays: what they declare, and whose chunk a key is."""
 
-from zarr_manifest.hierarchy.arrays.chunk_plans import Verify
+from zarr_manifest.hierarchy.arrays.chunk_plans import ConditionCheck, Verify
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.arrays.documents import (
     CONCURRENCY,
@@ -34,6 +34,7 @@ __all__ = [
     "Chunk",
     "ChunkKeyEncoding",
     "ChunkManifestTransformer",
+    "ConditionCheck",
     "DeclaredArray",
     "KnownArrays",
     "LocatedChunks",

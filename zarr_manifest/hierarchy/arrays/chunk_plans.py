@@ -18,9 +18,10 @@ from zarr_manifest.sources import (
     source_range,
 )
 
-__all__ = ["ChunkPlan", "Verify", "finish_chunk", "plan_chunk", "to_verify"]
+__all__ = ["ChunkPlan", "ConditionCheck", "Verify", "finish_chunk", "plan_chunk", "to_verify"]
 
 type Verify = Literal["auto", "always", "never"]
+type ConditionCheck = Literal["check", "ignore"]
 
 _WHOLE = Whole()
 

@@ -31,6 +31,7 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy.arrays.chunk_plans import (
     ChunkPlan,
+    ConditionCheck,
     Verify,
     finish_chunk,
     plan_chunk,
@@ -82,6 +83,8 @@ class ChunkManifestTransformer:
     verify : {"auto", "always", "never"}
         When to verify checksums: on whole-chunk reads, on every read (which then
         fetches the whole chunk), or never.
+    conditions : {"check", "ignore"}
+        Whether sources must have the state that entries record.
     limits : Limits
         Larger manifests are rejected.
 
@@ -101,6 +104,7 @@ class ChunkManifestTransformer:
         *,
         base: str | None,
         verify: Verify,
+        conditions: ConditionCheck,
         limits: Limits,
     ) -> None:
         self.array_path = array_path
@@ -117,7 +121,9 @@ class ChunkManifestTransformer:
         self._encoding = array.encoding
         # Returns the grid index of one of the array's own relative chunk keys, or None.
         self.index_of = array.encoding.decode
-        self._documents = ManifestDocuments(array, sources, store, limits)
+        self._documents = ManifestDocuments(
+            array, sources, store, limits, ignore_conditions=conditions == "ignore"
+        )
         self._missing_is_an_error = False
         is_regular = array.chunk_grid.regular is not None
         self._most = self._most_of((0,) * array.ndim) if is_regular else None

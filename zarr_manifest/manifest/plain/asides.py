@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,11 +21,14 @@ __all__ = ["asides_of"]
 
 _NAMES = ("checksum", "etag", "last_modified", "version")
 
-type _Given = str | msgspec.UnsetType
+type _Given = str | int | msgspec.UnsetType
 
 
 def asides_of(
-    strings: Mapping[str, Strings], count: int, shared: Shared
+    strings: Mapping[str, Strings],
+    sizes: npt.NDArray[np.int64] | None,
+    count: int,
+    shared: Shared,
 ) -> dict[int, Aside] | None:
     """Return what is kept aside of each row; None if it is not valid.
 
@@ -32,16 +36,21 @@ def asides_of(
     ----------
     strings : mapping of str to Strings
         The members that are strings.
+    sizes : ndarray of int64, optional
+        The sizes of the objects, one a row.
     count : int
         Number of rows.
     shared : Shared
         Updated with new asides.
     """
     starts = [strings[name].starts for name in _NAMES if name in strings]
+    if sizes is not None:
+        starts.append(np.concatenate([[0], np.flatnonzero(sizes[1:] != sizes[:-1]) + 1]))
     if not starts:
         return {}
     runs = functools.reduce(np.union1d, starts)
     columns = [_at(runs, strings.get(name)) for name in _NAMES]
+    columns.append(itertools.repeat(msgspec.UNSET) if sizes is None else sizes[runs].tolist())
     try:
         asides = _distinct(zip(*columns, strict=False), shared)
     except ManifestError:
@@ -71,7 +80,8 @@ def _distinct(rows: Iterable[tuple[_Given, ...]], shared: Shared) -> list[Aside]
         said = (msgspec.UNSET, *row)
         aside = known.get(said)
         if aside is None:
-            checksum, *condition = (None if value is msgspec.UNSET else value for value in row)
+            given: list[Any] = [None if value is msgspec.UNSET else value for value in row]
+            checksum, *condition = given
             if checksum is not None:
                 parse_checksum(checksum)
             found = conditions.get(row[1:])

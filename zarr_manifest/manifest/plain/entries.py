@@ -213,7 +213,7 @@ def _columns(
     offsets, lengths = values.numbers.get("offset"), values.numbers.get("length")
     if lengths is not None and not lengths.all():
         return None
-    asides = asides_of(values.strings, count, shared)
+    asides = asides_of(values.strings, values.numbers.get("size"), count, shared)
     if asides is None:
         return None
     if len(numbers) > 1 and not (numbers[1:] > numbers[:-1]).all():

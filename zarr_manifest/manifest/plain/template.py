@@ -13,13 +13,13 @@ _OPENING = re.compile(rb'%b\{%b"' % (_SPACE, _SPACE))
 _KEY = re.compile(rb"[0-9.]++")
 _AFTER_KEY = re.compile(rb'"%b:%b\{%b' % (_SPACE, _SPACE, _SPACE))
 _NAME = re.compile(
-    rb'"(path|offset|length|checksum|etag|last_modified|version)"%b:%b' % (_SPACE, _SPACE)
+    rb'"(path|offset|length|checksum|etag|last_modified|version|size)"%b:%b' % (_SPACE, _SPACE)
 )
 _TEXT = re.compile(rb'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 _NUMBER = re.compile(rb"[0-9]++")
 _COMMA = re.compile(rb"%b,%b" % (_SPACE, _SPACE))
 _CLOSING = re.compile(rb'%b\}%b,%b"' % (_SPACE, _SPACE, _SPACE))
-_NUMBERS = ("offset", "length")
+_NUMBERS = ("offset", "length", "size")
 
 
 class Field(Struct, frozen=True):

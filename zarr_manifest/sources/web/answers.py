@@ -233,7 +233,10 @@ def _body(
     if not (is_asked_for and is_plain and is_dated) or too_much:
         return None
     changed = part.conditions.violation(
-        etag=headers.get("ETag"), last_modified=found.last_modified, version=None
+        etag=headers.get("ETag"),
+        last_modified=found.last_modified,
+        version=None,
+        size=found.size,
     )
     return None if changed else size
 

@@ -5,7 +5,7 @@
 import { ManifestError } from "./errors.js";
 
 /**
- * @typedef {{etag?: string, lastModified?: number, version?: string}} Conditions
+ * @typedef {{etag?: string, lastModified?: number, version?: string, size?: number}} Conditions
  * @typedef {import("./http.js").State} State
  */
 
@@ -16,11 +16,14 @@ import { ManifestError } from "./errors.js";
  */
 export function checkConditions(conditions, state) {
   if (conditions === null) return;
-  const { etag, lastModified, version } = conditions;
+  const { etag, lastModified, version, size } = conditions;
   if (etag !== undefined) {
     compare("the entity tag", etag, state.etag, state.etag !== null && tag(state.etag) === tag(etag));
   }
-  if (lastModified !== undefined) {
+  if (size !== undefined) {
+    compare("the size", size, state.size, state.size === size);
+  }
+  if (lastModified !== undefined && !areExact(conditions)) {
     const modified = state.lastModified === null ? NaN : Date.parse(state.lastModified) / 1000;
     const stated = new Date(lastModified * 1000).toUTCString();
     compare("the time of change", stated, state.lastModified, Math.floor(modified) <= lastModified);
@@ -28,6 +31,11 @@ export function checkConditions(conditions, state) {
   if (version !== undefined) {
     compare("the version", version, state.version, state.version === version);
   }
+}
+
+/** Whether they name one state of the source, so that its time does not count. */
+function areExact({ etag, version }) {
+  return version !== undefined || (etag !== undefined && !etag.startsWith("W/"));
 }
 
 function compare(what, stated, actual, same) {
@@ -58,7 +66,7 @@ export function requestHeaders(conditions) {
     const etag = tag(conditions.etag);
     if (/^[\x21\x23-\x7e]+$/.test(etag)) headers["If-Match"] = `"${etag}"`;
   }
-  if (conditions.lastModified !== undefined) {
+  if (conditions.lastModified !== undefined && !areExact(conditions)) {
     headers["If-Unmodified-Since"] = new Date(conditions.lastModified * 1000).toUTCString();
   }
   return headers;

@@ -23,7 +23,7 @@ import { resolveObject } from "./locations.js";
  * @property {number} offset
  * @property {number | null} length null up to the end of the object
  * @property {string} [checksum]
- * @property {{etag?: string, lastModified?: number, version?: string} | null} conditions
+ * @property {{etag?: string, lastModified?: number, version?: string, size?: number} | null} conditions
  */
 
 /** @typedef {{entries: number, inlineBytes: number, pathLength: number}} DocumentLimits */
@@ -168,11 +168,12 @@ export function makeEntry(value, base) {
 }
 
 /** @param {Record<string, any>} value */
-function makeConditions({ etag, last_modified: lastModified, version }) {
-  if (etag === undefined && lastModified === undefined && version === undefined) return null;
+function makeConditions({ etag, last_modified: lastModified, version, size }) {
+  if ([etag, lastModified, version, size].every((stated) => stated === undefined)) return null;
   return {
     etag,
     lastModified: lastModified === undefined ? undefined : parseTime(lastModified),
     version,
+    size,
   };
 }

@@ -7,8 +7,8 @@ import { isObject } from "./configuration.js";
 import { ManifestError } from "./errors.js";
 
 const STRINGS = ["path", "data", "checksum", "etag", "last_modified", "version"];
-const BESIDE_PATH = ["offset", "length", "etag", "last_modified", "version"];
-const KNOWN = [...STRINGS, "offset", "length"];
+const BESIDE_PATH = ["offset", "length", "etag", "last_modified", "version", "size"];
+const KNOWN = [...STRINGS, "offset", "length", "size"];
 const [YEAR_1, YEAR_10000] = [-62135596800, 253402300800]; // where they begin
 const RFC3339 =
   /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
@@ -23,7 +23,7 @@ export function checkEntry(entry) {
   for (const member of STRINGS) {
     require(!has(member) || typeof entry[member] === "string", `${member} is not a string`);
   }
-  for (const [member, least] of [["offset", 0], ["length", 1]]) {
+  for (const [member, least] of [["offset", 0], ["length", 1], ["size", 0]]) {
     require(
       !has(member) || (Number.isSafeInteger(entry[member]) && entry[member] >= least),
       `${member} is not an integer from ${least} to 2^53-1`,

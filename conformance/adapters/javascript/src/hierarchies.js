@@ -75,10 +75,10 @@ export function storeHierarchy(store) {
     if (bytes.length > limit) {
       throw new ManifestError("limit_exceeded", `the document has more than ${limit} bytes`);
     }
-    const state = { etag: null, lastModified: null, version: null };
+    const state = { etag: null, lastModified: null, version: null, size: bytes.length };
     inspect?.(state);
     const [start, end] = interval(range, bytes.length);
-    return { ...state, bytes: bytes.subarray(start, end), start, size: bytes.length };
+    return { ...state, bytes: bytes.subarray(start, end), start };
   };
   return { home: null, read };
 }

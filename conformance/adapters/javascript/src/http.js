@@ -11,7 +11,7 @@ import { reasonOf } from "./redaction.js";
 
 /**
  * What an answer says of the object's state; null for what it does not say.
- * @typedef {{etag: string | null, lastModified: string | null, version: string | null}} State
+ * @typedef {{etag: string | null, lastModified: string | null, version: string | null, size: number | null}} State
  */
 
 /**
@@ -30,11 +30,7 @@ import { reasonOf } from "./redaction.js";
  * @property {AbortSignal} [signal]
  * @property {(state: State) => void} [inspect] called before the body is read; raises what is wrong
  * @property {(url: string) => TargetAccess} [redirect] the access to a redirect's target; raises unless
-<<<<<<< HEAD
  *   it may lead there, and without it none may
-=======
- *   it may lead there
->>>>>>> 9247a3c (javascript: all of src/ passes TypeScript's strict checks)
  */
 
 const ATTEMPTS = 3;
@@ -168,11 +164,14 @@ function checkStatus({ status }, range) {
 }
 
 /** @returns {State} */
-function readState({ headers }) {
+function readState({ status, headers }) {
+  const whole = status === 200 && (headers.get("content-encoding") ?? "identity") === "identity";
+  const size = whole ? headers.get("content-length") : headers.get("content-range")?.split("/")[1];
   return {
     etag: headers.get("etag"),
     lastModified: headers.get("last-modified"),
     version: headers.get("x-amz-version-id"),
+    size: /^\d+$/.test(size ?? "") ? Number(size) : null,
   };
 }
 

@@ -60,7 +60,7 @@ async function readOpen(file, range, { inspect, limit }) {
   const status = await file.stat();
   if (!status.isFile()) throw new ManifestError("source_error", "not a regular file");
   const lastModified = new Date(Math.floor(status.mtimeMs / 1000) * 1000).toUTCString();
-  const state = { etag: null, lastModified, version: null };
+  const state = { etag: null, lastModified, version: null, size: status.size };
   inspect?.(state);
   const [start, end] = interval(range, status.size);
   if (end - start > limit) {
@@ -73,7 +73,7 @@ async function readOpen(file, range, { inspect, limit }) {
     if (bytesRead === 0) throw new ManifestError("short_read", "the file has become shorter");
     position += bytesRead;
   }
-  return { ...state, bytes, start, size: status.size };
+  return { ...state, bytes, start };
 }
 
 function sourceError(error) {

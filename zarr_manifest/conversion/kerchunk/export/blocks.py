@@ -138,6 +138,8 @@ class Exporter:
             self.dropped["the entity tags of {} were left out"] += rows
         if format_last_modified(aside.conditions) is not None:
             self.dropped["the modification times of {} were left out"] += rows
+        if aside.conditions.size is not None:
+            self.dropped["the object sizes of {} were left out"] += rows
 
     def _url(self, location: Location, version: str | None) -> str:
         if isinstance(location, StoreLocation):
