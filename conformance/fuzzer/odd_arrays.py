@@ -236,7 +236,8 @@ def odd_manifest(chance: random.Random, draft: Draft, places: Places) -> None:
 
 def odd_metadata(chance: random.Random, draft: Draft, places: Places) -> str | None:
     """Change what the specification needs of the array's metadata."""
-    member = chance.choice(["shape", "chunk_grid", "chunk_key_encoding", "storage_transformers"])
+    ours = ["storage_transformers", "chunk-manifest-json"]
+    member = chance.choice(["shape", "chunk_grid", "chunk_key_encoding", *ours])
     plain = declaration(draft.configuration)
     options: dict[str, list[Any]] = {
         "shape": [[], [0], [-1], [1.5], ["1"], None, [2**53]],
@@ -257,9 +258,13 @@ def odd_metadata(chance: random.Random, draft: Draft, places: Places) -> str | N
             [{"name": "x"}, plain], [{"name": "x", "must_understand": 0}, plain],
             ["chunk-manifest-json"],
         ],
+        "chunk-manifest-json": [
+            {"must_understand": True}, {"must_understand": False}, {"must_understand": 1}, {},
+            {"must_understand": True, "x": 1}, True, None, [],
+        ],
     }  # fmt: skip
     draft.metadata[member] = chance.choice(options[member])
-    return "metadata of the Zarr library" if member != "storage_transformers" else None
+    return "metadata of the Zarr library" if member not in ours else None
 
 
 def odd_partitions(chance: random.Random, draft: Draft, places: Places) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.generator.arrays import declaration
-from conformance.generator.case import Case
+from conformance.generator.arrays import ABSENT, LOCK, declaration
+from conformance.generator.case import Case, problem
 from conformance.generator.standard import (
     ARRAY,
     ENTRIES,
@@ -27,6 +27,7 @@ def cases() -> Iterator[Case]:
     yield from _readable()
     yield from _places()
     yield from _consolidated()
+    yield from _locked()
     for name, code, transformers, description, reported in _REFUSED:
         yield from refused_and_reported(
             f"{AREA}/{name}",
@@ -170,7 +171,11 @@ def _places() -> Iterator[Case]:
 
 
 def _consolidated() -> Iterator[Case]:
-    for name, configuration in (("", _PLAIN), ("-refused", {**_PLAIN, "compression": "zip"})):
+    for name, configuration, lock in (
+        ("", _PLAIN, ABSENT),
+        ("-refused", {**_PLAIN, "compression": "zip"}, ABSENT),
+        ("-locked", _PLAIN, LOCK),
+    ):
         case = Case(
             f"{AREA}/consolidated{name}",
             "consolidated-metadata",
@@ -178,13 +183,13 @@ def _consolidated() -> Iterator[Case]:
             "array's own zarr.json"
             + (
                 ": one that is not valid is refused, and does not make the array a native one."
-                if name
+                if name == "-refused"
                 else ", and resolves against the array's own location."
             ),
             needs=["consolidated"],
         )
         transformers = [declaration(configuration)]
-        case.array("a", ARRAY, transformers=transformers, manifest=ENTRIES).put(
+        case.array("a", ARRAY, transformers=transformers, manifest=ENTRIES, lock=lock).put(
             "a/data.bin", SOURCE
         )
         case.put(
@@ -196,11 +201,89 @@ def _consolidated() -> Iterator[Case]:
                 "consolidated_metadata": {
                     "kind": "inline",
                     "must_understand": False,
-                    "metadata": {"a": ARRAY.metadata(transformers)},
+                    "metadata": {"a": ARRAY.metadata(transformers, lock)},
                 },
             },
         )
-        yield case.refuses("invalid_configuration", "declaration") if name else case.reads()
+        if name == "-refused":
+            yield case.refuses("invalid_configuration", "declaration")
+        else:
+            yield case.reads()
+
+
+def _locked() -> Iterator[Case]:
+    for what, op in (("", "read"), ("-validate", "validate")):
+        case = Case(
+            f"{AREA}/locked{what}",
+            _LOCK,
+            "An array with the lock reads like one without it: the lock is for readers that do "
+            "not know the transformer."
+            if op == "read"
+            else "A lock beside a declaration is valid, and a validator reports nothing.",
+        )
+        with_source(case, ENTRIES, lock=LOCK)
+        yield case.reads() if op == "read" else case.reports()
+    yield (
+        with_source(
+            Case(
+                f"{AREA}/locked-beside-a-native-array",
+                _LOCK,
+                "The lock of one array says nothing of others: the native array beside it reads.",
+            ),
+            ENTRIES,
+            lock=LOCK,
+        )
+        .group("")
+        .array("n", ARRAY, transformers=None)
+        .native_chunks("n")
+        .reads("n")
+        .reads()
+    )
+    for name, lock, description in _NO_LOCKS:
+        yield from refused_and_reported(
+            f"{AREA}/lock-{name}",
+            _LOCK,
+            f"{description} The array is refused when it is opened.",
+            _INVALID,
+            declared={"lock": lock},
+            phase="declaration",
+            reported=name == "that-need-not-be-understood",
+        )
+    for name, transformers in (("", None), ("-in-an-empty-list", [])):
+        description = (
+            "A lock without a declaration means that the declaration was lost: a program that "
+            "rewrote zarr.json dropped the storage transformers. The array must not be taken for "
+            "a native one, although it has chunks under its own keys."
+        )
+        for validating in (False, True):
+            case = Case(
+                f"{AREA}/lock-without-a-declaration{name}{'-validate' * validating}",
+                "conformance-classes" if validating else _LOCK,
+                f"A validator reports `{_INVALID}` for the array. {description}"
+                if validating
+                else description,
+            )
+            case.array(array=ARRAY, transformers=transformers, lock=LOCK).native_chunks("a")
+            if validating:
+                yield case.reports(problem(_INVALID, None))
+            else:
+                yield case.refuses(_INVALID, "declaration")
+
+
+_LOCK = "the-lock"
+
+# Name, value and description.
+_NO_LOCKS: list[tuple[str, Any, str]] = [
+    (
+        "that-need-not-be-understood", {"must_understand": False},
+        "A lock that says must_understand: false locks nobody out.",
+    ),
+    ("with-another-member", {**LOCK, "name": "x"}, "A lock has one member, must_understand."),
+    ("without-a-member", {}, "A lock states must_understand, although true is its default."),
+    ("that-is-true", True, "A lock is an object."),
+    ("that-is-null", None, "A lock that is null is not one that is absent."),
+    ("with-a-number", {"must_understand": 1}, "must_understand is a boolean."),
+]  # fmt: skip
 
 
 def _with(**members: Any) -> list[Any]:

@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-__all__ = ["Array", "Index", "declaration", "pack"]
+__all__ = ["ABSENT", "LOCK", "Array", "Index", "declaration", "pack"]
+
+# A member that is not there, and so is not null.
+ABSENT: Any = object()
+LOCK = {"must_understand": True}
 
 type Index = tuple[int, ...]
 
@@ -100,7 +104,7 @@ class Array:
             values.append(self.fill if chunk in missing else self.numbers[self._flat(element)])
         return [stop - start for start, stop in spans], pack(values, self.data_type)
 
-    def metadata(self, transformers: Any) -> dict[str, Any]:
+    def metadata(self, transformers: Any, lock: Any = ABSENT) -> dict[str, Any]:
         """Return the array's ``zarr.json``."""
         name, separator = self.key_encoding
         codecs = self.codecs
@@ -118,6 +122,7 @@ class Array:
             "fill_value": self.fill_value,
             "attributes": {},
             **({} if transformers is None else {"storage_transformers": transformers}),
+            **({} if lock is ABSENT else {"chunk-manifest-json": lock}),
         }
 
     def key(self, index: Index) -> str:

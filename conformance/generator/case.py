@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
-from conformance.generator.arrays import Array, Index, declaration
+from conformance.generator.arrays import ABSENT, Array, Index, declaration
 from conformance.generator.classification import (
     CLASSES,
     class_of,
@@ -25,7 +25,6 @@ _FEATURE_OF_OPTION = {
     "limits": "limits",
     "via": "hierarchy-http",
 }
-_ABSENT: Any = object()
 _ARRAY = Array()
 
 
@@ -94,25 +93,27 @@ class Case:
         path: str = "a",
         array: Array | None = None,
         *,
-        manifest: Any = _ABSENT,
-        configuration: Any = _ABSENT,
-        transformers: Any = _ABSENT,
+        manifest: Any = ABSENT,
+        configuration: Any = ABSENT,
+        transformers: Any = ABSENT,
+        lock: Any = ABSENT,
     ) -> Self:
         """Add an array, and the groups above it.
 
         A `manifest` (an object, or the bytes of a document) is written beside it, and declared
-        unless `configuration` is given; `transformers` sets the whole member, and None omits it.
+        unless `configuration` is given; `transformers` sets the whole member, and None omits it;
+        `lock` is the value of the lock.
         """
         array = array or Array()
         for end in (i for i, c in enumerate(path) if c == "/"):
             self.group(path[:end])
-        if transformers is _ABSENT:
-            if configuration is _ABSENT:
+        if transformers is ABSENT:
+            if configuration is ABSENT:
                 configuration = {"manifest": "./manifest.json"}
             transformers = [declaration(configuration)]
         self._arrays[path] = array
-        self.put(f"{path}/zarr.json".lstrip("/"), array.metadata(transformers))
-        if manifest is not _ABSENT:
+        self.put(f"{path}/zarr.json".lstrip("/"), array.metadata(transformers, lock))
+        if manifest is not ABSENT:
             self.put(f"{path}/manifest.json".lstrip("/"), manifest)
         return self
 

@@ -27,6 +27,7 @@ from conformance.runner.written_documents import (
 __all__ = ["left_behind", "wrong_array"]
 
 _NAME = "chunk-manifest-json"
+_LOCK = {"must_understand": True}
 _DEFAULTS: Mapping[str, Any] = {
     "base": "./",
     "codecs": [],
@@ -42,6 +43,7 @@ def wrong_array(hierarchy: Path, request: Mapping[str, Any]) -> str:
         node = parse_object(_read(hierarchy, _path(request, "zarr.json")), "zarr.json")
         _check_metadata(node, request["metadata"])
         configuration = _configuration(node, request)
+        _check_lock(node)
         found = _written(hierarchy, request, configuration)
         _compare(_asked(request), found)
     except WrongError as error:
@@ -121,6 +123,12 @@ def _codec(stated: Any) -> Any:
 def _check_partition_shape(stated: Any, asked: Sequence[int] | None) -> None:
     same = stated == asked and all(type(number) is int for number in stated or ())
     require(same, "another partition_shape than asked for")
+
+
+def _check_lock(node: Mapping[str, Any]) -> None:
+    """Check the lock, which a writer need not write."""
+    is_lock = _same_json(node.get(_NAME, _LOCK), _LOCK)
+    require(is_lock, f'the lock {_NAME} is not {{"must_understand": true}}')
 
 
 # ------------------------------------------------------------------ the documents

@@ -13,6 +13,8 @@ from specs.tests.verdicts import METADATA, in_package, in_schema
 KINDS = {
     "valid declaration",
     "invalid declaration",
+    "valid lock",
+    "invalid lock",
     "valid manifest",
     "invalid manifest",
     "file",
@@ -74,6 +76,20 @@ def test_invalid_declaration(block: Block) -> None:
     declaration = json.loads(block.body)
     assert in_schema("declaration", declaration) == (block.body in BEYOND_THE_SCHEMA)
     assert in_package("declaration", declaration, **_metadata(declaration)) == block.argument
+
+
+@pytest.mark.parametrize("block", _parameters("valid lock"))
+def test_valid_lock(block: Block) -> None:
+    lock = json.loads(block.body)
+    assert in_schema("lock", lock)
+    assert in_package("lock", lock) is None
+
+
+@pytest.mark.parametrize("block", _parameters("invalid lock"))
+def test_invalid_lock(block: Block) -> None:
+    lock = json.loads(block.body)
+    assert not in_schema("lock", lock)
+    assert in_package("lock", lock) == block.argument
 
 
 @pytest.mark.parametrize("block", _parameters("valid manifest"))

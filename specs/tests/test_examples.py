@@ -74,6 +74,9 @@ def test_every_array_has_a_block_that_says_what_it_reads_as() -> None:
 def test_documents_are_valid(name: str) -> None:
     metadata = json.loads((DIRECTORY / name / "zarr.json").read_text())
     assert in_schema("storage_transformers", metadata["storage_transformers"])
+    # The example with an inline manifest shows an array without a lock.
+    if "chunk-manifest-json" in metadata:
+        assert in_schema("lock", metadata["chunk-manifest-json"])
     manifest = _manifest(name)
     assert manifest
     assert in_schema("manifest", manifest)

@@ -130,6 +130,21 @@ def test_declarations(declaration: Any) -> None:
     assert_agreement("declaration", declaration)
 
 
+@given(
+    st.just({"must_understand": True})
+    | st.dictionaries(
+        st.sampled_from(["must_understand", "name"]),
+        st.booleans() | st.none() | st.integers(0, 1) | st.text(max_size=2),
+    )
+    | st.none()
+    | st.booleans()
+    | st.lists(st.none(), max_size=1)
+)
+@bounded
+def test_locks(lock: Any) -> None:
+    assert_agreement("lock", lock)
+
+
 @given(hostile_references, bases)
 @bounded
 def test_references(path: str, base: str) -> None:

@@ -48,6 +48,7 @@ _VALIDATORS = {
     for kind, reference in {
         "declaration": "schema.json",
         "storage_transformers": "schema.json#/$defs/storage_transformers",
+        "lock": "schema.json#/$defs/lock",
         "from_array": "schema.json#/$defs/from_array",
         "manifest_reference": "schema.json#/$defs/manifest_reference",
         "manifest": "manifest.schema.json",
@@ -66,7 +67,7 @@ def in_package(kind: str, value: Any, **metadata: Any) -> str | None:
 
     Parameters
     ----------
-    kind : {"declaration", "storage_transformers", "manifest"}
+    kind : {"declaration", "storage_transformers", "lock", "manifest"}
     value : JSON value
     **metadata
         Members of the array's metadata that are other ones than in `METADATA`.
@@ -76,6 +77,9 @@ def in_package(kind: str, value: Any, **metadata: Any) -> str | None:
     if kind == "manifest":
         transformers = [DECLARATION]
         files["manifest.json"] = value
+    if kind == "lock":
+        transformers = [DECLARATION]
+        metadata["chunk-manifest-json"] = value
     files["zarr.json"] = METADATA | metadata | {"storage_transformers": transformers}
     store = zm.ManifestStore(
         MemoryStore(

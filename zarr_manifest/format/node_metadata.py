@@ -131,6 +131,12 @@ class ArrayMetadata(Struct, frozen=True):
         return {name: value for name, value in self.metadata.items() if name not in _DECLARING}
 
     @property
+    def agreed(self) -> tuple[Any, Any]:
+        """What all copies of the metadata must say alike: a lock may be missing in some."""
+        default = LOCK if self.transformers != [] else None
+        return self.transformers, self.metadata.get(TRANSFORMER_NAME, default)
+
+    @property
     def is_unlocked(self) -> bool:
         """Whether it has storage transformers, but no lock."""
         return self.transformers != [] and TRANSFORMER_NAME not in self.metadata

@@ -249,7 +249,7 @@ class _Validator:
                     yield problem
             elif own.problem is not None:
                 continue  # reported, and what it declares is unknown
-            elif ArrayMetadata("", own.metadata).transformers != array.transformers:
+            elif ArrayMetadata("", own.metadata).agreed != array.agreed:
                 error = InvalidConfigurationError(
                     f"the consolidated metadata of {group.path or '/'!r} declares another manifest "
                     "than the array's own 'zarr.json'",

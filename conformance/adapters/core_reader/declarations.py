@@ -9,13 +9,24 @@ from conformance.adapters.json_lines import RefusedError
 __all__ = ["invalid", "parse_declaration", "unsupported"]
 
 _NAME = "chunk-manifest-json"
+_LOCK = {"must_understand": True}
 _DECLARATION = {"name", "configuration", "must_understand"}
 _NOT_IMPLEMENTED = ("codecs", "partition_shape", "partitions")
 _CONFIGURATION = {"manifest", "base", *_NOT_IMPLEMENTED}
 
 
-def parse_declaration(transformers: Any) -> dict[str, Any] | None:
-    """Return the configuration in `storage_transformers`; None for a native array."""
+def parse_declaration(metadata: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the configuration that an array declares; None for a native array."""
+    found = _parse_transformers(metadata.get("storage_transformers"))
+    lock = metadata.get(_NAME, _LOCK)
+    if lock != _LOCK or lock["must_understand"] is not True:
+        invalid("the lock is not {'must_understand': true}")
+    if _NAME in metadata and found is None:
+        invalid("there is a lock, but no declaration: it was lost")
+    return found
+
+
+def _parse_transformers(transformers: Any) -> dict[str, Any] | None:
     if transformers is None:
         return None
     if not isinstance(transformers, list):

@@ -66,7 +66,7 @@ class CoreHierarchy:
             raise RefusedError("limit_exceeded", "declaration", message) from error
         if not isinstance(metadata, dict) or metadata.get("node_type") != "array":
             invalid(f"{key} is not the metadata of an array")
-        configuration = parse_declaration(metadata.get("storage_transformers"))
+        configuration = parse_declaration(metadata)
         grid = Grid(metadata)
         if not isinstance(metadata.get("codecs"), list):
             invalid("codecs is not a list")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from conformance.adapters.mutants.registry import broken_in, replace
-from zarr_manifest.errors import InvalidEntryError
+from zarr_manifest.errors import InvalidConfigurationError, InvalidEntryError
 from zarr_manifest.format import Limits, manifest_document
 from zarr_manifest.format.node_metadata import arrays_in
 from zarr_manifest.hierarchy import store
@@ -34,8 +34,57 @@ def _change_declarations(change: Any) -> None:
             else:
                 yield one
 
+    def changed(metadata: dict[str, Any]) -> dict[str, Any]:
+        declared = metadata.get("storage_transformers")
+        if not isinstance(declared, list):
+            return metadata
+        return {**metadata, "storage_transformers": list(changes(declared))}
+
+    _change_metadata(changed)
+
+
+def _change_metadata(change: Any) -> None:
+    """Let a function change the metadata of arrays before the declaration is looked for."""
+    replace(
+        seen_arrays, "parse_declaration", lambda parse: lambda metadata: parse(change(metadata))
+    )
+
+
+def _without_lock(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if name != "chunk-manifest-json"}
+
+
+@broken_in("declaration/lock-that-need-not-be-understood")
+def any_lock_accepted() -> None:
+    """Take any value of the lock for a lock."""
+
+    def change(metadata: dict[str, Any]) -> dict[str, Any]:
+        return _without_lock(metadata) if metadata.get("storage_transformers") else metadata
+
+    _change_metadata(change)
+
+
+@broken_in("declaration/lock-without-a-declaration")
+def lost_declaration_ignored() -> None:
+    """Take an array whose declaration was lost for a native one."""
+    _change_metadata(
+        lambda metadata: (
+            metadata if metadata.get("storage_transformers") else _without_lock(metadata)
+        )
+    )
+
+
+@broken_in("declaration/locked")
+def locked_arrays_refused() -> None:
+    """Refuse an array with a lock, as readers do that do not know the transformer."""
+
     def make(parse: Any) -> Any:
-        return lambda stated: parse(list(changes(stated)) if isinstance(stated, list) else stated)
+        def refuse(metadata: dict[str, Any]) -> Any:
+            if "chunk-manifest-json" in metadata:
+                raise InvalidConfigurationError("unknown member 'chunk-manifest-json'")
+            return parse(metadata)
+
+        return refuse
 
     replace(seen_arrays, "parse_declaration", make)
 

@@ -43,6 +43,19 @@ def missing_chunks_written_as_empty() -> None:
     _change_writing(change)
 
 
+@broken_in("writing")
+def lock_left_open() -> None:
+    """Write a lock that need not be understood."""
+
+    def change(write: Any, entries: Any, options: dict[str, Any]) -> None:
+        write(entries)
+        document = options["directory"] / "zarr.json"
+        lock = {"chunk-manifest-json": {"must_understand": False}}
+        document.write_text(json.dumps(json.loads(document.read_text()) | lock))
+
+    _change_writing(change)
+
+
 @broken_in("writing/two-entries-for-a-chunk")
 def last_entry_wins() -> None:
     """Let the last of several entries for a chunk replace the others."""

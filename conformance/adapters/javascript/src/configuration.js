@@ -55,8 +55,7 @@ export const raise = (error) => {
  * @returns {Declaration | null}
  */
 export function readDeclaration(metadata, report = raise) {
-  const transformers = metadata.storage_transformers ?? null;
-  if (transformers === null) return null;
+  const transformers = metadata.storage_transformers ?? [];
   const check = checker(report);
   if (!check(Array.isArray(transformers), "storage_transformers is not a list")) return null;
   const declarations = transformers.map((transformer) => readTransformer(transformer, check, report));
@@ -64,7 +63,25 @@ export function readDeclaration(metadata, report = raise) {
   if (names.filter((name) => name === NAME).length > 1) {
     report(new ManifestError("unsupported_transformer", `${NAME} is declared twice`));
   }
+  if (Object.hasOwn(metadata, NAME)) {
+    check(isLock(metadata[NAME]), `the lock ${NAME} is not {"must_understand": true}`);
+    check(names.includes(NAME), `the declaration was lost: there is the lock ${NAME}, but no declaration`);
+  }
   return declarations.find((one) => one !== null) ?? null;
+}
+
+function isLock(value) {
+  return isObject(value) && Object.keys(value).join() === "must_understand" && value.must_understand === true;
+}
+
+/**
+ * What the copies of an array's metadata must say alike; a lock may be missing.
+ * @param {Record<string, any> | null} metadata
+ */
+export function declared(metadata) {
+  const transformers = metadata?.storage_transformers ?? [];
+  const lock = metadata !== null && Object.hasOwn(metadata, NAME) ? metadata[NAME] : null;
+  return { transformers, lock: lock ?? (transformers.length === 0 ? null : { must_understand: true }) };
 }
 
 function checker(report) {

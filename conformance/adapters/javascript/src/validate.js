@@ -4,7 +4,7 @@
  */
 
 import { outsideBlocks } from "./blocks.js";
-import { isObject, NAME, readDeclaration } from "./configuration.js";
+import { declared, isObject, NAME, readDeclaration } from "./configuration.js";
 import { checkDocument } from "./document-problems.js";
 import { ManifestError } from "./errors.js";
 import { DEFAULT_LIMITS } from "./index.js";
@@ -68,8 +68,8 @@ class Validator {
     for (const [name, metadata] of Object.entries(consolidated)) {
       if (!isObject(metadata) || metadata.node_type !== "array") continue;
       const array = group === "" ? name : `${group}/${name}`;
-      const own = await this.#ownDeclarations(array);
-      if (sameJson(own, metadata.storage_transformers)) continue;
+      const own = await this.#ownMetadata(array);
+      if (sameJson(declared(own), declared(metadata))) continue;
       this.#report(
         new ManifestError("invalid_configuration", "consolidated metadata declares something else"),
         { array },
@@ -78,10 +78,11 @@ class Validator {
     }
   }
 
-  async #ownDeclarations(array) {
+  async #ownMetadata(array) {
     try {
       const { bytes } = await this.#read(`${array}/zarr.json`);
-      return parseJson(decodeText(bytes)).storage_transformers;
+      const metadata = parseJson(decodeText(bytes));
+      return isObject(metadata) ? metadata : null;
     } catch (error) {
       if (error instanceof ManifestError) return null;
       throw error;

@@ -7,6 +7,7 @@ import { NAME, readDeclaration } from "../src/configuration.js";
 
 const ours = (configuration, more) => ({ name: NAME, configuration, ...more });
 const declare = (...transformers) => ({ storage_transformers: transformers });
+const LOCK = { must_understand: true };
 const GOOD = { manifest: "./m.json" };
 
 test("what is declared, and what nothing declares", () => {
@@ -22,6 +23,11 @@ test("what is declared, and what nothing declares", () => {
   assert.deepEqual(readDeclaration(declare(ours(partitioned, { must_understand: true }))), {
     manifest: "{partition}", base: "./", codecs: ["gzip", "crc32c"], partitionShape: [2], partitions: ["1"],
   });
+});
+
+test("a lock changes nothing", () => {
+  const declaration = declare(ours(GOOD));
+  assert.deepEqual(readDeclaration({ ...declaration, [NAME]: LOCK }), readDeclaration(declaration));
 });
 
 for (const [metadata, ...codes] of [
@@ -53,6 +59,13 @@ for (const [metadata, ...codes] of [
   [declare(ours({ ...GOOD, codecs: [{ name: "gzip", must_understand: 1 }] })), "invalid_configuration"],
   [declare(ours({ ...GOOD, codecs: [{ name: "gzip", must_understand: null }] })), "invalid_configuration"],
   [declare(ours({ ...GOOD, base: null, codecs: [1] })), "invalid_configuration", "invalid_configuration"],
+  ...[null, true, [], {}, { must_understand: false }, { must_understand: 1 }, { ...LOCK, x: 1 }].map((lock) => [
+    { ...declare(ours(GOOD)), [NAME]: lock }, "invalid_configuration",
+  ]),
+  ...[null, []].map((transformers) => [
+    { storage_transformers: transformers, [NAME]: LOCK }, "invalid_configuration",
+  ]),
+  [{ ...declare("x"), [NAME]: LOCK }, "unsupported_transformer", "invalid_configuration"],
 ]) {
   test(`refused: ${JSON.stringify(metadata)}`, () => {
     assert.throws(() => readDeclaration(metadata), { code: codes[0], phase: "declaration" });
