@@ -32,7 +32,7 @@ def test_a_new_array(path: str, options: dict[str, Any]) -> None:
     if path.strip("/"):
         found = zarr.open_group(opened, mode="r")[path.strip("/")]
         assert isinstance(found, zarr.Array)
-    assert zm.validate(store) == []
+    assert zm.validate(store, strict=True) == []
 
 
 def test_entries_as_columns() -> None:

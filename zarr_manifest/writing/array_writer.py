@@ -97,7 +97,7 @@ class Form:
     base: str | None = None
     codecs: Sequence[str | Mapping[str, Any]] = ()
     partition_shape: Sequence[int] | None = None
-    lock: bool = False
+    lock: bool = True
 
     @property
     def reference(self) -> str:

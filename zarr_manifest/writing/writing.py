@@ -66,6 +66,7 @@ def write_manifest(
     base: str | None = None,
     codecs: Sequence[str | Mapping[str, Any]] = (),
     partition_shape: Sequence[int] | None = None,
+    lock: bool = True,
     sole_writer: bool = False,
     allow: Allow = None,
 ) -> None:
@@ -109,6 +110,9 @@ def write_manifest(
     partition_shape : sequence of int, optional
         Number of chunks in a partition along each dimension: every partition with
         entries gets a document of its own, and the declaration says which there are.
+    lock : bool
+        Lock out readers that do not know manifests: zarr without this package then refuses
+        the array, instead of reading it as fill values (specification, "The lock").
     sole_writer : bool
         Promise that nobody else is writing to the array, for stores that cannot
         detect it. Not needed for directories, memory, or object stores with
@@ -143,7 +147,7 @@ def write_manifest(
     <BLANKLINE>
     """
     path = _node_path(array_path)
-    form = Form(manifest_url, inline, base, codecs, partition_shape)
+    form = Form(manifest_url, inline, base, codecs, partition_shape, lock)
     access = access_by_prefix(allow)
     opened = open_hierarchy(location, access)
     underneath = store_underneath(opened)
@@ -174,6 +178,7 @@ def create_array(
     base: str | None = None,
     codecs: Sequence[str | Mapping[str, Any]] = (),
     partition_shape: Sequence[int] | None = None,
+    lock: bool = True,
     sole_writer: bool = False,
     allow: Allow = None,
     **array_options: Any,
@@ -191,7 +196,7 @@ def create_array(
         As for :func:`write_manifest`. There must not be a node at the path.
     shape, chunks, dtype
         As for ``zarr.create_array``.
-    manifest_url, inline, base, codecs, partition_shape, sole_writer, allow
+    manifest_url, inline, base, codecs, partition_shape, lock, sole_writer, allow
         As for :func:`write_manifest`.
     **array_options
         Further options of ``zarr.create_array``: `compressors`, `filters`,
@@ -221,7 +226,7 @@ def create_array(
     array([2, 3, 4, 5, 6, 7], dtype=uint8)
     """
     path = _node_path(array_path)
-    form = Form(manifest_url, inline, base, codecs, partition_shape)
+    form = Form(manifest_url, inline, base, codecs, partition_shape, lock)
     wrong = {"store", "name", "data", "overwrite", "zarr_format"} & set(array_options)
     if wrong:
         raise TypeError(f"create_array() got an unexpected argument {sorted(wrong)[0]!r}")

@@ -80,6 +80,7 @@ def write_hierarchy(
     inline_below: int = 0,
     overwrite: bool = False,
     progress: Progress | None = None,
+    lock: bool = True,
     sole_writer: bool = False,
     rename: Mapping[str, str] | None = None,
     allow: Allow = None,
@@ -126,6 +127,8 @@ def write_hierarchy(
     progress : callable, optional
         Called after each manifest document, or several, with the path of the array, the
         number of references written so far, and None: how many there are is not known.
+    lock : bool
+        Lock out readers that do not know manifests; see :func:`write_manifest`.
     sole_writer : bool
         Promise that nobody else writes there; see :func:`write_manifest`.
     rename : mapping of str to str, optional
@@ -188,7 +191,7 @@ def write_hierarchy(
         store,
         earlier,
         SourcePaths(store_urls(own), base),
-        _Settings(codecs, partition_shape, inline_below),
+        _Settings(codecs, partition_shape, inline_below, lock),
         Tally(progress),
     )
     try:
@@ -211,10 +214,12 @@ class _Settings:
     codecs: Sequence[str | Mapping[str, Any]]
     partition_shape: PartitionShape
     inline_below: int
+    lock: bool
 
     def form(self, path: str, grid: ChunkGrid, base: str | None) -> Form:
         """Return how to write the manifest of an array that is neither small nor streamed."""
-        return Form(base=base, codecs=self.codecs, partition_shape=self._shape(path, grid))
+        shape = self._shape(path, grid)
+        return Form(base=base, codecs=self.codecs, partition_shape=shape, lock=self.lock)
 
     def _shape(self, path: str, grid: ChunkGrid) -> Sequence[int] | None:
         stated = self.partition_shape
@@ -321,7 +326,7 @@ class _HierarchyWriter:
         base = self._paths.base_of(path, any_relative=any_relative)
         form = self._settings.form(path, grid, base)
         if self._settings.is_small(rewritten):
-            form = Form(base=base, inline=True)
+            form = Form(base=base, inline=True, lock=self._settings.lock)
         writer = ArrayWriter(self._store, path, metadata, self._earlier.read(path), form)
         writer.write(rewritten)
         self._count(path, rewritten)
@@ -335,6 +340,7 @@ class _HierarchyWriter:
             base=self._paths.base_of(path),
             codecs=self._settings.codecs,
             partition_shape=manifest.partition_shape,
+            lock=self._settings.lock,
         )
         writer = ArrayWriter(self._store, path, metadata, self._earlier.read(path), form)
         counted = (self.report.references, self.report.stated_bytes)
