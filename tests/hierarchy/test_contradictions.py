@@ -158,7 +158,7 @@ def asked(counting: Counting) -> list[str]:
 
 
 @pytest.mark.parametrize("synchronous", [False, True])
-def test_own_metadata_are_read_for_each_chunk_that_is_missing(
+def test_own_metadata_are_read_after_chunks_that_are_missing(
     counting: Counting, synchronous: bool
 ) -> None:
     store = zm.ManifestStore(counting)
@@ -178,7 +178,9 @@ def test_own_metadata_are_read_for_each_chunk_that_is_missing(
     assert found("full") == 100
     assert asked(counting) == []
     assert found("half") == found("half") == 50
-    assert asked(counting) == ["half/zarr.json"] * 100
+    # One after the other, each asks; together, they share what is asked after them.
+    assert set(asked(counting)) == {"half/zarr.json"}
+    assert len(asked(counting)) == 100 if synchronous else 2 <= len(asked(counting)) <= 6
 
 
 # What is no contradiction ----------------------------------------------------------------

@@ -126,14 +126,17 @@ def test_the_copy_in_a_group_says_that_it_is_native(root: Path, chunk: Read) -> 
             chunk(store, KEY)
 
 
+class Slow(Requests):
+    """Answers after 10 ms, with what was there when it was asked."""
+
+    async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+        found = await super().get(key, prototype, byte_range)
+        await asyncio.sleep(0.01)
+        return found
+
+
 def test_each_chunk_is_read_before_the_metadata(root: Path) -> None:
     """One that is absent must not rely on what another reader was shown before that."""
-
-    class Slow(Requests):
-        async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
-            found = await super().get(key, prototype, byte_range)
-            await asyncio.sleep(0.01)
-            return found
 
     store = zm.ManifestStore(Slow(LocalStore(root)))
     opened(store)
@@ -217,6 +220,17 @@ def test_absent_chunks_of_native_arrays(tmp_path: Path, chunk: Read, zarr_format
     looks = [name for _, name in requests.made if not name.startswith(key)]
     asked = max(1, len(requests.made) - len(looks))  # ranges are not listed
     assert 0 < len(looks) <= asked * (4 - zarr_format)
+
+
+def test_chunks_that_are_absent_together_share_a_request(root: Path) -> None:
+    array = zarr.create_array(root / "e", shape=200, chunks=1, dtype="i4", fill_value=-1)
+    assert not (root / "e/c").exists()
+    requests = Slow(LocalStore(root))
+    array = opened(zm.ManifestStore(requests), "e")
+    requests.made.clear()
+    with zarr.config.set({"async.concurrency": 50}):
+        assert (array[:] == -1).all()
+    assert sum(name == "e/zarr.json" for _, name in requests.made) <= 20  # two for each 50, or so
 
 
 def test_keys_that_belong_to_no_array_cost_nothing(root: Path) -> None:

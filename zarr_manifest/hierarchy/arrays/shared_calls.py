@@ -60,6 +60,22 @@ class SharedCalls[K: Hashable, V]:
             answer.set_result(value)
         return value
 
+    async def get_later(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
+        """Make a call that begins after this one was asked for, or wait for such a call."""
+        with self._lock:
+            is_under_way = key in self._of_loops.get(asyncio.get_running_loop(), ())
+        if is_under_way:
+            await self.get(key, make)
+        return await self.get(key, make)
+
+    def get_later_sync(self, key: K, make: Callable[[], V]) -> V:
+        """As :meth:`get_later`, without an event loop."""
+        with self._lock:
+            is_under_way = key in self._without_loop
+        if is_under_way:
+            self.get_sync(key, make)
+        return self.get_sync(key, make)
+
     def get_sync(self, key: K, make: Callable[[], V]) -> V:
         """Make the call without an event loop, or wait for another such reader to do so."""
         while True:

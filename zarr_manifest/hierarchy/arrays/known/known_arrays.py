@@ -107,6 +107,7 @@ class KnownArrays(SeenArrays):
     def __init__(self, store: Store, build: Build, remembered: Remembered, looks: Looks) -> None:
         super().__init__(store, build, remembered, looks)
         self._settling = SharedCalls[str, Array | None]()
+        self._reading_again = SharedCalls[str, bytes | None]()
 
     # Where a key is read -----------------------------------------------------------
 
@@ -144,7 +145,8 @@ class KnownArrays(SeenArrays):
         """Find out where a key is read from that the hierarchy's own store does not have.
 
         A chunk of a native array that is absent reads as fill values only if the array is
-        still native: each one makes its metadata be read again, after the chunk.
+        still native: its metadata are read again after the chunk, once for all chunks that
+        are absent at the same moment.
 
         Raises
         ------
@@ -156,7 +158,7 @@ class KnownArrays(SeenArrays):
             return NATIVE
         if self._arrays.get(path) is not NATIVE:
             return NATIVE if path not in self._arrays else (yield from self.find_route(key))
-        body = yield from self._stored(join(path, "zarr.json"))
+        body = yield from self._stored_later(join(path, "zarr.json"))
         if body is not None and plain_kind(body) == "array":
             self._own[path] = False
             return NATIVE
@@ -302,6 +304,14 @@ class KnownArrays(SeenArrays):
 
     def _is_v2(self, path: str) -> Steps[bool]:
         return (yield from self._stored(join(path, ".zarray"))) is not None
+
+    def _stored_later(self, key: str) -> Steps[bytes | None]:
+        """Read a value after this moment, once for all who ask meanwhile."""
+        body: bytes | None = yield Call(
+            lambda: self._reading_again.get_later(key, lambda: run_async(self._stored(key))),
+            lambda: self._reading_again.get_later_sync(key, lambda: run_sync(self._stored(key))),
+        )
+        return body
 
     def _stored(self, key: str) -> Steps[bytes | None]:
         prototype = default_buffer_prototype()
