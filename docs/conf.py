@@ -14,8 +14,9 @@ import re
 import sys
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from docutils import nodes
 from sphinx.util.logging import getLogger
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 import zarr_manifest  # noqa: E402
 
 if TYPE_CHECKING:
-    from docutils.nodes import Element
+    from docutils.nodes import Element, document
     from sphinx.addnodes import pending_xref
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
@@ -33,7 +34,13 @@ project = "zarr-manifest"
 author = "The zarr-manifest developers"
 release = version = zarr_manifest.__version__
 
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+]
 
 root_doc = "README"
 include_patterns = [
@@ -60,16 +67,26 @@ autodoc_member_order = "groupwise"
 # The types are in the Parameters section, in words.
 autodoc_typehints = "none"
 autodoc_preserve_defaults = True
+autosummary_generate = False
 numpydoc_show_class_members = False
 
 html_theme = "furo"
 html_title = f"zarr-manifest {release}"
-html_additional_pages = {"index": "to_readme.html"}
+html_additional_pages = {"index": "landing.html"}
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_show_sphinx = False
+html_show_copyright = False
 templates_path = ["templates"]
 
 #: Modules whose public names are documented, all of them.
 DOCUMENTED = ["zarr_manifest", "zarr_manifest.errors", "zarr_manifest.conversion"]
+
+#: The page of which each section folds, down to the third level.
+FOLDED = "docs/errors"
+
+#: Where the README's first screen ends.
+_END_OF_FIRST_SCREEN = '<div class="table-wrapper'
 
 LOGGER = getLogger(__name__)
 
@@ -83,13 +100,19 @@ NAVIGATION = {
         "authoring",
         "enable",
         "browser",
+        "access",
         "archive",
         "fast",
         "errors",
         "limits",
         "security",
     ],
-    "Python": ["reference/zarr_manifest", "reference/errors", "reference/conversion"],
+    "Python": [
+        "reference/index",
+        "reference/zarr_manifest",
+        "reference/errors",
+        "reference/conversion",
+    ],
     "Format": [
         "/specs/chunk-manifest-json/README",
         "/specs/chunk-manifest-json/features",
@@ -109,8 +132,66 @@ def add_navigation(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname != root_doc:
         return
     for caption, pages in NAVIGATION.items():
-        names = "\n".join(page if page.startswith("/") else f"/docs/{page}" for page in pages)
+        names = "\n".join(f"/{full_name(page)}" for page in pages)
         source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{names}\n```\n"
+
+
+def add_names(app: Sphinx, docname: str, source: list[str]) -> None:
+    """List the public names of each module in the index of the reference."""
+    if docname != "docs/reference/index":
+        return
+    for module in DOCUMENTED:
+        names = sorted(importlib.import_module(module).__all__)
+        listed = "\n".join(f"   {name}" for name in names)
+        title = f"{module}\n{'-' * len(module)}"
+        directives = f".. currentmodule:: {module}\n\n.. autosummary::\n   :nosignatures:\n"
+        source[0] += f"\n{title}\n\n{directives}\n{listed}\n"
+
+
+def fold_sections(app: Sphinx, doctree: document, docname: str) -> None:
+    """Let each section fold, and let a link to it open it.
+
+    A browser opens what folds around the target of a link. So the names of a section move into it.
+    """
+    if docname != FOLDED or app.builder.format != "html":
+        return
+    for section in doctree.findall(nodes.section):
+        if isinstance(section.parent, nodes.document):
+            continue
+        names = "".join(f'<span id="{name}"></span>' for name in section["ids"])
+        section["ids"] = [f"section-{section['ids'][0]}"]
+        title, *content = section.children
+        section.children = []
+        section += _html("<details><summary>")
+        section += title
+        section += _html(f'</summary><div class="folded">{names}')
+        section += [*content, _html("</div></details>")]
+
+
+def _html(text: str) -> nodes.raw:
+    return nodes.raw("", text, format="html")
+
+
+def lead_in(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: document | None
+) -> None:
+    """Give the landing page the README's first screen, and a way to each page."""
+    if pagename == root_doc:
+        screen, end, _ = context["body"].partition(_END_OF_FIRST_SCREEN)
+        if not end:
+            LOGGER.warning("the README has no table after its first screen")
+        app.config.html_context["first_screen"] = f"{screen}</section>"
+    elif pagename == "index":
+        context["first_screen"] = app.config.html_context["first_screen"]
+        context["ways"] = {
+            caption: [(page, app.env.titles[page].astext()) for page in map(full_name, pages)]
+            for caption, pages in NAVIGATION.items()
+        }
+
+
+def full_name(page: str) -> str:
+    """Return a page of the navigation by its path in the repository."""
+    return page.removeprefix("/") if page.startswith("/") else f"docs/{page}"
 
 
 def open_directories(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -152,6 +233,9 @@ def setup(app: Sphinx) -> None:
     """Connect the functions above to the events of Sphinx."""
     app.connect("source-read", add_navigation)
     app.connect("source-read", open_directories)
+    app.connect("source-read", add_names)
+    app.connect("doctree-resolved", fold_sections)
+    app.connect("html-page-context", lead_in)
     app.connect("autodoc-skip-member", skip_field)
     app.connect("missing-reference", find_public_name)
     app.connect("env-check-consistency", require_public_names)
