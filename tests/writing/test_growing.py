@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 import xarray as xr
 import zarr
 from zarr.core.sync import sync
+from zarr.storage import LocalStore
 
 import zarr_manifest as zm
+from tests.counted_requests import Requests
 from tests.hierarchies import FIELD, Values, declared, files_below, read, write_manifest_array
 
 pytestmark = [
@@ -139,6 +142,51 @@ def test_a_native_array_beside_a_manifest_array(
         error = refused(tmp_path, lambda: array.resize(7))
         assert "'m'" in str(error)
         assert error.array == "n"
+
+
+@pytest.mark.parametrize("is_consolidated", [False, True])
+@pytest.mark.parametrize("path", ["", "g"])
+def test_a_manifest_array_that_the_store_has_not_met(
+    tmp_path: Path, path: str, is_consolidated: bool
+) -> None:
+    zarr.create_group(tmp_path)
+    root = tmp_path / path
+    zarr.create_group(root, overwrite=True)
+    zarr.create_array(root / "n", shape=6, dtype="i4", dimension_names=["t"])
+    zm.create_array(root, "m", {}, shape=6, chunks=6, dtype="i4", dimension_names=["t"])
+    if is_consolidated:
+        zarr.consolidate_metadata(zm.ManifestStore(root))
+    (root / "no_node").mkdir()
+    (root / "link").symlink_to("/usr")
+    name = f"{path}/n".strip("/")
+    for location in (tmp_path, Requests(LocalStore(tmp_path))):
+        array: Any = zarr.open_array(zm.ManifestStore(location), path=name, mode="r+")
+        error = refused(tmp_path, lambda array=array: array.append(np.zeros(2, "i4")))
+        assert f"{path}/m'".strip("/") in str(error)
+    array.attrs["units"] = "K"
+    zarr.open_array(zm.ManifestStore(tmp_path, may_grow=True), path=name).resize(7)
+
+
+def test_a_manifest_array_that_is_written_after_the_store_was_opened(tmp_path: Path) -> None:
+    zarr.create_group(tmp_path)
+    zarr.create_array(tmp_path / "n", shape=6, dtype="i4", dimension_names=["t"])
+    store = zm.ManifestStore(tmp_path)
+    array: Any = zarr.open_array(store, path="n", mode="r+")
+    array.resize(7)
+    zm.create_array(tmp_path, "m", {}, shape=7, chunks=7, dtype="i4", dimension_names=["t"])
+    refused(tmp_path, lambda: array.resize(8))
+
+
+def test_growing_synchronously_beside_a_manifest_array(tmp_path: Path) -> None:
+    zarr.create_group(tmp_path)
+    zarr.create_array(tmp_path / "n", shape=6, dtype="i4", dimension_names=["t"])
+    zm.create_array(tmp_path, "m", {}, shape=6, chunks=6, dtype="i4", dimension_names=["t"])
+    store = zm.ManifestStore(tmp_path)
+    buffer: Any = store.get_sync("n/zarr.json")
+    node = json.loads(buffer.to_bytes())
+    node["shape"] = [7]
+    larger = type(buffer).from_bytes(json.dumps(node).encode())
+    refused(tmp_path, lambda: store.set_sync("n/zarr.json", larger))
 
 
 # xarray ----------------------------------------------------------------------------------

@@ -91,8 +91,8 @@ def _restored(arrays: KnownArrays, path: str, body: bytes, may_grow: bool) -> St
             continue
         place = join(path, array.path)
         is_own = array.metadata is node
-        may_shape = may_grow or not is_own or not _has_declared_neighbours(arrays, place)
-        if may_shape and arrays.was_just_seen(place, None if is_own else path):
+        may_have_grown = is_own and not may_grow and _may_have_grown(arrays, place, array)
+        if not may_have_grown and arrays.was_just_seen(place, None if is_own else path):
             continue
         stored = yield from arrays.own(place)
         if stored is None and array.path:
@@ -107,10 +107,15 @@ def _restored(arrays: KnownArrays, path: str, body: bytes, may_grow: bool) -> St
     return dump_node(node) if restored else body
 
 
-def _has_declared_neighbours(arrays: KnownArrays, path: str) -> bool:
-    """Whether other arrays of the same group have declared manifests, which do not grow."""
+def _may_have_grown(arrays: KnownArrays, path: str, new: ArrayMetadata) -> bool:
+    """Whether a native array may have become larger than a manifest array beside it can."""
+    if not any(name is not None for name, _ in _extents(new.metadata)):
+        return False
     group = path.rpartition("/")[0]
-    return any(other.rpartition("/")[0] == group for other in list(arrays.declared))
+    alone = arrays.has_met_members(group) and not any(
+        other.rpartition("/")[0] == group for other in list(arrays.declared)
+    )
+    return not alone and arrays.may_have_grown(path, _list(new.metadata, "shape"))
 
 
 def _require_no_growth(
@@ -135,6 +140,8 @@ def _require_no_growth(
         )
     shared = {before[number] for number in grown if before[number][0] is not None}
     group = path.rpartition("/")[0]
+    if shared:
+        yield from arrays.meet_members(group)
     for other in sorted(arrays.declared) if shared else ():
         if other == path or other.rpartition("/")[0] != group:
             continue

@@ -7,6 +7,7 @@ above it, and a declaration that is no longer there is an error.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from msgspec import Struct
@@ -46,6 +47,8 @@ from zarr_manifest.hierarchy.arrays.known.seen_arrays import (
 from zarr_manifest.hierarchy.arrays.shared_calls import SharedCalls
 from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
+from zarr_manifest.hierarchy.underneath import list_names
+from zarr_manifest.hierarchy.zarr_internals import sync
 from zarr_manifest.sources import (
     Call,
     Steps,
@@ -289,6 +292,36 @@ class KnownArrays(SeenArrays):
         self._seen[path] = fingerprint(array)
         known = self._arrays[path] = self._interpret(path, array)
         return known
+
+    def has_met_members(self, group: str) -> bool:
+        """Whether this store has just called :meth:`meet_members`."""
+        return self._looks.is_recent(f"{group}/")
+
+    def meet_members(self, group: str) -> Steps[None]:
+        """Read the metadata of a group's members that this store has not just seen.
+
+        Raises
+        ------
+        ManifestError
+            The store cannot be listed.
+        """
+        if self.has_met_members(group):
+            return
+        names: list[str] = yield Call(
+            lambda: list_names(self._store, group), lambda: sync(list_names(self._store, group))
+        )
+        members = [join(group, name) for name in names if name not in METADATA_NAMES]
+        calls = [self._meet(path) for path in members if not self.was_just_seen(path)]
+        yield Call(lambda: asyncio.gather(*map(run_async, calls)), lambda: [*map(run_sync, calls)])
+        self._looks.note(f"{group}/")  # no path of a node ends like this
+
+    def _meet(self, path: str) -> Steps[None]:
+        try:
+            body = yield from self._stored(join(path, "zarr.json"))
+            if body is not None:
+                self.reveal(path, body)
+        except ManifestError:
+            pass  # it cannot be opened anyway
 
     def own(self, path: str) -> Steps[ArrayMetadata | None]:
         """Read the metadata of an array from its own ``zarr.json``; None if there is none."""

@@ -9,13 +9,24 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["Looks", "look_again"]
+import msgspec
+
+__all__ = ["Looks", "Shape", "look_again"]
+
+type Shape = tuple[int, ...]
 
 # In seconds: longer than an operation of zarr, which begins by opening the node, takes.
 _A_MOMENT = 5.0
 
-# The time of a look takes about 100 bytes; once this number is exceeded, all are taken anew.
+# A look takes about 200 bytes; once this number is exceeded, all are taken anew.
 _MOST_LOOKS = 100_000
+
+_NEVER = float("-inf"), None
+
+
+class _Shaped(msgspec.Struct):
+    shape: Shape | None = None
+
 
 # When this process wrote metadata past all stores that are open for reading.
 _written_past = [float("-inf")]
@@ -47,25 +58,30 @@ class Looks:
 
     def __init__(self, *, are_cheap: bool) -> None:
         self._are_cheap = are_cheap
-        self._times: dict[str, float] = {}
+        self._seen: dict[str, tuple[float, Shape | None]] = {}
 
-    def note(self, path: str) -> None:
-        """Record that a node has just been seen."""
+    def note(self, path: str, body: bytes | None = None) -> None:
+        """Record that a node has just been seen, and the shape that its ``zarr.json`` states."""
         if not self._are_cheap:
-            if len(self._times) > _MOST_LOOKS:
-                self._times.clear()
-            self._times[path] = time.monotonic()
+            if len(self._seen) > _MOST_LOOKS:
+                self._seen.clear()
+            shape = None if body is None else msgspec.json.decode(body, type=_Shaped).shape
+            self._seen[path] = time.monotonic(), shape
 
     def forget(self, path: str) -> None:
         """Let a node be looked at again."""
-        self._times.pop(path, None)
+        self._seen.pop(path, None)
 
     def forget_below(self, prefix: str) -> None:
         """Let all nodes be looked at again whose paths begin with a prefix."""
-        for path in [path for path in list(self._times) if path.startswith(prefix)]:
-            self._times.pop(path, None)
+        for path in [path for path in list(self._seen) if path.startswith(prefix)]:
+            self._seen.pop(path, None)
 
     def is_recent(self, path: str) -> bool:
         """Whether a node was seen to declare no manifest, a moment ago."""
-        seen = self._times.get(path)
-        return seen is not None and max(time.monotonic() - _A_MOMENT, _written_past[0]) < seen
+        seen, _ = self._seen.get(path, _NEVER)
+        return max(time.monotonic() - _A_MOMENT, _written_past[0]) < seen
+
+    def recent_shape(self, path: str) -> Shape | None:
+        """Return the shape of an array as it was a moment ago; None if that is unknown."""
+        return self._seen[path][1] if self.is_recent(path) else None

@@ -176,7 +176,7 @@ class SeenArrays:
             self._own.pop(path, None)
             self._arrays.pop(path, None)
             self._groups.add(path)
-        self._looks.note(path)
+        self._looks.note(path, body)
         return True
 
     def note_missing(self, path: str) -> None:
@@ -229,6 +229,15 @@ class SeenArrays:
             return self._looks.is_recent(path)
         told_so = self._told.get(path) == Told(group, declares=False)
         return told_so and self._looks.is_recent(group) and not self._is_outdated(group, path)
+
+    def may_have_grown(self, path: str, shape: list[object]) -> bool:
+        """Whether an array may have had a smaller shape than this before."""
+        seen = self._looks.recent_shape(path)
+        if seen is None or len(seen) != len(shape):
+            return True
+        return any(
+            not isinstance(size, int) or size > old for size, old in zip(shape, seen, strict=True)
+        )
 
     # What this store has changed ---------------------------------------------------
 
