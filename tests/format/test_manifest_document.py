@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.properties import examples
-from zarr_manifest.format.findings import collect
+from zarr_manifest.format.findings import collect, strict
 from zarr_manifest.format.limits import Limits
 from zarr_manifest.format.manifest_document import (
     LARGEST_INTEGER,
@@ -275,11 +275,18 @@ def test_not_json(document: bytes, at: str | None) -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [b'{\n"0": {"path": "\xff"}}', b'{\n"\xff": {}}', b'{"0": {},\n"1": {"path": "a\xc3"}}'],
+    [
+        b'{\n"0": {"path": "\xff"}}',
+        b'{\n"\xff": {}}',
+        b'{"0": {},\n"1": {"path": "a\xc3"}}',
+        b'{"0": {"path": 1,\n"b\xc3": 2}}',  # the decoder ends before
+        b'{"0": {"path": "a",\n"b\xc3": 2}}',  # the decoder skips it
+    ],
 )
-def test_not_utf8(document: bytes) -> None:
+@pytest.mark.parametrize("validating", [False, True])
+def test_not_utf8(document: bytes, validating: bool) -> None:
     with pytest.raises(zm.errors.InvalidJSONError, match="not UTF-8") as raised:
-        decode_document(document, Limits())
+        strict(interpret_document(document, Limits(), validating=validating))
     byte = re.search(rb"[\xff\xc3]", document)
     assert byte is not None
     assert f"line 2, column {byte.start() - document.index(b'\n')}" in str(raised.value)

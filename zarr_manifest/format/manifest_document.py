@@ -430,13 +430,11 @@ def _explain_document(document: bytes, members: Members, error: Exception) -> Ma
     """Return the problem of a document as a whole; None if a member is to blame."""
     if isinstance(error, RecursionError):
         return LimitExceededError("the manifest is nested too deeply")
-    if isinstance(error, UnicodeDecodeError):
-        try:
-            document.decode()
-        except UnicodeDecodeError as in_document:
-            where = members.position(in_document.start)
-            return InvalidJSONError(f"the manifest is not UTF-8, at {where}")
-        return InvalidJSONError("the manifest is not UTF-8")
+    try:
+        document.decode()  # the decoder may have ended before, or skipped, what is wrong
+    except UnicodeDecodeError as in_document:
+        where = members.position(in_document.start)
+        return InvalidJSONError(f"the manifest is not UTF-8, at {where}")
     try:
         _RAW.decode(document)  # all of it: a document may begin like JSON and not be JSON
         _ = members.raw
