@@ -132,7 +132,8 @@ class Run:
             assert is_known(call), f"{where}: this is not run"
 
     def _globbed(self, word: str) -> list[str]:
-        if "*" not in word:
+        # The shell leaves quoted URLs to the command.
+        if "*" not in word or "://" in word:
             return [word]
         return [
             path.relative_to(self.directory).as_posix()
