@@ -87,12 +87,12 @@ layers: .make/lint ## import-linter: imports go downwards only
 docs: .make/docs ## the site, with the API reference, in docs-output/; a broken link is an error
 	$(BIN)/sphinx-build -b html -c docs -E -W --keep-going -q . $(SITE)
 
-dist: .make/dist ## sdist and wheel in dist/, checked, and tested in an empty environment
+dist: .make/dist ## sdist and wheel in dist/, checked, and tried in empty environments
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents dist/*.whl
-	$(BIN)/python .ci/try_wheel.py dist/*.whl
+	$(BIN)/python .ci/try_dist.py dist
 
 bench: .make/bench ## one table beside zarr and other readers; ARGS=--quick for a quick look
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -151,7 +151,7 @@ $(GROUPS:%=.make/%): .make/%: pyproject.toml $(VENV)/pyvenv.cfg
 
 .make/dev: pyproject.toml $(VENV)/pyvenv.cfg
 	@echo "installing what developers need into $(VENV) (once)"
-	@$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[xarray,virtualizarr,kerchunk,cli]' --group dev
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[all]' --group dev
 	@mkdir -p .make && touch $(GROUPS:%=.make/%) $@
 
 .make/node: $(JAVASCRIPT)/package.json
