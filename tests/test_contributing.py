@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 
@@ -19,10 +20,15 @@ def test_the_targets_exist(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
 
 
-# What a contributor makes, or what is made by make.
-@pytest.mark.parametrize(
-    "path", sorted(set(PATHS) - {"zarr_manifest/conversion/files/xyz.py", ".venv/bin/pre-commit"})
-)
+#: What a contributor makes, or what is made by make.
+MADE = {
+    "zarr_manifest/conversion/files/xyz.py",
+    "zarr_manifest/command_line/xyz.py",
+    ".venv/bin/pre-commit",
+}
+
+
+@pytest.mark.parametrize("path", sorted(set(PATHS) - MADE))
 def test_the_files_exist(path: str) -> None:
     assert (ROOT / path).exists()
 
@@ -42,3 +48,19 @@ def test_the_catalogue_of_errors_has_every_code() -> None:
     classes = [getattr(errors, name) for name in errors.__all__ if name.endswith("Error")]
     codes = {each.code for each in classes} - {errors.ManifestError.code}
     assert {code for code in codes if f"`{code}`" not in catalogue} == set()
+
+
+def test_every_dependency_has_a_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    named = {name for listed in extras.values() for name in listed} | set(project["dependencies"])
+    needed = {re.match(r"[\w-]+", name)[0] for name in named} - {project["name"]}  # type: ignore[index]
+    table = TEXT.partition("## Dependencies")[2].partition("\n## ")[0]
+    cells = [row.split("|")[1].strip() for row in table.splitlines() if row.startswith("| ")]
+    assert {name for cell in cells[1:] for name in cell.split(", ")} == needed
+
+
+def test_the_extra_all_has_every_other() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"all"}
+    assert project["optional-dependencies"]["all"] == [f"zarr-manifest[{','.join(sorted(extras))}]"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specs.tests.text import DOCUMENTS, section, tables
+from specs.tests.text import DIRECTORY, DOCUMENTS, section, tables
 from specs.tests.verdicts import MANIFEST_SCHEMA, SCHEMA, in_schema
 from zarr_manifest import Limits, errors
 from zarr_manifest.format.checksums import _REGISTRY, compute_checksum, parse_checksum
@@ -95,9 +95,32 @@ CHECKSUMS = {
 }
 
 
+#: Files that name each algorithm; CONTRIBUTING.md, "Add a checksum", says what goes there.
+NAMING_CHECKSUMS = (
+    "zarr_manifest/format/checksums.py",
+    "zarr_manifest/command_line/creating.py",
+    "specs/chunk-manifest-json/features.md",
+    "specs/chunk-manifest-json/manifest.schema.json",
+    "specs/tests/vocabulary.py",
+    "conformance/adapters/javascript/src/checksums.js",
+    "conformance/generator/area_checksums.py",
+    "tests/format/test_checksums.py",
+)
+
+
+@pytest.mark.parametrize("name", sorted({*CHECKSUMS, *_REGISTRY}))
+def test_an_algorithm_is_named_wherever_one_has_to_be(name: str) -> None:
+    named = re.compile(rf"\b{name}\b")
+    root = DIRECTORY.parent.parent
+    lacking = [p for p in NAMING_CHECKSUMS if not named.search((root / p).read_text("utf-8"))]
+    assert not lacking, f"{name} has to be added to {', '.join(lacking)}"
+
+
 def test_checksum_registry() -> None:
     registered = {name: algorithm.hex_digits for name, algorithm in _REGISTRY.items()}
-    assert {name: digits for name, (digits, _) in CHECKSUMS.items()} == registered
+    assert {name: digits for name, (digits, _) in CHECKSUMS.items()} == registered, (
+        f"the table of features.md and the registry differ: change {', '.join(NAMING_CHECKSUMS)}"
+    )
     assert {level for _, level in CHECKSUMS.values()} <= {"MUST", "SHOULD", "MAY"}
 
 
