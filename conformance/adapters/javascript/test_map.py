@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pytest
 
 from conformance.adapters.javascript.browser import Visit, look
+from conformance.runner.exchanges import Reply, Request
 from demo.map import HIERARCHY, MAPS, DrawnVariable, address, archive_of, pages
 from demo.source_files import DATA_DIRECTORY
 
@@ -148,12 +149,13 @@ def edges(centres: npt.NDArray[Any]) -> Numbers:
 
 @dataclass
 class Seen:
-    """What pages showed: maps by variable, and failures by what was wrong."""
+    """What pages showed: maps by variable, failures by what was wrong, and what was not found."""
 
     fields: dict[DrawnVariable, Field]
     points: dict[DrawnVariable, list[list[int]]]
     maps: dict[DrawnVariable, Any]
     problems: dict[str, Any]
+    absent: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +182,15 @@ def seen(installed: Path, chromium: str, tmp_path_factory: pytest.TempPathFactor
         visits = [Visit(f"/{address(drawn, archive)}", points[drawn]) for drawn in MAPS]
         visits += [Visit(problem, []) for problem in problems.values()]
         beside = {"node_modules": installed / "node_modules", damaged.name: damaged}
-        respond = pages(directory, beside).respond
+        absent: list[str] = []
+        found = pages(directory, beside).respond
+
+        def respond(request: Request) -> Reply:
+            reply = found(request)
+            if reply.status == 404:
+                absent.append(request.path)
+            return reply
+
         shown = look(chromium, respond, visits, SEEN, directory / "profile")
     maps, failed = shown[: len(MAPS)], shown[len(MAPS) :]
     return Seen(
@@ -188,7 +198,12 @@ def seen(installed: Path, chromium: str, tmp_path_factory: pytest.TempPathFactor
         points,
         dict(zip(MAPS, maps, strict=True)),
         dict(zip(problems, failed, strict=True)),
+        absent,
     )
+
+
+def test_the_pages_ask_only_for_what_is_there(seen: Seen) -> None:
+    assert seen.absent == []
 
 
 @pytest.mark.parametrize("drawn", MAPS, ids=lambda drawn: drawn.name)
