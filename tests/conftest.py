@@ -13,6 +13,7 @@ from zarr.core import codec_pipeline
 import zarr_manifest as zm
 from tests.combinations import combinations
 from tests.hierarchies import Values, write_hierarchy
+from tests.interrupted_stores import stop_interrupting
 
 # Of zarr.
 PIPELINES = ["BatchedCodecPipeline"]
@@ -62,3 +63,9 @@ def values(root: Path, written: tuple[Path, Values]) -> Values:
 def store(root: Path, values: Values) -> zm.ManifestStore:
     """A reader of the hierarchy with every kind of node."""
     return zm.ManifestStore(root, read_only=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Let the directories of interrupted stores be removed."""
+    stop_interrupting()

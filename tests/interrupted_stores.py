@@ -6,11 +6,13 @@ the system: a file that is opened for writing, linked, renamed or removed, a new
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from hypothesis import settings
@@ -23,9 +25,10 @@ __all__ = [
     "Interrupted",
     "InterruptedDirectory",
     "InterruptedMemory",
-    "changed_path",
+    "changes_below",
     "every_change",
     "keys_without_tokens",
+    "stop_interrupting",
 ]
 
 
@@ -57,17 +60,38 @@ class InterruptedMemory(_Changes, MemoryStore):
         await Store.delete_dir(self, prefix)  # one after the other
 
 
-_CHANGING = {"os.rename": 1, "os.link": 1, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0}
+# The positions of what is changed, and of the descriptor of the directory that it is in.
+_CHANGING = {
+    "os.rename": (1, 3),
+    "os.link": (1, 3),
+    "os.remove": (0, 1),
+    "os.mkdir": (0, 2),
+    "os.rmdir": (0, 1),
+}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def changed_path(event: str, arguments: tuple[Any, ...]) -> str | None:
-    """Return the path of a file or directory that an audit event is about to change."""
+def changes_below(event: str, arguments: tuple[Any, ...], root: str) -> bool:
+    """Whether an audit event is about to change a file or directory below another."""
     if event == "open":
         path, _, flags = arguments
-        return path if isinstance(path, str) and flags & _WRITING else None
-    position = _CHANGING.get(event)
-    return None if position is None else os.fspath(arguments[position])
+        if not isinstance(path, str) or not flags & _WRITING:
+            return False
+        if path.startswith("/"):
+            return Path(path).is_relative_to(root)
+        # The event does not tell in which directory a name is opened: one that is open now.
+        return any(place.is_relative_to(root) for place in _open_places())
+    if event not in _CHANGING:
+        return False
+    path, directory = (arguments[position] for position in _CHANGING[event])
+    above = Path(f"/proc/self/fd/{directory}").readlink() if directory >= 0 else Path()
+    return (above / os.fspath(path)).is_relative_to(root)
+
+
+def _open_places() -> Iterator[Path]:
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            yield descriptor.readlink()
 
 
 class InterruptedDirectory(_Changes, LocalStore):
@@ -77,20 +101,23 @@ class InterruptedDirectory(_Changes, LocalStore):
         super().__setattr__(name, value)
         if name == "left":
             if value < _Changes.left:
-                _watched[f"{self.root.absolute()}/"] = self
+                _watched[str(self.root.absolute())] = self
             elif value == _Changes.left:
-                _watched.pop(f"{self.root.absolute()}/", None)
+                _watched.pop(str(self.root.absolute()), None)
 
 
 _watched: dict[str, InterruptedDirectory] = {}
 
 
+def stop_interrupting() -> None:
+    """Let all directories be changed again."""
+    _watched.clear()
+
+
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    path = changed_path(event, arguments) if _watched else None
-    if path is not None:
-        for root, store in list(_watched.items()):
-            if f"{path}/".startswith(root):
-                store.change()
+    for root, store in list(_watched.items()):
+        if changes_below(event, arguments, root):
+            store.change()
 
 
 def every_change(

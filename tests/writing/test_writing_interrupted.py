@@ -20,7 +20,7 @@ import zarr
 import zarr_manifest as zm
 from tests.conversion.inline_nodes import read, streamed, vector
 from tests.hierarchies import files_below
-from tests.interrupted_stores import changed_path
+from tests.interrupted_stores import changes_below
 from zarr_manifest.conversion import recover, write_hierarchy
 from zarr_manifest.conversion.nodes import GroupNode
 from zarr_manifest.errors import InvalidConfigurationError, WriteConflictError
@@ -60,12 +60,11 @@ def earlier(root: Path) -> None:
 
 def run_killed(write: Callable[[Path], None], root: Path, left: int) -> None:
     """Write, and end at once before the change after `left` others."""
-    below, remaining = f"{root}/", left
+    remaining = left
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal remaining
-        path = changed_path(event, arguments)
-        if path is not None and f"{path}/".startswith(below):
+        if changes_below(event, arguments, str(root)):
             if remaining == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             remaining -= 1

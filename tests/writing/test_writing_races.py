@@ -23,7 +23,7 @@ import zarr_manifest as zm
 from tests.servers.s3 import S3Server
 from zarr_manifest import conversion
 from zarr_manifest.errors import SourceAccessDeniedError, WriteConflictError
-from zarr_manifest.writing import conditional_put
+from zarr_manifest.sources import own_files
 from zarr_manifest.writing.conditional_put import Stored, guarded_store
 
 pytestmark = pytest.mark.slow
@@ -258,10 +258,10 @@ def test_processes(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_another_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditional_put, "_PATIENCE", 0.05)
+    monkeypatch.setattr(own_files, "_PATIENCE", 0.05)
     zarr.create_array(tmp_path, name="a", **CREATION)
     lock = tmp_path / "a" / "zarr.json.lock"
-    with conditional_put._locked(tmp_path / "a" / "zarr.json"):
+    with own_files.OwnFiles(str(tmp_path)).locked("a/zarr.json"):
         with pytest.raises(WriteConflictError) as raised:
             zm.write_manifest(tmp_path, "a", entries(1, lambda: None))
         assert f"process {os.getpid()} on " in str(raised.value)
@@ -285,7 +285,7 @@ def test_a_lock_that_is_held_for_a_moment(tmp_path: Path) -> None:
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with conditional_put._locked(tmp_path / "a" / "zarr.json"):
+        with own_files.OwnFiles(str(tmp_path)).locked("a/zarr.json"):
             held.set()
             release.wait()
 

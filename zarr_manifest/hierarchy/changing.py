@@ -34,7 +34,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, KnownArrays, vanished
 from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
 from zarr_manifest.hierarchy.resizing import resized_declaration
-from zarr_manifest.hierarchy.underneath import OwnKeys
+from zarr_manifest.hierarchy.underneath import OwnKeys, list_own
 from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
 from zarr_manifest.locations import Location
 from zarr_manifest.sources import (
@@ -232,11 +232,12 @@ def _read_only(array: ChunkManifestTransformer, index: tuple[int, ...]) -> ReadO
 
 
 async def delete_below(
-    store: Store, arrays: KnownArrays, directory: str, allowed: tuple[str, ...]
+    store: Store, inside: Store, arrays: KnownArrays, directory: str, allowed: tuple[str, ...]
 ) -> None:
     """Delete everything below a path, except what manifests of the hierarchy refer to.
 
-    Links are followed to metadata in directories that are `allowed`.
+    Deletes `inside` the store, behind no link. Links are followed to metadata that are read, in
+    directories that are `allowed`.
 
     The metadata of nodes go first, those of the topmost before the others: if this is
     interrupted, no node opens of which some chunks or documents are gone.
@@ -244,11 +245,11 @@ async def delete_below(
     Raises
     ------
     ManifestError
-        What is to be kept is unknown, because a manifest cannot be read. Nothing is
-        then deleted.
+        What is to be kept is unknown, because a manifest cannot be read; or the path lies behind
+        a link. Nothing is then deleted.
     """
     below = f"{directory}/" if directory else ""
-    keys = [key async for key in store.list_prefix(below)]
+    keys = await list_own(inside, below)
     kept = await _referenced(store, arrays, directory, keys, allowed) if keys else set[str]()
     kept |= arrays.kept.intersection(keys)
     arrays.kept |= kept
@@ -257,12 +258,12 @@ async def delete_below(
         if key.rpartition("/")[2] in _OPENING:
             levels.setdefault(key.count("/"), []).append(key)
     for level in sorted(levels):
-        await _delete(store, levels[level])
+        await _delete(inside, levels[level])
     if kept:
         gone = {key for level in levels.values() for key in level}
-        await _delete(store, (key for key in keys if key not in kept and key not in gone))
+        await _delete(inside, (key for key in keys if key not in kept and key not in gone))
     else:
-        await store.delete_dir(directory)
+        await inside.delete_dir(directory)
     arrays.deleted_below(directory)
 
 

@@ -37,7 +37,7 @@ class ReadableStore(StoreOnStore):
         """What is known of the arrays."""
 
     _readable: Store
-    """The hierarchy's own store, which reads nothing outside its directory."""
+    """The hierarchy's own store, which reads and changes nothing outside its directory."""
 
     # Values ------------------------------------------------------------------
 

@@ -298,18 +298,18 @@ class ManifestStore(ReadableStore):
     async def set(self, key: str, value: Buffer) -> None:
         """Write a native value, or metadata; a manifest array keeps its declaration."""
         stored = await run_async(self._writable(key, value))
-        await self._store.set(key, stored)
+        await self._readable.set(key, stored)
         note_change(self._arrays, key, stored)
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Write a native value, without an event loop."""
         stored = run_sync(self._writable(key, value))
-        self._underneath.set_sync(key, stored)
+        self._synchronous.set_sync(key, stored)
         note_change(self._arrays, key, stored)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a native value unless its key has one."""
-        await self._store.set_if_not_exists(key, await run_async(self._writable(key, value)))
+        await self._readable.set_if_not_exists(key, await run_async(self._writable(key, value)))
         if key.rpartition("/")[2] in METADATA_NAMES:
             self._arrays.note_absence(key.rpartition("/")[0])
 
@@ -317,9 +317,9 @@ class ManifestStore(ReadableStore):
         await asyncio.gather(*(self.set(key, value) for key, value in values))
 
     @property
-    def _underneath(self) -> Any:
-        """The underlying store, which may have methods that ``Store`` does not declare."""
-        return self._store
+    def _synchronous(self) -> Any:
+        """The same store with methods that ``Store`` does not declare."""
+        return self._readable
 
     def _writable(self, key: str, value: Buffer) -> Steps[Buffer]:
         self._check_writable()
@@ -332,13 +332,13 @@ class ManifestStore(ReadableStore):
     async def delete(self, key: str) -> None:
         """Delete a native value. Data that manifests refer to is never touched."""
         if await run_async(self._deletable(key)):
-            await self._store.delete(key)
+            await self._readable.delete(key)
             note_change(self._arrays, key, None)
 
     def delete_sync(self, key: str) -> None:
         """Delete a native value, without an event loop."""
         if run_sync(self._deletable(key)):
-            self._underneath.delete_sync(key)
+            self._synchronous.delete_sync(key)
             note_change(self._arrays, key, None)
 
     async def delete_dir(self, prefix: str) -> None:
@@ -348,7 +348,9 @@ class ManifestStore(ReadableStore):
         that nothing opens of which a part is gone.
         """
         self._check_writable()
-        await delete_below(self._store, self._arrays, prefix.rstrip("/"), self._directories)
+        await delete_below(
+            self._store, self._readable, self._arrays, prefix.rstrip("/"), self._directories
+        )
 
     async def clear(self) -> None:
         """Delete everything except data that manifests refer to."""

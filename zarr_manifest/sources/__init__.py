@@ -37,6 +37,7 @@ from zarr_manifest.sources.file_bodies import FileBody
 from zarr_manifest.sources.local_access import local_directories, may_be_remote
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
 from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.own_files import LOCK, PARTIAL, OwnFiles, undetectable_writers
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
 from zarr_manifest.sources.web import web_reader_of, within_host
@@ -57,7 +58,9 @@ __all__ = [
     "DEFAULT_MAX_GAP",
     "GIVE_CREDENTIALS",
     "HIERARCHY",
+    "LOCK",
     "MOST_BYTES_IN_FLIGHT",
+    "PARTIAL",
     "Access",
     "Allow",
     "Anonymous",
@@ -72,6 +75,7 @@ __all__ = [
     "From",
     "Last",
     "ManyRanges",
+    "OwnFiles",
     "RangeError",
     "Receiver",
     "SourceObject",
@@ -101,6 +105,7 @@ __all__ = [
     "run_sync",
     "slice_bounds",
     "source_range",
+    "undetectable_writers",
     "web_directory",
     "web_reader_of",
     "within_host",

@@ -46,35 +46,44 @@ from zarr_manifest.sources.opening_at_once import (
 
 __all__ = [
     "HIERARCHY",
+    "LONGEST_PATH",
+    "NO_LINK",
+    "OPENS_IN_DIRECTORIES",
     "Directory",
     "FileReader",
+    "LinkMetError",
     "bounds_in",
     "file_errors",
     "link_outside",
+    "open_directory",
+    "real_path",
+    "regular_file",
+    "why_not_opened",
 ]
 
 # What messages call the directory of a hierarchy.
 HIERARCHY = "hierarchy's directory"
 
 # On Linux; elsewhere the limit is lower.
-_LONGEST_PATH = 4096
+LONGEST_PATH = 4096
 
 # A link met on a path that had none a moment ago means that the path is being changed.
 _MOST_CHANGES = 40
 
-_OPENS_IN_DIRECTORIES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+OPENS_IN_DIRECTORIES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 # What opening a link that must not be followed ends with; EMLINK on FreeBSD.
 _IS_A_LINK = (errno.ELOOP, errno.EMLINK)
 
 
-class _LinkMetError(Exception):
+class LinkMetError(Exception):
     """A segment of a path is a symbolic link, or is being changed."""
 
 
-def _real_path(path: str) -> str:
+def real_path(path: str) -> str:
+    """Return the real path of what a path names, also while that changes."""
     for _ in range(_MOST_CHANGES):
         try:
             return os.path.realpath(path)
@@ -185,7 +194,7 @@ class Directory(Struct, frozen=True):
             descriptor = open_at_once(directory, key, FILE_FLAGS)
         finally:
             os.close(directory)
-        return None if descriptor is None else _regular_file(descriptor)
+        return None if descriptor is None else regular_file(descriptor)
 
     def status(self, key: str) -> os.stat_result:
         """Return the status of what a key names, which need not be a regular file.
@@ -198,15 +207,15 @@ class Directory(Struct, frozen=True):
         return self._reach(key, _status_of)
 
     def _reach[T](self, key: str, act: _Act[T]) -> T:
-        if len(key) > _LONGEST_PATH:
+        if len(key) > LONGEST_PATH:
             raise _too_long()
         place = self.path, key
         for attempt in range(_MOST_CHANGES):
             try:
-                if _OPENS_IN_DIRECTORIES:
+                if OPENS_IN_DIRECTORIES:
                     return _reach_in(*place, act)
                 return act(str(Path(*self._require_located(key))), None)
-            except _LinkMetError:
+            except LinkMetError:
                 place = self._require_located(key)
                 if attempt:
                     _fall_out_of_step()
@@ -225,9 +234,9 @@ class Directory(Struct, frozen=True):
     def _locate(self, key: str) -> tuple[str, str] | None:
         """Return the real path of what a key names, below a directory that may be read."""
         # Each directory of an endless path would be looked at, in quadratic time.
-        real = _real_path(str(Path(self.path, key[: _LONGEST_PATH + 1])))
+        real = real_path(str(Path(self.path, key[: LONGEST_PATH + 1])))
         for directory in (self.path, *self.others):
-            root = _real_path(directory)
+            root = real_path(directory)
             if real == root:
                 return os.path.split(real)
             if _within(root, real) is not None:
@@ -246,19 +255,16 @@ def _reach_in[T](directory: str, key: str, act: _Act[T]) -> T:
     ------
     OSError
         As :func:`os.open` does.
-    _LinkMetError
+    LinkMetError
         There is a link.
     """
     segments = [segment for segment in key.split("/") if segment not in ("", ".")]
     if not segments or ".." in segments:
-        raise _LinkMetError
+        raise LinkMetError
     descriptor = os.open(directory, DIRECTORY_FLAGS)
     try:
         for segment in segments[:-1]:
-            try:
-                inner = os.open(segment, DIRECTORY_FLAGS | _NO_LINK, dir_fd=descriptor)
-            except OSError as error:
-                raise _why_not_opened(error, segment, descriptor) from None
+            inner = open_directory(segment, descriptor)
             os.close(descriptor)
             descriptor = inner
         return act(segments[-1], descriptor)
@@ -266,27 +272,36 @@ def _reach_in[T](directory: str, key: str, act: _Act[T]) -> T:
         os.close(descriptor)
 
 
-def _why_not_opened(error: OSError, name: str, directory: int | None) -> Exception:
+def open_directory(name: str, above: int) -> int:
+    """Open a directory in another, without following a link."""
+    try:
+        return os.open(name, DIRECTORY_FLAGS | NO_LINK, dir_fd=above)
+    except OSError as error:
+        raise why_not_opened(error, name, above) from None
+
+
+def why_not_opened(error: OSError, name: str, directory: int | None) -> Exception:
     """Return what an error of opening a segment of a path means, without following a link."""
     if isinstance(error, NotADirectoryError):
         # Also what a link is answered with. A link that has become a directory again must not
         # look like something that is not there.
         mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-        return _LinkMetError() if stat.S_ISLNK(mode) or stat.S_ISDIR(mode) else error
+        return LinkMetError() if stat.S_ISLNK(mode) or stat.S_ISDIR(mode) else error
     if error.errno in _IS_A_LINK:
-        return _LinkMetError()
+        return LinkMetError()
     return _not_regular() if error.errno == errno.ENXIO else error
 
 
 def _open_file(name: str, directory: int | None) -> OpenFile:
     try:
-        descriptor = os.open(name, FILE_FLAGS | _NO_LINK, dir_fd=directory)
+        descriptor = os.open(name, FILE_FLAGS | NO_LINK, dir_fd=directory)
     except OSError as error:
-        raise _why_not_opened(error, name, directory) from None
-    return _regular_file(descriptor)
+        raise why_not_opened(error, name, directory) from None
+    return regular_file(descriptor)
 
 
-def _regular_file(descriptor: int) -> OpenFile:
+def regular_file(descriptor: int) -> OpenFile:
+    """Return the file that a descriptor opens, if it is a regular one."""
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -300,7 +315,7 @@ def _regular_file(descriptor: int) -> OpenFile:
 def _status_of(name: str, directory: int | None) -> os.stat_result:
     status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if stat.S_ISLNK(status.st_mode):
-        raise _LinkMetError
+        raise LinkMetError
     return status
 
 

@@ -8,13 +8,7 @@ error, unless the caller promises to be the only writer.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
-import os
-import socket
-import sys
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
@@ -26,11 +20,14 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
-from zarr_manifest.errors import Advice, Setting, WriteConflictError
+from zarr_manifest.errors import WriteConflictError
 from zarr_manifest.hierarchy import (
     can_list,
+    directory_of,
     ensure_open,
-    list_inside,
+    inside_store,
+    join,
+    list_own,
     look_again,
     refused_key,
     store_errors,
@@ -38,14 +35,9 @@ from zarr_manifest.hierarchy import (
     store_name,
     sync,
 )
+from zarr_manifest.sources import OwnFiles, undetectable_writers
 
 __all__ = ["GuardedStore", "Stored", "guarded_store"]
-
-# What the names of files that exist for a moment end with; a process that is killed leaves them.
-LOCK, PARTIAL = ".lock", ".partial"
-
-# How long another process may hold a lock, in seconds; it only writes one small file.
-_PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +63,15 @@ class GuardedStore(ABC):
     ----------
     store : Store
         Not a ManifestStore, which hides declarations.
+    directories : tuple of str
+        Where symbolic links may lead when they are read: what the reader authorised.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, directories: tuple[str, ...] = ()) -> None:
         self.store = store
+        self._inside = inside_store(store, directories)
+        place = directory_of(store)
+        self._own_files = None if place is None else OwnFiles(place.path)
 
     def read(self, key: str) -> Stored:
         """Return an object, with what is needed to replace it."""
@@ -104,31 +101,45 @@ class GuardedStore(ABC):
 
     def delete(self, key: str) -> None:
         """Delete an object."""
-        self._run(self.store.delete(key))
+        self._run(self._inside.delete(key))
 
     def keys_below(self, prefix: str) -> list[str] | None:
         """Return all keys that begin with a prefix; None if the store cannot list them."""
         if not can_list(self.store):
             return None
-        listing = self._run(list_inside(self.store, prefix))
-        return [*listing.keys, *listing.links]
+        return list(self._run(list_own(self._inside, prefix)))
 
     def names_in(self, path: str) -> list[str]:
-        """Return the names in a directory."""
+        """Return the names in a directory, but not those of links that lead to no node."""
 
         async def names() -> list[str]:
-            return [name async for name in self.store.list_dir(path)]
+            return [name async for name in self._inside.list_dir(path)]
 
-        return self._run(names())
+        own = self._own_files
+        found = self._run(names()) if own is None else own.names(path)
+        return [name for name in found if own is None or _may_be_member(own, join(path, name))]
+
+    def require_own(self, key: str) -> None:
+        """Refuse an object that must not be changed, before anything is changed.
+
+        Raises
+        ------
+        LocationNotAllowedError
+            It lies behind a symbolic link.
+        InvalidPathError
+            No file can have this name.
+        """
+        if self._own_files is not None:
+            self._own_files.require_own(key)
 
     def exists(self, key: str) -> bool:
         """Whether an object exists."""
         with _refusals(key):
-            return self._run(self.store.exists(key))
+            return self._run(self._inside.exists(key))
 
     def size(self, key: str) -> int:
         """Return the size of an existing object, in bytes."""
-        return self._run(self.store.getsize(key))
+        return self._run(self._inside.getsize(key))
 
     @contextmanager
     def held(self, key: str) -> Generator[None]:
@@ -143,10 +154,10 @@ class GuardedStore(ABC):
 
     async def _put(self, key: str, body: bytes) -> None:
         with _refusals(key):
-            await self.store.set(key, default_buffer_prototype().buffer.from_bytes(body))
+            await self._inside.set(key, default_buffer_prototype().buffer.from_bytes(body))
 
     def _get(self, key: str) -> bytes | None:
-        found = self._run(self.store.get(key, default_buffer_prototype()))
+        found = self._run(self._inside.get(key, default_buffer_prototype()))
         return None if found is None else found.to_bytes()
 
     def _run[T](self, steps: Coroutine[Any, Any, T]) -> T:
@@ -171,6 +182,12 @@ class GuardedStore(ABC):
         if found != before.body:
             raise _conflict(key)
         self._run(self._put(key, body))
+
+
+def _may_be_member(files: OwnFiles, path: str) -> bool:
+    """Whether a name is no link, or one to a node, which is refused when it is read."""
+    place = Path(files.directory, path)
+    return not place.is_symlink() or (place / "zarr.json").exists()
 
 
 @contextmanager
@@ -204,174 +221,51 @@ class _InProcess(GuardedStore):
 class _Directory(GuardedStore):
     """Files, which cannot be replaced conditionally, so that writers take turns by a lock file.
 
-    A file is written under another name first, so that nobody ever sees part of it. As in
-    zarr's LocalStore, the system decides when it reaches the disk.
+    Not through the store, whose event loop takes longer for a small file than the system.
     """
 
-    def __init__(self, store: Store, root: Path) -> None:
+    def __init__(self, store: Store, directory: str) -> None:
         super().__init__(store)
-        self._root = root
+        self._files = OwnFiles(directory)
 
     def read(self, key: str) -> Stored:
-        path = self._root / key
-        if any(os.path.lexists(f"{path}{ending}") for ending in (LOCK, PARTIAL)):
-            # A process that was killed may have left them.
-            _remove_unlocked(path)
+        self._files.remove_left_behind(key)
         return super().read(key)
 
     def create(self, key: str, body: bytes) -> bool:
         if self.read(key).body is not None:
             return False
-        path = self._root / key
-        with _locked(path), _written(path, body) as partial:
-            try:
-                os.link(partial, path)
-            except FileExistsError:
-                return False
-            except OSError:  # a file system without hard links
-                if path.exists():
-                    return False
-                partial.replace(path)
-        return True
+        with self._files.locked(key):
+            return self._files.create(key, body)
 
     def _get(self, key: str) -> bytes | None:
-        # Not through the store: obstore fails if there is a file in place of a directory.
-        try:
-            return (self._root / key).read_bytes()
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            return None
+        return self._files.read(key)
 
     def put(self, key: str, body: bytes) -> None:
-        # Not through the store, whose event loop takes longer for a small file than the system.
-        path = self._root / key
-        try:
-            _replace(path, body)
-        except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, body)
+        self._files.put(key, body)
 
     async def _put(self, key: str, body: bytes) -> None:
         await asyncio.to_thread(self.put, key, body)
 
+    def delete(self, key: str) -> None:
+        self._files.remove(key)
+        look_again()
+
+    def exists(self, key: str) -> bool:
+        return self._files.size(key) is not None
+
+    def size(self, key: str) -> int:
+        return self._files.size(key) or 0
+
     @contextmanager
     def held(self, key: str) -> Generator[None]:
         # Another file than the one that is locked while the object is written.
-        with _locked(self._root / f"{key}.held"):
+        with self._files.locked(f"{key}.held"):
             yield
 
     def replace(self, key: str, before: Stored, body: bytes) -> None:
-        with _locked(self._root / key):
+        with self._files.locked(key):
             self._compare_and_put(key, before, body)
-
-
-def _replace(path: Path, body: bytes) -> None:
-    """Write a file whose directory exists."""
-    partial = path.with_name(f"{path.name}{PARTIAL}")
-    try:
-        with partial.open("wb") as file:
-            file.write(body)
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _written(path: Path, body: bytes) -> Generator[Path]:
-    """Yield a complete file beside a path, under the one name that a later writer overwrites."""
-    partial = path.with_name(f"{path.name}{PARTIAL}")
-    try:
-        partial.write_bytes(body)
-        yield partial
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(path: Path) -> Generator[None]:
-    """Hold a lock on a file that is visible to other processes."""
-    lock = path.with_name(f"{path.name}{LOCK}")
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + _PATIENCE
-    while (held := _try_lock(lock)) is None:
-        if time.monotonic() > deadline:
-            raise _locked_by_another(lock)
-        time.sleep(0.005)
-    with _releasing(lock, held):
-        os.write(held, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-        yield
-
-
-@contextmanager
-def _releasing(lock: Path, held: int) -> Generator[None]:
-    try:
-        yield
-    finally:
-        if sys.platform == "win32":  # which does not remove an open file
-            os.close(held)
-            lock.unlink()
-        else:
-            try:
-                lock.unlink()
-            finally:
-                os.close(held)
-
-
-def _remove_unlocked(path: Path) -> None:
-    """Remove what a writer of a file left behind, unless it is at work."""
-    lock = path.with_name(f"{path.name}{LOCK}")
-    held = _try_lock(lock)
-    if held is not None:
-        with _releasing(lock, held):
-            path.with_name(f"{path.name}{PARTIAL}").unlink(missing_ok=True)
-
-
-if sys.platform == "win32":
-
-    def _try_lock(lock: Path) -> int | None:
-        """Create the lock file, or return None if it exists."""
-        try:
-            return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        except FileExistsError:
-            return None
-
-else:
-    import fcntl
-
-    def _try_lock(lock: Path) -> int | None:
-        """Lock the lock file, or return None if another writer has locked it.
-
-        The system takes the lock away from a process that ends, so that a file that it left
-        behind is no obstacle.
-        """
-        file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(file), lock.stat()):
-                os.truncate(file, 0)
-                return file
-        except (BlockingIOError, FileNotFoundError):
-            pass  # held by another writer, or just removed by it
-        except OSError as error:
-            os.close(file)
-            if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):
-                raise _undetectable("file system") from error
-            raise
-        os.close(file)
-        return None
-
-
-def _locked_by_another(lock: Path) -> WriteConflictError:
-    owner, remedy = "an unnamed process", "Try again when it has finished."
-    if sys.platform == "win32":
-        remedy += " If it was interrupted, remove the lock file."
-    with contextlib.suppress(FileNotFoundError):
-        owner = lock.read_text().strip() or owner
-    return WriteConflictError(
-        f"another writer has held the lock for more than {_PATIENCE:g} seconds: {owner}",
-        location=str(lock),
-        remedy=remedy,
-    )
 
 
 class _ObjectStorage(GuardedStore):
@@ -399,14 +293,14 @@ class _ObjectStorage(GuardedStore):
             except AlreadyExistsError:
                 return False
             except (NotSupportedError, NotImplementedError) as error:
-                raise _undetectable(type(self._objects).__name__) from error
+                raise undetectable_writers(type(self._objects).__name__) from error
         return True
 
     def replace(self, key: str, before: Stored, body: bytes) -> None:
         from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
 
         if before.body is not None and not before.version:
-            raise _undetectable(type(self._objects).__name__)
+            raise undetectable_writers(type(self._objects).__name__)
         mode = "create" if before.body is None else before.version
         with self._own_errors():
             try:
@@ -416,7 +310,7 @@ class _ObjectStorage(GuardedStore):
                 if self.read(key).body != body:
                     raise _conflict(key) from error
             except (NotSupportedError, NotImplementedError) as error:
-                raise _undetectable(type(self._objects).__name__) from error
+                raise undetectable_writers(type(self._objects).__name__) from error
 
 
 class _Unguarded(GuardedStore):
@@ -440,14 +334,9 @@ def _conflict(key: str) -> WriteConflictError:
     )
 
 
-def _undetectable(kind: str) -> WriteConflictError:
-    return WriteConflictError(
-        f"this {kind} cannot detect whether somebody else is writing at the same time",
-        remedy=Advice("If nobody is, pass ", Setting("sole_writer", True), "."),
-    )
-
-
-def guarded_store(store: Store, *, sole_writer: bool = False) -> GuardedStore:
+def guarded_store(
+    store: Store, *, sole_writer: bool = False, directories: tuple[str, ...] = ()
+) -> GuardedStore:
     """Return a store with conditional puts.
 
     Parameters
@@ -456,6 +345,8 @@ def guarded_store(store: Store, *, sole_writer: bool = False) -> GuardedStore:
         The hierarchy's own store.
     sole_writer : bool
         The caller's promise to be the only writer, for stores that cannot detect others.
+    directories : tuple of str
+        Where symbolic links may lead when a sole writer reads: what the reader authorised.
 
     Raises
     ------
@@ -472,14 +363,14 @@ def guarded_store(store: Store, *, sole_writer: bool = False) -> GuardedStore:
             remedy="Choose another location.",
         ) from error
     if sole_writer:
-        return _Unguarded(store)
+        return _Unguarded(store, directories)
     if isinstance(store, MemoryStore):
         return _InProcess(store)
     if isinstance(store, LocalStore):
-        return _Directory(store, store.root)
+        return _Directory(store, str(store.root.absolute()))
     if isinstance(store, ObjectStore):
         return _guarded_object_store(cast(Any, store))
-    raise _undetectable(type(store).__name__)
+    raise undetectable_writers(type(store).__name__)
 
 
 def _guarded_object_store(store: ObjectStore[Any]) -> GuardedStore:
@@ -487,7 +378,7 @@ def _guarded_object_store(store: ObjectStore[Any]) -> GuardedStore:
 
     inner: Any = store.store
     if isinstance(inner, LocalStore) and inner.prefix is not None:
-        return _Directory(store, Path(inner.prefix))
+        return _Directory(store, str(Path(inner.prefix).absolute()))
     if isinstance(inner, S3Store | GCSStore | AzureStore | MemoryStore):
         return _ObjectStorage(store)
-    raise _undetectable(type(inner).__name__)
+    raise undetectable_writers(type(inner).__name__)

@@ -21,7 +21,7 @@ from zarr_manifest.hierarchy import (
     PartitionKeys,
 )
 from zarr_manifest.locations import Base, StoreLocation
-from zarr_manifest.writing.conditional_put import LOCK, PARTIAL
+from zarr_manifest.sources import LOCK, PARTIAL
 
 __all__ = [
     "DocumentNames",

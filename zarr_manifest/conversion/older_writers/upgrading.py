@@ -200,7 +200,11 @@ def upgrade(
     hierarchy = InspectedHierarchy.open(location, allow=allow, limits=limits)
     opened = open_hierarchy(location, hierarchy.allow, read_only=dry_run or copying)
     own = store_underneath(opened)
-    store = guarded_store(own, sole_writer=sole_writer or dry_run or copying)
+    store = guarded_store(
+        own,
+        sole_writer=sole_writer or dry_run or copying,
+        directories=hierarchy.directories,
+    )
     nodes = _nodes(hierarchy)
     arrays = _arrays(store, nodes, hierarchy.limits)
     theirs = {path.rpartition("/")[0] for path, array in arrays.items() if array.is_theirs and path}

@@ -53,7 +53,9 @@ class EarlierHierarchy:
         below = [""]
         while below:
             path = below.pop()
-            found = self._store.read(join(path, "zarr.json"))
+            key = join(path, "zarr.json")
+            self._store.require_own(key)
+            found = self._store.read(key)
             if found.body is not None:
                 self._nodes[path] = found
             if _is_group(found) or is_placeholder(found.body):
@@ -66,10 +68,13 @@ class EarlierHierarchy:
         ------
         WriteConflictError
             It exists, but may not be replaced.
+        LocationNotAllowedError
+            It lies behind a symbolic link.
         """
         if path in self._first_read:
             return self._first_read[path]
         key = join(path, "zarr.json")
+        self._store.require_own(key)
         found = self._store.read(key)
         if found.body is not None and not self._may_replace:
             raise WriteConflictError(

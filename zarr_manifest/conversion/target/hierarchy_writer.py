@@ -6,7 +6,6 @@ Knows nothing of where the nodes come from.
 from __future__ import annotations
 
 import contextlib
-import errno
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -272,11 +271,6 @@ class _HierarchyWriter:
             raise
         except ManifestError as error:
             self.report.refused.append(refused(path, error))
-        except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
-                raise
-            reason = "its path is too long for the target's file system"
-            self.report.refused.append(RefusedNode(path, NotConvertibleError.code, reason))
 
     def _require_place(self, path: str, *, is_array: bool) -> None:
         name = impossible_name(path)

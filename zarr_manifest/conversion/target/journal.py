@@ -124,7 +124,7 @@ class Journal:
         documents = [*stored.old_documents, *stored.new_documents, *stored.unused]
         # It may have come with somebody else's hierarchy, and is not to lead out of it.
         for key in [*filter(None, nodes), *documents]:
-            if not is_possible_path(key):
+            if not is_possible_path(key) or "\0" in key:
                 raise _not_a_journal(f"{key!r} is not a path in the hierarchy")
         return cls(
             stored.writer,
@@ -139,9 +139,34 @@ class Journal:
 
     @classmethod
     def read(cls, store: GuardedStore) -> Journal | None:
-        """Return the journal in a store, if there is one."""
+        """Return the journal in a store, if there is one.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            It is none.
+        LocationNotAllowedError
+            Something that it names lies behind a symbolic link.
+        """
         body = store.read(JOURNAL).body
-        return None if body is None else cls.loads(body)
+        if body is None:
+            return None
+        journal = cls.loads(body)
+        journal.require_own(store)
+        return journal
+
+    def require_own(self, store: GuardedStore) -> None:
+        """Refuse a change of what lies behind a link, before anything is changed.
+
+        Raises
+        ------
+        LocationNotAllowedError
+            Something that it names lies behind a symbolic link.
+        """
+        for path in self.nodes:
+            store.require_own(join(path, "zarr.json"))
+        for key in (*self.old_documents, *self.new_documents, *self.unused):
+            store.require_own(key)
 
     # What it says -------------------------------------------------------------------------
 
@@ -164,7 +189,10 @@ class Journal:
         ------
         WriteConflictError
             There is another one.
+        LocationNotAllowedError
+            Something that it names lies behind a symbolic link.
         """
+        self.require_own(store)
         body = self.dumps()
         # A request that was retried because its response was lost conflicts with itself.
         if not store.create(JOURNAL, body) and store.read(JOURNAL).body != body:

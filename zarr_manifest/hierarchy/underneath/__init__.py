@@ -1,6 +1,6 @@
 """The store underneath a hierarchy: where it is, and what is read from it and how."""
 
-from zarr_manifest.hierarchy.underneath.checked_store import inside_store
+from zarr_manifest.hierarchy.underneath.checked_store import inside_store, list_own
 from zarr_manifest.hierarchy.underneath.opening import (
     base_directory,
     open_hierarchy,
@@ -50,6 +50,7 @@ __all__ = [
     "list_keys",
     "list_members",
     "list_names",
+    "list_own",
     "listed_directory",
     "local_store",
     "not_listable",

@@ -1,7 +1,8 @@
-"""A hierarchy's own store, which reads nothing outside its directory.
+"""A hierarchy's own store, which reads, writes and removes nothing outside its directory.
 
 Opening somebody else's hierarchy must not read what symbolic links in it lead to: metadata and
-native chunks are checked like sources. A store that keeps no files reads as it always does.
+native chunks are checked like sources. Nothing is written or removed through a link at all. A store
+that keeps no files does as it always does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, unquote
 
+from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, WrapperStore
@@ -27,13 +29,13 @@ from zarr_manifest.hierarchy.underneath.directory_listing import (
 from zarr_manifest.hierarchy.underneath.relative_sources import slice_of
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
 from zarr_manifest.hierarchy.zarr_internals import ensure_open, ensure_open_sync
-from zarr_manifest.sources import CachedFiles, Directory
+from zarr_manifest.sources import CachedFiles, Directory, OwnFiles
 
 if TYPE_CHECKING:
-    from zarr.abc.buffer import Buffer, BufferPrototype
+    from zarr.abc.buffer import BufferPrototype
     from zarr.abc.store import ByteRequest
 
-__all__ = ["inside_store"]
+__all__ = ["inside_store", "list_own"]
 
 # What zarr takes for a key without a value.
 _MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -42,14 +44,14 @@ _METADATA = "zarr.json"
 
 
 def inside_store(store: Store, directories: tuple[str, ...] = ()) -> Store:
-    """Return a store that reads nothing outside its directory; others as they are.
+    """Return a store that reads and changes nothing outside its directory; others as they are.
 
     Parameters
     ----------
     store : Store
         The hierarchy's own store.
     directories : tuple of str
-        Where symbolic links may lead besides: what the reader authorised.
+        Where symbolic links may lead besides when they are read: what the reader authorised.
     """
     place = directory_of(store)
     if place is not None:
@@ -58,11 +60,24 @@ def inside_store(store: Store, directories: tuple[str, ...] = ()) -> Store:
     return CheckedStore(store, None) if is_fsspec_on_web(store) else store
 
 
-class CheckedStore(WrapperStore[Store]):
-    """Checks each key before the store reads it.
+async def list_own(store: Store, prefix: str) -> Sequence[str]:
+    """Return the keys below a prefix of an :func:`inside_store` that may be changed.
 
-    For stores that may transform what is in their files: these have to be read through them.
-    What they then open, they open by name: a link that is made in between is followed.
+    Raises
+    ------
+    LocationNotAllowedError
+        The prefix is that of a symbolic link, or lies behind one.
+    """
+    if isinstance(store, CheckedStore):
+        return await store.list_own(prefix)
+    return [key async for key in store.list_prefix(prefix)]
+
+
+class CheckedStore(WrapperStore[Store]):
+    """Checks each key before the store reads or changes it.
+
+    For stores that may transform what is in their files: these have to be used. What they then
+    open, they open by name: a link that is made in between is followed.
 
     Parameters
     ----------
@@ -76,6 +91,7 @@ class CheckedStore(WrapperStore[Store]):
     def __init__(self, store: Store, directory: Directory | None) -> None:
         super().__init__(store)
         self._directory = directory
+        self._files = None if directory is None else OwnFiles(directory.path)
 
     def _with_store(self, store: Store) -> Self:
         return type(self)(store, self._directory)
@@ -193,6 +209,61 @@ class CheckedStore(WrapperStore[Store]):
         async for name in self._store.list_dir(self._name(prefix)):
             yield name
 
+    # Writing and removing --------------------------------------------------------
+
+    def _own(self, key: str) -> str:
+        """Return the store's own name of a key that may be changed."""
+        if self._files is None:
+            return quote(key)
+        self._files.require_own(key)
+        return key
+
+    async def list_own(self, prefix: str) -> Sequence[str]:
+        """Return the keys below a prefix that may be changed: none behind links."""
+        if self._directory is None:
+            return [key async for key in self.list_prefix(prefix)]
+        path = prefix.rstrip("/")
+        if path:
+            self._own(path)
+        return [file.key for file in files_below(self._directory.path, path)]
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write the value of a key."""
+        await self._store.set(self._own(key), value)
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Write the value of a key, without an event loop."""
+        store: Any = self._store
+        store.set_sync(self._own(key), value)
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write the value of a key unless it has one."""
+        await self._store.set_if_not_exists(self._own(key), value)
+
+    async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
+        await asyncio.gather(*(self.set(key, value) for key, value in values))
+
+    async def delete(self, key: str) -> None:
+        """Remove the value of a key."""
+        await self._store.delete(self._own(key))
+
+    def delete_sync(self, key: str) -> None:
+        """Remove the value of a key, without an event loop."""
+        store: Any = self._store
+        store.delete_sync(self._own(key))
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Remove all keys below a prefix."""
+        if isinstance(self._store, LocalStore) and prefix.strip("/"):
+            await self._store.delete_dir(self._own(prefix.strip("/")))
+            return
+        for key in await self.list_own(prefix):
+            await self._store.delete(key)
+
+    async def clear(self) -> None:
+        """Remove all keys."""
+        await self.delete_dir("")
+
 
 class _Links:
     """The symbolic links among the files of a directory, and where they lead."""
@@ -228,10 +299,11 @@ class _Links:
 class DirectoryStore(CheckedStore):
     """Reads files from the descriptors that were checked, and not through the store.
 
-    For stores that keep each value in a file, as it is.
+    For stores that keep each value in a file, as it is. Files are changed in the same way.
     """
 
     _directory: Directory
+    _files: OwnFiles
 
     def __init__(self, store: Store, directory: Directory) -> None:
         super().__init__(store, directory)
@@ -299,7 +371,7 @@ class DirectoryStore(CheckedStore):
 
     async def _walk(self, prefix: str) -> AsyncIterator[str]:
         self._name(prefix)
-        for file in await asyncio.to_thread(lambda: list(self._files(prefix))):
+        for file in await asyncio.to_thread(lambda: list(self._listed(prefix))):
             yield file.key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
@@ -317,7 +389,7 @@ class DirectoryStore(CheckedStore):
         if not self._is_listed:
             return await super().getsize_prefix(prefix)
         self._name(prefix)
-        sizes = await asyncio.to_thread(lambda: [file.size for file in self._files(prefix)])
+        sizes = await asyncio.to_thread(lambda: [file.size for file in self._listed(prefix)])
         return sum(sizes)
 
     @property
@@ -325,7 +397,7 @@ class DirectoryStore(CheckedStore):
         """Whether the directory can be listed instead of the store, which takes longer."""
         return type(self._store) is LocalStore  # others follow links, or leave out some files
 
-    def _files(self, prefix: str) -> Iterator[ListedFile]:
+    def _listed(self, prefix: str) -> Iterator[ListedFile]:
         for file in files_below(self._directory.path, prefix.rstrip("/")):
             if not file.is_link or self._directory.real_path(file.key) is not None:
                 yield file
@@ -346,6 +418,44 @@ class DirectoryStore(CheckedStore):
             return (await asyncio.to_thread(self._directory.status, key)).st_size
         except ManifestError as error:
             raise _located(error, self._directory, key) from error.__cause__
+
+    # Writing and removing --------------------------------------------------------
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write the value of a key."""
+        await ensure_open(self._store)
+        await asyncio.to_thread(self._files.put, key, self._body(value))
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Write the value of a key, without an event loop."""
+        ensure_open_sync(self._store)
+        self._files.put(key, self._body(value))
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write the value of a key unless it has one."""
+        await ensure_open(self._store)
+        await asyncio.to_thread(self._files.create, key, self._body(value))
+
+    def _body(self, value: object) -> memoryview:
+        self._check_writable()
+        if not isinstance(value, Buffer):
+            raise TypeError(f"the value must be a Buffer, not {type(value).__name__}")
+        return memoryview(value.as_buffer_like()).cast("B")
+
+    async def delete(self, key: str) -> None:
+        """Remove the value of a key."""
+        self._check_writable()
+        await asyncio.to_thread(self._files.remove, key)
+
+    def delete_sync(self, key: str) -> None:
+        """Remove the value of a key, without an event loop."""
+        self._check_writable()
+        self._files.remove(key)
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Remove all keys below a prefix, and their directories."""
+        self._check_writable()
+        await asyncio.to_thread(self._files.remove_below, prefix.strip("/"))
 
 
 def _located(error: ManifestError, directory: Directory, key: str) -> ManifestError:
