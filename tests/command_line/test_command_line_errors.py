@@ -282,7 +282,9 @@ def test_an_interrupt_leaves_no_directories(inputs: Path) -> None:
         assert (inputs / "new.zarr" / "sst" / "manifest.json").exists()
         raise KeyboardInterrupt
 
-    layout = Layout(None, (), None, 0, overwrite=False, sole_writer=False, rename={}, allow={})
+    layout = Layout(
+        None, (), None, 0, overwrite=False, lock=True, sole_writer=False, rename={}, allow={}
+    )
     with bars("nodes") as shown, pytest.raises(KeyboardInterrupt):
         layout.write("new.zarr", nodes(), shown)
     assert not (inputs / "new.zarr").exists()

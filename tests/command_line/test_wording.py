@@ -147,7 +147,7 @@ def known_options(command: click.Command) -> Iterator[str]:
 def test_the_options_exist(name: str) -> None:
     said = spelled(Advice(Setting(name, _CALLS.get(name, ...))))
     words = {word for word in said.replace(",", "").split() if word.startswith("--")}
-    assert words or said in ("zarr-manifest import kerchunk", "zarr-manifest upgrade")
+    assert words or said.removeprefix("zarr-manifest ").split()[0] in application.commands
     assert words <= set(known_options(application))
     for stated in ("KEY=VALUE", "entries=NUMBER", "=s3://", "=NEW"):
         said = said.replace(stated, "")

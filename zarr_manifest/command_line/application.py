@@ -13,6 +13,7 @@ from zarr_manifest.command_line.creating import create
 from zarr_manifest.command_line.describing import info, locations
 from zarr_manifest.command_line.exporting import export
 from zarr_manifest.command_line.importing import import_
+from zarr_manifest.command_line.locking import lock
 from zarr_manifest.command_line.recovering import recover
 from zarr_manifest.command_line.tasks import TaskGroup
 from zarr_manifest.command_line.upgrading import upgrade
@@ -44,7 +45,7 @@ def application() -> None:
     """
 
 
-for command in (create, import_, export, upgrade, recover, info, locations, validate):
+for command in (create, import_, export, upgrade, lock, recover, info, locations, validate):
     application.add_command(command)
 
 

@@ -29,6 +29,7 @@ class Layout:
     partition_shape: tuple[int, ...] | dict[str, tuple[int, ...]] | None
     inline_below: int
     overwrite: bool
+    lock: bool
     sole_writer: bool
     rename: Mapping[str, str]
     allow: Mapping[str, Access] = field(repr=False)  # options may be keys
@@ -48,6 +49,7 @@ class Layout:
             partition_shape(options["partition_shapes"]),
             options["inline_below"],
             options["overwrite"],
+            not options["no_lock"],
             options["sole_writer"],
             pairs(options["renames"], "--rename"),
             allowed(options["anonymously"], options["with_credentials"], options["settings"]),
@@ -67,6 +69,7 @@ class Layout:
                 inline_below=self.inline_below,
                 overwrite=self.overwrite,
                 progress=shown.wrote,
+                lock=self.lock,
                 sole_writer=self.sole_writer,
                 rename=self.rename,
                 allow=self.allow,

@@ -128,6 +128,11 @@ writing_options = _together(
         help="Replace an existing hierarchy, but for native arrays that the new one lacks.",
     ),
     click.option(
+        "--no-lock",
+        is_flag=True,
+        help="Let readers open the arrays that do not know manifests, and read fill values.",
+    ),
+    click.option(
         "--sole-writer",
         is_flag=True,
         help="Promise that nobody else writes there, for stores that cannot detect it.",

@@ -41,6 +41,11 @@ __all__ = ["upgrade"]
 )
 @click.option("--dry-run", is_flag=True, help="Write nothing; print what would be done.")
 @click.option(
+    "--no-lock",
+    is_flag=True,
+    help="Let readers open the arrays that do not know manifests, and read fill values.",
+)
+@click.option(
     "--sole-writer",
     is_flag=True,
     help="Promise that nobody else writes there, for stores that cannot detect it.",
@@ -53,6 +58,7 @@ def upgrade(
     target: str | None,
     working_directory: str | None,
     dry_run: bool,
+    no_lock: bool,
     sole_writer: bool,
     allow_refused: bool,
     anonymously: tuple[str, ...],
@@ -75,6 +81,7 @@ def upgrade(
             working_directory=working_directory,
             limits=limits(stated_limits),
             dry_run=dry_run,
+            lock=not no_lock,
             sole_writer=sole_writer,
         )
     document = {

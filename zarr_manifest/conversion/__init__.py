@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         StreamedManifest,
     )
     from zarr_manifest.conversion.older_writers import UpgradeReport, upgrade
-    from zarr_manifest.conversion.target import recover, write_hierarchy
+    from zarr_manifest.conversion.target import lock, recover, write_hierarchy
     from zarr_manifest.conversion.virtual import (
         read_virtual,
         to_virtual_dataset,
@@ -46,6 +46,7 @@ __all__ = [
     "UpgradeReport",
     "export_kerchunk_json",
     "export_kerchunk_parquet",
+    "lock",
     "read_files",
     "read_kerchunk",
     "read_kerchunk_json",
@@ -77,7 +78,7 @@ _MODULES = {
         "StreamedManifest",
     ],
     "older_writers": ["UpgradeReport", "upgrade"],
-    "target": ["recover", "write_hierarchy"],
+    "target": ["lock", "recover", "write_hierarchy"],
     "virtual": ["read_virtual", "to_virtual_dataset", "to_virtual_datatree"],
     "zarr2": ["read_zarr2"],
 }

@@ -22,7 +22,7 @@ from zarr_manifest.errors import (
     LimitExceededError,
     Setting,
 )
-from zarr_manifest.format.declaration import LOCK, TRANSFORMER_NAME, TRANSFORMERS
+from zarr_manifest.format.declaration import LOCK, TRANSFORMER_NAME, TRANSFORMERS, is_declaration
 from zarr_manifest.format.findings import Findings
 from zarr_manifest.format.forbidden_characters import FORBIDDEN_CHARACTER
 
@@ -138,8 +138,11 @@ class ArrayMetadata(Struct, frozen=True):
 
     @property
     def is_unlocked(self) -> bool:
-        """Whether it has storage transformers, but no lock."""
-        return self.transformers != [] and TRANSFORMER_NAME not in self.metadata
+        """Whether it declares a manifest, validly or not, but has no lock."""
+        stated = self.transformers
+        if not isinstance(stated, list) or TRANSFORMER_NAME in self.metadata:
+            return False
+        return any(map(is_declaration, cast("list[object]", stated)))
 
 
 def parse_node(document: bytes) -> dict[str, Any] | None:

@@ -27,6 +27,8 @@ from zarr_manifest.format import (
     ArrayMetadata,
     Configuration,
     Limits,
+    declaration_of,
+    declare,
     decode_body,
     dump_node,
     is_declaration,
@@ -205,6 +207,15 @@ class OlderArray:
         self.repairs.append(
             f"its paths were relative to the writer's working directory, now {base!r}, {why}"
         )
+
+    def lock(self) -> None:
+        """Lock out readers that do not know manifests."""
+        own = ArrayMetadata("", self.metadata)
+        if own.is_unlocked:
+            declare(own, declaration_of(own.transformers))
+            self.repairs.append(
+                "it lacked the lock, so that readers without this package could read fill values"
+            )
 
     # Checking ---------------------------------------------------------------------
 

@@ -134,13 +134,14 @@ def upgrade(
     working_directory: str | Path | None = None,
     limits: Limits | None = None,
     dry_run: bool = False,
+    lock: bool = True,
     sole_writer: bool = False,
 ) -> UpgradeReport:
     """Repair a hierarchy that VirtualiZarr 1.0, 1.1, 1.2 or 1.3 wrote.
 
     Unambiguous faults are repaired, and each repair is in the report. Ambiguous arrays
     are refused and left unchanged, byte for byte; so are those whose paths are relative to
-    an unknown directory. Valid arrays stay unchanged, too, so a
+    an unknown directory. Valid arrays only get the lock, if they lack it, so a
     second run changes nothing. Sources are not read.
 
     Parameters
@@ -161,6 +162,8 @@ def upgrade(
         among the hierarchy's own and those above it.
     dry_run : bool
         Write nothing, and report what would be done.
+    lock : bool
+        Lock out readers that do not know manifests; see :func:`write_manifest`.
     sole_writer : bool
         Promise that nobody else writes there; see :func:`write_manifest`.
 
@@ -210,6 +213,9 @@ def upgrade(
     theirs = {path.rpartition("/")[0] for path, array in arrays.items() if array.is_theirs and path}
     groups = list(groups_to_repair(store, theirs - {n.path for n in nodes if n.problem}))
     _set_bases(arrays, own, working_directory)
+    if lock:
+        for array in arrays.values():
+            array.attempt(array.lock)
     report = _report(arrays, nodes)
     report.notes += [(group.path, note) for group in groups for note in group.notes]
     report.dry_run = dry_run

@@ -5,7 +5,6 @@ Knows nothing of where the nodes come from.
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -423,13 +422,7 @@ class _HierarchyWriter:
         # From now on, the journal says which documents to remove.
         for writer in self._arrays.values():
             writer.declared()
-        try:
-            journal.bring(self._store, "new", known)
-        except BaseException:
-            with contextlib.suppress(Exception):
-                if Journal.read(self._store) == journal:
-                    journal.bring(self._store, "old")
-            raise
+        journal.carry_out(self._store, known)
 
 
 def _rename(path: str, name: str) -> Advice | None:

@@ -11,6 +11,7 @@ whoever finds the journal can finish the change, or undo it. Every step may be r
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import socket
 import uuid
@@ -253,6 +254,22 @@ class Journal:
         if unused:
             done._replace(store, self)
         done.clean(store)
+
+    def carry_out(self, store: GuardedStore, known: Mapping[str, Stored]) -> None:
+        """Bring every node to the new side; on a failure, back to the old one.
+
+        Parameters
+        ----------
+        store, known
+            As of :meth:`bring`. The journal has been written.
+        """
+        try:
+            self.bring(store, "new", known)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                if Journal.read(store) == self:
+                    self.bring(store, "old")
+            raise
 
     def clean(self, store: GuardedStore) -> None:
         """Remove the documents that are not used on the side reached, and the journal.

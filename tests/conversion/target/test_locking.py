@@ -1,0 +1,271 @@
+"""The lock: who writes it, who keeps it, and how it is added to what lacks it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from zarr.storage import MemoryStore
+
+import zarr_manifest as zm
+from tests.conversion.inline_nodes import streamed, vector
+from tests.hierarchies import (
+    MANIFEST_ARRAYS,
+    assert_same,
+    copy_into,
+    files_below,
+    read,
+    write_hierarchy,
+)
+from tests.interrupted_stores import InterruptedMemory, every_change
+from zarr_manifest import conversion
+from zarr_manifest.errors import (
+    InvalidConfigurationError,
+    SourceNotFoundError,
+    WriteConflictError,
+)
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Consolidated metadata", "ignore:Object at .* is not recognized"
+)
+
+NAME, LOCK = "chunk-manifest-json", {"must_understand": True}
+CREATION: dict[str, Any] = {"shape": (4,), "chunks": (2,), "dtype": "u1"}
+ENTRIES = {"0": {"data": b"\x01\x02"}, "1": {"data": b"\x03\x04"}}
+
+
+def node(root: Path, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((root / path / "zarr.json").read_text())
+    return found
+
+
+def copies(root: Path) -> dict[str, Any]:
+    members: dict[str, Any] = node(root, "")["consolidated_metadata"]["metadata"]
+    return members
+
+
+@pytest.fixture
+def unlocked(tmp_path: Path) -> Path:
+    """Every kind of node, written without locks, and consolidated."""
+    root = tmp_path / "data.zarr"
+    write_hierarchy(root)
+    zarr.consolidate_metadata(zm.ManifestStore(root))
+    return root
+
+
+# Writers ------------------------------------------------------------------------------
+
+
+def by_create_array(root: Path, **lock: bool) -> None:
+    zm.create_array(root, "a", ENTRIES, **CREATION, **lock)
+
+
+def by_write_manifest(root: Path, **lock: bool) -> None:
+    zarr.create_array(root, name="a", **CREATION)
+    zm.write_manifest(root, "a", ENTRIES, **lock)
+
+
+def by_write_hierarchy(root: Path, **lock: bool) -> None:
+    conversion.write_hierarchy(root, [vector("a", [1, 2])], **lock)
+
+
+def by_write_hierarchy_inline(root: Path, **lock: bool) -> None:
+    conversion.write_hierarchy(root, [vector("a", [1, 2])], inline_below=1000, **lock)
+
+
+def by_write_hierarchy_in_parts(root: Path, **lock: bool) -> None:
+    conversion.write_hierarchy(root, [streamed("a", [1, 2])], **lock)
+
+
+WRITERS = [
+    by_create_array,
+    by_write_manifest,
+    by_write_hierarchy,
+    by_write_hierarchy_inline,
+    by_write_hierarchy_in_parts,
+]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_writers_lock_unless_told_otherwise(tmp_path: Path, write: Callable[..., None]) -> None:
+    for name, options in (("locked", {}), ("not", {"lock": False})):
+        root = tmp_path / name
+        write(root, **options)
+        assert node(root, "a").get(NAME) == (None if options else LOCK)
+        assert [note.code for note in zm.validate(root, strict=True)] == (
+            ["lock_missing"] if options else []
+        )
+
+
+def test_writing_a_manifest_again_decides_anew(tmp_path: Path) -> None:
+    by_create_array(tmp_path)
+    zm.write_manifest(tmp_path, "a", ENTRIES, lock=False)
+    assert NAME not in node(tmp_path, "a")
+    zm.write_manifest(tmp_path, "a", ENTRIES)
+    assert node(tmp_path, "a")[NAME] == LOCK
+
+
+def test_a_lost_declaration_is_an_error_until_the_manifest_is_written_again(
+    tmp_path: Path,
+) -> None:
+    by_create_array(tmp_path)
+    lost = node(tmp_path, "a")
+    del lost["storage_transformers"]
+    (tmp_path / "a" / "zarr.json").write_text(json.dumps(lost))
+    for path in ("", "a"):
+        with pytest.raises(InvalidConfigurationError, match="the declaration was lost"):
+            zarr.open(zm.ManifestStore(tmp_path), path=path, mode="r")["a" if not path else ...]
+    zm.write_manifest(tmp_path, "a", ENTRIES)
+    assert read(zm.ManifestStore(tmp_path), "a").tolist() == [1, 2, 3, 4]
+
+
+# What rewrites metadata ---------------------------------------------------------------
+
+
+def test_whatever_zarr_rewrites_keeps_the_lock(tmp_path: Path) -> None:
+    root = tmp_path / "data.zarr"
+    zarr.create_group(root)
+    by_create_array(root)
+    store = zm.ManifestStore(root)
+    array = zarr.open_array(store, path="a")
+    array.attrs["units"] = "K"
+    array.resize((3,))
+    assert (node(root, "a")["attributes"], node(root, "a")["shape"]) == ({"units": "K"}, [3])
+    assert node(root, "a")[NAME] == LOCK
+    zarr.consolidate_metadata(store)
+    assert copies(root)["a"][NAME] == LOCK
+    zarr.open_group(store).attrs["title"] = "x"
+    assert copies(root)["a"][NAME] == LOCK
+    assert NAME not in (array.metadata.to_dict() | dict(array.attrs))
+    assert zm.validate(root, strict=True) == []
+
+
+def test_an_array_that_becomes_native_has_no_lock(tmp_path: Path) -> None:
+    zarr.create_group(tmp_path)
+    by_create_array(tmp_path)
+    group = zarr.open_group(zm.ManifestStore(tmp_path))
+    group.create_array("a", overwrite=True, **CREATION)[...] = 7
+    assert NAME not in node(tmp_path, "a")
+    assert zarr.open_group(tmp_path, mode="r")["a"][...].tolist() == [7] * 4
+
+
+# Adding it ----------------------------------------------------------------------------
+
+
+def test_locking_changes_nothing_but_the_lock(unlocked: Path) -> None:
+    before = files_below(unlocked)
+    assert conversion.lock(unlocked) == sorted(MANIFEST_ARRAYS)
+    after = files_below(unlocked)
+    assert before.keys() == after.keys()
+    changed = {name for name, body in after.items() if body != before[name]}
+    assert changed == {"zarr.json", *(f"{path}/zarr.json" for path in MANIFEST_ARRAYS)}
+    for path in MANIFEST_ARRAYS:
+        metadata = node(unlocked, path)
+        assert metadata == copies(unlocked)[path]
+        assert metadata.pop(NAME) == LOCK
+        assert metadata == json.loads(before[f"{path}/zarr.json"])
+    assert zm.validate(unlocked, strict=True) == []
+    assert conversion.lock(unlocked) == []
+    assert files_below(unlocked) == after
+
+
+def test_a_reader_is_not_disturbed(tmp_path: Path) -> None:
+    root = tmp_path / "data.zarr"
+    values = write_hierarchy(root)
+    store = zm.ManifestStore(root)
+    opened = {path: zarr.open_array(store, path=path, mode="r") for path in MANIFEST_ARRAYS}
+    conversion.lock(root)
+    for path in MANIFEST_ARRAYS:
+        assert_same(opened[path], values, path)
+        assert_same(read(store, path), values, path)
+        assert_same(read(zm.ManifestStore(root), path), values, path)
+
+
+def test_only_the_arrays_that_are_named(unlocked: Path) -> None:
+    assert conversion.lock(unlocked, ["/inline/"]) == ["inline"]
+    assert NAME in copies(unlocked)["inline"]
+    assert NAME not in node(unlocked, "sharded_manifest")
+    with pytest.raises(SourceNotFoundError, match="there is no array 'nope'"):
+        conversion.lock(unlocked, ["sharded_manifest", "nope"])
+    with pytest.raises(InvalidConfigurationError, match="no manifest to lock"):
+        conversion.lock(unlocked, ["native"])
+    assert NAME not in node(unlocked, "sharded_manifest")
+
+
+def test_a_copy_that_lacks_the_lock_gets_it(unlocked: Path) -> None:
+    root = node(unlocked, "")
+    conversion.lock(unlocked)
+    (unlocked / "zarr.json").write_text(json.dumps(root))
+    assert conversion.lock(unlocked) == sorted(MANIFEST_ARRAYS)
+    assert all(NAME in copies(unlocked)[path] for path in MANIFEST_ARRAYS)
+
+
+def test_nothing_is_locked_where_metadata_cannot_be_read(unlocked: Path) -> None:
+    (unlocked / "inline" / "zarr.json").write_text("{")
+    before = files_below(unlocked)
+    with pytest.raises(InvalidConfigurationError, match="'inline'"):
+        conversion.lock(unlocked)
+    assert files_below(unlocked) == before
+
+
+def test_an_interrupted_lock_is_finished_or_undone(tmp_path: Path) -> None:
+    root = tmp_path / "data.zarr"
+    values = write_hierarchy(root)
+    zarr.consolidate_metadata(zm.ManifestStore(root))
+
+    def make() -> InterruptedMemory:
+        store = InterruptedMemory()
+        copy_into(store, root)
+        return store
+
+    states = []
+    for store, is_last in every_change(make, conversion.lock):
+        for path in MANIFEST_ARRAYS:
+            assert_same(read(zm.ManifestStore(store), path), values, path)
+        assert zm.validate(store) == []
+        if is_last:
+            continue
+        interrupted = "zarr.json.unfinished" in store._store_dict
+        states.append(interrupted)
+        if interrupted:
+            with pytest.raises(WriteConflictError, match="interrupted"):
+                conversion.lock(store)
+            how = "finish" if len(states) % 2 else "undo"
+            assert conversion.recover(store, how)
+            notes = [note.array for note in zm.validate(store, strict=True)]
+            assert notes == ([] if how == "finish" else sorted(MANIFEST_ARRAYS))
+        conversion.lock(store)
+        assert zm.validate(store, strict=True) == []
+    assert True in states
+
+
+def test_upgrading_locks(unlocked: Path) -> None:
+    report = conversion.upgrade(unlocked, dry_run=True)
+    assert report.repaired == sorted(MANIFEST_ARRAYS)
+    before = files_below(unlocked)
+    assert conversion.upgrade(unlocked, lock=False).repaired == []
+    assert files_below(unlocked) == before
+    report = conversion.upgrade(unlocked)
+    assert {repair for repairs in report.repairs.values() for repair in repairs} == {
+        "it lacked the lock, so that readers without this package could read fill values"
+    }
+    assert zm.validate(unlocked, strict=True) == []
+    assert conversion.upgrade(unlocked).repaired == []
+
+
+def test_what_is_exported_has_no_lock(tmp_path: Path) -> None:
+    conversion.write_hierarchy(tmp_path / "data.zarr", [vector("a", [1, 2])])
+    conversion.export_kerchunk_json(tmp_path / "data.zarr", tmp_path / "refs.json")
+    assert "must_understand" not in (tmp_path / "refs.json").read_text()
+
+
+def test_in_memory() -> None:
+    store = MemoryStore()
+    zm.create_array(store, "a", ENTRIES, lock=False, **CREATION)
+    assert conversion.lock(store) == ["a"]
+    np.testing.assert_array_equal(read(zm.ManifestStore(store), "a"), [1, 2, 3, 4])

@@ -1,0 +1,56 @@
+"""``lock``: add the lock to arrays that were written without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from zarr_manifest import conversion
+from zarr_manifest.command_line.options import access_options, allowed, require_no_file
+from zarr_manifest.command_line.tasks import Outcome, Task
+from zarr_manifest.showing import counted
+
+__all__ = ["lock"]
+
+
+@click.command(
+    cls=Task,
+    short_help="Lock out readers that do not know manifests.",
+    examples=[
+        ("lock data.zarr", "every manifest array without a lock"),
+        ("lock data.zarr sst time", "only these arrays"),
+    ],
+)
+@click.argument("hierarchy")
+@click.argument("arrays", nargs=-1, metavar="[ARRAY]...")
+@click.option(
+    "--sole-writer",
+    is_flag=True,
+    help="Promise that nobody else writes there, for stores that cannot detect it.",
+)
+@access_options
+def lock(
+    hierarchy: str,
+    arrays: tuple[str, ...],
+    sole_writer: bool,
+    anonymously: tuple[str, ...],
+    with_credentials: tuple[str, ...],
+    settings: tuple[str, ...],
+) -> Outcome:
+    """Add the lock to manifest arrays of HIERARCHY that lack it, by default all.
+
+    Zarr without this package then refuses them, instead of reading fill values. Readers
+    with this package are not disturbed. After an interruption, recover finishes or undoes
+    the change.
+    """
+    require_no_file(hierarchy)
+    allow = allowed(anonymously, with_credentials, settings)
+    locked = conversion.lock(hierarchy, arrays or None, sole_writer=sole_writer, allow=allow)
+    return Outcome({"hierarchy": hierarchy, "locked": locked}, _lines(hierarchy, locked))
+
+
+def _lines(hierarchy: str, locked: list[str]) -> Iterator[str]:
+    for path in locked:
+        yield f"/{path}: locked"
+    yield f"{hierarchy}: {counted(len(locked), 'array')} locked"
