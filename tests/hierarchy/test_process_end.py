@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from hypothesis import settings
 
 from tests.hierarchies import write_hierarchy, write_manifest_array
 from tests.servers.http_files import Exchange, Fault, FileServer, Reply
+from tests.servers.raw import RawServer
 from zarr_manifest.hierarchy.process_end import finish_requests
 
 # What happens rarely otherwise: the thread that woke the loop wants the interpreter again while
@@ -99,6 +103,61 @@ def test_it_cancels_requests_that_nobody_waits_for(tmp_path: Path) -> None:
                     ending.set()
     assert b"source_not_found" in b"".join(printed)
     assert process.returncode == 1
+
+
+# A body of megabytes begins to arrive, and never ends.
+WAIT = """
+import threading
+import zarr
+from zarr_manifest import BulkCodecPipeline, ManifestStore
+zarr.config.set({{"codec_pipeline.path": "zarr_manifest.BulkCodecPipeline"}})
+array = zarr.open_array(ManifestStore({root!r}, allow=[{url!r}]), path="x", mode="r")
+array[:{half}]
+def read():
+    array[{half}:]
+if {ends}:
+    threading.Thread(target=read, daemon=True).start()
+    input()
+else:
+    read()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [False, True], ids=["interrupted", "ending"])
+def test_it_does_not_wait_for_bodies_that_do_not_arrive(ends: bool, tmp_path: Path) -> None:
+    size = 2 * 1024 * 1024
+    last = threading.Event()
+
+    def answer(request: str) -> Iterator[bytes | float]:
+        found = re.search(r"bytes=(\d+)-(\d+)", request)
+        assert found is not None
+        first, final = int(found[1]), int(found[2])
+        yield b"HTTP/1.1 206 Partial Content\r\nLast-Modified: Wed, 31 Jan 2024 12:00:00 GMT\r\n"
+        yield f"Content-Length: {final - first + 1}\r\n".encode()
+        yield f"Content-Range: bytes {first}-{final}/{4 * size}\r\n\r\n".encode()
+        yield bytes(1000 if first else final + 1)
+        if first:
+            last.set()
+            yield 100.0
+
+    with RawServer(answer) as server:
+        entries = {
+            str(i): {"path": f"{server.url}/o", "offset": i * size, "length": size}
+            for i in range(4)
+        }
+        write_manifest_array(tmp_path, "x", np.zeros(4 * size, "u1"), size, entries)
+        code = WAIT.format(root=str(tmp_path), url=f"{server.url}/", half=2 * size, ends=ends)
+        pipe = subprocess.PIPE
+        with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stderr=pipe) as process:
+            assert last.wait(60)
+            time.sleep(0.5)  # until it waits for the rest
+            started = time.monotonic()
+            if not ends:
+                process.send_signal(signal.SIGINT)
+            _, printed = process.communicate(b"\n", timeout=60)
+    assert time.monotonic() - started < 10
+    assert process.returncode == (0 if ends else -signal.SIGINT), printed
 
 
 def test_it_does_not_wait_for_anything_else() -> None:

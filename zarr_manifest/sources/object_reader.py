@@ -27,7 +27,7 @@ from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import GIVE_CREDENTIALS, UNREACHABLE
-from zarr_manifest.sources.arriving import LARGE, ArrivingBody, Take
+from zarr_manifest.sources.arriving import Take
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 from zarr_manifest.sources.content_encoding import reject_encoded
 from zarr_manifest.sources.missing_objects import missing_object
@@ -39,7 +39,13 @@ if TYPE_CHECKING:
     from obstore import GetResult, ObjectMeta
     from obstore.store import ObjectStore
 
-__all__ = ["CheckObject", "ObjectReader", "ObstoreReader"]
+__all__ = ["LARGE", "CheckObject", "ObjectReader", "ObstoreReader"]
+
+# Bodies of at least this many bytes are taken piece by piece.
+LARGE = 1024 * 1024
+
+# Smaller pieces take more calls, larger ones more memory.
+_LEAST_PIECE = 1024 * 1024
 
 type CheckObject = Callable[[ObjectMeta], None]
 """Raises an error if the metadata of an object are not as they must be."""
@@ -227,10 +233,21 @@ def _whole_body(answer: GetResult) -> Steps[memoryview]:
 
 def _pieces(answer: GetResult, take: Take) -> Steps[memoryview | None]:
     first, last = answer.range
-    if last - first < LARGE:
+    announced, arrived = last - first, 0
+    if announced < LARGE:
         return (yield from _whole_body(answer))
-    body = ArrivingBody(answer, take)
-    yield Call(body.taken, body.take_all)
+    # Not in a thread, which the end of the process would wait for, however long that takes.
+    pieces: Any = answer.stream(min_chunk_size=_LEAST_PIECE)
+    following = Call(lambda: anext(pieces, None), lambda: next(pieces, None))
+    while (piece := (yield following)) is not None:
+        view = memoryview(piece)
+        if arrived + len(view) <= announced:
+            take(arrived, view)
+        arrived += len(view)
+    if arrived != announced:
+        raise ShortReadError(
+            f"the source announced {counted(announced, 'byte')}, but {arrived:,} arrived"
+        )
     return None
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from zarr_manifest.sources.bulk.waiting import until_done
-from zarr_manifest.sources.kept_threads import KeptThreads
 
 __all__ = ["in_decoding_thread", "thread_count"]
 
@@ -17,7 +18,28 @@ def thread_count() -> int:
     return os.cpu_count() or 1
 
 
-_threads = KeptThreads(thread_count, "zarr-manifest-bulk")
+class _DecodingThreads:
+    """Threads that are started when they are first needed, and that a forked process makes anew."""
+
+    def __init__(self) -> None:
+        self.forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Start without the threads of the parent, which a forked process does not have."""
+        self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def submit[**P, T](self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call a function in one of the threads."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(thread_count(), "zarr-manifest-bulk")
+            return self._pool.submit(call, *args, **kwargs)
+
+
+_threads = _DecodingThreads()
 
 
 async def in_decoding_thread[**P](
