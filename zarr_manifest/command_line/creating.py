@@ -65,6 +65,18 @@ __all__ = ["create"]
     help="When combining files: read this variable, and store it inline. Repeatable; by default, "
     "the coordinates named after their dimension.",
 )
+@click.option(
+    "--override",
+    multiple=True,
+    metavar="NAME",
+    help="When combining files: do not compare this variable. It is taken from the first file even "
+    "if others differ, or keeps repeated values along --concat-dim. Repeatable.",
+)
+@click.option(
+    "--fill-missing",
+    is_flag=True,
+    help="When combining files: where a file lacks a variable, leave its chunks out.",
+)
 @click.option("--group-per-file", is_flag=True, help="Do not combine files: make a group of each.")
 @click.option(
     "--parallel",
@@ -91,6 +103,8 @@ def create(
     concat_dim: str | None,
     group_per_file: bool,
     loadable: tuple[str, ...],
+    override: tuple[str, ...],
+    fill_missing: bool,
     parallel: str | None,
     checksum: str | None,
     no_conditions: bool,
@@ -106,9 +120,10 @@ def create(
     Sources below the directory of HIERARCHY get relative paths, so that both can be
     moved together.
     """
-    if group_per_file and (concat_dim or loadable or parallel):
+    if group_per_file and (concat_dim or loadable or override or fill_missing or parallel):
         raise click.UsageError(
-            "--group-per-file does not combine files: omit --concat-dim, --load and --parallel"
+            "--group-per-file does not combine files: omit --concat-dim, --load, --override, "
+            "--fill-missing and --parallel"
         )
     if Path(hierarchy).is_file():
         raise click.UsageError(
@@ -126,6 +141,7 @@ def create(
             nodes = _apart(sources, options, shown)
         else:
             options |= {"concat_dim": concat_dim, "parallel": workers, "progress": shown.found}
+            options |= {"override": override, "fill_missing": fill_missing}
             with stating_usage(ValueError):
                 nodes = conversion.read_files(
                     sources, loadable_variables=loadable or None, **options

@@ -25,6 +25,10 @@ IGNORED_WARNINGS = (
 )
 
 
+# Dimensions, values and attributes.
+type Variable = tuple[tuple[str, ...], Any, dict[str, Any]]
+
+
 @dataclass
 class Converted:
     """A hierarchy, and the report of its writing."""
@@ -56,6 +60,23 @@ def write(nodes: Any, root: Path) -> Converted:
 def convert(files: Any, root: Path, **options: Any) -> Converted:
     """Convert files, and open the hierarchy."""
     return write(read_files(files, **options), root)
+
+
+def write_netcdf(path: Path, **variables: Variable) -> Path:
+    """Write a file of these variables; their first lengths are those of the dimensions."""
+    with netCDF4.Dataset(path, "w") as target:
+        for name, (dims, given, attributes) in variables.items():
+            values = np.asarray(given)
+            for dim, length in zip(dims, values.shape, strict=True):
+                if dim not in target.dimensions:
+                    target.createDimension(dim, length)
+            stated = dict(attributes)
+            fill_value = stated.pop("_FillValue", None)
+            variable = target.createVariable(name, values.dtype, dims, fill_value=fill_value)
+            variable.set_auto_maskandscale(False)
+            variable[...] = values
+            variable.setncatts(stated)
+    return path
 
 
 def hdf5_values(dataset: h5py.Dataset) -> Any:

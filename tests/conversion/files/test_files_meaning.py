@@ -16,14 +16,20 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conversion.files.converted_files import IGNORED_WARNINGS, Converted, convert, same
+from tests.conversion.files.converted_files import (
+    IGNORED_WARNINGS,
+    Converted,
+    Variable,
+    convert,
+    same,
+    write_netcdf,
+)
 from zarr_manifest.conversion.files.combining.meaning import other_meaning
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 
-type Variable = tuple[tuple[str, ...], Any, dict[str, Any]]
 type Write = Callable[..., Path]
 
 
@@ -32,20 +38,7 @@ def write(tmp_path: Path) -> Write:
     numbers = itertools.count()
 
     def file(**variables: Variable) -> Path:
-        path = tmp_path / f"{next(numbers)}.nc"
-        with netCDF4.Dataset(path, "w") as target:
-            for name, (dims, given, attributes) in variables.items():
-                values = np.asarray(given)
-                for dim, length in zip(dims, values.shape, strict=True):
-                    if dim not in target.dimensions:
-                        target.createDimension(dim, length)
-                stated = dict(attributes)
-                fill_value = stated.pop("_FillValue", None)
-                variable = target.createVariable(name, values.dtype, dims, fill_value=fill_value)
-                variable.set_auto_maskandscale(False)
-                variable[...] = values
-                variable.setncatts(stated)
-        return path
+        return write_netcdf(tmp_path / f"{next(numbers)}.nc", **variables)
 
     return file
 

@@ -12,7 +12,14 @@ import numpy as np
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.files.checksums import checksums_of, require_checksum
-from zarr_manifest.conversion.files.combining import Combine, OpenedFile, combine_files, open_groups
+from zarr_manifest.conversion.files.combining import (
+    Combine,
+    CombineRules,
+    OpenedFile,
+    combine_files,
+    digests_of,
+    open_groups,
+)
 from zarr_manifest.conversion.files.formats import ZARR_FORMATS, detect_format, format_of, read_tree
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree, beyond_the_end
@@ -49,6 +56,8 @@ def read_files(
     format: str | None = None,
     concat_dim: str | None = None,
     combine: Combine | None = None,
+    override: Iterable[str] = (),
+    fill_missing: bool = False,
     parallel: Parallel = False,
     loadable_variables: Iterable[str] | None = None,
     inline_limit: int = _INLINE_LIMIT,
@@ -65,7 +74,7 @@ def read_files(
     ----------
     urls : str, Path or a sequence of them
         URLs, or paths of local files. A single file is taken as it is; several are
-        combined, and must have the same groups and variables.
+        combined. Files with different variables on the same coordinates are merged.
     format : str, optional
         ``"hdf5"`` (netCDF-4), ``"netcdf3"``, ``"fits"``, ``"tiff"``, ``"grib"``,
         ``"dmrpp"``, ``"zarr2"``, ``"zarr3"``. By default, detected from the first bytes
@@ -75,6 +84,13 @@ def read_files(
     combine : {"nested", "by_coords"}, optional
         Default: ``"nested"`` with a `concat_dim`, else ``"by_coords"``, where the files'
         coordinates determine how they are combined.
+    override : iterable of str
+        Names of variables of several files that are not compared: those without the
+        dimension of concatenation are taken from the first file even if others differ,
+        and coordinates along it may have repeated values.
+    fill_missing : bool
+        Whether a variable that some of the files lack is combined anyway, without
+        chunks for those files; by default, it is refused.
     parallel : {"dask", "lithops", False} or Executor
         What parses several files: one of VirtualiZarr's executors, one of
         `concurrent.futures`, or that of a dask cluster (``client.get_executor()``).
@@ -149,8 +165,13 @@ def read_files(
     located = [file_url(name) for name in names]
     if len(located) == 1 and concat_dim is None:
         return _one_file(located[0], known, work, progress)
-    way: Combine = combine or ("by_coords" if concat_dim is None else "nested")
-    return _many_files(located, known, work, concat_dim, way, parallel, progress)
+    rules = CombineRules(
+        concat_dim,
+        combine or ("by_coords" if concat_dim is None else "nested"),
+        frozenset(override),
+        fill_missing,
+    )
+    return _many_files(located, known, work, rules, parallel, progress)
 
 
 @dataclass
@@ -284,8 +305,8 @@ def _one_file(
     yield from tree.refused
 
 
-def _require_variables(names: Iterable[str], opened: Sequence[OpenedFile]) -> None:
-    """Refuse the name of a variable to be loaded that no file has."""
+def _require_variables(names: Iterable[str], opened: Sequence[OpenedFile], purpose: str) -> None:
+    """Refuse the name of a variable to be loaded, for example, that no file has."""
     there = {
         str(name)
         for file in opened
@@ -295,7 +316,7 @@ def _require_variables(names: Iterable[str], opened: Sequence[OpenedFile]) -> No
     unknown = [name for name in names if name not in there]
     if unknown:
         raise NotConvertibleError(
-            f"no file has a variable {' or '.join(map(repr, unknown))}, which was to be loaded",
+            f"no file has a variable {' or '.join(map(repr, unknown))}, which was to be {purpose}",
             remedy=f"Existing variables: {', '.join(map(repr, sorted(there)))}.",
         )
 
@@ -329,21 +350,27 @@ def _many_files(
     urls: Sequence[str],
     file_format: str | None,
     work: _Work,
-    concat_dim: str | None,
-    combine: Combine,
+    rules: CombineRules,
     parallel: Parallel,
     progress: Progress | None,
 ) -> Iterator[Node]:
     opened: list[OpenedFile] = []
     conditions: dict[str, dict[str, str | int]] = {}
-    open_one = partial(_open, file_format=file_format, work=work, concat_dim=concat_dim)
-    for file, parsed in in_parallel(open_one, urls, parallel):
+    open_one = partial(_open, file_format=file_format, work=work, concat_dim=rules.concat_dim)
+    for file, parsed in in_parallel(open_one, urls, urls, parallel):
         opened.append(file)
         conditions |= parsed.conditions
         if progress is not None:
             progress(file.url, len(opened), len(urls))
-    _require_variables(work.loadable or (), opened)
-    combination = combine_files(opened, concat_dim=concat_dim, combine=combine)
+    _require_variables(work.loadable or (), opened, "loaded")
+    _require_variables(sorted(rules.override), opened, "taken from the first file")
+
+    def digests(
+        of_files: Sequence[str], arrays: Sequence[Mapping[str, Any]]
+    ) -> Iterator[dict[str, str]]:
+        return in_parallel(partial(digests_of, sources=work.sources), arrays, of_files, parallel)
+
+    combination = combine_files(opened, rules, digests)
     refused: list[RefusedNode] = list(combination.tree.refused)
     for path, dataset in combination.datasets.items():
         yield from dataset_nodes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -21,10 +21,21 @@ _MOST_NAMED = 3
 type Parallel = Literal["dask", "lithops", False] | Executor
 
 
-def in_parallel[R](
-    work: Callable[[str], R], urls: Iterable[str], parallel: Parallel
+def in_parallel[T, R](
+    work: Callable[[T], R], items: Sequence[T], urls: Sequence[str], parallel: Parallel
 ) -> Iterator[R]:
     """Yield the result for every file, in the order of the files.
+
+    Parameters
+    ----------
+    work : callable
+        Takes one of the items, and is sent to the workers.
+    items : sequence
+        One for each file; may be the URLs themselves.
+    urls : sequence of str
+        Of the files.
+    parallel : {"dask", "lithops", False} or Executor
+        What does the work.
 
     Raises
     ------
@@ -38,16 +49,18 @@ def in_parallel[R](
     checked = _NotForked(work)
     if isinstance(executor, Executor):
         # The caller's, who shuts it down.
-        yield from _mapped(executor, checked, list(urls))
+        yield from _mapped(executor, checked, items, urls)
         return
     with executor() as made:
-        yield from made.map(checked, urls)
+        yield from made.map(checked, items)
 
 
-def _mapped[R](executor: Executor, work: Callable[[str], R], urls: list[str]) -> Iterator[R]:
+def _mapped[T, R](
+    executor: Executor, work: Callable[[T], R], items: Sequence[T], urls: Sequence[str]
+) -> Iterator[R]:
     unread = list(urls)
     try:
-        for found in executor.map(work, urls):
+        for found in executor.map(work, items):
             del unread[0]
             yield found
     except BrokenExecutor as error:
@@ -67,24 +80,24 @@ def _mapped[R](executor: Executor, work: Callable[[str], R], urls: list[str]) ->
 
 
 @dataclass(frozen=True)
-class _NotForked[R]:
+class _NotForked[T, R]:
     """Does the work, unless the worker is a fork of the process that asks for it.
 
     If that process has used obstore before, the fork lacks obstore's threads and would
     wait for them forever; only the parent process can know.
     """
 
-    work: Callable[[str], R]
+    work: Callable[[T], R]
     wanted_by: int = field(default_factory=os.getpid)
 
-    def __call__(self, url: str) -> R:
+    def __call__(self, item: T) -> R:
         parent = multiprocessing.parent_process()
         if parent is not None and parent.pid == self.wanted_by and _is_fork():
             raise ValueError(
                 "files cannot be read in forked processes, which lack the threads of obstore: "
                 'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))'
             )
-        return self.work(url)
+        return self.work(item)
 
 
 def _is_fork() -> bool:

@@ -1,18 +1,22 @@
 """Many similar files as one."""
 
-from zarr_manifest.conversion.files.combining.combination import (
+from zarr_manifest.conversion.files.combining.combination import combine_files
+from zarr_manifest.conversion.files.combining.comparison import digests_of
+from zarr_manifest.conversion.files.combining.opened_files import (
     Combine,
+    CombineRules,
     OpenedFile,
-    combine_files,
     open_groups,
 )
 from zarr_manifest.conversion.files.combining.splitting import References, split_references
 
 __all__ = [
     "Combine",
+    "CombineRules",
     "OpenedFile",
     "References",
     "combine_files",
+    "digests_of",
     "open_groups",
     "split_references",
 ]

@@ -1,4 +1,4 @@
-"""Many similar files as one: the same groups, their variables concatenated.
+"""Many similar files as one: the same groups, their variables concatenated or merged.
 
 xarray does the work, on VirtualiZarr's arrays. Variables that it would combine
 incorrectly without an error, or that would make it fail as a whole, are found beforehand.
@@ -6,20 +6,34 @@ incorrectly without an error, or that would make it fail as a whole, are found b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from zarr_manifest.conversion.files.combining.meaning import (
-    is_of_time,
-    is_virtual,
-    made_alike,
-    meanings,
-    other_meaning,
+from zarr_manifest.conversion.files.combining.aligned_groups import (
+    AlignedGroup,
+    align_group,
+    assigned,
+)
+from zarr_manifest.conversion.files.combining.comparison import Comparison, Digests
+from zarr_manifest.conversion.files.combining.meaning import is_of_time, is_virtual, other_meaning
+from zarr_manifest.conversion.files.combining.merging import (
+    families_of,
+    merge_datasets,
+    share_coordinates,
+)
+from zarr_manifest.conversion.files.combining.opened_files import CombineRules, OpenedFile
+from zarr_manifest.conversion.files.combining.placement import (
+    are_last,
+    check_order,
+    require_own_places,
+    varying_dimensions,
+    with_same_coordinates,
 )
 from zarr_manifest.conversion.files.combining.splitting import Splitting, split_arrays
-from zarr_manifest.conversion.files.combining.storage import storage_difference, with_codecs_of
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree
+from zarr_manifest.conversion.files.combining.storage import absent_variable, storage_difference
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import brief, unstable_types_accepted
 from zarr_manifest.conversion.virtual import library
@@ -29,28 +43,7 @@ from zarr_manifest.locations import redact
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Combination", "OpenedFile", "combine_files", "open_groups"]
-
-type Combine = Literal["nested", "by_coords"]
-
-
-@dataclass
-class OpenedFile:
-    """A file, ready to be combined with others.
-
-    Parameters
-    ----------
-    url : str
-        Its URL.
-    tree : FileTree
-        The parsed file; its arrays are in the datasets.
-    datasets : dict of str to Dataset
-        Virtual and loaded variables, by path of the group.
-    """
-
-    url: str
-    tree: FileTree
-    datasets: dict[str, xr.Dataset]
+__all__ = ["Combination", "combine_files"]
 
 
 @dataclass
@@ -69,74 +62,9 @@ class Combination:
     tree: FileTree = field(default_factory=FileTree)
 
 
-def open_groups(
-    tree: FileTree, sources: Any, loadable: Iterable[str] | None, concat_dim: str | None
-) -> dict[str, xr.Dataset]:
-    """Return the groups of a file as datasets.
-
-    Parameters
-    ----------
-    tree : FileTree
-        A parsed file.
-    sources : FileSources
-        Reads the variables to load.
-    loadable : iterable of str or None
-        Names of variables to load; by default, one-dimensional coordinates named after
-        their dimension, and the single value of a file along a new dimension.
-    concat_dim : str or None
-        Dimension along which files are concatenated.
-    """
-    return {group.path: _dataset(group, sources, loadable, concat_dim) for group in tree.groups}
-
-
-def _dataset(
-    group: FileGroup, sources: Any, loadable: Iterable[str] | None, concat_dim: str | None
-) -> xr.Dataset:
-    manifests: Any = library("virtualizarr.manifests")
-    wanted = set(loadable or ())
-
-    def is_coordinate(name: str, array: Any) -> bool:
-        dims = tuple(array.metadata.dimension_names or ())
-        return dims == (name,) or (name == concat_dim and not array.shape)
-
-    loaded = {
-        name: array
-        for name, array in group.arrays.items()
-        if name in wanted or (loadable is None and is_coordinate(name, array))
-    }
-    virtual = {name: array for name, array in group.arrays.items() if name not in loaded}
-    found = manifests.ManifestGroup(arrays=virtual, attributes=dict(group.attributes))
-    dataset: xr.Dataset = found.to_virtual_dataset()
-    if not loaded:
-        return dataset
-    store = manifests.ManifestStore(manifests.ManifestGroup(arrays=loaded), registry=sources)
-    xarray: Any = library("xarray")
-    options: dict[str, Any] = {"consolidated": False, "zarr_format": 3, "chunks": None}
-    # As stored: their meaning has to be compared with that in other files.
-    values = xarray.open_zarr(store, **options, decode_cf=False).load()
-    variables = {**values.variables, **dataset.variables}
-    coordinates = {*values.coords, *dataset.coords, *{concat_dim} & set(values.variables)}
-    indexes = {name: values.indexes[name] for name in values.indexes}
-    return _assembled(variables, coordinates, indexes, dataset.attrs)
-
-
-def _assembled(
-    variables: Mapping[Any, Any], coordinates: Iterable[Any], indexes: Mapping[Any, Any], attrs: Any
-) -> xr.Dataset:
-    """Make a dataset without indexes for virtual variables, which cannot have any."""
-    xarray: Any = library("xarray")
-    indexed: Any = xarray.Coordinates(
-        {name: variables[name] for name in coordinates},
-        indexes={name: xarray.indexes.PandasIndex(index, name) for name, index in indexes.items()},
-    )
-    data = {name: item for name, item in variables.items() if name not in set(coordinates)}
-    dataset: xr.Dataset = xarray.Dataset(data, coords=indexed, attrs=attrs)
-    return dataset
-
-
 @unstable_types_accepted
 def combine_files(
-    files: Sequence[OpenedFile], *, concat_dim: str | None, combine: Combine
+    files: Sequence[OpenedFile], rules: CombineRules, digests: Digests
 ) -> Combination:
     """Combine files, group by group.
 
@@ -144,11 +72,10 @@ def combine_files(
     ----------
     files : sequence of OpenedFile
         In the order of concatenation.
-    concat_dim : str or None
-        Dimension along which they are concatenated; a new one if no file has it. None
-        for ``"by_coords"``, where the loaded coordinates decide.
-    combine : {"nested", "by_coords"}
-        As in xarray.
+    rules : CombineRules
+        How they are combined.
+    digests : callable
+        As for `Comparison`.
 
     Raises
     ------
@@ -166,17 +93,56 @@ def combine_files(
     for path, notes in ((p, n) for file in files for p, n in file.tree.notes.items()):
         known = tree.notes.setdefault(path, [])
         known.extend(note for note in notes if note not in known)
-    is_new = concat_dim is not None and not any(
-        concat_dim in dataset.dims for file in files for dataset in file.datasets.values()
-    )
     paths = list(dict.fromkeys(path for file in files for path in file.datasets))
-    groups: list[_Group] = []
-    for path in paths:
-        above = [group for group in groups if not group.path or path.startswith(f"{group.path}/")]
-        group = _Group(path, files, concat_dim, combine, is_new, tree, above)
-        combination.datasets[path] = group.combined(set(refused))
-        groups.append(group)
-    if combine == "by_coords" and len(files) > 1 and not any(group.varying for group in groups):
+    groups = [align_group(path, files, refused.keys()) for path in paths]
+    dims = dict.fromkeys(
+        str(dim) for file in files for each in file.datasets.values() for dim in each.dims
+    )
+    work = _Work(rules, Comparison(rules.override, digests, tree), tree, list(dims))
+    families = families_of(groups, len(files))
+    if len(families) > 1 and (work.is_new or not share_coordinates(groups, families, rules)):
+        families = [list(range(len(files)))]
+    parts = [_combine_family(groups, family, work) for family in families]
+    for group in groups:
+        first = group.of_files([family[0] for family in families])
+        datasets = [part[group.path] for part in parts]
+        combination.datasets[group.path] = _merge_families(first, datasets, work)
+    return combination
+
+
+@dataclass(frozen=True)
+class _Work:
+    rules: CombineRules
+    comparison: Comparison
+    tree: FileTree
+    dims: Sequence[str]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the dimension of concatenation is a new one."""
+        return self.rules.concat_dim is not None and self.rules.concat_dim not in self.dims
+
+    def about_new_dimension(self) -> str:
+        """Return what to tell users who did not expect that the dimension is a new one."""
+        return (
+            f"no file has the dimension {self.rules.concat_dim!r}, so that it is a new one; "
+            f"existing dimensions: {', '.join(map(repr, self.dims))}"
+        )
+
+
+def _combine_family(
+    groups: Sequence[AlignedGroup], numbers: Sequence[int], work: _Work
+) -> dict[str, xr.Dataset]:
+    """Combine files that have the same variables; return their groups by path."""
+    found: dict[str, xr.Dataset] = {}
+    parts: list[_CombinedGroup] = []
+    for group in groups:
+        above = [p for p in parts if not p.group.path or group.path.startswith(f"{p.group.path}/")]
+        part = _CombinedGroup(group.of_files(numbers), work, above)
+        found[group.path] = part.combined()
+        parts.append(part)
+    by_coords = work.rules.combine == "by_coords"
+    if by_coords and len(numbers) > 1 and not any(part.varying for part in parts):
         raise NotConvertibleError(
             "the order of the files is unknown: no coordinate differs between them",
             remedy=Advice(
@@ -185,68 +151,64 @@ def combine_files(
                 ".",
             ),
         )
-    return combination
+    return found
+
+
+def _merge_families(first: AlignedGroup, datasets: Sequence[xr.Dataset], work: _Work) -> xr.Dataset:
+    """Merge a group of several families; `first` is the group in the first file of each."""
+    if len(datasets) == 1:
+        return datasets[0]
+    group = dataclasses.replace(first, datasets=datasets)
+    problems = work.comparison.problems(group, group.names())
+    for name, problem in problems.items():
+        if any(name in dataset.indexes for dataset in datasets):
+            raise NotConvertibleError(f"the files cannot be merged by {str(name)!r}: {problem}")
+        work.tree.refuse(group.at(name), problem)
+    return merge_datasets(datasets, problems.keys())
 
 
 @dataclass
-class _Group:
-    path: str
-    files: Sequence[OpenedFile]
-    concat_dim: str | None
-    combine: Combine
-    is_new: bool
-    tree: FileTree
-    above: Sequence[_Group]
+class _CombinedGroup:
+    group: AlignedGroup
+    work: _Work
+    above: Sequence[_CombinedGroup]
     varying: set[Any] = field(default_factory=set[Any])
     coordinates: dict[Any, list[Any]] = field(default_factory=dict[Any, Any])
 
-    def at(self, name: Any) -> str:
-        return f"{self.path}/{name}" if self.path else str(name)
-
-    def combined(self, refused: set[str]) -> xr.Dataset:
-        xarray: Any = library("xarray")
-        nothing: xr.Dataset = xarray.Dataset()
-        datasets = [file.datasets.get(self.path, nothing) for file in self.files]
-        meant = [
-            meanings(dataset, self._stored_meanings(file, dataset))
-            for file, dataset in zip(self.files, datasets, strict=True)
-        ]
-        names = list(dict.fromkeys(name for dataset in datasets for name in dataset.variables))
-        wanted = [name for name in names if self.at(name) not in refused]
-        problems: dict[Any, str | None] = {}
-        for name in wanted:
-            if (problem := self._difference_in_kind(name, datasets)) is None:
-                datasets, problem = self._alike(name, datasets, meant)
-            problems[name] = problem
-        inherited = self._inherited(datasets)
-        untyped: Any = zip(datasets, *inherited.values(), strict=True)
-        datasets = [
+    def combined(self) -> xr.Dataset:
+        group, rules = self.group, self.work.rules
+        inherited = self._inherited()
+        untyped: Any = zip(group.datasets, *inherited.values(), strict=True)
+        datasets: list[xr.Dataset] = [
             dataset.assign_coords(dict(zip(inherited, coordinates, strict=True)))
             for dataset, *coordinates in untyped
         ]
-        self.varying = self._varying(datasets)
-        for name in wanted:
-            if (problem := problems[name]) is None:
-                datasets, problem = self._in_one_grid(name, datasets, meant)
+        self.varying = varying_dimensions(datasets, rules)
+        for name in group.names():
+            if (problem := group.problems.get(name)) is None:
+                datasets, problem = self._completed(name, datasets)
+            if problem is None and self._is_concatenated(name, datasets[0]):
+                datasets, problem = self._in_one_grid(name, datasets)
             if problem is not None:
-                self._refuse(name, problem)
-                datasets = [dataset.drop_vars([name], errors="ignore") for dataset in datasets]
-        dropped = [name for name in names if self.at(name) in refused]
-        datasets = [dataset.drop_vars(dropped, errors="ignore") for dataset in datasets]
-        varies = self.is_new or self.varying & set(datasets[0].dims)
+                datasets = self._refused(name, problem, datasets)
+        if rules.combine == "by_coords":
+            require_own_places(datasets, self.varying, group.urls)
+        datasets = self._with_same_coordinates(datasets)
+        for name, problem in self._differing(datasets).items():
+            datasets = self._refused(name, problem, datasets)
+        varies = self.work.is_new or self.varying & set(datasets[0].dims)
         found = self._isolated(datasets) if varies else datasets[0]
-        self._note_first(found)
+        for dim in sorted(map(str, self.varying)) if varies else ():
+            note = check_order(dim, found, datasets, group.urls, rules)
+            if note is not None:
+                self.work.tree.note(group.at(dim), note)
         return found.drop_vars(list(inherited))
 
-    def _stored_meanings(self, file: OpenedFile, dataset: xr.Dataset) -> dict[str, Any]:
-        stored = file.tree.meanings
-        names = [str(name) for name in dataset.variables]
-        return {name: stored[self.at(name)] for name in names if self.at(name) in stored}
-
-    def _inherited(self, datasets: Sequence[xr.Dataset]) -> dict[Any, list[Any]]:
+    def _inherited(self) -> dict[Any, list[Any]]:
         """Return, by file, coordinates of parent groups that determine how to combine this one."""
-        if self.combine == "nested":
+        if self.work.rules.combine == "nested":
             return {}
+        datasets = self.group.datasets
         first = datasets[0]
         self.coordinates = {
             name: [dataset.variables[name] for dataset in datasets]
@@ -260,134 +222,145 @@ class _Group:
             if dim in group.coordinates and dim not in first.variables
         }
 
-    def _refuse(self, name: Any, problem: str) -> None:
+    def _refused(self, name: Any, problem: str, datasets: Sequence[xr.Dataset]) -> list[xr.Dataset]:
+        """Refuse a variable, and return the datasets without it."""
         among = any(group.varying for group in (self, *self.above))
         orders = name in self.varying or (not among and name in self.coordinates)
-        if self.combine == "by_coords" and orders:
+        if self.work.rules.combine == "by_coords" and orders:
             raise NotConvertibleError(f"the files cannot be combined by {name!r}: {problem}")
-        self.tree.refuse(self.at(name), problem)
+        self.work.tree.refuse(self.group.at(name), problem)
+        return [dataset.drop_vars([name], errors="ignore") for dataset in datasets]
 
-    def _varying(self, datasets: Sequence[xr.Dataset]) -> set[Any]:
-        """Return the dimensions along which the files are concatenated."""
-        if self.concat_dim is not None:
-            has = any(self.concat_dim in dataset.dims for dataset in datasets)
-            return {self.concat_dim} if has else set()
-        indexes: list[dict[Any, Any]] = [dict(dataset.indexes) for dataset in datasets]
-        return {
-            dim
-            for dim, index in indexes[0].items()
-            if any(dim not in other or not index.equals(other[dim]) for other in indexes[1:])
-        }
+    def _is_concatenated(self, name: Any, dataset: xr.Dataset) -> bool:
+        """Whether a variable gets the values of all files."""
+        if self.work.is_new:
+            return name not in self.work.rules.override and name not in dataset.indexes
+        return bool(self.varying & set(dataset.variables[name].dims))
 
-    def _unlike(self, difference: str, number: int) -> str:
-        return f"unlike the first file, {redact(self.files[number].url)} has {difference}"
-
-    def _difference_in_kind(self, name: Any, datasets: Sequence[xr.Dataset]) -> str | None:
-        """Return why variables cannot be compared at all, or None."""
-        without = [
-            file.url
-            for file, dataset in zip(self.files, datasets, strict=True)
-            if name not in dataset.variables
-        ]
-        if without:
-            return f"{len(without)} of the files do not have it, such as {redact(without[0])}"
-        first = datasets[0].variables[name]
-        for number, dataset in enumerate(datasets):
-            other = dataset.variables[name]
-            if is_virtual(first) != is_virtual(other):
-                return self._unlike("references in place of values, or the reverse", number)
-            if first.dims != other.dims:
-                return self._unlike(f"dimensions {brief(other.dims)}", number)
-        return None
-
-    def _alike(
-        self, name: Any, datasets: Sequence[xr.Dataset], meant: Sequence[Any]
+    def _completed(
+        self, name: Any, datasets: list[xr.Dataset]
     ) -> tuple[list[xr.Dataset], str | None]:
-        """Give a variable the same codecs in all files, or, if it is loaded, the same meaning."""
-        variables: list[Any] = [dataset.variables[name] for dataset in datasets]
-        if is_virtual(variables[0]):
-            alike = [_with_codecs_of(variables[0], variable) for variable in variables]
-        else:
-            alike, problems = made_alike(name, variables, [each[name] for each in meant])
-            for number, problem in enumerate(problems):
-                if problem is not None:
-                    return list(datasets), self._unlike(problem, number)
-        changed = [
-            dataset if new is old else _assigned(dataset, name, new)
-            for dataset, old, new in zip(datasets, variables, alike, strict=True)
-        ]
-        return changed, None
+        """Add a variable to files that lack it; return why that is impossible, or None."""
+        having = [number for number, each in enumerate(datasets) if name in each.variables]
+        lacking = [number for number in range(len(datasets)) if number not in set(having)]
+        if not lacking:
+            return datasets, None
+        url = redact(self.group.urls[lacking[0]])
+        told = f"{len(lacking)} of the files do not have it, such as {url}"
+        first: Any = datasets[having[0]].variables[name]
+        if name in datasets[having[0]].indexes:
+            return datasets, told
+        if not self.work.rules.fill_missing:
+            remedy = Setting("fill_missing", True)
+            return datasets, Advice(told, "; to leave it out there: ", remedy)
+        completed = list(datasets)
+        if not self._is_concatenated(name, datasets[having[0]]):
+            for number in lacking:
+                completed[number] = assigned(completed[number], name, first)
+            self.work.tree.note(self.group.at(name), f"{told}: it was taken from the others")
+            return completed, None
+        for number in lacking:
+            sizes = datasets[number].sizes
+            if unknown := self.varying.intersection(first.dims) - sizes.keys():
+                at = redact(self.group.urls[number])
+                return (
+                    datasets,
+                    f"{told}; how long it is there is unknown: {at} has no {sorted(unknown)[0]!r}",
+                )
+            shape = [sizes.get(d, n) for d, n in zip(first.dims, first.shape, strict=True)]
+            try:
+                absent = absent_variable(first, shape)
+            except NotConvertibleError as error:
+                return datasets, f"{told}; {error.message}"
+            completed[number] = assigned(completed[number], name, absent)
+        fill_value = first._data.metadata.fill_value if is_virtual(first) else "missing"
+        self.work.tree.note(
+            self.group.at(name), f"{told}: its chunks there are absent, and read as {fill_value}"
+        )
+        return completed, None
+
+    def _with_same_coordinates(self, datasets: Sequence[xr.Dataset]) -> list[xr.Dataset]:
+        try:
+            return with_same_coordinates(datasets, self.varying, self.group.urls, self.work.rules)
+        except NotConvertibleError as error:
+            raise NotConvertibleError(
+                f"{error.problem}; {self.work.about_new_dimension()}"
+                if self.work.is_new
+                else error.problem,
+                array=self.group.path or None,
+                remedy=None if self.work.is_new else error.remedy,
+            ) from error
+
+    def _differing(self, datasets: Sequence[xr.Dataset]) -> dict[Any, str]:
+        """Return, by name, why variables are not one for all files, though not concatenated."""
+        group = dataclasses.replace(self.group, datasets=datasets)
+        names: list[Any] = []
+        for name in group.names():
+            if not self._is_concatenated(name, datasets[0]):
+                if name not in datasets[0].indexes:
+                    names.append(name)
+            elif name in self.work.rules.override and name not in self.varying:
+                along = ", ".join(map(repr, sorted(map(str, self.varying))))
+                raise NotConvertibleError(
+                    f"it is concatenated along {along}, and not taken from the first file",
+                    array=group.at(name),
+                    remedy=Advice("Omit ", Setting("override", [str(name)]), "."),
+                )
+        return self.work.comparison.problems(group, names)
 
     def _in_one_grid(
-        self, name: Any, datasets: Sequence[xr.Dataset], meant: Sequence[Any]
+        self, name: Any, datasets: list[xr.Dataset]
     ) -> tuple[list[xr.Dataset], str | None]:
         """Split chunks of different lengths; return why they cannot be one array, or None."""
-        splitting = self._splitting(name, datasets)
+        variables: list[Any] = [dataset.variables[name] for dataset in datasets]
+        for number, variable in enumerate(variables):
+            if self.work.is_new and variable.shape != variables[0].shape:
+                told = self.group.unlike(f"the shape {brief(variable.shape)}", number)
+                return datasets, f"{told}; {self.work.about_new_dimension()}"
+        if not is_virtual(variables[0]):
+            return datasets, None
+        splitting = self._splitting(variables, datasets)
         if splitting is None or splitting.note is None:
-            problem = self._difference_in_numbers(name, datasets, meant)
+            problem = self._difference(name, datasets)
             if splitting is not None and splitting.problem is not None:
                 crossing = "its chunks extend past the ends of the files"
                 problem = f"{problem or crossing}; {splitting.problem}"
-            return list(datasets), problem
-        variables: list[Any] = [dataset.variables[name] for dataset in datasets]
+            return datasets, problem
         split = [
-            _assigned(dataset, name, variable.copy(deep=False, data=array))
+            assigned(dataset, name, variable.copy(deep=False, data=array))
             for dataset, variable, array in zip(datasets, variables, splitting.arrays, strict=True)
         ]
-        problem = self._difference_in_numbers(name, split, meant)
+        problem = self._difference(name, split)
         if problem is None:
-            self.tree.note(self.at(name), splitting.note)
+            self.work.tree.note(self.group.at(name), splitting.note)
         return split, problem
 
-    def _splitting(self, name: Any, datasets: Sequence[xr.Dataset]) -> Splitting | None:
-        variables: list[Any] = [dataset.variables[name] for dataset in datasets]
+    def _splitting(
+        self, variables: Sequence[Any], datasets: Sequence[xr.Dataset]
+    ) -> Splitting | None:
         along = [dim for dim in variables[0].dims if dim in self.varying]
-        if len(along) != 1 or not is_virtual(variables[0]):
+        if len(along) != 1:
             return None
         arrays = [variable._data for variable in variables]
         axis = variables[0].dims.index(along[0])
-        return split_arrays(arrays, axis, self._is_last(along[0], datasets))
+        return split_arrays(arrays, axis, are_last(along[0], datasets, self.work.rules))
 
-    def _is_last(self, dim: Any, datasets: Sequence[xr.Dataset]) -> list[bool]:
-        """Return which files xarray will put last along a dimension."""
-        if self.combine == "nested":
-            return [number == len(datasets) - 1 for number in range(len(datasets))]
+    def _difference(self, name: Any, datasets: Sequence[xr.Dataset]) -> str | None:
+        """Return why a virtual variable cannot be concatenated to one array, or None."""
         untyped: Sequence[Any] = datasets
-        if any(not len(dataset.indexes.get(dim, ())) for dataset in untyped):
-            return [False] * len(datasets)
-        indexes: list[Any] = [dataset.indexes[dim] for dataset in datasets]
-        ends = [index[0] for index in indexes]
-        try:
-            last = (max if all(i.is_monotonic_increasing for i in indexes) else min)(ends)
-        except TypeError:  # no order, which xarray will report
-            return [False] * len(datasets)
-        return [bool(end == last) for end in ends]
-
-    def _difference_in_numbers(
-        self, name: Any, datasets: Sequence[xr.Dataset], meant: Sequence[Any]
-    ) -> str | None:
-        """Return why a variable cannot be one array, or None."""
-        first: Any = datasets[0].variables[name]
-        is_first_only = not self.is_new and not self.varying & set(first.dims)
-        for number, dataset in enumerate(datasets):
-            other: Any = dataset.variables[name]
-            problem: str | None = None
-            if not is_virtual(first):
-                # xarray itself requires equal dimension coordinates.
-                if is_first_only and name not in dataset.indexes and not first.equals(other):
-                    problem = "other values"
-            elif (
-                not is_first_only
-                and (problem := storage_difference(first._data, other._data)) is None
-            ):
-                problem = other_meaning(meant[0][name], meant[number][name])
-                if problem is not None and is_of_time(meant[0][name], meant[number][name]):
+        first = untyped[0].variables[name]
+        meant = [each[name] for each in self.group.meant]
+        for number, (dataset, theirs) in enumerate(zip(untyped, meant, strict=True)):
+            problem = storage_difference(first._data, dataset.variables[name]._data)
+            if problem is None:
+                problem = other_meaning(meant[0], theirs)
+                if problem is not None and is_of_time(meant[0], theirs):
                     names = [each for each, v in dataset.variables.items() if not is_virtual(v)]
                     loading = Setting("loadable_variables", [*map(str, names), str(name)])
-                    told = self._unlike(problem, number)
+                    told = self.group.unlike(problem, number)
                     return Advice(told, ", which can be converted if it is loaded: ", loading)
             if problem is not None:
-                return self._unlike(problem, number)
+                return self.group.unlike(problem, number)
         return None
 
     def _isolated(self, datasets: Sequence[xr.Dataset]) -> xr.Dataset:
@@ -401,30 +374,32 @@ class _Group:
             self._combine(loaded)
         except FOREIGN_ERRORS as error:
             raise NotConvertibleError(
-                f"the files cannot be combined: {error}", array=self.path or None
+                f"the files cannot be combined: {error}", array=self.group.path or None
             ) from error
         for name in virtual:
             others = [other for other in virtual if other != name]
             try:
                 self._combine([dataset.drop_vars(others, errors="ignore") for dataset in datasets])
             except FOREIGN_ERRORS as error:
-                self.tree.refuse(self.at(name), f"it cannot be combined: {error}")
+                self.work.tree.refuse(self.group.at(name), f"it cannot be combined: {error}")
                 datasets = [dataset.drop_vars([name]) for dataset in datasets]
         return self._combine(datasets)
 
     def _combine(self, datasets: Sequence[xr.Dataset]) -> xr.Dataset:
         xarray: Any = library("xarray")
+        is_new, override = self.work.is_new, self.work.rules.override
+        data = [name for name in datasets[0].data_vars if name not in override]
         options: dict[str, Any] = {
             # Virtual variables cannot be compared: unless concatenated, the first file's is taken.
             "compat": "override",
-            "data_vars": "all" if self.is_new else "minimal",
-            "coords": self._new_coordinates(datasets[0]) if self.is_new else "minimal",
+            "data_vars": data if is_new else "minimal",
+            "coords": self._new_coordinates(datasets[0]) if is_new else "minimal",
             "join": "exact",
             "combine_attrs": "override",
         }
-        if self.combine == "nested":
+        if self.work.rules.combine == "nested":
             nested: xr.Dataset = xarray.combine_nested(
-                list(datasets), concat_dim=self.concat_dim, **options
+                list(datasets), concat_dim=self.work.rules.concat_dim, **options
             )
             return nested
         by_coords: xr.Dataset = xarray.combine_by_coords(list(datasets), **options)
@@ -432,26 +407,5 @@ class _Group:
 
     def _new_coordinates(self, dataset: xr.Dataset) -> list[Any]:
         """Return the coordinates that get the new dimension, but not those of another one."""
-        return [
-            name for name in dataset.coords if name not in dataset.dims and name != self.concat_dim
-        ]
-
-    def _note_first(self, dataset: xr.Dataset) -> None:
-        for name, variable in dataset.variables.items():
-            if is_virtual(variable) and not self.is_new and not self.varying & set(variable.dims):
-                self.tree.note(
-                    self.at(name), "it was taken from the first file, and not compared with others"
-                )
-
-
-def _assigned(dataset: xr.Dataset, name: Any, variable: Any) -> xr.Dataset:
-    """Return a dataset with a variable replaced; a coordinate stays one."""
-    untyped: Any = dataset
-    assign = untyped.assign_coords if name in dataset.coords else untyped.assign
-    assigned: xr.Dataset = assign({name: variable})
-    return assigned
-
-
-def _with_codecs_of(first: Any, other: Any) -> Any:
-    array = with_codecs_of(first._data, other._data)
-    return other if array is other._data else other.copy(deep=False, data=array)
+        left_out = {self.work.rules.concat_dim, *self.work.rules.override}
+        return [name for name in dataset.coords if name not in {*dataset.dims, *left_out}]

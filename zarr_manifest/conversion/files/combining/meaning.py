@@ -18,7 +18,15 @@ from zarr_manifest.conversion.virtual import library
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["is_of_time", "is_virtual", "made_alike", "meanings", "other_meaning", "same_value"]
+__all__ = [
+    "is_of_time",
+    "is_virtual",
+    "made_alike",
+    "meanings",
+    "other_meaning",
+    "same_value",
+    "shown_value",
+]
 
 _MEANING = [
     "_FillValue",
@@ -205,6 +213,19 @@ def _difference(first: Any, other: Any) -> str | None:
     if first.dtype.kind != other.dtype.kind:
         return f"data type {brief(str(other.dtype))}"
     return other_meaning(_stated(first.attrs), _stated(other.attrs))
+
+
+def shown_value(name: Any, value: Any, attributes: Mapping[Any, Any]) -> str:
+    """Return a stored value as readers see it: a time as a date.
+
+    Examples
+    --------
+    >>> shown_value("t", 366, {"units": "days since 2000-01-01"}), shown_value("x", 3, {})
+    ('2001-01-01T00:00:00', '3')
+    """
+    xarray: Any = library("xarray")
+    decoded = _decoded(name, xarray.Variable((name,), [value], dict(attributes)), {}).values[0]
+    return str(decoded.astype("M8[s]") if isinstance(decoded, np.datetime64) else decoded)
 
 
 def _decoded(name: Any, variable: Any, meant: Mapping[str, Any]) -> Any:

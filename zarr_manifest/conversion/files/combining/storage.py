@@ -6,12 +6,15 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zarr_manifest.conversion.files.combining.meaning import same_value
+import numpy as np
+
+from zarr_manifest.conversion.files.combining.meaning import is_virtual, same_value
 from zarr_manifest.conversion.files.trees import with_metadata
 from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import NotConvertibleError
 
-__all__ = ["absent_array", "decoding", "storage_difference", "with_codecs_of"]
+__all__ = ["absent_variable", "decoding", "storage_difference", "with_codecs_of"]
 
 # Parameters that only encoders use: what decoders need is in the compressed bytes themselves.
 # Others decide what bytes decode to, such as the size of the elements of a separate shuffle.
@@ -68,10 +71,36 @@ def storage_difference(first: Any, other: Any) -> str | None:
     return None
 
 
-def absent_array(like: Any, shape: Sequence[int]) -> Any:
-    """Return a ``ManifestArray`` of another shape, all chunks of which are absent."""
+def absent_variable(like: Any, shape: Sequence[int]) -> Any:
+    """Return a variable of another shape, all values of which are missing.
+
+    Parameters
+    ----------
+    like : Variable
+        A virtual one makes one without chunks; a loaded one gets its fill value.
+    shape : sequence of int
+        The other shape.
+
+    Raises
+    ------
+    NotConvertibleError
+        There is no value for what is missing.
+    """
+    if not is_virtual(like):
+        return like.copy(deep=False, data=np.full(shape, _missing_value(like), like.dtype))
     manifests: Any = library("virtualizarr.manifests")
-    chunks = like.metadata.chunk_grid.chunk_shape
+    metadata = dataclasses.replace(like._data.metadata, shape=tuple(shape))
+    chunks = metadata.chunk_grid.chunk_shape
     counts = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
-    metadata = dataclasses.replace(like.metadata, shape=tuple(shape))
-    return manifests.ManifestArray(metadata, manifests.ChunkManifest({}, shape=counts))
+    manifest = manifests.ChunkManifest({}, shape=counts)
+    return like.copy(deep=False, data=manifests.ManifestArray(metadata, manifest))
+
+
+def _missing_value(variable: Any) -> Any:
+    if "_FillValue" in variable.attrs:
+        return variable.attrs["_FillValue"]
+    if variable.dtype.kind in "fc":
+        return np.nan
+    if variable.dtype.kind in "mM":
+        return np.array("NaT", variable.dtype)
+    raise NotConvertibleError("it has no _FillValue, by which missing values are recognised")

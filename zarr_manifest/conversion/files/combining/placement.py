@@ -1,0 +1,181 @@
+"""Where files are placed along dimensions: each in one place, and no two in the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zarr_manifest.conversion.files.combining.meaning import shown_value
+from zarr_manifest.conversion.files.combining.opened_files import CombineRules
+from zarr_manifest.errors import Advice, NotConvertibleError, Setting
+from zarr_manifest.locations import redact
+from zarr_manifest.showing import counted
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = [
+    "are_last",
+    "check_order",
+    "require_own_places",
+    "varying_dimensions",
+    "with_same_coordinates",
+]
+
+# Of files that are in the same place.
+_MOST_NAMED = 5
+
+
+def varying_dimensions(datasets: Sequence[xr.Dataset], rules: CombineRules) -> set[Any]:
+    """Return the dimensions along which datasets are concatenated, by coordinates or by name."""
+    if rules.concat_dim is not None:
+        has = any(rules.concat_dim in dataset.dims for dataset in datasets)
+        return {rules.concat_dim} if has else set()
+    indexes: list[dict[Any, Any]] = [dict(dataset.indexes) for dataset in datasets]
+    return {
+        dim
+        for dim, index in indexes[0].items()
+        if any(dim not in other or not index.equals(other[dim]) for other in indexes[1:])
+    }
+
+
+def are_last(dim: Any, datasets: Sequence[xr.Dataset], rules: CombineRules) -> list[bool]:
+    """Return which files xarray will put last along a dimension."""
+    if rules.combine == "nested":
+        return [number == len(datasets) - 1 for number in range(len(datasets))]
+    untyped: Sequence[Any] = datasets
+    if any(not len(dataset.indexes.get(dim, ())) for dataset in untyped):
+        return [False] * len(datasets)
+    indexes: list[Any] = [dataset.indexes[dim] for dataset in datasets]
+    ends = [index[0] for index in indexes]
+    try:
+        last = (max if all(i.is_monotonic_increasing for i in indexes) else min)(ends)
+    except TypeError:  # no order, which xarray will report
+        return [False] * len(datasets)
+    return [bool(end == last) for end in ends]
+
+
+def with_same_coordinates(
+    datasets: Sequence[xr.Dataset], varying: set[Any], urls: Sequence[str], rules: CombineRules
+) -> list[xr.Dataset]:
+    """Return datasets with the same coordinates along all dimensions but the varying ones.
+
+    Raises
+    ------
+    NotConvertibleError
+        They differ, and the rules do not override it.
+    """
+    found: list[Any] = list(datasets)
+    indexes: dict[Any, Any] = dict(datasets[0].indexes)
+    for dim, index in indexes.items():
+        for number, dataset in enumerate(found):
+            other: Any = dataset.indexes.get(dim, index)
+            if dim in varying or index.equals(other):
+                continue
+            same_length = len(index) == len(other)
+            if dim in rules.override and same_length:
+                found[number] = found[number].assign_coords({dim: datasets[0].variables[dim]})
+                continue
+            remedy = Advice(
+                "To take it from the first file: ", Setting("override", [str(dim)]), "."
+            )
+            difference = "other values" if same_length else f"{counted(len(other), 'value')}"
+            raise NotConvertibleError(
+                f"the files cannot be combined: unlike the first file, {redact(urls[number])} has "
+                f"{difference} of {str(dim)!r}",
+                remedy=remedy if same_length else None,
+            )
+    return found
+
+
+def require_own_places(
+    datasets: Sequence[xr.Dataset], varying: set[Any], urls: Sequence[str]
+) -> None:
+    """Refuse files that xarray would put into one place, which drops all but the last.
+
+    Raises
+    ------
+    NotConvertibleError
+        The first coordinates of several files are the same.
+    """
+    dims = [dim for dim in datasets[0].dims if dim in varying]
+    if not dims:
+        return
+    places: dict[tuple[Any, ...], list[str]] = {}
+    untyped: Sequence[Any] = datasets
+    for dataset, url in zip(untyped, urls, strict=True):
+        indexes: list[Any] = [dataset.indexes.get(dim, ()) for dim in dims]
+        if not all(len(index) for index in indexes):
+            return  # xarray will report it
+        places.setdefault(tuple(index[0] for index in indexes), []).append(redact(url))
+    for place, files in places.items():
+        if len(files) > 1:
+            begin = ", ".join(
+                f"{dim} {shown_value(dim, value, datasets[0].variables[dim].attrs)}"
+                for dim, value in zip(dims, place, strict=True)
+            )
+            collisions = sum(len(each) > 1 for each in places.values())
+            more = f"; {counted(collisions - 1, 'other place')} likewise" if collisions > 1 else ""
+            raise NotConvertibleError(
+                f"the files cannot be combined by their coordinates: {_listed(files)} all begin "
+                f"at {begin}{more}",
+                remedy=Advice(
+                    "Leave out all but one of them, or name the dimension along which to "
+                    "concatenate them: ",
+                    Setting("concat_dim", python="concat_dim"),
+                    ".",
+                ),
+            )
+
+
+def _listed(files: Sequence[str]) -> str:
+    more = len(files) - _MOST_NAMED
+    return ", ".join(files[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def check_order(
+    dim: Any,
+    combined: xr.Dataset,
+    datasets: Sequence[xr.Dataset],
+    urls: Sequence[str],
+    rules: CombineRules,
+) -> str | None:
+    """Return a note if the coordinate of a dimension is not sorted, else None.
+
+    Raises
+    ------
+    NotConvertibleError
+        It has values that occur more than once, unless the rules override it.
+    """
+    variables: Mapping[Any, Any] = combined.variables
+    indexes: Mapping[Any, Any] = combined.indexes
+    if dim not in indexes:
+        return None
+    known = _without_missing(indexes[dim], variables[dim].attrs)
+    repeated = known[known.duplicated()].unique()
+    if not len(repeated) or dim in rules.override:
+        is_sorted = known.is_monotonic_increasing or known.is_monotonic_decreasing
+        return None if is_sorted else "its values are not sorted: the files keep their order"
+    value = repeated[0]
+    having = [
+        redact(url)
+        for dataset, url in zip(datasets, urls, strict=True)
+        if value in dataset.indexes[dim]
+    ]
+    raise NotConvertibleError(
+        f"the files cannot be combined along {str(dim)!r}: "
+        f"{counted(len(repeated), 'coordinate')} would be repeated, such as "
+        f"{shown_value(dim, value, variables[dim].attrs)} in {_listed(having)}",
+        remedy=Advice(
+            "Leave out files that overlap, or keep what is repeated: ",
+            Setting("override", [str(dim)]),
+            ".",
+        ),
+    )
+
+
+def _without_missing(index: Any, attributes: Mapping[str, Any]) -> Any:
+    stated = [np.ravel(attributes.get(n, [])).tolist() for n in ("_FillValue", "missing_value")]
+    return index[~(index.isna() | index.isin([value for values in stated for value in values]))]
