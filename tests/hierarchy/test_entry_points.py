@@ -96,7 +96,7 @@ def refused_by_virtualizarr(make: Any, location: Any, **options: Any) -> Complai
 
 
 def by_upgrade(location: Any, **options: Any) -> Complaints:
-    report = conversion.upgrade(location, dry_run=True, **options)
+    report = conversion.upgrade(location, dry_run=True, lock=False, **options)
     assert report.repaired == []
     return {node.path: node.code for node in report.refused}
 
