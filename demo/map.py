@@ -77,7 +77,8 @@ def archive_of(directory: Path) -> Iterator[str]:
     with serving(file_server(DATA_DIRECTORY, Rules([]))) as origin:
         urls = [f"{origin}/{drawn.file}" for drawn in MAPS]
         options = ("--overwrite", "--group-per-file", "--allow-refused", "--allow", f"{origin}/")
-        if run(directory, "create", *options, *urls, HIERARCHY).status != 0:
+        shown = ["create", *options, f"{origin}/…", HIERARCHY]
+        if run(directory, "create", *options, *urls, HIERARCHY, shown=shown).status != 0:
             raise RuntimeError(f"{HIERARCHY} could not be made")
         yield origin
 
