@@ -11,6 +11,7 @@ silently drops tabs and newlines.
 
 from __future__ import annotations
 
+import functools
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Self
@@ -158,6 +159,7 @@ class Base(Struct, frozen=True):
     path: str
 
     @classmethod
+    @functools.lru_cache(maxsize=1024)  # each array parses its own several times
     def parse(cls, reference: str, *, directory: str = "") -> Self:
         """Parse the ``base`` member of a declaration.
 

@@ -495,3 +495,42 @@ def test_a_variable_that_was_never_written_is_not_left_out(tmp_path: Path) -> No
     assert found.arrays["time"].shape == (0,)
     assert found.arrays["time"].attrs["units"] == "days since 2000-01-01"
     assert found.arrays["v"].metadata.dimension_names == ("time", "only")
+
+
+def patched(path: Path, old: bytes, new: bytes) -> None:
+    """Replace bytes that occur once in a file."""
+    body = path.read_bytes()
+    assert body.count(old) == 1
+    path.write_bytes(body.replace(old, new))
+
+
+@pytest.mark.parametrize("chunks", [None, (2,)])
+def test_an_undefined_fill_value_is_zero_and_noted_where_it_is_read(
+    tmp_path: Path, chunks: tuple[int] | None
+) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        dataset = file.create_dataset("x", (6,), "u1", chunks=chunks)
+        if chunks:
+            dataset[:3] = [1, 2, 3]
+    # The message "fill value": version 2, when it is written, and whether it is defined.
+    when = b"\2\3\2" if chunks else b"\2\2\2"
+    patched(tmp_path / "f.h5", when + b"\1" + bytes(4), when + bytes(5))
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    assert found.arrays["x"][...].tolist() == ([1, 2, 3, 0, 0, 0] if chunks else [0] * 6)
+    assert [note for _, note in found.report.notes] == [
+        "array 'x': its fill value is undefined: chunks that were never written read as 0"
+    ]
+
+
+def test_chunks_beyond_the_shape_are_left_out_as_hdf5_does(tmp_path: Path) -> None:
+    # A writer that was killed had stored them, but not yet the shape.
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.create_dataset("x", data=np.arange(6, dtype="u1"), chunks=(2,), maxshape=(77,))
+    extent = (77).to_bytes(8, "little")
+    patched(tmp_path / "f.h5", (6).to_bytes(8, "little") + extent, b"\4" + bytes(7) + extent)
+    with h5py.File(tmp_path / "f.h5") as file:
+        assert file["x"][...].tolist() == [0, 1, 2, 3]
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    assert found.arrays["x"][...].tolist() == [0, 1, 2, 3]

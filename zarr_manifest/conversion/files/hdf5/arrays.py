@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,9 @@ _BZIP2 = "307"
 _BLOSC = "32001"
 _BLOSC_DEFAULTS = (2, 2, 1, 0, 5, 1, 0)
 
+# What VirtualiZarr takes for the scale of a dimension, whose name it need not look for.
+_NAMELESS = SimpleNamespace(name="")
+
 # Number of chunks of a grid, each of which takes 32 bytes of memory.
 _MAX_CHUNKS = 2**26
 
@@ -72,6 +77,8 @@ def virtual_array(
         array = _without_chunks(dataset)
     else:
         array = _parsed(url, dataset, note)
+    if _has_undefined_fill_value(dataset) and "" in array.manifest._paths:
+        note("its fill value is undefined: chunks that were never written read as 0")
     found, notes = json_attributes(attributes, array.dtype)
     array = with_metadata(array, dimension_names=dimension_names, attributes=found)
     for sentence in notes:
@@ -126,9 +133,10 @@ class _BareDataset:
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
         self.attrs: dict[str, Any] = {}
-        self.dims: list[tuple[Any, ...]] = [()] * len(dataset.shape)
+        self.dims = [(_NAMELESS,)] * len(dataset.shape)
         self.name = ""
         self.shape: tuple[int, ...] = dataset.shape
+        self.id = _ChunksInside(dataset)
         self.has_latin_1 = False
 
     def __getattr__(self, name: str) -> Any:
@@ -140,7 +148,7 @@ class _BareDataset:
 
     @property
     def fillvalue(self) -> Any:
-        return packed_values(self._dataset.fillvalue)
+        return _fill_value(self._dataset)
 
     def __getitem__(self, region: Any) -> Any:
         return packed_values(self._dataset[region])
@@ -161,6 +169,41 @@ class _BareDataset:
 
     def asstr(self) -> _Texts:
         return _Texts(self)
+
+
+def _fill_value(dataset: Any) -> Any:
+    """Return the fill value of a dataset; zero if it is undefined, so that any may be read."""
+    if _has_undefined_fill_value(dataset):
+        return np.zeros((), packed_type(dataset.dtype))[()]
+    return packed_values(dataset.fillvalue)
+
+
+def _has_undefined_fill_value(dataset: Any) -> bool:
+    h5: Any = library("h5py")
+    return bool(dataset.id.get_create_plist().fill_value_defined() == h5.h5d.FILL_VALUE_UNDEFINED)
+
+
+class _ChunksInside:
+    """The identifier of a dataset without chunks beyond its shape, as HDF5 reads none of them.
+
+    A writer that was killed may have stored them before the new shape.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._identifier = dataset.id
+        self._shape = dataset.shape
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._identifier, name)
+
+    def chunk_iter(self, take: Callable[[Any], None]) -> None:
+        """Call a function with every chunk."""
+
+        def take_inside(chunk: Any) -> None:
+            if all(map(operator.lt, chunk.chunk_offset, self._shape)):
+                take(chunk)
+
+        self._identifier.chunk_iter(take_inside)
 
 
 class _Texts:
@@ -188,7 +231,7 @@ def _without_chunks(dataset: Any) -> Any:
     dtype: Any = packed_type(dataset.dtype)
     if dtype.kind in "iuf":
         dtype = np.dtype(dtype.str)  # without the names of an enumeration
-    fill_value = packed_values(dataset.fillvalue)
+    fill_value = _fill_value(dataset)
     if h5.check_string_dtype(dataset.dtype) and dtype.kind == "O":
         dtype = np.dtypes.StringDType()
         fill_value = text_of(fill_value) if isinstance(fill_value, bytes) else ""
