@@ -69,15 +69,15 @@ def cycle(file: h5py.File) -> None:
 
 
 def scaleoffset(file: h5py.File) -> None:
-    file.create_dataset("x", data=np.arange(100), scaleoffset=4, chunks=(10,))
+    file.create_dataset("x", data=np.arange(200_000), scaleoffset=4, chunks=(1000,))
 
 
 def szip(file: h5py.File) -> None:
-    file.create_dataset("x", data=np.arange(100), compression="szip", chunks=(10,))
+    file.create_dataset("x", data=np.arange(200_000), compression="szip", chunks=(1000,))
 
 
 def lzf(file: h5py.File) -> None:
-    file.create_dataset("x", data=np.arange(100), compression="lzf", chunks=(10,))
+    file.create_dataset("x", data=np.arange(200_000), compression="lzf", chunks=(1000,))
 
 
 def lzo(file: h5py.File) -> None:
@@ -182,9 +182,9 @@ REFUSALS = {
     external_link: "it is a link to '/y' in another file, 'other.h5'",
     dangling_link: "it is a link to '/nowhere', which does not exist",
     cycle: "it is a link to a group that contains it",
-    scaleoffset: "no codec outside HDF5 decodes its filter 'scaleoffset'",
-    szip: "no codec outside HDF5 decodes its filter 'szip'",
-    lzf: "lzf",
+    scaleoffset: "no codec that Zarr finds decodes its filter 'scaleoffset'; with 1600000 bytes",
+    szip: "no codec that Zarr finds decodes its filter 'szip'",
+    lzf: "Raise inline_limit, or rewrite the file: h5repack -f GZIP=4 OLD.h5 NEW.h5.",
     lzo: "no codec is known for its filter 305",
     twelve_bits: "its integers use 12 of 16 bits",
     bit_field: "its values are bit fields",
@@ -316,6 +316,20 @@ def test_the_limit_of_what_is_held_inline_can_be_raised(tmp_path: Path) -> None:
     assert "Raise inline_limit" in refused.reason
     found = convert(tmp_path / "f.h5", tmp_path / "h.zarr", inline_limit=10_000)
     assert found.arrays["x"][...].tolist() == ["abc"] * 100
+
+
+@pytest.mark.parametrize("options", [{"compression": "lzf"}, {"scaleoffset": 4}])
+def test_small_datasets_that_only_hdf5_decodes_are_held_inline(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.create_dataset("x", data=np.arange(10), chunks=(4,), shuffle=True, **options)
+        file.create_dataset("never_written", (10,), "i4", chunks=(4,), fillvalue=7, **options)
+    found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
+    assert found.refused == {}
+    with h5py.File(tmp_path / "f.h5") as file:
+        for name in file:
+            assert found.arrays[name][...].tolist() == file[name][...].tolist()
 
 
 def test_a_mask_without_filters_has_no_effect(tmp_path: Path) -> None:

@@ -41,4 +41,5 @@ def packed_values(values: Any) -> Any:
     dtype = getattr(values, "dtype", None)
     if dtype is None or packed_type(dtype) == dtype:
         return values
-    return require_fields(np.asarray(values), packed_type(dtype))[()]
+    found: Any = np.asarray(values)
+    return require_fields(found, packed_type(dtype))[()]

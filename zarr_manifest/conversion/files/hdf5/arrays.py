@@ -76,7 +76,7 @@ def virtual_array(
     if treatment is Treatment.UNWRITTEN:
         array = _without_chunks(dataset)
     else:
-        array = _parsed(url, dataset, note)
+        array = _parsed(url, dataset, note, is_inline=treatment is Treatment.INLINE)
     if _has_undefined_fill_value(dataset) and "" in array.manifest._paths:
         note("its fill value is undefined: chunks that were never written read as 0")
     found, notes = json_attributes(attributes, array.dtype)
@@ -106,9 +106,9 @@ def require_possible_grid(shape: Sequence[int], chunks: Sequence[int]) -> None:
         )
 
 
-def _parsed(url: str, dataset: Any, note: Callable[[str], None]) -> Any:
+def _parsed(url: str, dataset: Any, note: Callable[[str], None], *, is_inline: bool) -> Any:
     parser: Any = library("virtualizarr.parsers.hdf.hdf")
-    bare = _BareDataset(dataset)
+    bare = _BareDataset(dataset, is_inline=is_inline)
     chunks: tuple[int, ...] | None = dataset.chunks
     is_empty = False
     if chunks is not None:
@@ -130,8 +130,9 @@ class _BareDataset:
     scale, for which HDF5 searches the file.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, *, is_inline: bool) -> None:
         self._dataset = dataset
+        self._is_inline = is_inline
         self.attrs: dict[str, Any] = {}
         self.dims = [(_NAMELESS,)] * len(dataset.shape)
         self.name = ""
@@ -159,9 +160,10 @@ class _BareDataset:
 
         VirtualiZarr counts those of Blosc from the end.
         """
-        if self.dtype.itemsize != self._dataset.dtype.itemsize:
-            return {}  # its values are stored inline, not as the filters expect them
         found = dict(self._dataset._filters)
+        if self._is_inline:
+            # Values that are encoded anew need not be as the other filters expect them.
+            return {name: options for name, options in found.items() if name == "gzip"}
         if _BLOSC in found:
             stated = found[_BLOSC] or ()
             found[_BLOSC] = (*stated, *_BLOSC_DEFAULTS[len(stated) :])[: len(_BLOSC_DEFAULTS)]

@@ -25,10 +25,13 @@ __all__ = ["Treatment", "treatment_of"]
 # HDF5's own filters, by number.
 _SHUFFLE = 2
 _FLETCHER32 = 3  # adds four bytes
-_KNOWN = frozenset({1, 2, 3, 32000})  # gzip, shuffle, fletcher32, lzf
-_NO_CODEC = {4: "szip", 5: "nbit", 6: "scaleoffset"}
+_KNOWN = frozenset({1, 2, 3})  # gzip, shuffle, fletcher32
+# imagecodecs decodes LZF, but registers its codec only for Zarr v2.
+_NO_CODEC = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
 # Those for which VirtualiZarr finds a codec through hdf5plugin: bzip2, Blosc, LZ4 and Zstandard.
 _PLUGINS = frozenset({307, 32001, 32004, 32015})
+
+_REWRITE = "h5repack -f GZIP=4 OLD.h5 NEW.h5"
 
 # Bytes of strings that are checked at a time.
 _READ_AT_ONCE = 2**22
@@ -72,13 +75,17 @@ def treatment_of(dataset: Any, *, inline_limit: int) -> Treatment:
     by_value = _check_type(stored, dtype)
     if by_value is None and _is_terminated(stored) and _has_more_than_values(dataset, stored):
         by_value = "there are bytes after the end of its strings"
+    remedy: tuple[Any, ...] = ("Raise ", Setting("inline_limit", python="inline_limit"), ".")
+    if by_value is None and layout == h5.h5d.CHUNKED:
+        by_value = _check_codecs(dataset)
+        remedy = (*remedy[:-1], f", or rewrite the file: {_REWRITE}.")
     if by_value is not None:
         size = dataset.size * dtype.itemsize
         if size > inline_limit:
             raise NotConvertibleError(
                 f"{by_value}; with {size} bytes it is too large to be stored inline "
                 f"(limit: {inline_limit})",
-                remedy=Advice("Raise ", Setting("inline_limit", python="inline_limit"), "."),
+                remedy=Advice(*remedy),
             )
     if layout == h5.h5d.COMPACT:
         return Treatment.INLINE
@@ -261,6 +268,25 @@ def _stored_regions(dataset: Any, itemsize: int) -> Iterator[tuple[slice, ...]]:
 # ------------------------------------------------------------ filters
 
 
+def _check_codecs(dataset: Any) -> str | None:
+    """Return why the values must be stored inline: only HDF5 decodes the chunks; or None.
+
+    Raises
+    ------
+    NotConvertibleError
+        This HDF5 does not decode them either.
+    """
+    h5 = library("h5py")
+    plist = dataset.id.get_create_plist()
+    for number in (int(plist.get_filter(i)[0]) for i in range(plist.get_nfilters())):
+        if number in _NO_CODEC:
+            reason = f"no codec that Zarr finds decodes its filter {_NO_CODEC[number]!r}"
+            if not h5.h5z.filter_avail(number):
+                raise NotConvertibleError(reason, remedy=f"Rewrite the file: {_REWRITE}.")
+            return reason
+    return None
+
+
 def _check_filters(dataset: Any) -> None:
     plist = dataset.id.get_create_plist()
     filters = [plist.get_filter(i) for i in range(plist.get_nfilters())]
@@ -273,8 +299,6 @@ def _check_filters(dataset: Any) -> None:
 
 
 def _check_filter(number: int, name: str) -> None:
-    if number in _NO_CODEC:
-        raise NotConvertibleError(f"no codec outside HDF5 decodes its filter {_NO_CODEC[number]!r}")
     if number not in _KNOWN | _PLUGINS:
         shown = f"{number} ({brief(name)})" if name else f"{number}"
         raise NotConvertibleError(f"no codec is known for its filter {shown}")
