@@ -2,12 +2,19 @@
 
 from zarr_manifest.conversion.target.array_metadata import require_valid_array
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.target.inline_arrays import array_in_memory, unwritten_array
+from zarr_manifest.conversion.target.inline_arrays import (
+    array_in_memory,
+    decoded_values,
+    encoded_chunks,
+    unwritten_array,
+)
 from zarr_manifest.conversion.target.locking import lock
 from zarr_manifest.conversion.target.recovery import recover
 
 __all__ = [
     "array_in_memory",
+    "decoded_values",
+    "encoded_chunks",
     "lock",
     "recover",
     "require_valid_array",

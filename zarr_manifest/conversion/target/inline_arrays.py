@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import zarr
+from zarr.buffer import cpu
+from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.storage import MemoryStore
 
 from zarr_manifest.format import ChunkGrid
@@ -15,7 +17,7 @@ from zarr_manifest.format import ChunkGrid
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["array_in_memory", "unwritten_array"]
+__all__ = ["array_in_memory", "decoded_values", "encoded_chunks", "unwritten_array"]
 
 # Not all of its functions have known types.
 _untyped_zarr: Any = zarr
@@ -64,6 +66,43 @@ def unwritten_array(
         zarr_format=3,
     )
     return array_in_memory(contents, "")[0]
+
+
+def encoded_chunks(metadata: ArrayV3Metadata, values: Any) -> dict[tuple[int, ...], bytes]:
+    r"""Return the chunks of an array with these values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> metadata = unwritten_array(
+    ...     (3,), np.dtype("u1"), dimension_names=["x"], attributes={}, fill_value=0, chunks=(2,)
+    ... )
+    >>> encoded_chunks(ArrayV3Metadata.from_dict(metadata), [1, 2, 3])
+    {(0,): b'\x01\x02', (1,): b'\x03\x00'}
+    """
+    contents = metadata.to_buffer_dict(cpu.buffer_prototype)
+    config = {"write_empty_chunks": True}
+    target = _untyped_zarr.open_array(MemoryStore(contents), mode="r+", config=config)
+    target[...] = values
+    return array_in_memory(contents, "")[1]
+
+
+def decoded_values(metadata: ArrayV3Metadata, chunks: Mapping[tuple[int, ...], bytes]) -> Any:
+    """Return the values of an array with these chunks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> metadata = unwritten_array(
+    ...     (3,), np.dtype("u1"), dimension_names=["x"], attributes={}, fill_value=7, chunks=(2,)
+    ... )
+    >>> decoded_values(ArrayV3Metadata.from_dict(metadata), {(0,): b"12"})
+    array([49, 50,  7], dtype=uint8)
+    """
+    contents = metadata.to_buffer_dict(cpu.buffer_prototype)
+    for index, data in chunks.items():
+        contents[metadata.encode_chunk_key(index)] = cpu.Buffer.from_bytes(data)
+    return _untyped_zarr.open_array(MemoryStore(contents), mode="r")[...]
 
 
 def array_in_memory(contents: Mapping[str, Any], path: str) -> Encoded:

@@ -9,14 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import zarr
-from zarr.buffer import cpu
 from zarr.core.metadata.v3 import ArrayV3Metadata
-from zarr.storage import MemoryStore
 
 from zarr_manifest.conversion.files.hdf5.datasets import Treatment
 from zarr_manifest.conversion.files.trees import with_metadata
-from zarr_manifest.conversion.target import array_in_memory, unwritten_array
+from zarr_manifest.conversion.target import encoded_chunks, unwritten_array
 from zarr_manifest.conversion.values import (
     brief,
     is_utf8,
@@ -29,9 +26,6 @@ from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["require_possible_grid", "virtual_array"]
-
-# Not all of its functions have known types.
-_untyped_zarr: Any = zarr
 
 # The filter bzip2, for which VirtualiZarr names a codec of imagecodecs that zarr does not know;
 # that of numcodecs decodes the same.
@@ -86,7 +80,7 @@ def virtual_array(
     if treatment is Treatment.INLINE:
         note("its values are stored inline, as references cannot express them")
         if not array.manifest._inlined:
-            return _with_values(array, packed_values(dataset[()]))
+            return _with_chunks(array, encoded_chunks(array.metadata, packed_values(dataset[()])))
     return array
 
 
@@ -249,17 +243,6 @@ def _without_chunks(dataset: Any) -> Any:
     counts = tuple(-(-n // c) for n, c in zip(dataset.shape, shape, strict=True))
     manifest = manifests.ChunkManifest({}, shape=counts)
     return manifests.ManifestArray(ArrayV3Metadata.from_dict(metadata), manifest)
-
-
-def _with_values(array: Any, values: Any) -> Any:
-    """Return a ``ManifestArray`` with all chunks inline, encoded according to its metadata."""
-    contents: dict[str, Any] = {
-        "zarr.json": array.metadata.to_buffer_dict(cpu.buffer_prototype)["zarr.json"]
-    }
-    target: Any = _untyped_zarr.open_array(MemoryStore(contents), mode="r+")
-    target[...] = values
-    _, chunks = array_in_memory(contents, "")
-    return _with_chunks(array, chunks)
 
 
 def _with_chunks(array: Any, chunks: Mapping[tuple[int, ...], bytes]) -> Any:

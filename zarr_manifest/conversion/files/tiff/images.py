@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree
 
@@ -50,6 +51,7 @@ def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
         It is not a TIFF file.
     """
     library("virtual_tiff", "reading TIFF")
+    read = partial(registry.read, url)
     images: dict[str, _Image] = {}
     reasons: dict[str, str] = {}
     # Its codecs warn that they are not in the Zarr specification.
@@ -59,7 +61,7 @@ def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
         for number in range(len(tiff.ifds)):
             name = str(number)
             try:
-                images[name] = _image(tiff, number, url)
+                images[name] = _image(tiff, number, url, read, inline_limit)
             except (*FOREIGN_ERRORS, ElementTree.ParseError) as error:
                 reasons[name] = f"virtual-tiff cannot express it: {error}"
             except NotConvertibleError as error:
@@ -67,7 +69,9 @@ def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     return _tree(images, reasons)
 
 
-def _image(tiff: Any, number: int, url: str) -> _Image:
+def _image(
+    tiff: Any, number: int, url: str, read: Callable[[int, int], Any], inline_limit: int
+) -> _Image:
     image = tiff.ifds[number]
     if image.other_tags.get(_FILL_ORDER, 1) != 1:
         raise NotConvertibleError("the bits in its bytes are in reverse order (FillOrder 2)")
@@ -98,7 +102,7 @@ def _image(tiff: Any, number: int, url: str) -> _Image:
             "ignores: they would become 0"
         )
     array, grid = chunks.of_array(array)
-    array = with_announced_codecs(array, last_is_shorter=grid is not None)
+    array = with_announced_codecs(array, last_is_shorter=chunks.are_cut_short)
     attributes = _unambiguous(array.metadata.attributes, image)
     notes: list[str] = []
     if no_data.other is not None:
@@ -112,6 +116,8 @@ def _image(tiff: Any, number: int, url: str) -> _Image:
         # What GDAL reads there, whatever the fill value is for others.
         changes["fill_value"] = array.metadata.data_type.cast_scalar(no_data.fill_value)
     array = with_metadata(array, **changes)
+    if chunks.are_cut_short and grid is None:
+        array = chunks.with_last_inline(array, read, inline_limit)
     return _Image(array, grid, chunks.has_empty, [*notes, *chunks.notes(array)])
 
 

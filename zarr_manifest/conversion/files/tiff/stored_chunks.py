@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import zarr
+from zarr.abc.codec import BytesBytesCodec
+from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.files.combining import References, split_references
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, explained
+from zarr_manifest.conversion.target import decoded_values, encoded_chunks, unwritten_array
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.showing import counted
@@ -26,6 +31,7 @@ _MAX_REFERENCES = 1_000_000
 
 # The path that VirtualiZarr gives to chunks without a source.
 _MISSING = ""
+_INLINED = "__inlined__"
 
 _RECTILINEAR = "array.rectilinear_chunks"
 
@@ -88,6 +94,11 @@ class StoredChunks:
         return self.height % self.rows if self.rows else 0
 
     @property
+    def are_cut_short(self) -> bool:
+        """Whether the last strips have fewer rows and are compressed, so that none can be split."""
+        return self.is_compressed and self.last_rows > 0
+
+    @property
     def padded_height(self) -> int:
         """Height of the image if all strips had the same number of rows."""
         return self.height - self.last_rows + self.rows if self.last_rows else self.height
@@ -111,7 +122,7 @@ class StoredChunks:
         Raises
         ------
         NotConvertibleError
-            Zarr cannot have such chunks.
+            The strips have other lengths than they need, or have to be split too often.
         """
         manifest = array.manifest
         shape = tuple(manifest.shape_chunk_grid)
@@ -127,7 +138,8 @@ class StoredChunks:
         row = array.dtype.itemsize * math.prod(array.metadata.chunk_grid.chunk_shape) // self.rows
         members = {"shape": (*array.shape[:-2], self.height, array.shape[-1])}
         if self.is_compressed:
-            return _with_references(array, found, members), self._rectilinear(array)
+            grid = self._rectilinear(array) if zarr.config.get(_RECTILINEAR, False) else None
+            return _with_references(array, found, members), grid
         if self._last_are_padded(found, row):
             return _with_references(array, found, members), None
         return self._split(array, found, row, members), None
@@ -164,20 +176,6 @@ class StoredChunks:
 
     def _rectilinear(self, array: Any) -> dict[str, Any]:
         """Return the chunk grid in which the last strips are shorter."""
-        enabled = zarr.config.get(_RECTILINEAR, None)
-        if enabled is None:
-            raise NotConvertibleError(
-                "its last strip is shorter than the others and compressed, and zarr "
-                f"{zarr.__version__} has no chunk grid for that",
-                remedy="Upgrade zarr.",
-            )
-        if not enabled:
-            raise NotConvertibleError(
-                "its last strip is shorter than the others and compressed, and zarr reads such "
-                "chunks only where its setting 'array.rectilinear_chunks' is on",
-                remedy="Set the environment variable ZARR_ARRAY__RECTILINEAR_CHUNKS to True, here "
-                "and wherever it is read.",
-            )
         *others, _, width = array.metadata.chunk_grid.chunk_shape
         strips = [[self.rows, self.height // self.rows], self.last_rows]
         return {
@@ -185,15 +183,92 @@ class StoredChunks:
             "configuration": {"kind": "inline", "chunk_shapes": [*others, strips, width]},
         }
 
+    def with_last_inline(self, array: Any, read: Callable[[int, int], Any], limit: int) -> Any:
+        """Return an array whose last strips are stored inline, filled up to the height of others.
+
+        Parameters
+        ----------
+        array : ManifestArray
+            With references to strips that are cut short.
+        read : callable
+            Returns a range of the file.
+        limit : int
+            Largest size of these strips, in bytes, before they are compressed.
+
+        Raises
+        ------
+        NotConvertibleError
+            They are too large, or are not the same when they are compressed again.
+        """
+        metadata, manifest = array.metadata, array.manifest
+        row = array.dtype.itemsize * math.prod(metadata.chunk_grid.chunk_shape) // self.rows
+        paths, offsets, lengths = (
+            column.copy() for column in (manifest._paths, manifest._offsets, manifest._lengths)
+        )
+        places = [i for i in np.ndindex(*paths.shape) if i[-2] == paths.shape[-2] - 1 and paths[i]]
+        size = len(places) * self.rows * row
+        if size > limit:
+            raise _too_short(f"with {size} bytes is too large to be stored inline (limit: {limit})")
+        inlined: dict[tuple[int, ...], bytes] = {}
+        for place in places:
+            start, length = int(offsets[place]), int(lengths[place])
+            raw = bytes(read(start, start + length))
+            inlined[place] = _filled_up(raw, metadata.codecs, self.last_rows * row, self.rows * row)
+            paths[place], offsets[place], lengths[place] = _INLINED, 0, len(inlined[place])
+        manifests: Any = library("virtualizarr.manifests")
+        made = manifests.ChunkManifest.from_arrays(
+            paths=paths, offsets=offsets, lengths=lengths, inlined=inlined, validate_paths=False
+        )
+        return manifests.ManifestArray(metadata=metadata, chunkmanifest=made)
+
     def notes(self, array: Any) -> list[str]:
         """Return what was done to the chunks of an array."""
         rows = array.metadata.chunk_grid.chunk_shape[-2]
+        if array.manifest._inlined:
+            return ["its last strip is shorter than the others, and is stored inline, filled up"]
         if self.last_rows and rows != self.rows:
             return [
                 f"its strips of {counted(self.rows, 'row')} were split into pieces of {rows}, as "
                 "the last is shorter"
             ]
         return []
+
+
+def _filled_up(raw: bytes, codecs: Sequence[Any], length: int, wanted: int) -> bytes:
+    """Return compressed bytes as if zeros had followed before they were compressed."""
+    compressors = [codec.to_dict() for codec in codecs if isinstance(codec, BytesBytesCodec)]
+
+    def metadata(size: int) -> ArrayV3Metadata:
+        plain = unwritten_array(
+            (size,), np.dtype("u1"), dimension_names=[None], attributes={}, fill_value=0
+        )
+        grid = {"name": "regular", "configuration": {"chunk_shape": [size]}}
+        stack = [{"name": "bytes"}, *compressors]
+        return ArrayV3Metadata.from_dict({**plain, "chunk_grid": grid, "codecs": stack})
+
+    try:
+        filled = np.zeros(wanted, "u1")
+        filled[:length] = decoded_values(metadata(length), {(0,): raw})
+        (found,) = encoded_chunks(metadata(wanted), filled).values()
+        is_same = bool((decoded_values(metadata(wanted), {(0,): found}) == filled).all())
+    except (*FOREIGN_ERRORS, OSError) as error:
+        raise _too_short(f"cannot be compressed again ({explained(error)})") from error
+    if not is_same:
+        raise _too_short("changes when it is compressed again")
+    return found
+
+
+def _too_short(problem: str) -> NotConvertibleError:
+    """Return the refusal of an image whose last strip is cut short, and cannot be stored inline."""
+    remedy = "Store the image in tiles, or raise inline_limit."
+    if zarr.config.get(_RECTILINEAR, None) is not None:
+        remedy = (
+            "Store the image in tiles, or set the environment variable "
+            "ZARR_ARRAY__RECTILINEAR_CHUNKS to True, here and wherever it is read."
+        )
+    return NotConvertibleError(
+        f"its last strip is shorter than the others and compressed, and {problem}", remedy=remedy
+    )
 
 
 def _with_references(array: Any, found: References, members: dict[str, Any]) -> Any:
