@@ -135,10 +135,8 @@ class Run:
         # The shell leaves quoted URLs to the command.
         if "*" not in word or "://" in word:
             return [word]
-        return [
-            path.relative_to(self.directory).as_posix()
-            for path in sorted(self.directory.glob(word))
-        ]
+        found = [] if "://" in word else sorted(self.directory.glob(word))
+        return [path.relative_to(self.directory).as_posix() for path in found] or [word]
 
     def _shown(self, text: str) -> str:
         return text.replace(str(self.directory), HOME)

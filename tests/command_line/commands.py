@@ -52,9 +52,9 @@ class Finished:
         return found
 
 
-def run(*arguments: str | Path) -> Finished:
+def run(*arguments: str | Path, stdin: str | None = None) -> Finished:
     """Call ``zarr-manifest``; a traceback is the caller's."""
-    done = CliRunner().invoke(application, [str(each) for each in arguments])
+    done = CliRunner().invoke(application, [str(each) for each in arguments], input=stdin)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Finished(done.stdout, done.stderr, done.exit_code)

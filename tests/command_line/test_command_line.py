@@ -342,7 +342,7 @@ def test_recovering(inputs: Path, how: str) -> None:
         done = run(*command.split(), "data.zarr", *new)
         assert done.status == 3
         assert "error: write_conflict: the hierarchy is being written, or" in done.stderr
-        assert "zarr-manifest recover HIERARCHY --finish, or --undo.\n" in done.stderr
+        assert "zarr-manifest recover data.zarr --finish, or --undo.\n" in done.stderr
     done = run("validate", "data.zarr")
     assert done.status == 1
     assert done.stdout.startswith("write_conflict: the hierarchy is being written, or")
@@ -437,7 +437,7 @@ def test_what_is_valid_but_worth_a_look_is_noted(inputs: Path) -> None:
     assert (done.status, done.stdout) == (0, "data.zarr is valid\n")
     note = (
         "/sst, /time: the lock is missing, so that readers without this package may read fill "
-        "values; add it: zarr-manifest lock HIERARCHY"
+        "values; add it: zarr-manifest lock data.zarr"
     )
     assert done.stderr == f"note: {note}\n"
     document = run("validate", "data.zarr", "--json").document

@@ -70,14 +70,16 @@ def test_a_directory_of_files(inputs: Path) -> None:
     for name in ("a.h5", "b.h5", "readme.txt"):
         (files / name).touch()
     done = run("create", files, "new.zarr")
-    assert done.stderr.splitlines()[-1] == f"  Name the files in it: '{files}'/*.h5."
+    remedy = f"  Name the files in it: '{files}'/*.h5; or add --recursive."
+    assert done.stderr.splitlines()[-1] == remedy
 
 
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
         ("create", "Missing argument"),
-        ("create 2023.nc", "Missing argument"),
+        ("create 2023.nc", "2023.nc is a file"),
+        ("create new.zarr", "name the files"),
         ("create 2023.nc new.zarr --format excel", "Invalid value for '--format'"),
         ("create 2023.nc new.zarr --partition-shape 0,1", "takes positive integers"),
         ("create 2023.nc new.zarr --partition-shape sst=x", "takes positive integers"),
@@ -360,7 +362,7 @@ def test_the_entry_point_is_installed() -> None:
 def test_json_has_the_whole_error(inputs: Path) -> None:
     (inputs / "data.zarr/sst/manifest.json").write_text('{"0.0.0": {"length": 4}}')
     error = run("locations", "data.zarr", "--json").document["error"]
-    assert error.keys() == {"code", "problem", "array", "chunk", "location", "remedy"}
+    assert error.keys() == {"code", "problem", "array", "chunk", "location", "remedy", "details"}
     assert (error["array"], error["chunk"]) == ("sst", "0.0.0")
     assert json.dumps(error)
 

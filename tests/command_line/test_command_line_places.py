@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -41,6 +42,90 @@ def test_what_is_made_opens_from_a_web_server(inputs: Path, how: list[str]) -> N
                 with xr.open_mfdataset(names) as expected:
                     assert found.load().identical(expected.load())
         assert not [request for request in server.requests if request.method == "PROPFIND"]
+
+
+# Many sources ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sources", "listed"),
+    [
+        (["20*.nc"], None),
+        (["--recursive", "years"], None),
+        (["--from-file", "list"], "2023.nc\n\n2024.nc\n"),
+        (["2023.nc", "--from-file", "-"], "2024.nc\n"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_many_sources(inputs: Path, sources: list[str], listed: str | None) -> None:
+    shutil.copytree(inputs, "years", ignore=lambda _, names: [n for n in names if n[:2] != "20"])
+    Path("list").write_text(listed or "")
+    done = run("create", *sources, "new.zarr", "--concat-dim", "time", stdin=listed)
+    assert done.status == 0, done.stderr
+    assert "/sst   float32 (8, 3, 4)" in run("info", "new.zarr").stdout.replace("── sst", "/sst")
+
+
+def test_no_sources(inputs: Path) -> None:
+    before = set(inputs.rglob("*"))
+    assert "name the files: SOURCES, or --from-file LIST" in run("create", "new.zarr").stderr
+    done = run("create", "*.grib", "new.zarr")
+    assert (done.status, done.stderr.splitlines()) == (
+        3,
+        ["error: source_not_found: no file matches", f"  location: {inputs}/*.grib"],
+    )
+    assert "--recursive." in run("create", str(inputs), "new.zarr").stderr
+    assert run("create", "2023.nc", "new.zarr", "--from-file", "missing").status == 2
+    assert set(inputs.rglob("*")) == before
+
+
+def test_files_that_cannot_be_read(inputs: Path) -> None:
+    Path("a b.nc").write_bytes(b"")
+    call = ["create", "2023.nc", "gone.nc", "a b.nc", "2024.nc", "new.zarr", "--concat-dim", "time"]
+    done = run(*call)
+    here = inputs.as_uri()
+    assert done.status == 3
+    assert done.stderr.splitlines() == [
+        "error: source_error: 2 of 4 files cannot be converted",
+        f"  {here}/gone.nc: source_not_found: there is no such file",
+        f"  {here}/a%20b.nc: not_convertible: the file is empty",
+        "  Repair or omit them; or leave them out: --keep-going.",
+    ]
+    assert len(run(*call, "--json").document["error"]["details"]) == 2
+    assert not Path("new.zarr").exists()
+    done = run(*call, "--keep-going")
+    assert done.status == 1
+    left_out = f"the file {here}/{{}} was left out: {{}}".format
+    assert done.stderr.splitlines() == [
+        "refused: /: source_not_found: " + left_out("gone.nc", "there is no such file"),
+        "refused: /: not_convertible: " + left_out("a%20b.nc", "the file is empty"),
+    ]
+    assert "(8, 3, 4)" in run("info", "new.zarr").stdout
+    assert run(*call, "--keep-going", "--overwrite", "--allow-refused").status == 0
+
+
+def test_hints_can_be_pasted(inputs: Path, s3_server: Any, s3_bucket: str) -> None:
+    url = f"s3://{s3_bucket}/my data.zarr"
+    secrets = s3_server.options["access_key_id"], s3_server.options["secret_access_key"]
+    access = ["--environment", f"s3://{s3_bucket}/", "--option", f"endpoint={s3_server.endpoint}"]
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AWS_ACCESS_KEY_ID", secrets[0])
+        environment.setenv("AWS_SECRET_ACCESS_KEY", secrets[1])
+        made = run("create", "2023.nc", url, *access, "--option", "region=us-east-1")
+        assert made.status == 0, made.stderr
+        hint = made.stdout.splitlines()[-1].partition("readers must allow: zarr-manifest ")[2]
+        pasted = shlex.split(hint)
+        assert pasted == ["locations", url, *access, "--option", "region=us-east-1"]
+        assert run(*pasted).stdout == f"{inputs.as_uri()}/\n"
+    given = [
+        "--option",
+        f"access_key_id={secrets[0]}",
+        "--option",
+        f"secret_access_key={secrets[1]}",
+    ]
+    made = run("create", "2023.nc", url, "--overwrite", *access, *given)
+    assert made.status == 0, made.stderr
+    assert made.stdout.count("--option") == 3
+    assert secrets[1] not in made.stdout
 
 
 # Paths -------------------------------------------------------------------------------
@@ -112,12 +197,12 @@ def test_a_directory_that_was_there_stays(inputs: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
-        (["create", "", "new.zarr"], "'SOURCES...': it is empty"),
+        (["create", "", "new.zarr"], "'[SOURCES]...': it is empty"),
         (["create", "2023.nc", ""], "'HIERARCHY': it is empty"),
         (["info", ""], "'HIERARCHY': it is empty"),
         (["upgrade", "theirs.zarr", "--to", ""], "'--to': it is empty"),
         (["create", "2023.nc", "2024.nc"], "2024.nc is a file"),
-        (["create", "-", "new.zarr"], "'SOURCES...': standard input and output are not used"),
+        (["create", "-", "new.zarr"], "'[SOURCES]...': standard input and output are not used"),
         (["export", "kerchunk", "data.zarr", "-"], "'TARGET': standard input and output"),
         (["info", "s3://b/h.zarr", "--option", "region=x"], "that --allow PREFIX or"),
     ],

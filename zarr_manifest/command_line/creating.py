@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import signal
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
-from pathlib import Path, PurePosixPath
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from pathlib import Path
+from typing import Any, TextIO
 
 import click
 
@@ -19,10 +17,9 @@ from zarr_manifest import conversion
 from zarr_manifest.command_line.layout import Layout
 from zarr_manifest.command_line.options import access_options, writing_options
 from zarr_manifest.command_line.outcomes import hierarchy_outcome
-from zarr_manifest.command_line.progress import Bars, bars
+from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
-from zarr_manifest.conversion import FORMATS, GroupNode, Node, Parallel, RefusedNode
-from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.conversion import FORMATS, Parallel
 
 __all__ = ["create"]
 
@@ -32,6 +29,7 @@ __all__ = ["create"]
     short_help="Make a hierarchy from files, without copying them.",
     examples=[
         ("create 2023.nc 2024.nc data.zarr --concat-dim time", "one array from many files"),
+        ("create '20*.nc' all.zarr --concat-dim time", "all files that match, sorted"),
         ("create 2023.nc 2024.nc apart.zarr --group-per-file", "each file as its own group"),
         (
             "create s3://bucket/2023.nc data.zarr --environment s3://bucket/",
@@ -43,8 +41,25 @@ __all__ = ["create"]
         ),
     ],
 )
-@click.argument("sources", nargs=-1, required=True)
+@click.argument("sources", nargs=-1)
 @click.argument("hierarchy")
+@click.option(
+    "--from-file",
+    "list_",
+    type=click.File(errors="surrogateescape"),
+    metavar="LIST",
+    help="Read more SOURCES from this file, one a line; from standard input, if it is -.",
+)
+@click.option(
+    "--recursive",
+    is_flag=True,
+    help="Take all files below SOURCES that are directories or prefixes of buckets, sorted.",
+)
+@click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Leave out files that cannot be read or converted, as long as there are others.",
+)
 @click.option(
     "--format",
     "format_",
@@ -99,6 +114,9 @@ __all__ = ["create"]
 def create(
     sources: tuple[str, ...],
     hierarchy: str,
+    list_: TextIO | None,
+    recursive: bool,
+    keep_going: bool,
     format_: str | None,
     concat_dim: str | None,
     group_per_file: bool,
@@ -112,10 +130,12 @@ def create(
 ) -> Outcome:
     """Make HIERARCHY from the files SOURCES, without copying their data.
 
-    SOURCES are paths or URLs of netCDF, HDF5, FITS, TIFF, GRIB, DMR++ or Zarr. Variables
-    that references cannot express are refused, each by name and with the reason, and the
-    rest is converted; the exit status is then 1. A file in an unknown format is an error,
-    or is refused with --group-per-file.
+    SOURCES are paths or URLs of netCDF, HDF5, FITS, TIFF, GRIB, DMR++ or Zarr, or patterns
+    for these, such as 's3://bucket/prefix/*.nc', in quotes. Variables that references cannot
+    express are refused, each by name and with the reason, and the rest is converted; the exit
+    status is then 1. All files are checked first, by one request each. One that is missing,
+    damaged, or in an unknown format is an error that names all of these; with --keep-going
+    it is refused, as a file in an unknown format is with --group-per-file.
 
     Sources below the directory of HIERARCHY get relative paths, so that both can be
     moved together.
@@ -130,43 +150,30 @@ def create(
             f"the last argument is the hierarchy to create, but {hierarchy} is a file"
         )
     how = Layout.of(layout)
+    named = [*sources, *_lines(list_)]
+    if not named:
+        raise click.UsageError("name the files: SOURCES, or --from-file LIST")
     options: dict[str, Any] = {
         "format": format_,
+        "recursive": recursive,
+        "group_per_file": group_per_file,
+        "keep_going": keep_going,
         "checksum": checksum,
         "record_conditions": not no_conditions,
         "allow": how.allow,
     }
     with bars("files") as shown, executor(parallel) as workers:
-        if group_per_file:
-            nodes = _apart(sources, options, shown)
-        else:
-            options |= {"concat_dim": concat_dim, "parallel": workers, "progress": shown.found}
-            options |= {"override": override, "fill_missing": fill_missing}
-            with stating_usage(ValueError):
-                nodes = conversion.read_files(
-                    sources, loadable_variables=loadable or None, **options
-                )
+        options |= {"concat_dim": concat_dim, "parallel": workers, "progress": shown.found}
+        options |= {"override": override, "fill_missing": fill_missing}
+        with stating_usage(ValueError):
+            nodes = conversion.read_files(named, loadable_variables=loadable or None, **options)
         report = how.write(hierarchy, nodes, shown)
     return hierarchy_outcome(hierarchy, report, allow_refused=layout["allow_refused"])
 
 
-def _apart(sources: Sequence[str], options: dict[str, Any], shown: Bars) -> Iterator[Node]:
-    """Return the nodes of every file, below a group named after it."""
-    return _named_apart(sources, group_names(sources), options, shown)
-
-
-def _named_apart(
-    sources: Sequence[str], names: Sequence[str], options: dict[str, Any], shown: Bars
-) -> Iterator[Node]:
-    yield GroupNode("", {})
-    for number, (name, source) in enumerate(zip(names, sources, strict=True), start=1):
-        try:
-            for node in conversion.read_files([source], **options):
-                yield dataclasses.replace(node, path=f"{name}/{node.path}".rstrip("/"))
-        except NotConvertibleError as error:
-            # The other files are not affected.
-            yield RefusedNode(name, error.code, error.message)
-        shown.found(source, number, len(sources))
+def _lines(file: TextIO | None) -> list[str]:
+    """Return the lines of a file that are not empty."""
+    return [] if file is None else [line for line in file.read().splitlines() if line.strip()]
 
 
 @contextmanager
@@ -221,26 +228,3 @@ def _dask_client(address: str) -> Any:
     except ImportError as error:
         raise click.UsageError("a dask cluster needs: pip install distributed") from error
     return distributed.Client(address)
-
-
-def group_names(sources: Iterable[str]) -> list[str]:
-    """Return a group name for each file: the name of the file without its suffix.
-
-    Raises
-    ------
-    UsageError
-        Two files have the same name.
-
-    Examples
-    --------
-    >>> group_names(["/data/sst 2024.nc", "s3://bucket/ice%20edge.v2.h5"])
-    ['sst 2024', 'ice edge.v2']
-    """
-    found: dict[str, str] = {}
-    for source in sources:
-        path = unquote(urlsplit(source).path) if "://" in source else source
-        name = PurePosixPath(path).stem
-        if name in found:
-            raise click.UsageError(f"{found[name]} and {source} would both be the group {name!r}")
-        found[name] = source
-    return list(found)

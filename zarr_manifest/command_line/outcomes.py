@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome
-from zarr_manifest.command_line.wording import spelled
+from zarr_manifest.command_line.wording import command, spelled
 from zarr_manifest.conversion import ConversionReport, RefusedNode
 from zarr_manifest.showing import counted, note_lines, size
 
@@ -37,8 +36,7 @@ def hierarchy_outcome(hierarchy: str, report: ConversionReport, *, allow_refused
     document = {"hierarchy": hierarchy, **_document(report)}
     lines = [f"{hierarchy}: {_summary(report)}"]
     if report.references:
-        command = f"zarr-manifest locations {shlex.quote(hierarchy)}"
-        lines.append(f"To see what readers must allow: {command}")
+        lines.append(f"To see what readers must allow: {command('locations', hierarchy)}")
     return _outcome(document, lines, report, allow_refused=allow_refused)
 
 

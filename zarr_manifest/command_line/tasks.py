@@ -270,6 +270,8 @@ def _failure(error: ManifestError | OSError) -> Outcome:
             location=error.location,
             remedy=error.remedy,
         )
+        # More than a message has room for, such as a line for each of many files.
+        document["error"]["details"] = list(getattr(error, "__notes__", ()))
     else:
         document = _error(_problem(error))
     return Outcome(document, remarks=list(_error_lines(document["error"])), status=FAILED)
@@ -277,9 +279,11 @@ def _failure(error: ManifestError | OSError) -> Outcome:
 
 def _error(problem: str, *, remedy: str | None = None, **members: str | None) -> dict[str, Any]:
     """Return an error as ``--json`` prints it; all errors have the same members."""
-    known = dict.fromkeys(("code", "problem", "array", "chunk", "location", "remedy"))
+    known: dict[str, Any] = dict.fromkeys(
+        ("code", "problem", "array", "chunk", "location", "remedy")
+    )
     texts = {"problem": spelled(problem), "remedy": remedy and spelled(remedy)}
-    return {"error": known | members | texts}
+    return {"error": {**known, **members, **texts, "details": []}}
 
 
 def _problem(error: OSError) -> str:
@@ -294,5 +298,7 @@ def _error_lines(members: dict[str, Any]) -> Iterator[str]:
     for name in ("array", "chunk", "location"):
         if members.get(name) is not None:
             yield f"  {name}: {without_middle(members[name], MOST_OF_A_NAME)}"
+    for line in members["details"]:
+        yield f"  {line}"
     if members.get("remedy"):
         yield f"  {members['remedy']}"

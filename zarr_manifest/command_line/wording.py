@@ -1,7 +1,4 @@
-"""What the library says, in the words of the command line, and for a terminal.
-
-Pure.
-"""
+"""What the library says, in the words of the command line, and for a terminal."""
 
 from __future__ import annotations
 
@@ -10,9 +7,48 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import click
+
 from zarr_manifest.errors import Advice, Setting
 
-__all__ = ["OPTIONS", "spelled", "visible"]
+__all__ = ["OPTIONS", "command", "spelled", "visible"]
+
+# In the name of an option of access whose value is not to be shown.
+_SECRETS = ("key", "password", "secret", "signature", "token")
+
+
+def command(name: str, hierarchy: str | None = None) -> str:
+    """Return a command that can be pasted: on a hierarchy, with the access of the present call.
+
+    Secret values of ``--option`` are left out.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"locations"``.
+    hierarchy : str, optional
+        By default, that of the present call.
+    """
+    context = click.get_current_context(silent=True)
+    given: Mapping[str, Any] = {} if context is None else context.params
+    # The one that is to be made is not the one that an error is about.
+    is_made = not given.keys().isdisjoint({"sources", "references", "store"})
+    place = hierarchy or (None if is_made else given.get("hierarchy"))
+    words = ["zarr-manifest", name, "HIERARCHY" if place is None else shlex.quote(place)]
+    if place is not None and "://" in place:
+        for option, values in (
+            ("--allow", given.get("anonymously")),
+            ("--environment", given.get("with_credentials")),
+            ("--option", map(_without_secret, given.get("settings") or ())),
+        ):
+            for value in values or ():
+                words += [option, shlex.quote(value)]
+    return " ".join(words)
+
+
+def _without_secret(setting: str) -> str:
+    key, _, _ = setting.partition("=")
+    return f"{key}=..." if any(word in key.lower() for word in _SECRETS) else setting
 
 
 def _allowing(prefixes: list[str]) -> str:
@@ -28,8 +64,10 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "environment": "--environment PREFIX",
     "fill_missing": "--fill-missing",
     "finish": "--finish",
+    "from_file": "--from-file LIST",
+    "keep_going": "--keep-going",
     "limits": lambda name: f"--limit {name}=NUMBER",
-    "lock": "zarr-manifest lock HIERARCHY",
+    "lock": lambda _: command("lock"),
     "loadable_variables": lambda names: " ".join(f"--load {shlex.quote(name)}" for name in names),
     "options": "--option",
     "override": lambda names: " ".join(f"--override {shlex.quote(name)}" for name in names),
@@ -37,14 +75,15 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "parallel": "--parallel",
     "partition_shape": "--partition-shape",
     "read_kerchunk": "zarr-manifest import kerchunk",
-    "recover": "zarr-manifest recover HIERARCHY --finish",
+    "recursive": "--recursive",
+    "recover": lambda _: f"{command('recover')} --finish",
     "rename": lambda path: f"--rename {shlex.quote(path)}=NEW",
     "rewrite": lambda pairs: " ".join(
         f"--rewrite {shlex.quote(f'{old}={new}')}" for old, new in pairs.items()
     ),
     "sole_writer": "--sole-writer",
     "undo": "--undo",
-    "upgrade": "zarr-manifest upgrade",
+    "upgrade": lambda _: command("upgrade"),
     "url": lambda url: f"--url {shlex.quote(url)}",
     "working_directory": "--working-directory URL",
 }

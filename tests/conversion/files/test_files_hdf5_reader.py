@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from obspec_utils.readers import BlockStoreReader
 from obstore.store import MemoryStore
 
 from zarr_manifest.conversion.files.hdf5.reader import WatchedReader
@@ -18,15 +19,15 @@ BLOCK = 2**20  # bytes that are read at once
 
 
 class Vanishing:
-    """Resolves URLs to a store whose file loses its end after the first resolution."""
+    """Reads from a store whose file loses its end after the first resolution."""
 
     def __init__(self, body: bytes, kept: int) -> None:
         self.store = MemoryStore()
         self.store.put("f.h5", body)
         self._body, self._kept = body, kept
 
-    def resolve(self, url: str) -> tuple[Any, str]:
-        return self.store, "f.h5"
+    def reader(self, url: str) -> Any:
+        return BlockStoreReader(self.store, "f.h5")
 
     def vanish(self) -> None:
         self.store.put("f.h5", self._body[: self._kept])
@@ -34,7 +35,7 @@ class Vanishing:
 
 def test_fewer_bytes_than_requested_are_an_error() -> None:
     source = Vanishing(bytes(3 * BLOCK), BLOCK)
-    reader = WatchedReader(*source.resolve(""))
+    reader = WatchedReader(source.reader(""))
     assert reader.read(10) == bytes(10)
     reader.require_no_failure()
     assert reader.seek(-10, io.SEEK_END) == reader.tell() == 3 * BLOCK - 10

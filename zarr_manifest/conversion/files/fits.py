@@ -21,13 +21,10 @@ _BLANK = "BLANK"
 def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     """Parse a FITS file; an HDU without data yields only attributes."""
     fits: Any = library("astropy.io.fits", "reading FITS")
-    readers: Any = library("obspec_utils.readers")
     parsers: Any = library("virtualizarr.parsers")
     tree = FileTree()
     names: list[str] = []
-    with fits.open(
-        readers.BlockStoreReader(*registry.resolve(url)), do_not_scale_image_data=True
-    ) as file:
+    with fits.open(registry.reader(url), do_not_scale_image_data=True) as file:
         wanted: list[str] = []
         blank: dict[str, int] = {}
         for number, unit in enumerate(file):

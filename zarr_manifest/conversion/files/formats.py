@@ -107,16 +107,29 @@ def format_of(name: str) -> str:
     return found
 
 
-def detect_format(url: str, sources: FileSources) -> str:
+def detect_format(url: str, sources: FileSources, known: str | None = None) -> str:
     """Return the format of a file, by its first bytes, or of a Zarr hierarchy, by its files.
+
+    Parameters
+    ----------
+    url : str
+        The file.
+    sources : FileSources
+        Reads it.
+    known : str, optional
+        The format, if users have said so.
 
     Raises
     ------
     NotConvertibleError
-        The format is unknown.
+        The format is unknown, or there are no bytes.
     SourceNotFoundError
         There is nothing at the URL.
+    SourceError
+        The file is truncated.
     """
+    if known in ZARR_FORMATS:
+        return known
     problem: SourceNotFoundError | None = None
     head = b""
     try:
@@ -124,14 +137,20 @@ def detect_format(url: str, sources: FileSources) -> str:
     except SourceNotFoundError as error:
         # The root of a hierarchy is not an object.
         problem = error
-    found = _by_head(head)
-    if found is not None:
+        if known is not None:
+            raise
+    found = known or _by_head(head)
+    if head and found is not None:
+        if found == "hdf5":
+            _require_whole(url, head, sources.state(url)[0])
         return found
     for name, zarr_format in _ZARR_FILES:
         if sources.exists(f"{url}/{name}"):
             return zarr_format
     if problem is not None:
         raise problem
+    if not head:
+        raise NotConvertibleError("the file is empty", location=redact(url))
     what = next((what for mark, what in _OTHERS if head.startswith(mark)), None)
     if head.lstrip().startswith(b"{"):
         what = Advice("JSON: ", _READ_REFERENCES)
@@ -146,14 +165,39 @@ def _by_head(head: bytes) -> str | None:
     for mark, found in _BEGINNINGS:
         if head.startswith(mark):
             return found
-    at = 0
-    while at < len(head):
-        if head[at : at + len(_HDF5)] == _HDF5:
-            return "hdf5"
-        at = 512 if at == 0 else 2 * at
+    if _superblock(head) is not None:
+        return "hdf5"
     if head.lstrip().startswith(b"<") and b"dap/dmrpp" in head:
         return "dmrpp"
     return None
+
+
+def _superblock(head: bytes) -> int | None:
+    """Return where the superblock of an HDF5 file is."""
+    at = 0
+    while at < len(head):
+        if head[at : at + len(_HDF5)] == _HDF5:
+            return at
+        at = 512 if at == 0 else 2 * at
+    return None
+
+
+def _require_whole(url: str, head: bytes, size: int) -> None:
+    """Refuse an HDF5 file that ends before the end that its superblock states."""
+    at = _superblock(head)
+    # By version, where the size of addresses is, and how many bytes are before the first.
+    places = {0: (13, 24), 1: (13, 28), 2: (9, 12), 3: (9, 12)}
+    if at is None or len(head) < at + 64 or head[at + 8] not in places:
+        return  # HDF5 says what is wrong
+    place, first = places[head[at + 8]]
+    length = head[at + place]
+    # After the base address and another one.
+    start = at + first + 2 * length
+    end = int.from_bytes(head[start : start + length], "little")
+    if size < end:
+        raise SourceError(
+            f"the file is truncated: it has {size:,} of {end:,} bytes", location=redact(url)
+        )
 
 
 def read_tree(url: str, sources: Any, file_format: str, *, inline_limit: int) -> FileTree:

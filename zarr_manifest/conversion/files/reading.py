@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,16 @@ from zarr_manifest.conversion.files.combining import (
     digests_of,
     open_groups,
 )
-from zarr_manifest.conversion.files.formats import ZARR_FORMATS, detect_format, format_of, read_tree
-from zarr_manifest.conversion.files.sources import FileSources, file_url
+from zarr_manifest.conversion.files.finding import (
+    FoundFile,
+    Unusable,
+    check_files,
+    files_named,
+    group_names,
+    unusable_files,
+)
+from zarr_manifest.conversion.files.formats import ZARR_FORMATS, format_of, read_tree
+from zarr_manifest.conversion.files.sources import FileSources, State
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree, beyond_the_end
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
@@ -38,7 +46,8 @@ from zarr_manifest.conversion.virtual import (
     or_refused,
 )
 from zarr_manifest.conversion.zarr2 import read_zarr2
-from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
+from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import (
     Allow,
@@ -54,6 +63,9 @@ def read_files(
     urls: str | Path | Sequence[str | Path],
     *,
     format: str | None = None,
+    recursive: bool = False,
+    group_per_file: bool = False,
+    keep_going: bool = False,
     concat_dim: str | None = None,
     combine: Combine | None = None,
     override: Iterable[str] = (),
@@ -75,10 +87,24 @@ def read_files(
     urls : str, Path or a sequence of them
         URLs, or paths of local files. A single file is taken as it is; several are
         combined. Files with different variables on the same coordinates are merged.
+        In texts, ``*``, ``**``, ``[...]``, and ``?`` in the path of a local file, stand for
+        other characters, as in a shell: the files that match are sorted. Web servers cannot be
+        asked which files they have.
     format : str, optional
         ``"hdf5"`` (netCDF-4), ``"netcdf3"``, ``"fits"``, ``"tiff"``, ``"grib"``,
         ``"dmrpp"``, ``"zarr2"``, ``"zarr3"``. By default, detected from the first bytes
         of each file.
+    recursive : bool
+        Whether a directory, or a prefix of a bucket, stands for all files below it, sorted,
+        but for those with a name that begins with a dot.
+    group_per_file : bool
+        Make a group of each file, named after it, instead of combining them. A file in an
+        unknown format is refused.
+    keep_going : bool
+        Whether to leave out files that cannot be read or converted, each as a `RefusedNode`,
+        as long as there are others. Before the first is parsed, all are checked: that they are
+        there, their first bytes, and for HDF5 their size. By default, the error names all that
+        fail, each in a note (``__notes__``).
     concat_dim : str, optional
         Dimension along which several files are concatenated, in the order given.
     combine : {"nested", "by_coords"}, optional
@@ -125,11 +151,14 @@ def read_files(
     ------
     NotConvertibleError
         Nothing of a file can be expressed, or the files cannot be combined.
+    SourceNotFoundError
+        No file matches.
     ManifestError
         A file cannot be read.
     ValueError
-        No file, an unknown `format` or `combine`, forked workers, or something in
-        `allow` that is not a URL prefix.
+        No file, an unknown `format` or `combine`, options that exclude each other, two files
+        that would be the same group, forked workers, or something in `allow` that is not a URL
+        prefix.
     TypeError
         Something in `allow` that is not an access.
     ImportError
@@ -152,26 +181,32 @@ def read_files(
         raise ValueError("combine='nested' needs a concat_dim")
     if combine == "by_coords" and concat_dim is not None:
         raise ValueError("combine='by_coords' finds the dimensions itself: omit concat_dim")
+    how = (combine, concat_dim, loadable_variables, override, fill_missing, parallel)
+    if group_per_file and any(how):
+        raise ValueError("group_per_file combines no files: omit what says how")
     if checksum is not None:
         require_checksum(checksum)
-    known = None if format is None else format_of(format)
     work = _Work(
         FileSources(access_by_prefix(allow)),
+        None if format is None else format_of(format),
         None if loadable_variables is None else tuple(loadable_variables),
         inline_limit,
         record_conditions,
         checksum,
+        keep_going,
     )
-    located = [file_url(name) for name in names]
+    located = files_named(names, work.sources, recursive=recursive)
+    if group_per_file:
+        return _apart(located, group_names(located), work, progress)
     if len(located) == 1 and concat_dim is None:
-        return _one_file(located[0], known, work, progress)
+        return _alone(located, work, progress)
     rules = CombineRules(
         concat_dim,
         combine or ("by_coords" if concat_dim is None else "nested"),
         frozenset(override),
         fill_missing,
     )
-    return _many_files(located, known, work, rules, parallel, progress)
+    return _many_files(located, work, rules, parallel, progress)
 
 
 @dataclass
@@ -179,10 +214,12 @@ class _Work:
     """What to do with every file. Sent to the workers."""
 
     sources: FileSources
+    format: str | None
     loadable: tuple[str, ...] | None
     inline_limit: int
     record_conditions: bool
     checksum: str | None
+    keep_going: bool
 
     def checksums(self) -> MakeChecksums | None:
         if self.checksum is None:
@@ -201,17 +238,18 @@ class _Parsed:
 
 
 @unstable_types_accepted
-def _parse(url: str, file_format: str | None, work: _Work) -> _Parsed:
-    """Parse a file and check its references; the state is recorded before parsing."""
-    sources = work.sources
-    found = file_format or detect_format(url, sources)
-    states: dict[str, tuple[int, dict[str, str | int]]] = {}
+def _parse(file: FoundFile, work: _Work) -> _Parsed:
+    """Parse a file and check its references; the state was recorded before."""
+    sources, url, found = work.sources, file.url, file.format
+    states: dict[str, State] = {}
     if found in ZARR_FORMATS:
         objects = {listed.url: listed for listed in list_objects(url, sources)}
         sizes = {path: listed.size for path, listed in objects.items()}
         tree = _zarr_tree(_zarr_nodes(url, found, work), sizes)
         states = {path: (listed.size, listed.conditions) for path, listed in objects.items()}
     else:
+        if file.state is not None:
+            sources.know(url, file.state)
         states[url] = sources.state(url)
         tree = read_tree(url, sources, found, inline_limit=work.inline_limit)
         _check_bounds(tree, sources, states)
@@ -253,9 +291,7 @@ def _zarr_tree(nodes: Iterable[Node], sizes: Mapping[str, int]) -> FileTree:
     return tree
 
 
-def _check_bounds(
-    tree: FileTree, sources: FileSources, states: dict[str, tuple[int, dict[str, str | int]]]
-) -> None:
+def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, State]) -> None:
     """Refuse arrays that refer to bytes beyond the end of a file: it is truncated."""
     for group in tree.groups:
         for name, array in list(group.arrays.items()):
@@ -272,10 +308,56 @@ def _check_bounds(
                     break
 
 
-def _one_file(
-    url: str, file_format: str | None, work: _Work, progress: Progress | None
+def _alone(urls: Sequence[str], work: _Work, progress: Progress | None) -> Iterator[Node]:
+    (file,), _ = _usable(urls, work)
+    yield from _one_file(file, work)
+    if progress is not None:
+        progress(file.url, 1, 1)
+
+
+def _usable(urls: Sequence[str], work: _Work) -> tuple[list[FoundFile], list[Unusable]]:
+    """Return the files that can be parsed as far as is known, and those to leave out."""
+    found = check_files(urls, work.format, work.sources)
+    files = [each for each in found if isinstance(each, FoundFile)]
+    unusable = [each for each in found if isinstance(each, Unusable)]
+    if unusable and not (files and work.keep_going):
+        raise unusable_files(unusable, len(urls))
+    return files, unusable
+
+
+def _left_out(unusable: Unusable) -> RefusedNode:
+    error = unusable.error
+    reason = Advice(f"the file {redact(unusable.url)} was left out: ", error.problem)
+    return RefusedNode("", error.code, reason)
+
+
+def _apart(
+    urls: Sequence[str], names: Sequence[str], work: _Work, progress: Progress | None
 ) -> Iterator[Node]:
-    found = file_format or detect_format(url, work.sources)
+    """Yield the nodes of every file, below a group named after it."""
+    found = check_files(urls, work.format, work.sources)
+    failed = [each for each in found if isinstance(each, Unusable)]
+    # Others are not affected by a file that is of no known format.
+    harmful = [each for each in failed if not isinstance(each.error, NotConvertibleError)]
+    if harmful and (not work.keep_going or len(failed) == len(found)):
+        raise unusable_files(harmful, len(urls))
+    yield GroupNode("", {})
+    for number, (name, file) in enumerate(zip(names, found, strict=True), start=1):
+        try:
+            if isinstance(file, Unusable):
+                raise file.error
+            for node in _one_file(file, work):
+                yield replace(node, path=f"{name}/{node.path}".rstrip("/"))
+        except ManifestError as error:
+            if not (work.keep_going or isinstance(error, NotConvertibleError)):
+                raise
+            yield RefusedNode(name, error.code, error.message)
+        if progress is not None:
+            progress(file.url, number, len(urls))
+
+
+def _one_file(file: FoundFile, work: _Work) -> Iterator[Node]:
+    url, found = file.url, file.format
     if found in ZARR_FORMATS:
         if work.checksum is not None:
             raise NotConvertibleError(
@@ -284,9 +366,7 @@ def _one_file(
             )
         yield from _zarr_nodes(url, found, work)
         return
-    parsed = _parse(url, found, work)
-    if progress is not None:
-        progress(url, 1, 1)
+    parsed = _parse(file, work)
     tree = parsed.tree
     for group in tree.groups:
         yield GroupNode(group.path, group.attributes, tuple(tree.notes.get(group.path, ())))
@@ -335,20 +415,24 @@ def _refuse_irregular(tree: FileTree) -> None:
 
 @unstable_types_accepted
 def _open(
-    url: str, file_format: str | None, work: _Work, concat_dim: str | None
-) -> tuple[OpenedFile, _Parsed]:
-    parsed = _parse(url, file_format, work)
+    file: FoundFile, work: _Work, concat_dim: str | None
+) -> tuple[OpenedFile, _Parsed] | Unusable:
+    try:
+        parsed = _parse(file, work)
+    except ManifestError as error:
+        if not work.keep_going:
+            raise
+        return Unusable(file.url, error)
     _refuse_irregular(parsed.tree)
     datasets = open_groups(parsed.tree, work.sources, work.loadable, concat_dim)
     for group in parsed.tree.groups:
         # They are in the datasets, and need not be sent twice.
         group.arrays.clear()
-    return OpenedFile(url, parsed.tree, datasets), parsed
+    return OpenedFile(file.url, parsed.tree, datasets), parsed
 
 
 def _many_files(
     urls: Sequence[str],
-    file_format: str | None,
     work: _Work,
     rules: CombineRules,
     parallel: Parallel,
@@ -356,12 +440,19 @@ def _many_files(
 ) -> Iterator[Node]:
     opened: list[OpenedFile] = []
     conditions: dict[str, dict[str, str | int]] = {}
-    open_one = partial(_open, file_format=file_format, work=work, concat_dim=rules.concat_dim)
-    for file, parsed in in_parallel(open_one, urls, urls, parallel):
-        opened.append(file)
-        conditions |= parsed.conditions
+    files, unusable = _usable(urls, work)
+    open_one = partial(_open, work=work, concat_dim=rules.concat_dim)
+    names = [file.url for file in files]
+    for number, found in enumerate(in_parallel(open_one, files, names, parallel), start=1):
+        if isinstance(found, Unusable):
+            unusable.append(found)
+        else:
+            opened.append(found[0])
+            conditions |= found[1].conditions
         if progress is not None:
-            progress(file.url, len(opened), len(urls))
+            progress(files[number - 1].url, number, len(files))
+    if not opened:
+        raise unusable_files(unusable, len(urls))
     _require_variables(work.loadable or (), opened, "loaded")
     _require_variables(sorted(rules.override), opened, "taken from the first file")
 
@@ -381,3 +472,4 @@ def _many_files(
             checksums=work.checksums(),
         )
     yield from refused
+    yield from map(_left_out, unusable)

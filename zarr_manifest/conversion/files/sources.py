@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -15,7 +17,8 @@ from urllib.parse import quote
 import obstore
 from obstore.exceptions import BaseError
 
-from zarr_manifest.errors import ManifestError, SourceNotFoundError
+from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import Advice, ManifestError, Setting, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import AllowList, Base, UrlLocation
 from zarr_manifest.sources import (
@@ -30,16 +33,27 @@ from zarr_manifest.sources import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["READ_ERRORS", "FileSources", "Listed", "file_url"]
+__all__ = ["READ_ERRORS", "FileSources", "Listed", "State", "file_url", "has_scheme"]
+
+type State = tuple[int, dict[str, str | int]]
+"""The size of an object, and the conditions that it satisfies."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BASE = Base.parse("./")
+
+# Buckets have no location of their own, but what is in them has.
+_MEMBER = "x"
 
 # What obstore raises for a store that cannot be read.
 READ_ERRORS = (BaseError, OSError)
 
 # The overloads of its `list` name types of an optional library.
 _untyped_obstore: Any = obstore
+
+
+def has_scheme(name: str | Path) -> bool:
+    """Whether this is a URL, and not the path of a local file."""
+    return not isinstance(name, Path) and _SCHEME.match(name) is not None
 
 
 def file_url(name: str | Path) -> str:
@@ -60,9 +74,9 @@ def file_url(name: str | Path) -> str:
     >>> file_url("/data/a b.nc"), file_url("s3://b/a%20b.nc")
     ('file:///data/a%20b.nc', 's3://b/a%20b.nc')
     """
-    if isinstance(name, Path) or not _SCHEME.match(name):
+    if not has_scheme(name):
         name = "file://" + quote(str(Path(name).absolute()))
-    return str(_location(name).url)
+    return str(_location(str(name)).url)
 
 
 def _location(url: str) -> UrlLocation:
@@ -104,6 +118,8 @@ class FileSources:
     allow : mapping of str to Access, optional
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. Everything else is
         read without credentials, and local files as they are.
+    states : mapping of str to State, optional
+        By URL, what is known of objects, and is not asked for again.
 
     Examples
     --------
@@ -112,8 +128,11 @@ class FileSources:
     'data/a b.nc'
     """
 
-    def __init__(self, allow: Mapping[str, Access] | None = None) -> None:
+    def __init__(
+        self, allow: Mapping[str, Access] | None = None, states: Mapping[str, State] | None = None
+    ) -> None:
         self.allow = dict(allow or {})
+        self._states = dict(states or {})
         self._prefixes = AllowList(self.allow)
         self._stores: dict[tuple[str, str], ObjectStore] = {}
 
@@ -137,43 +156,76 @@ class FileSources:
             self._stores[known] = store
         return store, key_within(store, prefix, location)
 
-    def state(self, url: str) -> tuple[int, dict[str, str | int]]:
-        """Return the size of an object, and the conditions that it satisfies now.
+    def know(self, url: str, state: State) -> None:
+        """Take the state of an object as known."""
+        self._states[url] = state
+
+    def state(self, url: str) -> State:
+        """Return the size of an object, and the conditions that it satisfied when first read.
 
         Raises
         ------
         ManifestError
             There is no such object, or it cannot be accessed.
         """
-        store, key = self.resolve(url)
+        if url not in self._states:
+            store, key = self.resolve(url)
+            meta = self._asked(url, lambda: obstore.head(store, key))
+            self._states[url] = _state(url, meta)
+        return self._states[url]
+
+    def _asked[T](self, url: str, ask: Callable[[], T]) -> T:
+        """Return the answer about an object."""
         location = _location(url)
         if location.scheme == "file" and Path(f"/{location.path}").is_dir():
             raise SourceNotFoundError(
                 "it is a directory",
                 location=location.redacted,
-                remedy=f"Name the files in it: {_files_in(Path(f'/{location.path}'))}.",
+                remedy=Advice(
+                    f"Name the files in it: {_files_in(Path(f'/{location.path}'))}; or add ",
+                    Setting("recursive", True),
+                    ".",
+                ),
             )
         try:
-            meta = obstore.head(store, key)
+            return ask()
         except FileNotFoundError as error:
             raise SourceNotFoundError(
                 "there is no such file", location=location.redacted
             ) from error
         except (BaseError, OSError, ValueError):
             # Retry through the reader that translates errors.
+            store, key = self.resolve(url)
             try:
                 reader_of(store).size_sync(key)
             except ManifestError as error:
                 raise error.in_context(location=location.redacted) from error.__cause__
             raise
-        return meta["size"], _conditions(meta, is_local=url.startswith("file:"))
 
     def head(self, url: str, length: int) -> bytes:
         """Return the first `length` bytes of an object, or all if it has fewer."""
+        store, key = self.resolve(url)
+
+        def ask() -> tuple[Any, bytes]:
+            answer = obstore.get(store, key, options={"range": (0, length)})
+            return answer.meta, bytes(answer.bytes())
+
+        try:
+            # One request tells the state as well.
+            meta, found = self._asked(url, ask)
+        except (BaseError, OSError, ValueError):
+            # An empty object has no such range.
+            size, _ = self.state(url)
+            return bytes(self.read(url, 0, min(size, length))) if size else b""
+        self._states[url] = _state(url, meta)
+        return found
+
+    def reader(self, url: str) -> Any:
+        """Return a file to read an object as, in blocks."""
+        store, key = self.resolve(url)
         size, _ = self.state(url)
-        if size == 0:
-            return b""
-        return bytes(self.read(url, 0, min(size, length)))
+        readers: Any = library("obspec_utils.readers")
+        return readers.BlockStoreReader(_OfKnownSize(store, size), key)
 
     def read(self, url: str, start: int, stop: int) -> memoryview:
         """Return a range of an object.
@@ -198,22 +250,49 @@ class FileSources:
             return False
         return True
 
-    def list(self, url: str) -> Iterator[Listed]:
-        """Yield the objects below a directory.
+    def list(self, url: str, *, recursive: bool = True) -> Iterator[Listed]:
+        """Yield the objects below a directory, or those in it.
 
         For a store that cannot list (a web server), obstore's exception is raised.
         """
-        store, key = self.resolve(url)
-        directory = key.rstrip("/")
-        root = _location(url)
-        batches: Iterable[Any] = _untyped_obstore.list(store, prefix=directory or None)
-        for batch in batches:
-            for meta in batch:
-                name = str(meta["path"])
-                name = name[len(directory) + 1 :] if directory else name
-                at = UrlLocation(root.scheme, root.authority, f"{root.path}/{name}")
-                conditions = _conditions(meta, is_local=root.scheme == "file")
-                yield Listed(name, at.url, int(meta["size"]), conditions)
+        store, directory = self._directory(url)
+        if recursive:
+            batches: Iterable[Any] = _untyped_obstore.list(store, prefix=directory or None)
+        else:
+            batches = [_untyped_obstore.list_with_delimiter(store, directory or None)["objects"]]
+        yield from _listed(url, directory, itertools.chain.from_iterable(batches))
+
+    def _directory(self, url: str) -> tuple[ObjectStore, str]:
+        """Return the store of a directory, and its key; empty for a whole bucket."""
+        store, key = self.resolve(f"{url}/{_MEMBER}")
+        return store, key.removesuffix(_MEMBER).rstrip("/")
+
+
+class _OfKnownSize:
+    """A store, as a reader of one object asks it, without a request for the size."""
+
+    def __init__(self, store: ObjectStore, size: int) -> None:
+        self._size = size
+        self.get = partial(obstore.get, store)
+        self.get_ranges = partial(obstore.get_ranges, store)
+
+    def head(self, path: str) -> dict[str, int]:
+        """Return what is known of the object."""
+        return {"size": self._size}
+
+
+def _listed(url: str, directory: str, objects: Iterable[Any]) -> Iterator[Listed]:
+    root = _location(f"{url}/{_MEMBER}")
+    above = root.path.removesuffix(_MEMBER)
+    for meta in objects:
+        name = str(meta["path"])
+        name = name[len(directory) + 1 :] if directory else name
+        at = UrlLocation(root.scheme, root.authority, above + name)
+        yield Listed(name, at.url, *_state(url, meta))
+
+
+def _state(url: str, meta: Any) -> State:
+    return int(meta["size"]), _conditions(meta, is_local=url.startswith("file:"))
 
 
 def _files_in(directory: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS
-from zarr_manifest.conversion.virtual import library
 
 __all__ = ["HDF5_ERRORS", "WatchedReader"]
 
@@ -18,13 +17,12 @@ class WatchedReader:
 
     Parameters
     ----------
-    store, key
-        As an ``ObjectStoreRegistry`` resolves a URL.
+    reader : object
+        Reads it in blocks.
     """
 
-    def __init__(self, store: Any, key: str) -> None:
-        readers: Any = library("obspec_utils.readers")
-        self._reader = readers.BlockStoreReader(store, key)
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
         self._failure: Exception | None = None
 
     def seek(self, offset: int, whence: int = 0, /) -> int:

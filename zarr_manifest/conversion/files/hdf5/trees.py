@@ -41,7 +41,7 @@ def read_hdf5(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     url : str
         The URL in references.
     registry : object
-        Resolves `url` to an obstore store and a key.
+        The :class:`FileSources` that read `url`.
     inline_limit : int
         Largest size, in bytes, of a dataset that is stored inline because references
         cannot express it.
@@ -54,7 +54,7 @@ def read_hdf5(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     h5: Any = library("h5py")
     # A missing library is no reason to refuse each dataset.
     library("virtualizarr.parsers.hdf.hdf")
-    reader = WatchedReader(*registry.resolve(url))
+    reader = WatchedReader(registry.reader(url))
     with h5.File(reader, mode="r") as file:
         walk = _Walk(url, reader, inline_limit, FileTree(), ScalePaths(file))
         walk.group(file["/"], "", {}, ())

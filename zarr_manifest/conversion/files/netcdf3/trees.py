@@ -24,8 +24,7 @@ def read_netcdf3(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     NotConvertibleError
         The header cannot be read.
     """
-    readers: Any = library("obspec_utils.readers")
-    reader = readers.BlockStoreReader(*registry.resolve(url))
+    reader = registry.reader(url)
     header = read_header(reader)
     size = int(reader.seek(0, 2))
     tree = FileTree()
