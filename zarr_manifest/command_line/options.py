@@ -251,9 +251,6 @@ def allowed(
             "--option applies to the URLs that --allow PREFIX or --environment PREFIX names: "
             "add one of them"
         )
-    if options.get("endpoint", "").startswith("http://"):
-        # Naming such a server means wanting to use it.
-        options["client_options"] = {"allow_http": True}
     allow = {prefix: anonymous(**options) for prefix in anonymously} | {
         prefix: environment(**options) for prefix in with_credentials
     }

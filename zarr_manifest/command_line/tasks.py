@@ -16,7 +16,6 @@ from zarr.errors import UnstableSpecificationWarning
 
 from zarr_manifest.command_line.wording import spelled, visible
 from zarr_manifest.errors import MOST_OF_A_NAME, Advice, ManifestError, without_middle
-from zarr_manifest.hierarchy import store_errors, store_failure
 from zarr_manifest.locations import without_secrets
 
 __all__ = [
@@ -171,8 +170,6 @@ class Task(_BaseCommand):
                 return outcome
         except (ManifestError, OSError) as error:
             return _failure(error)
-        except store_errors() as error:
-            return _failure(store_failure(error))
         except ImportError as error:
             if _INSTALL not in str(error):
                 raise

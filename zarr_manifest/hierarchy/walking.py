@@ -49,8 +49,6 @@ from zarr_manifest.hierarchy.underneath import (
     list_names,
     listed_directory,
     not_listable,
-    store_errors,
-    store_failure,
     store_name,
 )
 from zarr_manifest.hierarchy.zarr_internals import ensure_open
@@ -336,8 +334,6 @@ async def _read(store: Store, path: str, name: str, directories: tuple[str, ...]
     try:
         inside = inside_store(store, directories)
         found = await inside.get(join(path, name), default_buffer_prototype())
-    except store_errors() as error:
-        raise store_failure(error) from error
     except LocationNotAllowedError:
         return Node(path, name, problem=link_outside(path))
     except OSError as error:

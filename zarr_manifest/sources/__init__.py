@@ -37,6 +37,7 @@ from zarr_manifest.sources.file_bodies import FileBody
 from zarr_manifest.sources.local_access import local_directories, may_be_remote
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
 from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.obstore_failures import known_cause
 from zarr_manifest.sources.own_files import LOCK, PARTIAL, OwnFiles, undetectable_writers
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
@@ -91,6 +92,7 @@ __all__ = [
     "in_decoding_thread",
     "in_order",
     "key_within",
+    "known_cause",
     "link_outside",
     "local_directories",
     "may_be_remote",

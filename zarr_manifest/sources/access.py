@@ -143,6 +143,11 @@ def access_by_prefix(allow: Allow) -> dict[str, Access]:
         return {}
     if isinstance(allow, str | Path):
         raise ValueError(f"allow takes a list of prefixes, or a mapping: allow=[{str(allow)!r}]")
+    if not isinstance(allow, Iterable):
+        raise TypeError(
+            f"allow takes a list of prefixes, or a mapping, not {allow!r}: nothing allows "
+            "everything; store.locations() lists the prefixes that a hierarchy needs"
+        )
     if isinstance(allow, Mapping):
         accesses = {str(prefix): access for prefix, access in cast("Any", allow).items()}
     else:
@@ -305,7 +310,10 @@ def open_object_store(
     variables = "" if web else _VARIABLES.get(prefix.scheme, "AZURE_")
     client: Any = options.pop("client_options", None) or client_options_in_environment(variables)
     if isinstance(client, Mapping):
-        allowing = {"allow_http": prefix.scheme == "http"} if web else {}
+        # Naming a server without encryption means wanting to use it.
+        endpoint = str(options.get("endpoint", ""))
+        is_plain = prefix.scheme == "http" or (not web and endpoint.startswith("http://"))
+        allowing = {"allow_http": is_plain} if web or is_plain else {}
         client = {**DEFAULT_TIMEOUTS, **allowing, **cast("Mapping[str, Any]", client)}
     if web:
         # With a trailing slash, obstore would request `/directory//key`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import obstore as obs
 from msgspec import Struct
@@ -31,6 +31,7 @@ from zarr_manifest.sources.arriving import Take
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 from zarr_manifest.sources.content_encoding import reject_encoded
 from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.obstore_failures import known_cause
 from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 
 if TYPE_CHECKING:
@@ -147,7 +148,8 @@ class ObstoreReader(Struct, frozen=True):
                 # The size only explains the error: if there is none, the error stays what it was.
                 with suppress(ManifestError):
                     size = yield Call(lambda: self.size(key), lambda: self.size_sync(key))
-            _raise_translated(error, span, size, conditions)
+            failure = _failure(error, span, size, conditions)
+        raise failure  # here, so that the text of obstore's error is not its context
 
     def _request(self, key: str, span: SourceRange, conditions: Conditions) -> Call:
         options = _options(span, conditions)
@@ -161,14 +163,16 @@ class ObstoreReader(Struct, frozen=True):
         try:
             return (await obs.head_async(self.store, key))["size"]
         except _FOREIGN_ERRORS as error:
-            _raise_translated(error, _WHOLE_OBJECT, None)
+            failure = _failure(error, _WHOLE_OBJECT, None)
+        raise failure
 
     def size_sync(self, key: str) -> int:
         """Return the size of an object in bytes, without an event loop."""
         try:
             return obs.head(self.store, key)["size"]
         except _FOREIGN_ERRORS as error:
-            _raise_translated(error, _WHOLE_OBJECT, None)
+            failure = _failure(error, _WHOLE_OBJECT, None)
+        raise failure
 
 
 _WHOLE_OBJECT = SourceRange(0, None, False)
@@ -258,49 +262,52 @@ def _may_be_out_of_bounds(error: Exception, span: SourceRange) -> bool:
     )
 
 
-def _raise_translated(
+def _failure(
     error: Exception, span: SourceRange, size: int | None, conditions: Conditions = NO_CONDITIONS
-) -> NoReturn:
-    """Raise the :class:`ManifestError` for an obstore error.
+) -> ManifestError:
+    """Return the :class:`ManifestError` for an obstore error.
 
-    Never from the error itself, whose text contains whole URLs with signatures.
+    Never to be raised from the error itself, whose text contains whole URLs with signatures.
     """
     text = without_secrets(str(error))
     status = _status_in(text)
+    known = known_cause(error)
     if isinstance(error, IsADirectoryError):
-        raise SourceError("there is a directory in its place") from None
+        return SourceError("there is a directory in its place")
     is_absent = isinstance(error, FileNotFoundError | NotADirectoryError) and status != 405
-    if is_absent or status == 410:
-        raise missing_object(conditions) from None
+    if (is_absent or status == 410) and known is None:
+        return missing_object(conditions)
     if UNREACHABLE in str(error).partition("\n")[2]:  # what failed to connect, and to what
-        raise LocationNotAllowedError(
+        return LocationNotAllowedError(
             "the server redirects to another one, which is not authorised",
             remedy="If you trust that one, name it in the options of the prefix.",
-        ) from None
+        )
+    if known is not None:
+        return known
     if _FORBIDDEN_FILE in text:
-        raise SourceAccessDeniedError(
+        return SourceAccessDeniedError(
             f"reading was refused: {text}",
             remedy="The file belongs to another user; ask them for access.",
-        ) from None
+        )
     if isinstance(error, _DENIED):
-        raise SourceAccessDeniedError(
+        return SourceAccessDeniedError(
             f"reading was refused: {text}",
             remedy=GIVE_CREDENTIALS,
-        ) from None
+        )
     if isinstance(error, obstore_errors.PreconditionError):
-        raise SourceError(
+        return SourceError(
             f"the server says that a condition does not hold, and none was stated: {text}"
-        ) from None
+        )
     if isinstance(error, obstore_errors.NotSupportedError):
-        raise SourceError(
+        return SourceError(
             f"the server does not support range requests: {text}",
             remedy="Serve the object from a server that does.",
-        ) from None
+        )
     if size is not None and span.exceeds(size):
-        raise out_of_bounds(span, size) from None
+        return out_of_bounds(span, size)
     if any(sign in text for sign in _SIGNS_OF_A_SHORT_BODY):
-        raise ShortReadError(f"not all bytes arrived: {text}") from None
-    raise SourceError(f"reading failed: {text}") from None
+        return ShortReadError(f"not all bytes arrived: {text}")
+    return SourceError(f"reading failed: {text}")
 
 
 _DENIED = (

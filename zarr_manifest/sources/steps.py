@@ -28,20 +28,23 @@ type Steps[T] = Generator[Call, Any, T]
 
 async def run_async[T](steps: Steps[T]) -> T:
     """Run a procedure with the asynchronous form of its calls."""
+    failure: Exception | None = None
     try:
         call = next(steps)
         while True:
+            failure = result = None
             try:
                 result = await call.asynchronous()
             except Exception as error:
-                call = steps.throw(error)
-            else:
-                call = steps.send(result)
+                failure = error
+            # Outside of `except`, or this error would be the context of what replaces it.
+            call = steps.send(result) if failure is None else steps.throw(failure)
     except StopIteration as stop:
         value: T = stop.value
         return value
     finally:
         steps.close()
+        failure = None  # which refers to this frame
 
 
 def run_sync[T](steps: Steps[T]) -> T:
@@ -57,20 +60,23 @@ def run_sync[T](steps: Steps[T]) -> T:
     >>> run_sync(procedure())
     21
     """
+    failure: Exception | None = None
     try:
         call = next(steps)
         while True:
+            failure = result = None
             try:
                 result = call.synchronous()
             except Exception as error:
-                call = steps.throw(error)
-            else:
-                call = steps.send(result)
+                failure = error
+            # Outside of `except`, or this error would be the context of what replaces it.
+            call = steps.send(result) if failure is None else steps.throw(failure)
     except StopIteration as stop:
         value: T = stop.value
         return value
     finally:
         steps.close()
+        failure = None  # which refers to this frame
 
 
 async def in_order[T](

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
-from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.errors import ManifestError, WriteConflictError
 from zarr_manifest.hierarchy import (
     can_list,
     directory_of,
@@ -35,7 +35,7 @@ from zarr_manifest.hierarchy import (
     store_name,
     sync,
 )
-from zarr_manifest.sources import OwnFiles, undetectable_writers
+from zarr_manifest.sources import OwnFiles, known_cause, undetectable_writers
 
 __all__ = ["GuardedStore", "Stored", "guarded_store"]
 
@@ -161,18 +161,17 @@ class GuardedStore(ABC):
         return None if found is None else found.to_bytes()
 
     def _run[T](self, steps: Coroutine[Any, Any, T]) -> T:
-        with self._own_errors():
-            return sync(steps)
+        return self._own(lambda: sync(steps))
 
-    @contextmanager
-    def _own_errors(self) -> Generator[None]:
-        """Raise this package's errors in place of those of obstore."""
+    def _own[T](self, call: Callable[[], T]) -> T:
+        """Call something that raises errors of obstore, and raise this package's instead."""
         try:
-            yield
+            return call()
         except store_errors() as error:
-            raise store_failure(error).in_context(location=store_name(self.store)) from error
+            failure = store_failure(error).in_context(location=store_name(self.store))
         finally:
             look_again()  # in ManifestStores, which know nothing of what is written here
+        raise failure  # here, so that the text of obstore's error is not its context
 
     def _compare_and_put(self, key: str, before: Stored, body: bytes) -> None:
         """Replace an object while nobody else can write it."""
@@ -276,41 +275,50 @@ class _ObjectStorage(GuardedStore):
         self._objects: Any = store.store
 
     def read(self, key: str) -> Stored:
-        try:
-            with self._own_errors():
-                found = self._objects.get(key)
-        except FileNotFoundError:
-            return Stored(None)
-        version = {name: found.meta[name] for name in ("e_tag", "version") if found.meta.get(name)}
-        return Stored(bytes(found.bytes()), version)
+        def found() -> Stored:
+            try:
+                answer = self._objects.get(key)
+            except FileNotFoundError:
+                return Stored(None)
+            tags = {tag: answer.meta[tag] for tag in ("e_tag", "version") if answer.meta.get(tag)}
+            return Stored(bytes(answer.bytes()), tags)
+
+        return self._own(found)
 
     def create(self, key: str, body: bytes) -> bool:
-        from obstore.exceptions import AlreadyExistsError, NotSupportedError
-
-        with self._own_errors():
-            try:
-                self._objects.put(key, body, mode="create")
-            except AlreadyExistsError:
-                return False
-            except (NotSupportedError, NotImplementedError) as error:
-                raise undetectable_writers(type(self._objects).__name__) from error
-        return True
+        return self._put_if(key, body, "create")
 
     def replace(self, key: str, before: Stored, body: bytes) -> None:
-        from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
-
         if before.body is not None and not before.version:
             raise undetectable_writers(type(self._objects).__name__)
-        mode = "create" if before.body is None else before.version
-        with self._own_errors():
+        is_done = self._put_if(key, body, "create" if before.body is None else before.version)
+        # A request that was retried because its response was lost conflicts with itself.
+        if not is_done and self.read(key).body != body:
+            raise _conflict(key)
+
+    def _put_if(self, key: str, body: bytes, mode: Any) -> bool:
+        """Write an object on a condition; return whether that holds."""
+        from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
+
+        failure: ManifestError | None = None
+
+        def put() -> bool:
+            nonlocal failure
             try:
                 self._objects.put(key, body, mode=mode)
-            except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
-                # A request that was retried because its response was lost conflicts with itself.
-                if self.read(key).body != body:
-                    raise _conflict(key) from error
-            except (NotSupportedError, NotImplementedError) as error:
-                raise undetectable_writers(type(self._objects).__name__) from error
+            except (AlreadyExistsError, PreconditionError):
+                return False
+            except FileNotFoundError as error:
+                failure = known_cause(error)
+                return False
+            except (NotSupportedError, NotImplementedError):
+                failure = undetectable_writers(type(self._objects).__name__)
+            return True
+
+        is_done = self._own(put)
+        if failure is not None:
+            raise failure.in_context(location=store_name(self.store))
+        return is_done
 
 
 class _Unguarded(GuardedStore):

@@ -28,6 +28,7 @@ from zarr_manifest.hierarchy.underneath.directory_listing import (
 )
 from zarr_manifest.hierarchy.underneath.relative_sources import slice_of
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
+from zarr_manifest.hierarchy.underneath.translated_store import translated
 from zarr_manifest.hierarchy.zarr_internals import ensure_open, ensure_open_sync
 from zarr_manifest.sources import CachedFiles, Directory, OwnFiles
 
@@ -57,7 +58,7 @@ def inside_store(store: Store, directories: tuple[str, ...] = ()) -> Store:
     if place is not None:
         kind = DirectoryStore if place.is_plain else CheckedStore
         return kind(store, Directory(place.path, directories))
-    return CheckedStore(store, None) if is_fsspec_on_web(store) else store
+    return CheckedStore(store, None) if is_fsspec_on_web(store) else translated(store)
 
 
 async def list_own(store: Store, prefix: str) -> Sequence[str]:

@@ -56,6 +56,7 @@ from zarr_manifest.sources import (
     Sources,
     Steps,
     Whole,
+    known_cause,
     local_directories,
     missing_object,
     out_of_bounds,
@@ -180,6 +181,9 @@ def store_failure(error: Exception) -> ManifestError:
     """Translate an error of a hierarchy's own store, one of :func:`store_errors`."""
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
+    known = known_cause(error)
+    if known is not None:
+        return known
     text = without_secrets(str(error))
     # obstore uses its generic class where listing is refused.
     refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)

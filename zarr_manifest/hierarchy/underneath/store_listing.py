@@ -23,12 +23,9 @@ from zarr_manifest.errors import (
     SourceError,
 )
 from zarr_manifest.format import NODE_METADATA
-from zarr_manifest.hierarchy.underneath.relative_sources import (
-    store_errors,
-    store_failure,
-    store_name,
-)
+from zarr_manifest.hierarchy.underneath.relative_sources import store_name
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of
+from zarr_manifest.hierarchy.underneath.translated_store import translated
 from zarr_manifest.sources import (
     HIERARCHY,
     Directory,
@@ -137,10 +134,7 @@ async def list_names(store: Store, path: str) -> list[str]:
     SourceAccessDeniedError, SourceError
         The store failed.
     """
-    try:
-        return [name async for name in store.list_dir(path)]
-    except store_errors() as error:
-        raise store_failure(error) from error
+    return [name async for name in translated(store).list_dir(path)]
 
 
 def link_outside(path: str) -> ManifestError:
@@ -156,10 +150,7 @@ def not_listable(store: Store, problem: str, *, remedy: str | None = None) -> So
 
 
 async def _stored_keys(store: Store, prefix: str) -> list[str]:
-    try:
-        return [key async for key in store.list_prefix(prefix)]
-    except store_errors() as error:
-        raise store_failure(error) from error
+    return [key async for key in translated(store).list_prefix(prefix)]
 
 
 def _sorted_out(keys: list[str], within: Directory) -> Listing:

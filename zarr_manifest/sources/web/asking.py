@@ -8,6 +8,7 @@ time whatever the server does.
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from msgspec import Struct
 
 from zarr_manifest.errors import Advice, Setting, SourceError
 from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS
+from zarr_manifest.sources.obstore_failures import no_such_host
 from zarr_manifest.sources.web.answers import (
     Answer,
     FirstRead,
@@ -171,9 +173,10 @@ def _asked(
     manager = connections(proxy_for(url, client.options), client.trust)
     seconds = client.seconds("timeout")
     timeout = urllib3.Timeout(connect=client.seconds("connect_timeout"), read=seconds)
-    problem = "no response"
+    failure, is_final = _unanswered("no response"), False
     for _ in client.attempts():
         started = time.monotonic()
+        response: BaseHTTPResponse | None = None
         try:
             response = manager.request(
                 "GET",
@@ -185,11 +188,12 @@ def _asked(
                 timeout=timeout,
             )
         except urllib3.exceptions.HTTPError as error:
-            # Only the class: messages may contain the URL with its signature.
             reason = getattr(error, "original_error", None) or error.__cause__ or error.__context__
-            problem = type(reason or error).__name__
-            if isinstance(reason, ssl.SSLCertVerificationError):
-                raise _untrusted(problem) from None  # trying again would not help
+            failure = _why_unanswered(reason or error)
+            is_final = isinstance(reason, ssl.SSLCertVerificationError)  # however often one asks
+        if response is None:
+            if is_final:
+                break
             continue
         body: Body | None = None
         try:
@@ -198,11 +202,24 @@ def _asked(
                 if answer is not None and answer.body is not None:
                     body = Body(response, answer.body, started + seconds)
                 return answer, body
-            problem = f"HTTP status {response.status}"
+            failure = _unanswered(f"HTTP status {response.status}")
         finally:
             if body is None:
                 _finish(response)
-    raise SourceError(f"reading failed: {problem}", remedy="Try again when the server responds.")
+    raise failure
+
+
+def _why_unanswered(reason: BaseException) -> SourceError:
+    """Return the error for a request without an answer."""
+    # Only the class: messages may contain the URL with its signature.
+    problem = type(reason).__name__
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return _untrusted(problem)
+    return no_such_host() if isinstance(reason, socket.gaierror) else _unanswered(problem)
+
+
+def _unanswered(problem: str) -> SourceError:
+    return SourceError(f"reading failed: {problem}", remedy="Try again when the server responds.")
 
 
 def _finish(response: BaseHTTPResponse) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import ssl
@@ -136,9 +137,45 @@ class _SecureConnection(_Connection, HTTPSConnection):
 class _Pool(urllib3.HTTPConnectionPool):
     ConnectionCls = _Connection  # pyright: ignore[reportAssignmentType]
 
+    def urlopen(self, *args: Any, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        with _without_queries_in_logs():
+            return super().urlopen(*args, **options)
+
 
 class _SecurePool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _SecureConnection  # pyright: ignore[reportAssignmentType]
+
+    def urlopen(self, *args: Any, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        with _without_queries_in_logs():
+            return super().urlopen(*args, **options)
+
+
+_asking = threading.local()
+
+
+@contextmanager
+def _without_queries_in_logs() -> Generator[None]:
+    """Let urllib3 log no query, which may be a signature, in this thread."""
+    _asking.is_ours = True
+    try:
+        yield
+    finally:
+        _asking.is_ours = False
+
+
+def _cut_queries(record: logging.LogRecord) -> bool:
+    if getattr(_asking, "is_ours", False) and isinstance(record.args, tuple):
+        record.args = tuple(
+            f"{argument.partition('?')[0]}?…"
+            if isinstance(argument, str) and "?" in argument
+            else argument
+            for argument in record.args
+        )
+    return True
+
+
+for _name in ("urllib3.connectionpool", "urllib3.connection"):
+    logging.getLogger(_name).addFilter(_cut_queries)
 
 
 @lru_cache(maxsize=32)

@@ -1,0 +1,92 @@
+"""Errors of the hierarchy's own store: one sentence, with a remedy, and nothing of obstore's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import obstore.store
+import pytest
+import zarr
+
+import zarr_manifest as zm
+from tests.quick_retries import NO_RETRIES
+from tests.servers.http_files import FileServer
+from tests.servers.s3 import S3Server
+from zarr_manifest.errors import ManifestError
+
+QUICK: dict[str, Any] = {"retry_config": NO_RETRIES}
+
+
+def everything(error: BaseException) -> str:
+    """All that is told of an error, by whatever shows it."""
+    told = f"{error!s} {error!r} {getattr(error, 'remedy', '')}"
+    return told + "".join(map(everything, filter(None, [error.__cause__, error.__context__])))
+
+
+CALLS: dict[str, Callable[[Any, Any], object]] = {
+    "open": lambda place, allow: zarr.open_group(zm.ManifestStore(place, allow=allow), mode="r"),
+    "create group": lambda place, allow: zarr.create_group(zm.ManifestStore(place, allow=allow)),
+    "create array": lambda place, allow: zm.create_array(
+        place, "a", {}, shape=1, chunks=1, dtype="u1", allow=allow
+    ),
+    "contents": lambda place, allow: zm.contents(place, allow=allow),
+}
+
+
+def check(call: str, place: Any, allow: Any, code: str, *parts: str) -> None:
+    with pytest.raises(ManifestError) as raised:
+        CALLS[call](place, allow)
+    error = raised.value
+    assert error.code == code
+    assert error.location is not None
+    assert all(part in str(error) for part in parts), str(error)
+    assert "\n" not in str(error)
+    assert "Debug source" not in everything(error)
+    assert "RetryError" not in everything(error)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_no_access(call: str, s3_server: S3Server, s3_bucket: str) -> None:
+    options = zm.anonymous(endpoint=s3_server.endpoint, region="us-east-1", **QUICK)
+    allow = {f"s3://{s3_bucket}/": options}  # over http, as the endpoint says
+    check(call, f"s3://{s3_bucket}/h", allow, "source_access_denied", "credentials")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_no_bucket(call: str, s3_server: S3Server) -> None:
+    allow = {"s3://no-such-bucket/": {**s3_server.options, **QUICK}}
+    check(call, "s3://no-such-bucket/h", allow, "source_not_found", "no such bucket", "endpoint")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_unknown_host(call: str) -> None:
+    options = zm.anonymous(endpoint="https://nowhere.invalid", region="us-east-1", **QUICK)
+    check(call, "s3://b/h", {"s3://b/": options}, "source_error", "host is unknown", "Check")
+
+
+def test_an_unknown_web_server() -> None:
+    allow = {"https://nowhere.invalid/": zm.anonymous(**QUICK)}
+    check("open", "https://nowhere.invalid/h", allow, "source_error", "host is unknown")
+
+
+def test_a_store_that_refuses_http(s3_server: S3Server) -> None:
+    store = obstore.store.S3Store(
+        "b", endpoint=s3_server.endpoint, skip_signature=True, region="us-east-1", **QUICK
+    )
+    check("open", store, None, "source_error", "http://", "allow_http")
+
+
+def test_a_web_server_that_cannot_list(http_server: FileServer) -> None:
+    http_server.put("h/zarr.json", b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
+    group = zarr.open_group(zm.ManifestStore(f"{http_server.url}/h"), mode="r")
+    with pytest.raises(ManifestError, match="cannot list") as raised:
+        list(group.members())
+    assert "onsolidate" in str(raised.value.remedy)
+    assert "Debug source" not in everything(raised.value)
+
+
+@pytest.mark.parametrize("value", [True, 1])
+def test_allow_that_is_no_list(value: Any) -> None:
+    with pytest.raises(TypeError, match="a list of prefixes, or a mapping, not"):
+        zm.ManifestStore("h", allow=value)

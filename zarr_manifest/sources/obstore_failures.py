@@ -1,0 +1,85 @@
+"""What obstore's errors mean whatever was asked for: the one place that knows their texts.
+
+obstore has classes for a few causes only. The texts contain whole URLs, with signatures, and many
+lines for developers: they are looked at, but nothing of them is shown.
+"""
+
+from __future__ import annotations
+
+import re
+
+from zarr_manifest.errors import (
+    Advice,
+    ManifestError,
+    Setting,
+    SourceAccessDeniedError,
+    SourceError,
+    SourceNotFoundError,
+)
+
+__all__ = ["known_cause", "no_such_host"]
+
+_ENDPOINT = Setting("options", python="anonymous(endpoint=..., region=...)")
+
+_NO_BUCKET = re.compile(
+    r"NoSuchBucket|ContainerNotFound|specified (?:bucket|container) does not exist"
+)
+# Where machines of a cloud ask for credentials, if there are none in the environment.
+_NO_CREDENTIALS = re.compile(
+    r"169\.254\.(?:169\.254|170\.\d+)|metadata\.google\.internal|fd00:ec2::"
+)
+_UNENCRYPTED = re.compile(r"BadScheme|builder error")
+_NO_HOST = re.compile(r"dns error|failed to lookup address|[Nn]ame resolution")
+_NO_SERVER = re.compile(r"tcp connect error|Connection refused")
+_NO_LISTING = re.compile(r"PROPFIND")
+
+
+def known_cause(error: Exception) -> ManifestError | None:
+    """Return the error for an obstore error whose cause is known; None for others.
+
+    Examples
+    --------
+    >>> print(known_cause(OSError("... <Code>NoSuchBucket</Code> ...")).problem)
+    there is no such bucket or container
+    """
+    text = str(error)
+    if _NO_CREDENTIALS.search(text):
+        return SourceAccessDeniedError(
+            "the environment has no credentials",
+            remedy=Advice(
+                "Set them, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; or read without: ",
+                Setting("allow", python="allow=[prefix]"),
+                ".",
+            ),
+        )
+    if _NO_BUCKET.search(text):
+        return SourceNotFoundError(
+            "there is no such bucket or container",
+            remedy=Advice("Check its name, and the endpoint and the region: ", _ENDPOINT, "."),
+        )
+    if _UNENCRYPTED.search(text):
+        return SourceError(
+            "the server's URL begins with http://, and the store accepts only https://",
+            remedy="Make the store with client_options={'allow_http': True}.",
+        )
+    if _NO_HOST.search(text):
+        return no_such_host()
+    if _NO_SERVER.search(text):
+        return SourceError(
+            "no server answers at this host and port",
+            remedy="Check the URL and the endpoint; or try again when the server responds.",
+        )
+    if _NO_LISTING.search(text):
+        return SourceError(
+            "the web server cannot list what is there",
+            remedy="Consolidate the metadata where they can be listed (zarr.consolidate_metadata).",
+        )
+    return None
+
+
+def no_such_host() -> SourceError:
+    """Return the error for a host whose name is unknown."""
+    return SourceError(
+        "the host is unknown",
+        remedy="Check the name of the host in the URL and the endpoint, and the network.",
+    )
