@@ -133,9 +133,7 @@ class Run:
 
     def _globbed(self, word: str) -> list[str]:
         # The shell leaves quoted URLs to the command.
-        if "*" not in word or "://" in word:
-            return [word]
-        found = [] if "://" in word else sorted(self.directory.glob(word))
+        found = sorted(self.directory.glob(word)) if "*" in word and "://" not in word else []
         return [path.relative_to(self.directory).as_posix() for path in found] or [word]
 
     def _shown(self, text: str) -> str:
