@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.store import Store
+from zarr.storage import ObjectStore as ZarrObjectStore
 
 from zarr_manifest.format import Configuration, Limits
 from zarr_manifest.hierarchy.arrays import (
@@ -30,6 +31,7 @@ from zarr_manifest.hierarchy.listing import (
 )
 from zarr_manifest.hierarchy.readable_store import ReadableStore
 from zarr_manifest.hierarchy.underneath import (
+    WebStore,
     base_directory,
     hierarchy_sources,
     inside_store,
@@ -54,6 +56,7 @@ from zarr_manifest.sources import (
     Steps,
     access_by_prefix,
     describe_access,
+    import_for_reading,
     local_directories,
     may_be_remote,
     run_async,
@@ -143,6 +146,8 @@ class ManifestStore(ReadableStore):
         if conditions not in ("check", "ignore"):
             raise ValueError(f"conditions must be 'check' or 'ignore', not {conditions!r}")
         self._allow = access_by_prefix(allow)
+        is_url = isinstance(location, str) and "://" in location
+        import_for_reading([*self._allow, str(location)] if is_url else self._allow)
         self._store = open_hierarchy(location, self._allow, read_only=read_only)
         self._base = base_directory(base)
         self._verify: Verify = verify
@@ -156,6 +161,10 @@ class ManifestStore(ReadableStore):
 
     def _connect(self) -> None:
         """Create what is not pickled: clients, and the arrays that were seen."""
+        roots = ["http:"] if isinstance(self._store, WebStore) else []
+        import_for_reading(
+            [*self._allow, *roots], is_object_store=type(self._store) is ZarrObjectStore
+        )
         self._directories = local_directories(self._allow)
         self._may_be_remote = may_be_remote(self._allow)
         self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)

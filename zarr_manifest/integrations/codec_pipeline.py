@@ -48,6 +48,9 @@ class BulkCodecPipeline(CodecPipeline):
     """
 
     def __init__(self, usual: CodecPipeline) -> None:
+        from zarr_manifest.sources import FOR_BULK, import_all
+
+        import_all(FOR_BULK)
         self.usual = usual
 
     def __repr__(self) -> str:
@@ -91,7 +94,7 @@ class BulkCodecPipeline(CodecPipeline):
         drop_axes: tuple[int, ...] = (),
     ) -> Any:
         """Read a selection: its chunks, and where they go in the output."""
-        # What reads in bulk is imported when something is read.
+        # Imported with the first pipeline.
         from zarr_manifest.integrations.bulk import read_selection
 
         return await read_selection(self.usual, list(batch_info), out, drop_axes)

@@ -34,6 +34,7 @@ from zarr_manifest.sources.byte_ranges import (
 )
 from zarr_manifest.sources.cached_files import CachedFiles
 from zarr_manifest.sources.file_bodies import FileBody
+from zarr_manifest.sources.first_imports import FOR_BULK, import_all, import_for_reading
 from zarr_manifest.sources.local_access import local_directories, may_be_remote
 from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
 from zarr_manifest.sources.missing_objects import missing_object
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_MAX_GAP",
+    "FOR_BULK",
     "GIVE_CREDENTIALS",
     "HIERARCHY",
     "LOCK",
@@ -89,6 +91,8 @@ __all__ = [
     "anonymous",
     "describe_access",
     "environment",
+    "import_all",
+    "import_for_reading",
     "in_decoding_thread",
     "in_order",
     "key_within",

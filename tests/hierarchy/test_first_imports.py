@@ -1,0 +1,77 @@
+"""A first read imports nothing: a process that is forked meanwhile is not kept waiting."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.hierarchies import write_manifest_array
+from tests.servers.http_files import FileServer
+
+# Imports take a while, so that a fork meets one.
+PROGRAM = """
+import os, signal, sys, threading, time
+import zarr
+from zarr_manifest import BulkCodecPipeline, ManifestStore
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        begun.set()
+        imported.append(name)
+        time.sleep(0.02)
+
+root, url, pipeline = sys.argv[1:]
+begun, imported = threading.Event(), []
+if pipeline:
+    zarr.config.set({"codec_pipeline.path": pipeline})
+sys.meta_path.insert(0, Slow())
+
+def read():
+    store = ManifestStore(root, allow=[url])
+    array = zarr.open_array(store, path="x", mode="r")
+    imported.clear()
+    assert array[:].tolist() == [1, 2, 3, 4], array[:]
+
+if hasattr(os, "fork"):
+    reading = threading.Thread(target=read)
+    reading.start()
+    begun.wait(10)
+    for _ in range(2):
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            read()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert status == 0, status
+    reading.join()
+else:
+    read()
+assert not imported, imported
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("remote", "pipeline"),
+    [(False, ""), (True, ""), (True, "zarr_manifest.BulkCodecPipeline")],
+)
+def test_a_fork_during_the_first_read(tmp_path: Path, remote: bool, pipeline: str) -> None:
+    (tmp_path / "raw.bin").write_bytes(b"\1\2\3\4")
+    with FileServer(tmp_path) as server:
+        path = f"{server.url}/raw.bin" if remote else "../raw.bin"
+        entries = {str(i): {"path": path, "offset": i, "length": 1} for i in range(4)}
+        write_manifest_array(tmp_path, "x", np.zeros(4, "u1"), 1, entries)
+        arguments = [str(tmp_path), f"{server.url}/", pipeline]
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", PROGRAM, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,72 @@
+"""What reading needs, imported before the first read: no fork may come in between.
+
+A process that is forked while another thread imports a module waits for that thread for ever as
+soon as it needs the module: the thread does not exist there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection
+from importlib import import_module
+
+__all__ = ["FOR_BULK", "import_all", "import_for_reading"]
+
+_FOR_STORES = ("obstore", "obstore.store", "obstore.exceptions")
+
+_FOR_OBJECTS = (*_FOR_STORES, "zarr_manifest.sources.object_reader", "urllib.request")
+
+_FOR_WEB = (
+    *_FOR_OBJECTS,
+    "zarr_manifest.sources.web.web_reader",
+    "zarr_manifest.sources.web.connections",
+    "encodings.idna",  # for names of servers
+)
+
+FOR_BULK = (
+    "zarr_manifest.integrations.bulk",
+    "zarr_manifest.hierarchy.arrays.bulk_look_up",
+    "zarr_manifest.sources.bulk",
+)
+
+_importing = threading.RLock()
+
+
+def import_all(modules: tuple[str, ...]) -> None:
+    """Import modules, while other threads wait with forking."""
+    with _importing:
+        for module in modules:
+            import_module(module)
+
+
+def import_for_reading(urls: Collection[str], *, is_object_store: bool = False) -> None:
+    """Import what reading needs.
+
+    Parameters
+    ----------
+    urls : collection of str
+        What may be read: URLs, or prefixes of URLs, and paths.
+    is_object_store : bool
+        Whether the hierarchy is in a store of obstore.
+    """
+    schemes = {url.partition(":")[0].lower() for url in urls if ":" in url}
+    if schemes & {"http", "https"}:
+        import_all(_FOR_WEB)
+    elif schemes - {"file"} or is_object_store:
+        import_all(_FOR_OBJECTS)
+    elif urls:
+        import_all(_FOR_STORES)
+
+
+def _forked() -> None:
+    global _importing
+    _importing = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _importing.acquire(),
+        after_in_parent=lambda: _importing.release(),
+        after_in_child=_forked,
+    )
