@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 import warnings
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ __all__ = [
     "make_inputs",
     "run",
     "words",
+    "write_data",
     "write_theirs",
     "zarray",
 ]
@@ -100,6 +102,10 @@ def make_inputs(directory: Path) -> None:
     write_data(directory / "data.zarr", directory / "2023.nc")
     conversion.export_kerchunk_parquet(directory / "data.zarr", directory / "references.parq")
     write_theirs(directory / "theirs.zarr")
+    for copy in (directory / "archive", directory / "mirror.zarr" / "raw"):
+        copy.mkdir(parents=True)
+        shutil.copy(directory / "2023.nc", copy)
+    write_data(directory / "mirror.zarr", directory / "mirror.zarr" / "raw" / "2023.nc")
 
 
 def zarray(**members: Any) -> dict[str, Any]:

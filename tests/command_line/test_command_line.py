@@ -18,7 +18,7 @@ import zarr
 from zarr.storage import FsspecStore
 
 import zarr_manifest as zm
-from tests.command_line.commands import commands, run, words, zarray
+from tests.command_line.commands import commands, run, words, write_data, zarray
 from tests.interrupted_stores import Interrupted, InterruptedDirectory
 from zarr_manifest.command_line.application import application
 from zarr_manifest.format import is_placeholder
@@ -62,6 +62,9 @@ def test_the_examples_do_what_they_say(
         serve_bucket(inputs, request.getfixturevalue("s3_server"), monkeypatch)
     for more in ([], ["--json"]):
         remove_target(words(call))
+        if words(call)[0] == "relocate":
+            shutil.rmtree("data.zarr")
+            write_data(inputs / "data.zarr", inputs / "2023.nc")
         done = run(*words(call), *more)
         assert done.status == 0, done.stderr
     assert isinstance(done.document, dict)
@@ -201,7 +204,7 @@ def test_how_it_is_laid_out(inputs: Path) -> None:
     assert run("create", "2023.nc", "inline.zarr", "--inline-below", "1000000").status == 0
     document = json.loads((inputs / "inline.zarr/sst/zarr.json").read_text())
     manifest = document["storage_transformers"][0]["configuration"]["manifest"]
-    assert manifest["0.0.0"].keys() == {"path", "offset", "length", "last_modified"}
+    assert manifest["0.0.0"].keys() == {"path", "offset", "length", "last_modified", "size"}
     no_conditions = ["--no-conditions", "--inline-below", "1000000", "--overwrite"]
     assert run("create", "2023.nc", "inline.zarr", *no_conditions).status == 0
     document = json.loads((inputs / "inline.zarr/sst/zarr.json").read_text())

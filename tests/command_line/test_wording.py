@@ -22,6 +22,7 @@ from zarr_manifest.errors import Advice, Setting
 
 # What has no option: the command line says that it is a matter of Python.
 ONLY_IN_PYTHON = {
+    "conditions",
     "client_options",
     "credential_provider",
     "drop_variables",

@@ -15,6 +15,8 @@ from zarr_manifest.command_line.exporting import export
 from zarr_manifest.command_line.importing import import_
 from zarr_manifest.command_line.locking import lock
 from zarr_manifest.command_line.recovering import recover
+from zarr_manifest.command_line.refreshing import refresh
+from zarr_manifest.command_line.relocating import relocate
 from zarr_manifest.command_line.tasks import TaskGroup
 from zarr_manifest.command_line.upgrading import upgrade
 from zarr_manifest.command_line.validating import validate
@@ -45,7 +47,19 @@ def application() -> None:
     """
 
 
-for command in (create, import_, export, upgrade, lock, recover, info, locations, validate):
+for command in (
+    create,
+    import_,
+    export,
+    upgrade,
+    lock,
+    recover,
+    refresh,
+    relocate,
+    info,
+    locations,
+    validate,
+):
     application.add_command(command)
 
 

@@ -74,9 +74,12 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "overwrite": "--overwrite",
     "parallel": "--parallel",
     "partition_shape": "--partition-shape",
+    "locations": lambda _: command("locations"),
+    "read": "--read",
     "read_kerchunk": "zarr-manifest import kerchunk",
     "recursive": "--recursive",
     "recover": lambda _: f"{command('recover')} --finish",
+    "refresh": lambda _: command("refresh"),
     "rename": lambda path: f"--rename {shlex.quote(path)}=NEW",
     "rewrite": lambda pairs: " ".join(
         f"--rewrite {shlex.quote(f'{old}={new}')}" for old, new in pairs.items()

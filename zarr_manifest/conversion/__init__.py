@@ -26,6 +26,12 @@ if TYPE_CHECKING:
         StreamedManifest,
     )
     from zarr_manifest.conversion.older_writers import UpgradeReport, upgrade
+    from zarr_manifest.conversion.renewal import (
+        RefusedSource,
+        RenewalReport,
+        refresh,
+        relocate,
+    )
     from zarr_manifest.conversion.target import lock, recover, write_hierarchy
     from zarr_manifest.conversion.virtual import (
         read_virtual,
@@ -42,6 +48,8 @@ __all__ = [
     "Node",
     "Parallel",
     "RefusedNode",
+    "RefusedSource",
+    "RenewalReport",
     "StreamedManifest",
     "UpgradeReport",
     "export_kerchunk_json",
@@ -54,6 +62,8 @@ __all__ = [
     "read_virtual",
     "read_zarr2",
     "recover",
+    "refresh",
+    "relocate",
     "to_virtual_dataset",
     "to_virtual_datatree",
     "upgrade",
@@ -77,6 +87,7 @@ _MODULES = {
         "RefusedNode",
         "StreamedManifest",
     ],
+    "renewal": ["RefusedSource", "RenewalReport", "refresh", "relocate"],
     "older_writers": ["UpgradeReport", "upgrade"],
     "target": ["lock", "recover", "write_hierarchy"],
     "virtual": ["read_virtual", "to_virtual_dataset", "to_virtual_datatree"],

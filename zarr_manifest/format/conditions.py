@@ -10,6 +10,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from zarr_manifest.errors import Advice, InvalidEntryError, Setting, SourceChangedError
 from zarr_manifest.format.forbidden_characters import FORBIDDEN_CHARACTER
@@ -90,6 +91,13 @@ class Conditions(Struct, frozen=True):
         """Whether a request has conditions that a server may answer with status 412."""
         return self.if_match is not None or self.if_unmodified_since is not None
 
+    def recordable(self) -> Conditions:
+        """Return what of an object's state is worth recording: no time that would not count."""
+        when = self.last_modified
+        counts = when is not None and not self.are_exact and when.timestamp() > 0
+        seconds = when.replace(microsecond=0) if when is not None and counts else None
+        return replace(self, last_modified=seconds)
+
     def version_only(self) -> Conditions:
         """Return what a request must say even without conditions: which version it is for."""
         return Conditions(version=self.version)
@@ -167,7 +175,9 @@ _IN_HEADERS = re.compile(r"[\x20-\x7e]*")
 
 def _advice() -> Advice:
     return Advice(
-        "If its bytes are the same, pass ",
+        "If its bytes are the same, record its present state with ",
+        Setting("refresh", python="zarr_manifest.conversion.refresh()"),
+        ", or pass ",
         Setting("conditions", "ignore"),
         "; otherwise make the manifest again.",
     )

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import (
     Body,
+    Conditions,
     Findings,
     Limits,
     Partitions,
@@ -160,6 +161,35 @@ class ReferenceTable:
             if id(extra) not in known:
                 known[id(extra)] = replace(extra, conditions=extra.conditions.version_only())
         return self._with_aside({row: known[id(extra)] for row, extra in self._aside.items()})
+
+    def with_conditions(
+        self, conditions: Mapping[tuple[int, str | None], Conditions]
+    ) -> ReferenceTable:
+        """Return the references with other conditions on some objects.
+
+        Parameters
+        ----------
+        conditions : mapping of (int, str or None) to Conditions
+            By the number of a path, and the version that is read of its object.
+        """
+        numbers = {number for number, _ in conditions}
+        rows = np.flatnonzero(np.isin(self._path_numbers, np.array(sorted(numbers), np.int32)))
+        shared: dict[tuple[int, str | None], Aside] = {
+            key: Aside(conditions=new) for key, new in conditions.items()
+        }
+        aside = dict(self._aside)
+        for row, number in zip(rows.tolist(), self._path_numbers[rows].tolist(), strict=True):
+            before = aside.get(row, NOTHING_ASIDE)
+            new = shared.get((number, before.conditions.version))
+            if new is None:
+                continue
+            if before.checksum is not None:
+                aside[row] = replace(before, conditions=new.conditions)
+            elif new.conditions:
+                aside[row] = new
+            else:
+                aside.pop(row, None)
+        return self._with_aside(aside)
 
     def _with_aside(self, aside: dict[int, Aside]) -> ReferenceTable:
         return ReferenceTable(

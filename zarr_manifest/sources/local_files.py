@@ -384,6 +384,14 @@ class FileReader(Struct, frozen=True):
         with file_errors(NO_CONDITIONS):
             return _require_regular(self.directory.status(key)).st_size
 
+    def state_sync(self, key: str, version: str | None) -> Conditions:
+        """Return the conditions that a file satisfies now; files have no versions."""
+        stated = Conditions(version=version)
+        with file_errors(stated):
+            status = _require_regular(self.directory.status(key))
+        stated.require(etag=None, last_modified=None, version=None)
+        return Conditions(last_modified=_last_modified(status), size=status.st_size)
+
 
 @contextlib.contextmanager
 def file_errors(conditions: Conditions) -> Generator[None]:
@@ -409,13 +417,17 @@ def bounds_in(span: SourceRange, size: int) -> tuple[int, int]:
     return start, stop
 
 
+def _last_modified(status: os.stat_result) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=status.st_mtime_ns // 1000)
+
+
 def _require_unchanged(status: os.stat_result, conditions: Conditions) -> None:
     if conditions:
         micros = status.st_mtime_ns // 1000
         conditions.require(
             # As obstore, with which manifests are written, makes it.
             etag=f'"{status.st_ino:x}-{max(0, micros):x}-{status.st_size:x}"',
-            last_modified=datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros),
+            last_modified=_last_modified(status),
             version=None,
             size=status.st_size,
         )

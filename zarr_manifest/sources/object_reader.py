@@ -80,6 +80,10 @@ class ObjectReader(Protocol):
         """Return the size of an object in bytes, without an event loop."""
         ...
 
+    def state_sync(self, key: str, version: str | None) -> Conditions:
+        """Return the conditions that an object, or that version of it, satisfies now."""
+        ...
+
 
 class ObstoreReader(Struct, frozen=True):
     """Reads the objects of an obstore store."""
@@ -173,6 +177,18 @@ class ObstoreReader(Struct, frozen=True):
         except _FOREIGN_ERRORS as error:
             failure = _failure(error, _WHOLE_OBJECT, None)
         raise failure
+
+    def state_sync(self, key: str, version: str | None) -> Conditions:
+        """Return the conditions that an object, or that version of it, satisfies now."""
+        stated = Conditions(version=version)
+        options: Any = {**_options(_WHOLE_OBJECT, stated), "head": True}
+        try:
+            meta = obs.get(self.store, key, options=options).meta
+        except _FOREIGN_ERRORS as error:
+            _raise_translated(error, _WHOLE_OBJECT, None, stated)
+        if version is not None:
+            stated.require(etag=None, last_modified=None, version=meta["version"])
+        return Conditions(meta["e_tag"], meta["last_modified"], version, meta["size"])
 
 
 _WHOLE_OBJECT = SourceRange(0, None, False)

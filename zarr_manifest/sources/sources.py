@@ -324,6 +324,20 @@ class Sources:
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 
+    def state_sync(self, location: Location, version: str | None = None) -> Conditions:
+        """Return the conditions that an object, or a version of it, satisfies now.
+
+        Raises
+        ------
+        ManifestError
+            As of :meth:`fetch`.
+        """
+        try:
+            target = self._target_sync(location)
+            return target.reader.state_sync(target.key, version)
+        except ManifestError as error:
+            raise error.in_context(location=str(location)) from error.__cause__
+
     async def _target(self, location: Location) -> _Target:
         if isinstance(location, StoreLocation):
             return _Target(self._hierarchy, location.key)

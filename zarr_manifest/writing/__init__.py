@@ -8,7 +8,7 @@ from zarr_manifest.writing.consolidated import (
     with_copies,
     without_copies,
 )
-from zarr_manifest.writing.document_names import is_document, with_token
+from zarr_manifest.writing.document_names import is_document, with_token, without_token
 from zarr_manifest.writing.document_removal import earlier_array, removable, unused_documents
 from zarr_manifest.writing.writing import create_array, write_manifest
 
@@ -28,5 +28,6 @@ __all__ = [
     "with_copies",
     "with_token",
     "without_copies",
+    "without_token",
     "write_manifest",
 ]

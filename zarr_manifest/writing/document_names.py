@@ -34,12 +34,14 @@ __all__ = [
     "is_variant",
     "partition_of",
     "with_token",
+    "without_token",
 ]
 
 # Stands for the token when names are taken apart.
 _MARKER = "the-place-of-the-token"
 
 _TOKEN = re.compile(r"[0-9a-f]{12}")
+_INSERTED = re.compile(r"-[0-9a-f]{12}(?=[./]|$)")
 _PARTITION_MARK = "the-place-of-the-partition"
 
 # What the writer of a file leaves beside it if it is killed.
@@ -74,6 +76,19 @@ def with_token(reference: str, token: str) -> str:
         slash = before[len(directory) :] or "-"
         return f"{directory}-{token}{slash}{placeholder}{after}"
     return f"{before}{token}/{placeholder}{after}"
+
+
+def without_token(reference: str) -> str:
+    """Return a reference without the token that was inserted between its name and its suffix.
+
+    Examples
+    --------
+    >>> without_token("./manifest-0123456789ab.json.gz")
+    './manifest.json.gz'
+    >>> without_token("./manifest-0123456789ab/{partition}.json")
+    './manifest/{partition}.json'
+    """
+    return _INSERTED.sub("", reference)
 
 
 def is_variant(reference: str, of: str) -> bool:

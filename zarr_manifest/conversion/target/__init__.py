@@ -1,6 +1,7 @@
 """The target of a conversion: a hierarchy of manifest arrays."""
 
 from zarr_manifest.conversion.target.array_metadata import require_valid_array
+from zarr_manifest.conversion.target.earlier_hierarchy import EarlierHierarchy
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.target.inline_arrays import (
     array_in_memory,
@@ -10,8 +11,11 @@ from zarr_manifest.conversion.target.inline_arrays import (
 )
 from zarr_manifest.conversion.target.locking import lock
 from zarr_manifest.conversion.target.recovery import recover
+from zarr_manifest.conversion.target.whole_change import WholeChange, with_all_copies
 
 __all__ = [
+    "EarlierHierarchy",
+    "WholeChange",
     "array_in_memory",
     "decoded_values",
     "encoded_chunks",
@@ -19,5 +23,6 @@ __all__ = [
     "recover",
     "require_valid_array",
     "unwritten_array",
+    "with_all_copies",
     "write_hierarchy",
 ]

@@ -126,6 +126,11 @@ class EarlierHierarchy:
         """Return the paths of the native arrays in whose place the new hierarchy has a node."""
         return sorted(path for path in self._natives if path in new)
 
+    @property
+    def bodies(self) -> dict[str, bytes]:
+        """The ``zarr.json`` of all nodes, by path."""
+        return {path: found.body or b"" for path, found in self._nodes.items()}
+
     def has_copies(self, path: str) -> bool:
         """Whether a node is a group with consolidated metadata."""
         return has_consolidated(_parsed(self.read(path)))

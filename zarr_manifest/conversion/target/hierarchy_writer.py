@@ -5,7 +5,6 @@ Knows nothing of where the nodes come from.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +25,10 @@ from zarr_manifest.conversion.nodes import (
 )
 from zarr_manifest.conversion.target.array_metadata import require_valid_array, require_valid_group
 from zarr_manifest.conversion.target.earlier_hierarchy import EarlierHierarchy
-from zarr_manifest.conversion.target.journal import JOURNAL, Journal
 from zarr_manifest.conversion.target.recovery import clear_the_way
 from zarr_manifest.conversion.target.renaming import Renaming
 from zarr_manifest.conversion.target.source_paths import SourcePaths
+from zarr_manifest.conversion.target.whole_change import WholeChange, with_all_copies
 from zarr_manifest.errors import (
     Advice,
     InvalidConfigurationError,
@@ -45,7 +44,6 @@ from zarr_manifest.format import (
     ancestors,
     dump_node,
     impossible_name,
-    parse_node,
 )
 from zarr_manifest.hierarchy import (
     open_hierarchy,
@@ -58,7 +56,7 @@ from zarr_manifest.sources import (
     Allow,
     access_by_prefix,
 )
-from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store, with_copies
+from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -375,21 +373,12 @@ class _HierarchyWriter:
     def finish(self) -> None:
         """Write all metadata, the root's last, and remove nodes that the new hierarchy lacks."""
         kept = self._earlier.kept(self._kinds)
-        bodies = self._with_copies({path: self._body(path) for path in self._kinds} | kept)
-        nodes, groups = self._earlier.changes(bodies)
-        changed = {path for path, change in nodes.items() if change.old != change.new}
-        self._earlier.require_unchanged((changed & bodies.keys()) | kept.keys(), kept=bodies)
-        removed = self._earlier.removed(bodies)
-        journal = Journal(
-            uuid.uuid4().hex,
-            nodes,
-            groups,
-            tuple(self._unused_documents(removed)),
-            tuple(key for writer in self._arrays.values() for key in writer.undeclared),
+        bodies = {path: self._body(path) for path in self._kinds} | kept
+        groups = [path for path in bodies if not path or self._earlier.has_copies(path)]
+        change = WholeChange(self._store, self._earlier, list(self._arrays.values()))
+        removed = change.carry_out(
+            with_all_copies(bodies, groups), kept=kept.keys(), without_arrays=self._groups
         )
-        if changed:
-            with self._store.held(JOURNAL):
-                self._carry_out(journal)
         self.report.groups = len(self._groups)
         self.report.notes += [
             (path, "was removed, as the new hierarchy lacks it") for path in removed
@@ -398,31 +387,8 @@ class _HierarchyWriter:
             for path in self._earlier.replaced_natives(self._kinds)
         ]
 
-    def _with_copies(self, bodies: dict[str, bytes]) -> dict[str, bytes]:
-        """Return the ``zarr.json`` of all nodes, with consolidated metadata where it belongs."""
-        parsed = {path: parse_node(body) or {} for path, body in bodies.items()}
-        return bodies | {
-            path: dump_node(with_copies(path, node, parsed))
-            for path, node in parsed.items()
-            if node.get("node_type") == "group" and (not path or self._earlier.has_copies(path))
-        }
-
     def _body(self, path: str) -> bytes:
         return self._groups[path] if path in self._groups else self._arrays[path].document
-
-    def _unused_documents(self, removed: Iterable[str]) -> Iterator[str]:
-        for writer in self._arrays.values():
-            yield from writer.unused
-        for path in [*self._groups, *removed]:
-            yield from self._earlier.unused_documents(path)
-
-    def _carry_out(self, journal: Journal) -> None:
-        known = {path: self._earlier.read(path) for path in journal.nodes}
-        journal.write(self._store)
-        # From now on, the journal says which documents to remove.
-        for writer in self._arrays.values():
-            writer.declared()
-        journal.carry_out(self._store, known)
 
 
 def _rename(path: str, name: str) -> Advice | None:

@@ -270,6 +270,10 @@ class _ZarrStoreReader(Struct, frozen=True):
     def size_sync(self, key: str) -> int:
         return len(run_sync(self._get(key, None)))
 
+    def state_sync(self, key: str, version: str | None) -> Conditions:
+        Conditions(version=version).require(etag=None, last_modified=None, version=None)
+        return Conditions(size=self.size_sync(key))
+
 
 def refused_key(error: Exception) -> SourceError | None:
     """Return the error for a store that takes no keys but Zarr's own, such as Icechunk's; or None.

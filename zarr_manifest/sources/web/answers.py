@@ -47,7 +47,7 @@ class Validators(Struct, frozen=True):
     Attributes
     ----------
     etag : str or None
-        Entity tag, without its quotes and ``W/``.
+        Entity tag, as the server sends it.
     last_modified : datetime or None
         Time of the last change, in whole seconds.
     size : int or None
@@ -75,7 +75,7 @@ class Validators(Struct, frozen=True):
         if self.size is not None and self.size != meta["size"]:
             return False
         if self.etag is not None or meta["e_tag"] is not None:
-            return self.etag == _opaque(meta["e_tag"])
+            return _opaque(self.etag) == _opaque(meta["e_tag"])
         # obstore reports the epoch for servers that send no Last-Modified.
         return bool((self.last_modified or _EPOCH) == meta["last_modified"])
 
@@ -242,7 +242,7 @@ def _body(
 
 
 def _validators(headers: HTTPHeaderDict, size: int | None) -> Validators:
-    return Validators(_opaque(headers.get("ETag")), _last_modified(headers), size)
+    return Validators(headers.get("ETag"), _last_modified(headers), size)
 
 
 def _length(headers: HTTPHeaderDict) -> int | None:

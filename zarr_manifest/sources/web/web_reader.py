@@ -137,6 +137,16 @@ class WebReader:
         """Return the size of an object in bytes, without an event loop."""
         return run_sync(self._size(key))
 
+    def state_sync(self, key: str, version: str | None) -> Conditions:
+        """Return the conditions that an object satisfies now; HTTP has no versions."""
+        Conditions(version=version).require(etag=None, last_modified=None, version=None)
+        place = self._ask_once(key, None).result().place
+        found = place.validators
+        if found is None:
+            return place.reader.state_sync(place.key, version)
+        size = self.size_sync(key) if found.size is None else found.size
+        return Conditions(found.etag, found.last_modified, None, size)
+
     def _read(
         self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
     ) -> Steps[Any]:

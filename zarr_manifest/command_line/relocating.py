@@ -1,0 +1,82 @@
+"""``relocate``: refer to sources at their new place."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from zarr_manifest import conversion
+from zarr_manifest.command_line.options import (
+    access_options,
+    allowed,
+    limit_option,
+    limits,
+    pairs,
+    require_no_file,
+)
+from zarr_manifest.command_line.refreshing import read_option, renewal_outcome, sole_writer_option
+from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
+
+__all__ = ["relocate"]
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+@click.command(
+    cls=Task,
+    short_help="Refer to sources at their new place.",
+    examples=[
+        ("relocate data.zarr 2023.nc=archive/2023.nc", "a file that was moved, by its size"),
+        (
+            "relocate data.zarr 2023.nc=s3://bucket/2023.nc --environment s3://bucket/ --read",
+            "a file that is in a bucket now; all of its chunks are read",
+        ),
+    ],
+)
+@click.argument("hierarchy")
+@click.argument("moves", nargs=-1, required=True, metavar="OLD=NEW...")
+@click.option(
+    "--array", "arrays", multiple=True, metavar="PATH", help="Only this array. Repeatable."
+)
+@read_option
+@sole_writer_option
+@access_options
+@limit_option
+def relocate(
+    hierarchy: str,
+    moves: tuple[str, ...],
+    arrays: tuple[str, ...],
+    read: bool,
+    sole_writer: bool,
+    anonymously: tuple[str, ...],
+    with_credentials: tuple[str, ...],
+    settings: tuple[str, ...],
+    stated_limits: tuple[str, ...],
+) -> Outcome:
+    """Let a HIERARCHY refer to sources below NEW that were below OLD.
+
+    Both are URL prefixes, or paths of directories or files. What is at the new place must
+    have the recorded strong ETag or, where no tag differs, the recorded size. If a single
+    object has not, nothing is written, and the exit status is 1. The new paths of all arrays
+    are one change.
+    """
+    require_no_file(hierarchy)
+    places = {_place(old): _place(new) for old, new in pairs(moves, "relocate").items()}
+    with stating_usage(ValueError):
+        report = conversion.relocate(
+            hierarchy,
+            places,
+            arrays or None,
+            read=read,
+            allow=allowed(anonymously, with_credentials, settings),
+            limits=limits(stated_limits),
+            sole_writer=sole_writer,
+        )
+    return renewal_outcome(hierarchy, report)
+
+
+def _place(text: str) -> str:
+    """Return a URL as it is, and a path as the absolute one."""
+    return text if _SCHEME.match(text) or not text else Path(text).absolute().as_uri()

@@ -1,0 +1,254 @@
+"""The objects that a hierarchy refers to: what its entries record of them, and what is there.
+
+An object is the same if what is recorded of it says so, or, where chunks are read, if they have
+their checksums, or can be decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import zarr
+from msgspec import Struct
+from msgspec.structs import replace
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
+
+from zarr_manifest.conversion.values import unstable_types_accepted
+from zarr_manifest.errors import (
+    Advice,
+    ManifestError,
+    RangeOutOfBoundsError,
+    Setting,
+    SourceChangedError,
+)
+from zarr_manifest.format import (
+    NO_CONDITIONS,
+    ArrayMetadata,
+    Conditions,
+    dump_node,
+    format_canonical,
+    grid_index,
+    verify_checksum,
+)
+from zarr_manifest.hierarchy import DeclaredArray
+from zarr_manifest.locations import Location
+from zarr_manifest.manifest import TO_THE_END, ReferenceTable, Row
+from zarr_manifest.sources import SourceRange, Sources, Whole, source_range
+
+__all__ = ["ChunkReader", "RecordedObject", "SourceObject", "recorded_objects", "states_of"]
+
+# Number of objects that are asked about, or chunks that are read, at a time.
+_AT_ONCE = 16
+
+
+class SourceObject(Struct, frozen=True):
+    """An object, or one version of it."""
+
+    location: Location
+    version: str | None = None
+
+
+@dataclass(slots=True)
+class RecordedObject:
+    """What the entries of a hierarchy record of an object.
+
+    Parameters
+    ----------
+    stop : int
+        Where the last chunk in it ends, in bytes.
+    conditions : set of Conditions
+        The states that entries record; most objects have one.
+    """
+
+    stop: int = 0
+    conditions: set[Conditions] = field(default_factory=set[Conditions])
+
+    def add(self, other: RecordedObject) -> None:
+        """Add what other entries record of the same object."""
+        self.stop = max(self.stop, other.stop)
+        self.conditions |= other.conditions
+
+    def difference(self, now: Conditions, *, is_moved: bool, is_read: bool) -> ManifestError | None:
+        """Return why the present object is not known to be the same, or None.
+
+        If its chunks are read, only that is returned which they cannot refute.
+        """
+        if now.size is not None and self.stop > now.size:
+            return RangeOutOfBoundsError(
+                f"the object has {now.size:,} bytes, and chunks up to byte {self.stop:,}"
+            )
+        # Where other entries say more of the object, it counts for those that say nothing.
+        for stated in {each for each in self.conditions if each} or self.conditions:
+            size = Conditions(size=stated.size)
+            violation = size.violation(etag=None, last_modified=None, version=None, size=now.size)
+            if violation is not None:
+                return _another(violation, to_read=False)
+            if is_read:
+                continue
+            # Elsewhere, the same bytes have another version.
+            expected = replace(stated, version=None) if is_moved else stated
+            error = _difference(expected, now, is_moved=is_moved)
+            if error is not None:
+                return error
+        return None
+
+
+def _difference(stated: Conditions, now: Conditions, *, is_moved: bool) -> ManifestError | None:
+    # That times differ is why people ask.
+    lasting = replace(stated, last_modified=None)
+    if is_moved and now.etag is None:
+        lasting = replace(lasting, etag=None)
+    violation = _violation(lasting, now)
+    if violation is None and (lasting.are_exact or lasting.size is not None):
+        return None
+    if violation is None and not is_moved:
+        violation = _violation(stated, now)
+        if violation is None:
+            return None
+    if violation is None:
+        violation = "neither its size nor a strong entity tag is recorded"
+    return _another(violation, to_read=True)
+
+
+def _violation(stated: Conditions, now: Conditions) -> str | None:
+    return stated.violation(
+        etag=now.etag, last_modified=now.last_modified, version=now.version, size=now.size
+    )
+
+
+def _another(violation: str, *, to_read: bool) -> SourceChangedError:
+    compare = Advice("To compare its chunks, pass ", Setting("read", True), ".")
+    return SourceChangedError(
+        f"the object may be another one: {violation}", remedy=compare if to_read else None
+    )
+
+
+def recorded_objects(
+    table: ReferenceTable, locations: Iterable[Location]
+) -> Iterator[tuple[int, SourceObject, RecordedObject]]:
+    """Yield the objects of a table, each with the number of its path, and what is recorded."""
+    columns, places = table.columns(), list(locations)
+    stated = {NO_CONDITIONS: 0}
+    which = np.zeros(len(table), np.int64)
+    for extra, rows in table.asides():
+        which[rows] = stated.setdefault(extra.conditions, len(stated))
+    has_path = columns.path_numbers >= 0
+    keys = columns.path_numbers[has_path] * np.int64(len(stated)) + which[has_path]
+    distinct, own = np.unique(keys, return_inverse=True)
+    lengths = np.where(columns.lengths == TO_THE_END, 1, columns.lengths)
+    stops = np.zeros(len(distinct), np.int64)
+    np.maximum.at(stops, own, (columns.offsets + lengths)[has_path])
+    found: dict[tuple[int, str | None], RecordedObject] = {}
+    conditions = list(stated)
+    for key, stop in zip(distinct.tolist(), stops.tolist(), strict=True):
+        number, condition = divmod(key, len(conditions))
+        each = conditions[condition]
+        known = found.setdefault((number, each.version), RecordedObject())
+        known.add(RecordedObject(stop, {each}))
+    for (number, version), recorded in found.items():
+        yield number, SourceObject(places[number], version), recorded
+
+
+def states_of(
+    objects: Iterable[SourceObject], sources: Sources
+) -> dict[SourceObject, Conditions | ManifestError]:
+    """Return the present state of each object, or why it is unknown."""
+
+    def state(found: SourceObject) -> Conditions | ManifestError:
+        try:
+            return sources.state_sync(found.location, found.version)
+        except ManifestError as error:
+            return error
+
+    wanted = list(objects)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(wanted, pool.map(state, wanted), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkReader:
+    """Reads the chunks of an array: those with a checksum must have it, others be decodable.
+
+    Parameters
+    ----------
+    array : DeclaredArray
+        The array.
+    sources : Sources
+        Where objects are.
+    """
+
+    array: DeclaredArray
+    sources: Sources
+
+    def wrong(
+        self,
+        table: ReferenceTable,
+        objects: Mapping[tuple[int, str | None], SourceObject],
+    ) -> Iterator[tuple[SourceObject, ManifestError]]:
+        """Yield the objects of some paths that have a chunk that cannot be read, and the error.
+
+        Parameters
+        ----------
+        table : ReferenceTable
+            The references.
+        objects : mapping of (int, str or None) to SourceObject
+            What to read, by the number of a path, and the version that entries name.
+        """
+        numbers = table.columns().path_numbers
+        rows = np.flatnonzero(numbers >= 0).tolist()
+        chunks = table.chunk_numbers()
+
+        def check(row: int) -> tuple[SourceObject, ManifestError] | None:
+            entry = table.row(row)
+            found = objects.get((entry.path_number, entry.conditions.version))
+            if found is None:
+                return None
+            index = grid_index(table.grid_shape, int(chunks[row]))
+            try:
+                self._check(entry, index, found)
+            except ManifestError as error:
+                return found, error.in_context(chunk=format_canonical(index))
+            return None
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for start in range(0, len(rows), _AT_ONCE * 8):
+                answers = pool.map(check, rows[start : start + _AT_ONCE * 8])
+                yield from (answer for answer in answers if answer is not None)
+
+    def _check(self, entry: Row, index: tuple[int, ...], found: SourceObject) -> None:
+        span: SourceRange = source_range(entry.offset, entry.length, Whole())
+        stated = Conditions(version=found.version)
+        body = self.sources.fetch_sync(found.location, span, stated)
+        if entry.checksum is not None:
+            verify_checksum(entry.checksum, body)
+        else:
+            _decode(self.array, index, body)
+
+
+@unstable_types_accepted
+def _decode(array: DeclaredArray, index: tuple[int, ...], body: memoryview) -> None:
+    """Decode a chunk with the codecs of its array.
+
+    Raises
+    ------
+    SourceChangedError
+        That is impossible.
+    """
+    buffer: Callable[[bytes], Any] = default_buffer_prototype().buffer.from_bytes
+    metadata = ArrayMetadata("", array.metadata).undeclared
+    stored = {
+        "zarr.json": buffer(dump_node(metadata)),
+        array.encoding.encode(index): buffer(bytes(body)),
+    }
+    opened: Any = zarr.open_array(MemoryStore(stored), mode="r", zarr_format=3)
+    try:
+        opened[array.chunk_grid.region(index)]
+    except Exception as error:  # of any codec
+        raise SourceChangedError(
+            f"a chunk cannot be decoded: {type(error).__name__}: {error}"
+        ) from error

@@ -1,0 +1,421 @@
+"""Records the present state of the objects that a hierarchy refers to, as one change."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zarr.abc.store import Store
+
+from zarr_manifest.conversion.renewal.objects import (
+    ChunkReader,
+    RecordedObject,
+    SourceObject,
+    recorded_objects,
+    states_of,
+)
+from zarr_manifest.conversion.target import EarlierHierarchy, WholeChange, with_all_copies
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import (
+    ArrayMetadata,
+    Conditions,
+    Limits,
+    ancestors,
+    is_placeholder,
+    parse_node,
+    strict,
+    unfinished_error,
+)
+from zarr_manifest.hierarchy import (
+    DeclaredArray,
+    InspectedHierarchy,
+    Node,
+    no_hierarchy,
+    open_hierarchy,
+    store_name,
+    store_underneath,
+    sync,
+)
+from zarr_manifest.locations import Base, Location, StoreLocation
+from zarr_manifest.manifest import ReferenceTable
+from zarr_manifest.showing import counted
+from zarr_manifest.sources import Allow
+from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store, without_token
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["RefusedSource", "Renewal", "RenewalReport", "refresh"]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedSource:
+    """An object that is not known to be the one that the manifests were written for.
+
+    Parameters
+    ----------
+    location : str
+        Where it is, or was expected.
+    code : str
+        The error code.
+    reason : str
+        The reason, as a sentence.
+    """
+
+    location: str
+    code: str
+    reason: str
+
+
+@dataclass(slots=True)
+class RenewalReport:
+    """What was checked, and what was written.
+
+    Parameters
+    ----------
+    objects : int
+        Number of objects that were checked.
+    arrays : list of str
+        Paths of the arrays whose manifests were written.
+    refused : list of RefusedSource
+        Objects that are not known to be the same; their entries stay as they are.
+
+    Examples
+    --------
+    >>> print(RenewalReport(objects=12, arrays=["sst", "time"]))
+    12 objects checked, 2 arrays written
+    """
+
+    objects: int = 0
+    arrays: list[str] = field(default_factory=list[str])
+    refused: list[RefusedSource] = field(default_factory=list[RefusedSource])
+
+    def __str__(self) -> str:
+        checked = f"{counted(self.objects, 'object')} checked"
+        lines = [f"{checked}, {counted(len(self.arrays), 'array')} written"]
+        lines += [f"refused {node.location}: {node.reason} ({node.code})" for node in self.refused]
+        return "\n".join(lines)
+
+
+def refresh(
+    location: str | Path | ObjectStore | Store,
+    arrays: Iterable[str] | None = None,
+    *,
+    read: bool = False,
+    allow: Allow = None,
+    limits: Limits | None = None,
+    sole_writer: bool = False,
+) -> RenewalReport:
+    """Record the present state of sources whose bytes are the same, but not their times.
+
+    Every object is asked for its state. It is the same if it has the recorded version or
+    strong entity tag, or, where no tag differs, the recorded size; with `read`, if it has the
+    recorded size, and all of its chunks have their checksums or, without one, can be decoded.
+    What it is recorded as then is its present state, in all arrays at once: readers see all
+    of the change or nothing. Objects that are not the same are refused, and keep what was
+    recorded of them, so that reading them stays an error.
+
+    Annotations of entries are not kept.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy: a path, a URL or a store.
+    arrays : iterable of str, optional
+        Paths of arrays; all by default.
+    read : bool
+        Whether to read all chunks.
+    allow, limits
+        As for :class:`ManifestStore`: sources are read where `allow` says so.
+    sole_writer : bool
+        Promise that nobody else writes there; see :func:`write_manifest`.
+
+    Returns
+    -------
+    RenewalReport
+
+    Raises
+    ------
+    LocationNotAllowedError
+        Sources lie elsewhere; nothing was read then.
+    WriteConflictError
+        Another writer has changed the hierarchy in the meantime; nothing was written.
+    ManifestError
+        There is no hierarchy or array, or a manifest is not valid; nothing was written.
+
+    Examples
+    --------
+    >>> import os, pathlib, tempfile
+    >>> import zarr_manifest as zm
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (root / "raw.bin").write_bytes(bytes(8))
+    >>> entry = {"path": "../raw.bin", "size": 8, "last_modified": "2001-01-01T00:00:00Z"}
+    >>> zm.create_array(root, "a", {"0": entry}, shape=8, chunks=8, dtype="u1")
+    >>> print(refresh(root))
+    1 object checked, 1 array written
+    """
+    renewal = Renewal.open(location, arrays, allow=allow, limits=limits, sole_writer=sole_writer)
+    renewal.check(lambda found: found.location, read=read)
+    return renewal.write()
+
+
+# Where an object is from now on.
+type NewPlace = Callable[[SourceObject], Location]
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """A manifest, or one document of it."""
+
+    table: ReferenceTable
+    locations: tuple[Location, ...]
+
+
+@dataclass(slots=True)
+class Renewal:
+    """A hierarchy whose objects are checked, and whose manifests are then written again.
+
+    Parameters
+    ----------
+    hierarchy : InspectedHierarchy
+        Reads it, and its sources.
+    store : GuardedStore
+        Its own store.
+    earlier : EarlierHierarchy
+        Its nodes.
+    arrays : list of DeclaredArray
+        Those that are concerned.
+    """
+
+    hierarchy: InspectedHierarchy
+    store: GuardedStore
+    earlier: EarlierHierarchy
+    arrays: list[DeclaredArray]
+    report: RenewalReport = field(default_factory=RenewalReport)
+
+    # Where objects are now, and the state of those that are the same.
+    _now: dict[SourceObject, SourceObject] = field(default_factory=dict[SourceObject, SourceObject])
+    _same: dict[SourceObject, Conditions] = field(default_factory=dict[SourceObject, Conditions])
+
+    @classmethod
+    def open(
+        cls,
+        location: str | Path | ObjectStore | Store,
+        arrays: Iterable[str] | None,
+        *,
+        allow: Allow,
+        limits: Limits | None,
+        sole_writer: bool,
+    ) -> Renewal:
+        """Open a hierarchy, and read its metadata.
+
+        Raises
+        ------
+        ManifestError
+            There is no hierarchy or array, or its declaration is not valid.
+        """
+        hierarchy = InspectedHierarchy.open(location, allow=allow, limits=limits)
+        own = store_underneath(open_hierarchy(location, hierarchy.allow))
+        store = guarded_store(own, sole_writer=sole_writer)
+        earlier = EarlierHierarchy(store, may_replace=True)
+        bodies = earlier.bodies
+        if not bodies:
+            raise no_hierarchy(own, what="Zarr v3 hierarchy")
+        if any(map(is_placeholder, bodies.values())):
+            raise unfinished_error(store_name(own))
+        wanted = sorted(bodies) if arrays is None else [path.strip("/") for path in arrays]
+        found: list[DeclaredArray] = []
+        for path in wanted:
+            if path not in bodies:
+                raise no_hierarchy(own, what=f"array {path!r}")
+            node = Node(path, metadata=parse_node(bodies[path]) or {}, is_own=True)
+            try:
+                array = strict(hierarchy.declaration(node))
+            except ManifestError as error:
+                raise error.in_context(array=path) from error.__cause__
+            found += [] if array is None else [array]
+        return cls(hierarchy, store, earlier, found)
+
+    def loaded(self, array: DeclaredArray) -> Iterator[_Loaded]:
+        """Yield the documents of an array, one at a time.
+
+        Raises
+        ------
+        ManifestError
+            One cannot be read, or is not valid.
+        """
+        documents = self.hierarchy.documents(array)
+        for partition in sync(documents.partitions()):
+            found = sync(documents.partition(partition))
+            yield _Loaded(found.manifest, found.locations)
+        sync(documents.check_missing())
+
+    # Checking -------------------------------------------------------------------
+
+    def check(self, place: NewPlace, *, read: bool, only_moved: bool = False) -> None:
+        """Find out which objects are the same, and refuse others.
+
+        Parameters
+        ----------
+        place : callable
+            Returns where an object is from now on.
+        read : bool
+            Whether to read all chunks.
+        only_moved : bool
+            Whether objects that stay where they are do not matter.
+        """
+        recorded: dict[SourceObject, RecordedObject] = {}
+        for array in self.arrays:
+            for loaded in self.loaded(array):
+                for _, found, stated in recorded_objects(loaded.table, loaded.locations):
+                    if not only_moved or place(found) != found.location:
+                        recorded.setdefault(found, RecordedObject()).add(stated)
+        self._now = {found: _moved(found, place) for found in recorded}
+        self.hierarchy.sources.check(dict.fromkeys(each.location for each in self._now.values()))
+        self._find_same(recorded, is_read=read)
+        self.report.objects = len(recorded)
+        if read:
+            self._read()
+
+    def _find_same(self, recorded: dict[SourceObject, RecordedObject], *, is_read: bool) -> None:
+        states = states_of(dict.fromkeys(self._now.values()), self.hierarchy.sources)
+        for found, stated in recorded.items():
+            there = self._now[found]
+            state = states[there]
+            if isinstance(state, ManifestError):
+                self._refuse(there, state)
+                continue
+            is_moved = there.location != found.location
+            error = stated.difference(state, is_moved=is_moved, is_read=is_read)
+            if error is None:
+                self._same[found] = state.recordable()
+            else:
+                self._refuse(there, error)
+
+    def _read(self) -> None:
+        """Read all chunks of objects, and refuse those of which one is wrong."""
+        wrong: dict[SourceObject, ManifestError] = {}
+        for array in self.arrays:
+            reader = ChunkReader(array, self.hierarchy.sources)
+            for loaded in self.loaded(array):
+                objects = {
+                    (number, found.version): self._now[found] for number, found in self._in(loaded)
+                }
+                for there, error in reader.wrong(loaded.table, objects):
+                    wrong.setdefault(there, error.in_context(array=array.path))
+        for found in [found for found in self._same if self._now[found] in wrong]:
+            self._refuse(self._now[found], wrong[self._now[found]])
+            del self._same[found]
+
+    def _in(self, loaded: _Loaded) -> Iterator[tuple[int, SourceObject]]:
+        """Yield the objects of a document that are the same, with the numbers of their paths."""
+        for number, found, _ in recorded_objects(loaded.table, loaded.locations):
+            if found in self._same:
+                yield number, found
+
+    def _refuse(self, there: SourceObject, error: ManifestError) -> None:
+        bare = type(error)(error.problem, array=error.array, chunk=error.chunk, remedy=error.remedy)
+        self.report.refused.append(RefusedSource(str(there.location), error.code, bare.message))
+
+    # Writing --------------------------------------------------------------------
+
+    def write(self, base: Callable[[DeclaredArray], str] | None = None) -> RenewalReport:
+        """Record the objects that are the same, at their new places, in one change.
+
+        Parameters
+        ----------
+        base : callable, optional
+            Returns the base that an array declares from now on.
+        """
+        writers: dict[str, ArrayWriter] = {}
+        try:
+            for array in self.arrays:
+                declared = array.configuration.base if base is None else base(array)
+                if self._changes(array) or declared != array.configuration.base:
+                    writer = writers[array.path] = self._writer(array, declared)
+                    _write_tables(writer, self._renewed(array, writer.array.base))
+            self._switch(writers)
+        except BaseException:
+            for writer in writers.values():
+                with contextlib.suppress(Exception):
+                    writer.discard()
+            raise
+        self.report.arrays = sorted(writers)
+        return self.report
+
+    def _changes(self, array: DeclaredArray) -> bool:
+        """Whether the manifest of an array does not say yet what is the case."""
+        return any(
+            self._now[found] != found or stated.conditions != {self._same[found]}
+            for loaded in self.loaded(array)
+            for _, found, stated in recorded_objects(loaded.table, loaded.locations)
+            if found in self._same
+        )
+
+    def _renewed(self, array: DeclaredArray, base: Base) -> Iterator[ReferenceTable]:
+        """Yield the references of an array with present places and conditions."""
+        for loaded in self.loaded(array):
+            found = list(self._in(loaded))
+            table = loaded.table.with_conditions(
+                {(number, each.version): self._same[each] for number, each in found}
+            )
+            places = list(loaded.locations)
+            for number, each in found:
+                places[number] = self._now[each].location
+            if base != array.base or places != list(loaded.locations):
+                table = table.with_paths(
+                    [_path(p, base, at) for p, at in zip(table.paths, places, strict=True)]
+                )
+            yield table
+
+    def _writer(self, array: DeclaredArray, base: str) -> ArrayWriter:
+        before = self.earlier.read(array.path)
+        metadata = parse_node(before.body or b"") or {}
+        stated = array.configuration
+        inline = isinstance(stated.manifest, bytes)
+        form = Form(
+            manifest=None if isinstance(stated.manifest, bytes) else without_token(stated.manifest),
+            inline=inline,
+            base=None if base == "./" else base,
+            codecs=[_codec(codec.name, codec.configuration) for codec in stated.codecs],
+            partition_shape=stated.partition_shape,
+            lock=not ArrayMetadata("", metadata).is_unlocked,
+        )
+        return ArrayWriter(self.store, array.path, metadata, before, form)
+
+    def _switch(self, writers: dict[str, ArrayWriter]) -> None:
+        bodies = self.earlier.bodies | {path: each.document for path, each in writers.items()}
+        above = {group for path in writers for group in ancestors(path)}
+        copies = sorted(group for group in above if self.earlier.has_copies(group))
+        change = WholeChange(self.store, self.earlier, list(writers.values()))
+        change.carry_out(with_all_copies(bodies, copies))
+
+
+def _moved(found: SourceObject, place: NewPlace) -> SourceObject:
+    there = place(found)
+    # Elsewhere, the same bytes have another version.
+    return found if there == found.location else SourceObject(there)
+
+
+def _codec(name: str, configuration: Any) -> dict[str, Any]:
+    return {"name": name} | ({"configuration": dict(configuration)} if configuration else {})
+
+
+def _path(path: str, base: Base, place: Location) -> str:
+    """Return the path of a place: as it is, if that leads there."""
+    if isinstance(place, StoreLocation) or base.resolve(path) == place:
+        # What lies in the hierarchy's own store has a base in it, which stays.
+        return path
+    return place.url
+
+
+def _write_tables(writer: ArrayWriter, tables: Iterable[ReferenceTable]) -> None:
+    if writer.array.partitions is None:
+        (table,) = tables
+        writer.write(table)
+        return
+    for _ in writer.write_parts(table for table in tables if len(table)):
+        pass
