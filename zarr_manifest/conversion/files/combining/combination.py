@@ -95,10 +95,8 @@ def combine_files(
         known.extend(note for note in notes if note not in known)
     paths = list(dict.fromkeys(path for file in files for path in file.datasets))
     groups = [align_group(path, files, refused.keys()) for path in paths]
-    dims = dict.fromkeys(
-        str(dim) for file in files for each in file.datasets.values() for dim in each.dims
-    )
-    work = _Work(rules, Comparison(rules.override, digests, tree), tree, list(dims))
+    dims = {str(dim) for file in files for each in file.datasets.values() for dim in each.dims}
+    work = _Work(rules, Comparison(rules.override, digests, tree), tree, sorted(dims))
     families = families_of(groups, len(files))
     if len(families) > 1 and (work.is_new or not share_coordinates(groups, families, rules)):
         families = [list(range(len(files)))]
