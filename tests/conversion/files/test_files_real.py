@@ -21,6 +21,7 @@ from tests.conversion.files.converted_files import (
     same,
 )
 from zarr_manifest.conversion.files.formats import detect_format
+from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.errors import NotConvertibleError
 
@@ -94,8 +95,12 @@ def check_grib(found: Any, path: Path) -> None:
 
 def test_the_three_months_of_nemo_are_one(tmp_path: Path) -> None:
     months = sorted((DIRECTORY / "NEMO").glob("*.nc"))
-    found = convert(months, tmp_path / "h.zarr", concat_dim="time_counter")
-    print(found.report)
+    # The coordinate of each of these files is 0.
+    with pytest.raises(NotConvertibleError, match="1 coordinate would be repeated"):
+        list(read_files(months, concat_dim="time_counter"))
+    found = convert(
+        months, tmp_path / "h.zarr", concat_dim="time_counter", override=["time_counter"]
+    )
     with netCDF4.Dataset(months[0]) as first:
         names = set(first.variables)
     assert found.arrays.keys() | found.refused.keys() == names
