@@ -185,10 +185,12 @@ class ObstoreReader(Struct, frozen=True):
         try:
             meta = obs.get(self.store, key, options=options).meta
         except _FOREIGN_ERRORS as error:
-            _raise_translated(error, _WHOLE_OBJECT, None, stated)
-        if version is not None:
-            stated.require(etag=None, last_modified=None, version=meta["version"])
-        return Conditions(meta["e_tag"], meta["last_modified"], version, meta["size"])
+            failure = _failure(error, _WHOLE_OBJECT, None, stated)
+        else:
+            if version is not None:
+                stated.require(etag=None, last_modified=None, version=meta["version"])
+            return Conditions(meta["e_tag"], meta["last_modified"], version, meta["size"])
+        raise failure
 
 
 _WHOLE_OBJECT = SourceRange(0, None, False)

@@ -243,8 +243,9 @@ def _filled_up(raw: bytes, codecs: Sequence[Any], length: int, wanted: int) -> b
             (size,), np.dtype("u1"), dimension_names=[None], attributes={}, fill_value=0
         )
         grid = {"name": "regular", "configuration": {"chunk_shape": [size]}}
-        stack = [{"name": "bytes"}, *compressors]
-        return ArrayV3Metadata.from_dict({**plain, "chunk_grid": grid, "codecs": stack})
+        stack: list[Any] = [{"name": "bytes"}, *compressors]
+        members: dict[str, Any] = {**plain, "chunk_grid": grid, "codecs": stack}
+        return ArrayV3Metadata.from_dict(members)
 
     try:
         filled = np.zeros(wanted, "u1")
