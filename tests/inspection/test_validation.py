@@ -412,11 +412,12 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 
 LOCK = {"chunk-manifest-json": {"must_understand": True}}
+ALL_EMPTY = {f"{row}.{column}": {} for row in range(2) for column in range(3)}
 
 
 def test_arrays_without_a_lock_are_noted(tmp_path: Path) -> None:
     for path in ("a", "b"):
-        write(tmp_path, {}, path)
+        write(tmp_path, ALL_EMPTY, path)
     edit(tmp_path / "b", lambda node: node.update(LOCK))
     zarr.create_array(tmp_path / "c", shape=4, chunks=2, dtype="u1")
     assert zm.validate(tmp_path) == []
@@ -428,13 +429,31 @@ def test_arrays_without_a_lock_are_noted(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_only_the_consolidated_metadata_lack_is_noted(tmp_path: Path) -> None:
-    array = write(tmp_path, {})
+    array = write(tmp_path, ALL_EMPTY)
     consolidated(tmp_path, {"a": json.loads((array / "zarr.json").read_text())})
     edit(array, lambda node: node.update(LOCK))
     (note,) = zm.validate(tmp_path, strict=True)
     assert (note.code, note.array) == ("lock_missing", "a")
     assert "in the consolidated metadata of '/'" in str(note)
     assert zm.validate(tmp_path) == []
+
+
+@pytest.mark.parametrize("partition_shape", [None, (2,)])
+@pytest.mark.parametrize(
+    ("entries", "missing"),
+    [({}, 5), ({1: {"data": b"ab"}, 3: {}}, 3), ({i: {} for i in range(5)}, 0)],
+)
+def test_chunks_without_an_entry_are_noted(
+    tmp_path: Path, entries: Any, missing: int, partition_shape: Any
+) -> None:
+    named = {(i,): entry for i, entry in entries.items()}
+    zm.create_array(
+        *(tmp_path, "a", named), shape=10, chunks=2, dtype="u1", partition_shape=partition_shape
+    )
+    assert zm.validate(tmp_path) == []
+    notes = zm.validate(tmp_path, strict=True)
+    assert [note.code for note in notes] == (["entries_missing"] if missing else [])
+    assert all(f"{missing} of 5 chunks have no entry" in str(note) for note in notes)
 
 
 def test_a_lost_declaration_is_a_problem(tmp_path: Path) -> None:

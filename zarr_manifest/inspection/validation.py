@@ -7,7 +7,7 @@ manifest documents, but no sources.
 from __future__ import annotations
 
 import functools
-import itertools
+import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +84,8 @@ class Problem:
     Parameters
     ----------
     code : str
-        Stable identifier (specification, "Error codes"); of a note, ``"lock_missing"``.
+        Stable identifier (specification, "Error codes"); of a note,
+        ``"lock_missing"`` or ``"entries_missing"``.
     phase : {"declaration", "manifest"}
         Whether ``zarr.json`` or a manifest document is wrong.
     array : str
@@ -141,7 +142,8 @@ def validate(
         As for :class:`ManifestStore`.
     strict : bool
         Also return notes: what is valid, but worth a look, such as an array without the
-        lock, which readers without this package may take for one of fill values.
+        lock, which readers without this package may take for one of fill values, or chunks
+        that a manifest does not name, which read as fill values.
 
     Returns
     -------
@@ -278,13 +280,24 @@ class _Validator:
             yield _problem(node.path, "manifest", error)
             return
         calls = (functools.partial(self._document, array, p, inline) for p in found.partitions)
-        async for problems in in_order(calls, CONCURRENCY):
+        entries, is_valid = 0, True
+        async for count, problems in in_order(calls, CONCURRENCY):
+            entries += count
+            is_valid &= not problems
             for problem in problems:
                 yield problem
+        chunks = math.prod(array.chunk_grid.counts)
+        if is_valid and entries < chunks:
+            text = (
+                f"{chunks - entries:,} of {counted(chunks, 'chunk')} have no entry, and read as "
+                "fill values; an entry {} says that this is meant"
+            )
+            yield _note(node.path, "manifest", "entries_missing", Advice(text))
 
     async def _document(
         self, array: DeclaredArray, partition: Partition, inline: bytes | None
-    ) -> list[Problem]:
+    ) -> tuple[int, list[Problem]]:
+        """Return the number of valid entries of a document, and what is wrong with it."""
         location = array.document(partition)
         where = None if isinstance(location, bytes) else str(location)
         try:
@@ -292,9 +305,9 @@ class _Validator:
                 fetch_document(array, partition, self.hierarchy.sources, self.hierarchy.limits)
             )
         except ManifestError as error:
-            return [_problem(array.path, "manifest", error.in_context(location=where))]
+            return 0, [_problem(array.path, "manifest", error.in_context(location=where))]
         if body is None:
-            return []
+            return 0, []
         limits = self.hierarchy.limits
         if where is None and inline is not None and len(body) <= limits.manifest_bytes:
             # White space does not count.
@@ -303,15 +316,21 @@ class _Validator:
             )
             body = inline
         found = interpret_document_of(array, partition, body, limits, validating=True)
-        errors = list(itertools.islice(found, _MOST_PROBLEMS))
-        if next(found, None) is not None:
+        errors: list[ManifestError] = []
+        entries = 0
+        try:
+            while len(errors) < _MOST_PROBLEMS:
+                errors.append(next(found))
+            next(found)
             errors.append(
                 LimitExceededError(
                     f"the manifest has more than {_MOST_PROBLEMS:,} problems, of which these are "
                     "the first"
                 )
             )
-        return [
+        except StopIteration as end:
+            entries = 0 if end.value is None else len(end.value.manifest)
+        return entries, [
             _problem(array.path, "manifest", error.in_context(location=where)) for error in errors
         ]
 
