@@ -10,6 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import zarr
 
 from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
@@ -68,6 +69,8 @@ def test_local_patterns(here: Path) -> None:
 
 
 def test_directories(here: Path) -> None:
+    zarr.create_array(here / "deep/made.zarr", name="a/b", data=np.arange(3))
+    zarr.create_array(here / "deep/old.zarr", name="a", data=np.arange(3), zarr_format=2)
     assert named("deep", "a.nc", recursive=True) == [
         "deep/e%20%5B1%5D.nc", "deep/er/d.nc", "deep/f*.nc", "a.nc",
     ]  # fmt: skip

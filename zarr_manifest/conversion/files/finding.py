@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -28,6 +28,7 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
+from zarr_manifest.format import NODE_METADATA
 from zarr_manifest.hierarchy import store_failure
 from zarr_manifest.locations import redact
 
@@ -83,7 +84,8 @@ def files_named(
     sources : FileSources
         Lists them.
     recursive : bool
-        Whether a directory, or a prefix, stands for all files below it.
+        Whether a directory, or a prefix, stands for all files below it, but for hidden ones
+        and Zarr hierarchies.
 
     Raises
     ------
@@ -107,7 +109,8 @@ def files_named(
 def _local_files(name: str | Path, *, recursive: bool) -> list[str]:
     path = Path(name)
     if recursive and path.is_dir():
-        found = [each for each in path.rglob("*") if each.is_file() and _is_visible(each, path)]
+        below = (each.relative_to(path) for each in path.rglob("*") if each.is_file())
+        found = [path / name for name in _files_among([each.as_posix() for each in below])]
     elif isinstance(name, Path) or path.exists() or not glob.has_magic(name):
         return [file_url(name)]
     else:
@@ -140,8 +143,8 @@ def _objects(name: str, sources: FileSources, *, recursive: bool) -> list[str]:
             listed = [each for each in inside if _matches(each.name.split("/"), segments)]
         else:
             # Buckets have empty objects in place of directories.
-            below = (each for each in sources.list(url) if each.size)
-            listed = [each for each in below if _is_visible(PurePosixPath(each.name))]
+            below = {each.name: each for each in sources.list(url) if each.size}
+            listed = [below[name] for name in _files_among(below)]
     except READ_ERRORS as error:
         raise store_failure(error).in_context(location=redact(url)) from error
     if listed:
@@ -195,9 +198,21 @@ def _matches(name: Sequence[str], pattern: Sequence[str]) -> bool:
     return fnmatchcase(name[0], pattern[0]) and _matches(name[1:], pattern[1:])
 
 
-def _is_visible(path: Path | PurePosixPath, below: Path | PurePosixPath | None = None) -> bool:
-    parts = path.parts if below is None else path.relative_to(below).parts
-    return not any(part.startswith(".") for part in parts)
+def _files_among(names: Collection[str]) -> list[str]:
+    """Return names but those of hidden files, and of what belongs to a Zarr hierarchy.
+
+    Examples
+    --------
+    >>> _files_among(["a.nc", ".b.nc", "h.zarr/zarr.json", "h.zarr/sst/c/0", "c/d.nc"])
+    ['a.nc', 'c/d.nc']
+    """
+    paths = [PurePosixPath(name) for name in names]
+    nodes = {path.parent for path in paths if path.name in NODE_METADATA}
+    return [
+        str(path)
+        for path in paths
+        if nodes.isdisjoint(path.parents) and not any(part[0] == "." for part in path.parts)
+    ]
 
 
 def _no_match(place: str) -> SourceNotFoundError:

@@ -96,7 +96,7 @@ def read_files(
         of each file.
     recursive : bool
         Whether a directory, or a prefix of a bucket, stands for all files below it, sorted,
-        but for those with a name that begins with a dot.
+        but for those with a name that begins with a dot, and for Zarr hierarchies.
     group_per_file : bool
         Make a group of each file, named after it, instead of combining them. A file in an
         unknown format is refused.
