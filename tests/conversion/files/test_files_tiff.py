@@ -284,6 +284,98 @@ def test_what_is_damaged(position: int, content: bytes, problem: str, tmp_path: 
         list(read_files(tmp_path / "f.tif"))
 
 
+# Directories that other readers accept ----------------------------------------------
+
+
+def entries(body: bytes) -> tuple[int, list[bytes]]:
+    """Return the position of the first directory of a little-endian file, and its entries."""
+    (start,) = struct.unpack_from("<I", body, 4)
+    (count,) = struct.unpack_from("<H", body, start)
+    return start, [body[at : at + 12] for at in range(start + 2, start + 2 + 12 * count, 12)]
+
+
+def with_entries(path: Path, change: Callable[[int, bytes], bytes | None]) -> None:
+    """Change the entries of the only directory of a file, or remove them."""
+    body = bytearray(path.read_bytes())
+    start, found = entries(body)
+    changed = (change(struct.unpack_from("<H", entry)[0], entry) for entry in found)
+    kept = [entry for entry in changed if entry is not None]
+    directory = struct.pack("<H", len(kept)) + b"".join(kept) + bytes(4)
+    body[start : start + len(directory)] = directory
+    path.write_bytes(body)
+
+
+def without(path: Path, *tags: int) -> None:
+    with_entries(path, lambda tag, entry: None if tag in tags else entry)
+
+
+@pytest.mark.parametrize("tags", [(277,), (262,), (277, 262, 284, 259, 339), (278,)])
+def test_tags_with_a_default_may_be_missing(tags: tuple[int, ...], tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "f.tif", VALUES, metadata=None)
+    without(tmp_path / "f.tif", *tags)
+    assert tifffile.imread(tmp_path / "f.tif").tolist() == VALUES.tolist()
+    found = convert(tmp_path / "f.tif", tmp_path / "h.zarr")
+    assert found.refused == {}
+    assert same(found.arrays["0"][...], VALUES)
+
+
+@pytest.mark.parametrize("big", [False, True])
+def test_every_directory_of_a_file_is_completed(big: bool, tmp_path: Path) -> None:
+    with tifffile.TiffWriter(tmp_path / "f.tif", bigtiff=big, byteorder=">") as tiff:
+        for number in range(3):
+            # An odd number of bytes, and a text that is not ended where it fits into its entry.
+            tiff.write(VALUES[: 5 + number] + number, software="a" * number, metadata=None)
+    body = (tmp_path / "f.tif").read_bytes()
+    # 305, Software: its two characters and the end become three characters.
+    old = struct.pack(">HHQ" if big else ">HHI", 305, 2, 3) + b"aa\0"
+    assert body.count(old) == 1
+    (tmp_path / "f.tif").write_bytes(body.replace(old, old[:-1] + b"a"))
+    found = convert(tmp_path / "f.tif", tmp_path / "h.zarr")
+    assert found.refused == {}
+    for number in range(3):
+        assert same(found.arrays[f"{number}/{number}"][...], VALUES[: 5 + number] + number)
+
+
+@pytest.mark.parametrize(("tag", "kind"), [(282, 11), (270, 7), (296, 1), (306, 1)])
+def test_tags_that_only_describe_may_have_any_type(tag: int, kind: int, tmp_path: Path) -> None:
+    texts = {"description": "abc def ghi", "datetime": "2020:01:01 00:00:00", "software": "x"}
+    tifffile.imwrite(tmp_path / "f.tif", VALUES, metadata=None, resolution=(2, 3), **texts)
+
+    def change(number: int, entry: bytes) -> bytes:
+        return entry[:2] + struct.pack("<H", kind) + entry[4:] if number == tag else entry
+
+    with_entries(tmp_path / "f.tif", change)
+    found = convert(tmp_path / "f.tif", tmp_path / "h.zarr")
+    assert same(found.arrays["0"][...], VALUES)
+
+
+def test_a_short_no_data_value_need_not_be_ended(tmp_path: Path) -> None:
+    no_data = [(42113, 2, 4, "-99", True)]
+    tifffile.imwrite(tmp_path / "f.tif", VALUES.astype("i4"), metadata=None, extratags=no_data)
+
+    def change(number: int, entry: bytes) -> bytes:
+        return entry[:8] + b"-999" if number == 42113 else entry
+
+    with_entries(tmp_path / "f.tif", change)
+    found = convert(tmp_path / "f.tif", tmp_path / "h.zarr")
+    assert found.arrays["0"].fill_value == -999
+
+
+@pytest.mark.parametrize(
+    ("tags", "reason"),
+    [
+        ((258,), "its samples have 1 bit, and Zarr has no such data type"),
+        ((273,), "it states positions of 0 strips, but its shape and its other tags need 5"),
+        ((279,), "it states lengths of 0 strips, but its shape and its other tags need 5"),
+        ((278,), "it states positions of 5 strips, but its shape and its other tags need 1"),
+    ],
+)
+def test_tags_that_cannot_be_missing(tags: tuple[int, ...], reason: str, tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "f.tif", VALUES, rowsperstrip=10, metadata=None)
+    without(tmp_path / "f.tif", *tags)
+    assert convert(tmp_path / "f.tif", tmp_path / "h.zarr").refused == {"0": reason}
+
+
 def test_directories_in_a_circle(tmp_path: Path) -> None:
     tifffile.imwrite(tmp_path / "f.tif", VALUES, tile=(16, 16))
     body = bytearray((tmp_path / "f.tif").read_bytes())

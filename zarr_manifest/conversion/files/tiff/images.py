@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from zarr_manifest.conversion.files.tiff.codecs import interleaved, with_announced_codecs
 from zarr_manifest.conversion.files.tiff.no_data import NoData
 from zarr_manifest.conversion.files.tiff.stored_chunks import Changed, StoredChunks
-from zarr_manifest.conversion.files.tiff.structure import check_structure
+from zarr_manifest.conversion.files.tiff.structure import Completion, check_structure
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, with_metadata
 from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
@@ -76,19 +76,21 @@ def _image(
     if image.other_tags.get(_FILL_ORDER, 1) != 1:
         raise NotConvertibleError("the bits in its bytes are in reverse order (FillOrder 2)")
     parser: Any = library("virtual_tiff.parser", "reading TIFF")
-    dtype = parser._get_dtype(image.sample_format, image.bits_per_sample)
     bits = int(image.bits_per_sample[0])
-    if bits != 8 * dtype.itemsize:
+    dtype = None if bits % 8 else parser._get_dtype(image.sample_format, image.bits_per_sample)
+    if dtype is None or bits != 8 * dtype.itemsize:
         raise NotConvertibleError(
             f"its samples have {counted(bits, 'bit')}, and Zarr has no such data type"
         )
     is_by_pixel = image.samples_per_pixel > 1 and image.planar_configuration == _INTERLEAVED
     no_data = NoData.of(image.gdal_nodata, dtype)
     chunks = StoredChunks.of(image)
+    chunks.require_all(image)
     changed = Changed(
         image,
         gdal_nodata=no_data.stated,
         image_height=chunks.padded_height,
+        rows_per_strip=chunks.rows,
         **({"samples_per_pixel": 1} if is_by_pixel else {}),
         **chunks.as_if_none_were_empty(),
     )
@@ -177,8 +179,10 @@ def _open(url: str, registry: Any) -> Any:
     """Return what async-tiff reads from the file: its byte order, and a directory per image."""
     tiff: Any = library("async_tiff", "reading TIFF")
     size, _ = registry.state(url)
-    check_structure(lambda start, stop: registry.read(url, start, stop), size)
+    completion = check_structure(partial(registry.read, url), size)
     store, key = registry.resolve(url)
+    if completion is not None:
+        store = _Completed(store, size, completion)
 
     async def opened() -> Any:
         return await tiff.TIFF.open(key, store=store)
@@ -189,4 +193,42 @@ def _open(url: str, registry: Any) -> Any:
         raise
     except Exception as error:
         # async-tiff does not export the class of its errors.
-        raise NotConvertibleError(f"async-tiff cannot read the file: {error}") from error
+        problem = "a tag has an unexpected form" if "panicked" in str(error) else str(error)
+        raise NotConvertibleError(f"async-tiff cannot read the file: {problem}") from error
+
+
+class _Completed:
+    """What async-tiff reads in place of a file whose directories are not complete."""
+
+    def __init__(self, store: Any, size: int, completion: Completion) -> None:
+        self._store = store
+        self._size = size
+        self._completion = completion
+
+    async def get_range_async(
+        self, path: str, *, start: int, end: int | None = None, length: int | None = None
+    ) -> bytes:
+        """Return a range; shorter at the end."""
+        stop = start + (length or 0) if end is None else end
+        head, tail = self._completion.head, self._completion.tail
+        found = b""
+        if start < self._size:
+            found = bytes(
+                await self._store.get_range_async(path, start=start, end=min(stop, self._size))
+            )
+        new = head[start:stop]
+        past = max(0, start - self._size), max(0, stop - self._size)
+        return new + found[len(new) :] + tail[slice(*past)]
+
+    async def get_ranges_async(
+        self,
+        path: str,
+        *,
+        starts: Sequence[int],
+        ends: Sequence[int] | None = None,
+        lengths: Sequence[int] | None = None,
+    ) -> list[bytes]:
+        """Return several ranges."""
+        stops = ends or [start + more for start, more in zip(starts, lengths or (), strict=True)]
+        pairs = zip(starts, stops, strict=True)
+        return [await self.get_range_async(path, start=start, end=end) for start, end in pairs]

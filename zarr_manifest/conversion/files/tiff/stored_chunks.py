@@ -27,6 +27,7 @@ from zarr_manifest.showing import counted
 __all__ = ["Changed", "StoredChunks"]
 
 _UNCOMPRESSED = 1
+_SEPARATE = 2  # PlanarConfiguration: each sample has chunks of its own
 _MAX_REFERENCES = 1_000_000
 
 # The path that VirtualiZarr gives to chunks without a source.
@@ -87,6 +88,27 @@ class StoredChunks:
         height = int(image.image_height)
         rows = height if name == "tile" else min(int(image.rows_per_strip or height), height)
         return cls(name, offsets, lengths, height, rows, image.compression != _UNCOMPRESSED)
+
+    def require_all(self, image: Any) -> None:
+        """Refuse an image that has other tiles or strips than its shape needs.
+
+        Raises
+        ------
+        NotConvertibleError
+        """
+        tile = (int(image.tile_height or 0), int(image.tile_width or 0))
+        height, width = tile if self.name == "tile" else (self.rows, int(image.image_width))
+        if not height or not width:
+            raise NotConvertibleError("it has no pixels")
+        needed = -(-self.height // height) * -(-int(image.image_width) // width)
+        if image.planar_configuration == _SEPARATE:
+            needed *= int(image.samples_per_pixel)
+        for what, stated in (("positions", self.offsets), ("lengths", self.lengths)):
+            if len(stated) != needed:
+                raise NotConvertibleError(
+                    f"it states {what} of {counted(len(stated), self.name)}, but its shape and "
+                    f"its other tags need {needed}"
+                )
 
     @property
     def last_rows(self) -> int:
@@ -243,9 +265,9 @@ def _filled_up(raw: bytes, codecs: Sequence[Any], length: int, wanted: int) -> b
             (size,), np.dtype("u1"), dimension_names=[None], attributes={}, fill_value=0
         )
         grid = {"name": "regular", "configuration": {"chunk_shape": [size]}}
-        stack: list[Any] = [{"name": "bytes"}, *compressors]
-        members: dict[str, Any] = {**plain, "chunk_grid": grid, "codecs": stack}
-        return ArrayV3Metadata.from_dict(members)
+        stack = [{"name": "bytes"}, *compressors]
+        document: dict[str, Any] = {**plain, "chunk_grid": grid, "codecs": stack}
+        return ArrayV3Metadata.from_dict(document)
 
     try:
         filled = np.zeros(wanted, "u1")
