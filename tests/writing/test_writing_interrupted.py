@@ -135,6 +135,36 @@ def test_replacing_a_hierarchy_is_killed(tmp_path: Path, left: int) -> None:
     assert zm.validate(tmp_path) == []
 
 
+def write_values(root: Path) -> None:
+    array: Any = zarr.open_array(zm.ManifestStore(root), path="n")
+    array[:] = 7
+
+
+@pytest.mark.parametrize("left", range(0, 10, 3))
+def test_writing_native_chunks_is_killed(tmp_path: Path, left: int) -> None:
+    """The next writer of a chunk writes under the same name, and so leaves nothing."""
+    zarr.create_array(tmp_path, name="n", data=np.arange(4, dtype="u1"), chunks=2)
+    was_killed = killed(write_values, tmp_path, left)
+    array: Any = zarr.open_array(zm.ManifestStore(tmp_path), path="n", mode="r")
+    assert set(array[:].tolist()) <= {0, 1, 2, 3, 7}
+    assert was_killed or left > 3
+    write_values(tmp_path)
+    assert array[:].tolist() == [7] * 4
+    assert not remaining(tmp_path)
+
+
+def test_what_killed_writers_left_is_nobody_elses(tmp_path: Path) -> None:
+    """Linked elsewhere when a writer was killed, it is not written into."""
+    zarr.create_array(tmp_path, name="n", data=np.arange(4, dtype="u1"), chunks=2)
+    chunk = tmp_path / "n/c/0"
+    before = chunk.read_bytes()
+    (tmp_path / "copy").hardlink_to(chunk)
+    (tmp_path / "n/c/0.partial").hardlink_to(chunk)
+    write_values(tmp_path)
+    assert (tmp_path / "copy").read_bytes() == before
+    assert not remaining(tmp_path)
+
+
 def consolidate(root: Path) -> None:
     with warnings.catch_warnings(action="ignore"):
         zarr.consolidate_metadata(zm.ManifestStore(root))

@@ -46,7 +46,8 @@ def list_objects(url: str, sources: FileSources) -> list[Listed]:
     try:
         return list(sources.list(url))
     except READ_ERRORS as error:
-        raise store_failure(error) from error
+        failure = store_failure(error)
+    raise failure
 
 
 def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True) -> Iterator[Node]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -227,11 +227,13 @@ class _ZarrStoreReader(Struct, frozen=True):
         try:
             found = yield Call(lambda: self.store.get(name, prototype, request), synchronous)
         except Exception as error:  # of any store
-            _raise_translated(error)
-        if found is None:
-            _raise_translated(FileNotFoundError(key))
-        buffer: Buffer = found
-        return buffer
+            failure = _failure(error)
+        else:
+            if found is not None:
+                buffer: Buffer = found
+                return buffer
+            failure = _failure(FileNotFoundError(key))
+        raise failure
 
     def _read(self, key: str, span: SourceRange, conditions: Conditions) -> Steps[memoryview]:
         if conditions:
@@ -265,7 +267,8 @@ class _ZarrStoreReader(Struct, frozen=True):
         try:
             return await self.store.getsize(self._name(key))
         except Exception as error:  # of any store
-            _raise_translated(error)
+            failure = _failure(error)
+        raise failure
 
     def size_sync(self, key: str) -> int:
         return len(run_sync(self._get(key, None)))
@@ -295,23 +298,21 @@ def refused_key(error: Exception) -> SourceError | None:
     )
 
 
-def _raise_translated(error: Exception) -> NoReturn:
+def _failure(error: Exception) -> ManifestError:
+    """Return the error to raise instead of one of any store, whose text may have secrets."""
     if isinstance(error, ManifestError):
-        raise error
+        return error
     refused = refused_key(error)
     if refused is not None:
-        raise refused from error
+        return refused
     is_too_long = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
     status = getattr(error, "status", None)  # of fsspec's HTTP client
     if is_too_long or status in (404, 410) or isinstance(error, FileNotFoundError | KeyError):
-        raise missing_object(detail=" in the hierarchy's own store") from error
+        return missing_object(detail=" in the hierarchy's own store")
+    text = without_secrets(str(error))
     if status in (401, 403) or isinstance(error, PermissionError):
-        raise SourceAccessDeniedError(
-            f"reading was refused: {without_secrets(str(error))}"
-        ) from error
-    raise SourceError(
-        f"reading failed: {type(error).__name__}: {without_secrets(str(error))}"
-    ) from error
+        return SourceAccessDeniedError(f"reading was refused: {text}")
+    return SourceError(f"reading failed: {type(error).__name__}: {text}")
 
 
 def pure_request(byte_range: ZarrByteRequest | None) -> ByteRequest:
