@@ -234,3 +234,36 @@ def test_appending_a_dataset(
     found: Any = xr.open_zarr(zm.ManifestStore(root), consolidated=False)
     xr.testing.assert_identical(found.load(), first)
     assert zm.validate(root) == []
+
+
+@pytest.mark.parametrize("kind", ["native", "manifest", "growing"])
+def test_appending_without_computing(tmp_path: Path, kind: str) -> None:
+    """Of a manifest array, the references are written next; computing is refused by name."""
+    root = tmp_path / "h.zarr"
+    first, both = dataset(range(2)), dataset(range(4))
+    encoding = {name: {"compressors": None} for name in first.variables}
+    first.to_zarr(root, zarr_format=3, consolidated=False, encoding=encoding)
+    data = [{"data": dataset(range(i, i + 2))["sst"].to_numpy().tobytes()} for i in (0, 2)]
+    if kind != "native":
+        zm.write_manifest(root, "sst", {(0, 0, 0): data[0]}, inline=True)
+    store = zm.ManifestStore(root, may_grow=kind == "growing")
+    new = dataset(range(2, 4)).drop_vars("mask").chunk({"time": 2})
+
+    def append() -> Any:
+        return new.to_zarr(store, append_dim="time", compute=False, consolidated=False)
+
+    if kind == "manifest":
+        with pytest.raises(zm.errors.ReadOnlyError, match="may_grow=True"):
+            append()
+        return
+    delayed = append()
+    if kind == "growing":
+        with pytest.raises(zm.errors.ReadOnlyError, match=r"array 'sst', chunk '1\.0\.0'"):
+            delayed.compute()
+        zm.write_manifest(root, "sst", {(i, 0, 0): data[i] for i in range(2)}, inline=True)
+        ice = new[["ice"]].drop_vars("time")
+        ice.to_zarr(store, region={"time": slice(2, 4)}, mode="r+", consolidated=False)
+    else:
+        delayed.compute()
+    found: Any = xr.open_zarr(zm.ManifestStore(root), consolidated=False)
+    xr.testing.assert_identical(found.load(), both)
