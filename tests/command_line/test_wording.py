@@ -37,6 +37,7 @@ ONLY_IN_PYTHON = {
 _CALLS: dict[str, object] = {
     "limits": "entries",
     "loadable_variables": ["time", "time_bnds"],
+    "override": ["lat", "crs"],
     "overwrite": True,
     "allow": ["s3://b/"],
     "rename": "a/__t",

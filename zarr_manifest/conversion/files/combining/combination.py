@@ -249,8 +249,8 @@ class _CombinedGroup:
         if name in datasets[having[0]].indexes:
             return datasets, told
         if not self.work.rules.fill_missing:
-            remedy = Setting("fill_missing", True)
-            return datasets, Advice(told, "; to leave it out there: ", remedy)
+            setting = Setting("fill_missing", True)
+            return datasets, Advice(told, "; to leave it out there: ", setting)
         completed = list(datasets)
         if not self._is_concatenated(name, datasets[having[0]]):
             for number in lacking:
