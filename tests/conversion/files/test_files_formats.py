@@ -23,6 +23,7 @@ from tests.conversion.files.converted_files import (
 from zarr_manifest.conversion.files.formats import FORMATS, detect_format, format_of
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.files.sources import FileSources, file_url
+from zarr_manifest.conversion.values.unstable_types import HAS_ALL_BYTE_ORDERS
 from zarr_manifest.errors import NotConvertibleError, SourceNotFoundError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
@@ -174,14 +175,53 @@ def test_fits_images_read_as_astropy_reads_them(tmp_path: Path) -> None:
     found = convert(tmp_path / "f.fits", tmp_path / "h.zarr")
     with fits.open(tmp_path / "f.fits") as file:
         expected = {"PRIMARY": 0, "SCI": 1, "SCI_2": 2, "CUBE": 3, "UNSIGNED": 4, "SCALED": 5}
-        assert found.arrays.keys() == expected.keys()
+        assert found.arrays.keys() - {"BINARY"} == expected.keys()
         for name, number in expected.items():
             assert same(found.arrays[name][...], file[number].data), name
     assert found.arrays["PRIMARY"].attrs["OBJECT"] == "M31"
-    assert found.refused.keys() == {"HUGE", "COMPRESSED", "BINARY", "ASCII"}
+    assert found.refused.keys() - {"BINARY"} == {"HUGE", "COMPRESSED", "ASCII"}
     # VirtualiZarr would take the heap of the table for the pixels.
     assert "compressed image" in found.refused["COMPRESSED"]
     assert "virtualizarr.codecs is imported" in found.refused["ASCII"]
+
+
+@pytest.mark.skipif(not HAS_ALL_BYTE_ORDERS, reason="zarr before 3.3 swaps the bytes of rows")
+def test_binary_tables_of_fits_are_arrays_of_rows(tmp_path: Path) -> None:
+    fits = pytest.importorskip("astropy.io.fits")
+    number = np.arange(150_000)
+    columns = [
+        fits.Column("i", "J", array=number, unit="km"),
+        fits.Column("d", "D", array=number / 7),
+        fits.Column("s", "5A", array=np.char.mod("n%d", number % 1000)),
+        fits.Column("b", "L", array=number % 2 == 0),
+        fits.Column("c", "M", array=number * 1j),
+    ]
+    refused = {
+        "V": ("3E", np.zeros((4, 3)), {}, "has several values in a row"),
+        "U": ("J", np.arange(4, dtype="u4"), {"bzero": 2**31}, "is scaled (TSCAL, TZERO)"),
+        "P": ("PJ()", np.array([[1], [2, 3]], object), {}, "has sequences of different lengths"),
+        "X": ("8X", np.zeros((4, 8), bool), {}, "has several values in a row"),
+    }
+    tables = [fits.BinTableHDU.from_columns(columns, name="T")]
+    for name, (form, values, options, _) in refused.items():
+        column = fits.Column("c", form, array=values, **options)
+        tables.append(fits.BinTableHDU.from_columns([column], name=name))
+    empty = fits.BinTableHDU.from_columns([fits.Column("e", "J", array=np.zeros(0))], name="E")
+    fits.HDUList([fits.PrimaryHDU(), *tables, empty]).writeto(tmp_path / "f.fits")
+    found = convert(tmp_path / "f.fits", tmp_path / "h.zarr")
+    assert found.arrays.keys() == {"T", "E"}
+    assert found.arrays["E"].shape == (0,)
+    rows: Any = found.arrays["T"][...]
+    assert found.arrays["T"].nchunks > 1
+    assert found.arrays["T"].attrs["TUNIT1"] == "km"
+    with fits.open(tmp_path / "f.fits") as file:
+        for name in "idc":
+            assert same(rows[name], file["T"].data[name]), name
+        assert rows["s"].tolist() == [text.encode() for text in file["T"].data["s"]]
+        assert ((rows["b"] == b"T") == file["T"].data["b"]).all()
+    assert found.refused.keys() == refused.keys()
+    for name, (_, _, _, reason) in refused.items():
+        assert f"the column 'c' of the binary table {reason}" in found.refused[name]
 
 
 def test_blank_pixels_of_fits_are_masked_or_refused(tmp_path: Path) -> None:

@@ -338,7 +338,11 @@ def test_every_directory_of_a_file_is_completed(big: bool, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("tag", "kind"), [(282, 11), (270, 7), (296, 1), (306, 1)])
 def test_tags_that_only_describe_may_have_any_type(tag: int, kind: int, tmp_path: Path) -> None:
-    texts = {"description": "abc def ghi", "datetime": "2020:01:01 00:00:00", "software": "x"}
+    texts: dict[str, Any] = {
+        "description": "abc def ghi",
+        "datetime": "2020:01:01 00:00:00",
+        "software": "x",
+    }
     tifffile.imwrite(tmp_path / "f.tif", VALUES, metadata=None, resolution=(2, 3), **texts)
 
     def change(number: int, entry: bytes) -> bytes:

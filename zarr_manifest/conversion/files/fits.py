@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from zarr.core.metadata.v3 import ArrayV3Metadata
+
 from zarr_manifest.conversion.files.trees import (
     FileTree,
     parse_one_by_one,
     with_metadata,
 )
+from zarr_manifest.conversion.target import unwritten_array
+from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief, json_attributes
 from zarr_manifest.conversion.virtual import library
+from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["read_fits"]
 
 # The header keyword for the value of blank pixels.
 _BLANK = "BLANK"
+
+# Rows of a table are read together up to this size, unless that would take too many references.
+_CHUNK_BYTES = 4 * 2**20
+_MOST_CHUNKS = 10_000
 
 
 def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
@@ -23,6 +33,7 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     fits: Any = library("astropy.io.fits", "reading FITS")
     parsers: Any = library("virtualizarr.parsers")
     tree = FileTree()
+    tables: dict[str, Any] = {}
     names: list[str] = []
     with fits.open(registry.reader(url), do_not_scale_image_data=True) as file:
         wanted: list[str] = []
@@ -35,7 +46,12 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
             if not unit.header.get("NAXIS", 0):
                 continue
             reason = _reason_against(fits, unit)
-            if reason is None:
+            if reason is None and isinstance(unit, fits.BinTableHDU):
+                try:
+                    tables[name] = _table(url, unit)
+                except NotConvertibleError as error:
+                    tree.refuse(name, error.message)
+            elif reason is None:
                 wanted.append(name)
                 if unit.header["BITPIX"] > 0 and unit.header.get(_BLANK) is not None:
                     blank[name] = int(unit.header[_BLANK])
@@ -48,7 +64,7 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
 
     arrays, refused = parse_one_by_one(wanted, parse) if wanted else ({}, {})
     primary = parsers.FITSParser(skip_variables=set(names))(url, registry)
-    tree.add_group("", dict(primary._group.metadata.attributes)).arrays = arrays
+    tree.add_group("", dict(primary._group.metadata.attributes)).arrays = arrays | tables
     for name in arrays:
         if name in blank and arrays[name].dtype.kind in "iu":
             arrays[name] = _with_fill_value(arrays[name], blank[name])
@@ -62,13 +78,74 @@ def _with_fill_value(array: Any, value: int) -> Any:
     return with_metadata(array, attributes={**array.metadata.attributes, "_FillValue": value})
 
 
+def _table(url: str, unit: Any) -> Any:
+    """Return a binary table as an array of its rows: each is an element of a compound type.
+
+    Raises
+    ------
+    NotConvertibleError
+        Zarr has no type for one of its columns.
+    """
+    for column in unit.columns:
+        problem = _reason_against_column(column)
+        if problem is not None:
+            raise NotConvertibleError(
+                f"the column {brief(column.name)} of the binary table {problem}",
+                remedy="Read the table with astropy, and write its columns as native arrays.",
+            )
+    # Logical values are the letters T and F.
+    types = ((c.name, "S1" if c.format.format == "L" else c.dtype) for c in unit.columns)
+    dtype: Any = np.dtype(list(types)).newbyteorder(">")
+    count, width = int(unit.header["NAXIS2"]), int(unit.header["NAXIS1"])
+    if dtype.itemsize != width:
+        raise NotConvertibleError("the rows of the binary table are longer than its columns")
+    if not HAS_ALL_BYTE_ORDERS:
+        raise NotConvertibleError(
+            "it is a binary table, whose big-endian rows zarr before 3.3 does not read",
+            remedy="Upgrade zarr.",
+        )
+    # The last chunk cannot be shorter.
+    most = max(1, _CHUNK_BYTES // width)
+    rows = next((n for n in range(min(count, most), 0, -1) if count % n == 0), 1)
+    rows = count if count // rows > _MOST_CHUNKS else rows
+    header = {name: unit.header[name] for name in unit.header if name.startswith("T")}
+    metadata = unwritten_array(
+        (count,),
+        dtype,
+        dimension_names=[f"{unit.name or 'table'}_row"],
+        attributes=json_attributes(header)[0],
+        fill_value=np.zeros((), dtype)[()],
+        chunks=(rows,),
+    )
+    metadata["codecs"] = [{"name": "bytes", "configuration": {"endian": "big"}}]
+    start = int(unit.fileinfo()["datLoc"])
+    manifests: Any = library("virtualizarr.manifests")
+    lengths = np.full(count // rows, rows * width, np.uint64)
+    manifest = manifests.ChunkManifest.from_arrays(
+        paths=np.full(len(lengths), url, np.dtypes.StringDType()),
+        offsets=start + np.arange(len(lengths), dtype=np.uint64) * np.uint64(rows * width),
+        lengths=lengths,
+    )
+    return manifests.ManifestArray(ArrayV3Metadata.from_dict(metadata), manifest)
+
+
+def _reason_against_column(column: Any) -> str | None:
+    if column.format.format in ("P", "Q"):
+        return "has sequences of different lengths, stored outside its rows"
+    if column.bscale not in (None, "", 1) or column.bzero not in (None, "", 0):
+        return "is scaled (TSCAL, TZERO)"
+    if column.dtype.shape or column.format.format == "X":
+        return "has several values in a row, for which Zarr has no data type"
+    return None
+
+
 def _reason_against(fits: Any, unit: Any) -> str | None:
     if isinstance(unit, fits.CompImageHDU):
         return "it is a compressed image: its tiles are variable-length arrays in a table's heap"
-    if isinstance(unit, fits.BinTableHDU):
-        return "it is a binary table, whose big-endian columns VirtualiZarr cannot express"
     if isinstance(unit, fits.GroupsHDU):
         return "it holds random groups, which are not an array"
+    if isinstance(unit, fits.BinTableHDU):
+        return None
     header = unit.header
     scaled = header.get("BSCALE", 1) != 1 or header.get("BZERO", 0) != 0
     if unit.is_image and header["BITPIX"] == 64 and scaled:
