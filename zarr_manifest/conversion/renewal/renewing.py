@@ -17,7 +17,12 @@ from zarr_manifest.conversion.renewal.objects import (
     recorded_objects,
     states_of,
 )
-from zarr_manifest.conversion.target import EarlierHierarchy, WholeChange, with_all_copies
+from zarr_manifest.conversion.target import (
+    JOURNAL,
+    EarlierHierarchy,
+    WholeChange,
+    with_all_copies,
+)
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import (
     ArrayMetadata,
@@ -224,7 +229,7 @@ class Renewal:
         bodies = earlier.bodies
         if not bodies:
             raise no_hierarchy(own, what="Zarr v3 hierarchy")
-        if any(map(is_placeholder, bodies.values())):
+        if store.exists(JOURNAL) or any(map(is_placeholder, bodies.values())):
             raise unfinished_error(store_name(own))
         wanted = sorted(bodies) if arrays is None else [path.strip("/") for path in arrays]
         found: list[DeclaredArray] = []
