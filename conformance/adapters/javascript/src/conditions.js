@@ -33,7 +33,10 @@ export function checkConditions(conditions, state) {
   }
 }
 
-/** Whether they name one state of the source, so that its time does not count. */
+/**
+ * Whether they name one state of the source, so that its time does not count.
+ * @param {Conditions} conditions
+ */
 function areExact({ etag, version }) {
   return version !== undefined || (etag !== undefined && !etag.startsWith("W/"));
 }
