@@ -21,7 +21,7 @@ import zarr_manifest as zm
 from tests.hierarchy.test_links import STORES
 from zarr_manifest import conversion
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode
-from zarr_manifest.errors import LocationNotAllowedError, ManifestError
+from zarr_manifest.errors import InvalidPathError, LocationNotAllowedError, ManifestError
 from zarr_manifest.format import ancestors
 
 CREATION: dict[str, Any] = {"shape": 4, "chunks": 2, "dtype": "u1", "compressors": None}
@@ -302,3 +302,25 @@ def test_impossible_names(name: str, call: str, original: Path, tmp_path: Path) 
     with pytest.raises(ManifestError) as raised:
         calls[call]()
     assert len(str(raised.value)) < 4000
+
+
+@pytest.mark.parametrize("location", ["x" * 5000, "a\0b", "file:///a%00b"])
+def test_impossible_locations(location: str) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: zm.ManifestStore(location),
+        lambda: zm.contents(location),
+        lambda: zm.create_array(location, "a", {}, **CREATION),
+        lambda: conversion.write_hierarchy(location, []),
+        lambda: conversion.recover(location, "finish"),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidPathError, match="no directory can have this path"):
+            call()
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
+def test_reading_impossible_names(name: str, original: Path) -> None:
+    group = zarr.open_group(zm.ManifestStore(original), mode="r")
+    assert name not in group
+    with pytest.raises(KeyError):
+        group[name]

@@ -174,7 +174,11 @@ def require_no_file(hierarchy: str) -> None:
     ------
     SourceNotFoundError
     """
-    if "://" not in hierarchy and Path(hierarchy).is_file():
+    try:
+        is_file = "://" not in hierarchy and Path(hierarchy).is_file()
+    except OSError:
+        is_file = False  # opening it says why
+    if is_file:
         raise SourceNotFoundError(
             "there is no Zarr hierarchy: this is a file",
             location=Path(hierarchy).absolute().as_uri(),

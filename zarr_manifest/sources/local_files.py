@@ -95,9 +95,9 @@ def real_path(path: str) -> str:
     raise _ever_changing()
 
 
-def _too_long() -> FileNotFoundError:
+def _impossible() -> FileNotFoundError:
     """Return the error for a path that no file can have."""
-    return FileNotFoundError(errno.ENAMETOOLONG, "its path is too long for a file")
+    return FileNotFoundError(errno.ENAMETOOLONG, "no file can have this path")
 
 
 def _fall_out_of_step() -> None:
@@ -207,8 +207,8 @@ class Directory(Struct, frozen=True):
         return self._reach(key, _status_of)
 
     def _reach[T](self, key: str, act: _Act[T]) -> T:
-        if len(key) > LONGEST_PATH:
-            raise _too_long()
+        if len(key) > LONGEST_PATH or "\0" in key:
+            raise _impossible()
         place = self.path, key
         for attempt in range(_MOST_CHANGES):
             try:
@@ -221,7 +221,7 @@ class Directory(Struct, frozen=True):
                     _fall_out_of_step()
             except OSError as error:
                 if error.errno == errno.ENAMETOOLONG:
-                    raise _too_long() from None
+                    raise _impossible() from None
                 raise
         raise _ever_changing()
 

@@ -6,6 +6,7 @@ says for the longest prefix that covers it, and without credentials if there is 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
+from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.hierarchy.underneath.web_store import WebStore
 from zarr_manifest.locations import (
     AllowList,
@@ -80,7 +82,7 @@ def open_hierarchy(
         return _guarded(location.with_read_only(True) if closed else location, allow)
     if isinstance(location, Path):
         # The working directory may change, or differ in another process.
-        return LocalStore(location.absolute(), read_only=read_only)
+        return _directory(location.absolute(), read_only)
     if not isinstance(location, str):
         if type(location).__module__.startswith("obstore"):
             return _guarded(ObjectStore(location, read_only=read_only), allow)
@@ -89,13 +91,28 @@ def open_hierarchy(
             f"not {type(location).__name__}"
         )
     if "://" not in location:
-        return LocalStore(Path(location).absolute(), read_only=read_only)
+        return _directory(Path(location).absolute(), read_only)
     scheme = split_url(location).scheme
     if scheme == "file":
-        return LocalStore(Path(path_of_file_url(location)), read_only=read_only)
+        return _directory(Path(path_of_file_url(location)), read_only)
     if scheme == "memory":
         return FsspecStore.from_url(location, read_only=read_only)
     return _guarded(ObjectStore(_open_url(location, allow), read_only=read_only), allow)
+
+
+def _directory(path: Path, read_only: bool) -> Store:
+    try:
+        path.exists()
+        is_possible = "\0" not in str(path)
+    except OSError as error:
+        is_possible = error.errno != errno.ENAMETOOLONG
+    if not is_possible:
+        raise InvalidPathError(
+            "no directory can have this path",
+            location=path.as_uri(),
+            remedy="Choose shorter or other names.",
+        )
+    return LocalStore(path, read_only=read_only)
 
 
 def _guarded(store: Store, allow: Mapping[str, Access]) -> Store:
