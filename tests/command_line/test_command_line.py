@@ -364,8 +364,9 @@ def test_recovering(inputs: Path, how: str) -> None:
 def test_locking(inputs: Path) -> None:
     for name, options in (("with.zarr", ()), ("without.zarr", ("--no-lock",))):
         run("import", "kerchunk", "references.json", name, *options)
-        noted = [note["array"] for note in run("validate", name, "--json").document["notes"]]
-        assert noted == (["sst"] if options else [])
+        notes = run("validate", name, "--json").document["notes"]
+        unlocked = [note["array"] for note in notes if note["code"] == "lock_missing"]
+        assert unlocked == (["sst"] if options else [])
     assert run("lock", "with.zarr").stdout == "with.zarr: 0 arrays locked\n"
     done = run("lock", "without.zarr", "sst")
     assert (done.status, done.stdout) == (0, "/sst: locked\nwithout.zarr: 1 array locked\n")
@@ -373,9 +374,8 @@ def test_locking(inputs: Path) -> None:
     done = run("lock", "without.zarr", "nope")
     assert (done.status, "there is no array 'nope'" in done.stderr) == (3, True)
     assert run("upgrade", "theirs.zarr", "--no-lock", "--to", "valid.zarr").status == 0
-    assert [n["code"] for n in run("validate", "valid.zarr", "--json").document["notes"]] == [
-        "lock_missing"
-    ]
+    notes = run("validate", "valid.zarr", "--json").document["notes"]
+    assert "lock_missing" in [note["code"] for note in notes]
 
 
 # info, locations, validate -----------------------------------------------------------

@@ -19,8 +19,8 @@ from tests.command_line.commands import MODULE, run
 from tests.quick_retries import QUICK
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
+from zarr_manifest.sources import OwnFiles, own_files
 from zarr_manifest.sources.access import DEFAULT_RETRIES
-from zarr_manifest.writing import conditional_put
 
 # Servers that cannot list ------------------------------------------------------------
 
@@ -326,8 +326,8 @@ def test_remedies_name_options(inputs: Path) -> None:
 
 def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that another writer holds is not put right by overwriting."""
-    monkeypatch.setattr(conditional_put, "_PATIENCE", 0.1)
-    with conditional_put._locked(inputs / "new.zarr" / "zarr.json"):
+    monkeypatch.setattr(own_files, "_PATIENCE", 0.1)
+    with OwnFiles(str(inputs / "new.zarr")).locked("zarr.json"):
         done = run("import", "kerchunk", "references.json", "new.zarr")
     assert done.status == 3
     assert "error: write_conflict: another writer has held the lock" in done.stderr
@@ -442,7 +442,8 @@ def test_a_bucket_that_is_not_there(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing-secret")
     writing = run("create", "2023.nc", url, "--environment", "s3://no-such-bucket/", *options)
     assert writing.status == 3
-    assert len(writing.stderr.splitlines()) == 1
+    assert "there is no such bucket" in writing.stderr
+    assert len(writing.stderr.splitlines()) <= 3
     unknown = run("info", url, "--allow", "s3://no-such-bucket/", "--option", "colour=blue")
     assert unknown.status == 3
     assert "colour" in unknown.stderr

@@ -60,7 +60,9 @@ def known_cause(error: Exception) -> ManifestError | None:
     if _UNENCRYPTED.search(text):
         return SourceError(
             "the server's URL begins with http://, and the store accepts only https://",
-            remedy="Make the store with client_options={'allow_http': True}.",
+            remedy=Advice(
+                "Make the store with ", Setting("client_options", {"allow_http": True}), "."
+            ),
         )
     if _NO_HOST.search(text):
         return no_such_host()
