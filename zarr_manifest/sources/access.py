@@ -143,7 +143,8 @@ def access_by_prefix(allow: Allow) -> dict[str, Access]:
         return {}
     if isinstance(allow, str | Path):
         raise ValueError(f"allow takes a list of prefixes, or a mapping: allow=[{str(allow)!r}]")
-    if not isinstance(allow, Iterable):
+    untyped: Any = allow
+    if not isinstance(untyped, Iterable):
         raise TypeError(
             f"allow takes a list of prefixes, or a mapping, not {allow!r}: nothing allows "
             "everything; store.locations() lists the prefixes that a hierarchy needs"

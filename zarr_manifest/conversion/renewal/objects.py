@@ -42,6 +42,9 @@ from zarr_manifest.sources import SourceRange, Sources, Whole, source_range
 
 __all__ = ["ChunkReader", "RecordedObject", "SourceObject", "recorded_objects", "states_of"]
 
+# Not all of its functions have known types.
+_untyped_zarr: Any = zarr
+
 # Number of objects that are asked about, or chunks that are read, at a time.
 _AT_ONCE = 16
 
@@ -145,7 +148,8 @@ def recorded_objects(
     np.maximum.at(stops, own, (columns.offsets + lengths)[has_path])
     found: dict[tuple[int, str | None], RecordedObject] = {}
     conditions = list(stated)
-    for key, stop in zip(distinct.tolist(), stops.tolist(), strict=True):
+    states: list[int] = distinct.tolist()
+    for key, stop in zip(states, stops.tolist(), strict=True):
         number, condition = divmod(key, len(conditions))
         each = conditions[condition]
         known = found.setdefault((number, each.version), RecordedObject())
@@ -245,7 +249,7 @@ def _decode(array: DeclaredArray, index: tuple[int, ...], body: memoryview) -> N
         "zarr.json": buffer(dump_node(metadata)),
         array.encoding.encode(index): buffer(bytes(body)),
     }
-    opened: Any = zarr.open_array(MemoryStore(stored), mode="r", zarr_format=3)
+    opened: Any = _untyped_zarr.open_array(MemoryStore(stored), mode="r", zarr_format=3)
     try:
         opened[array.chunk_grid.region(index)]
     except Exception as error:  # of any codec

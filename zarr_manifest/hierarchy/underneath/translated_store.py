@@ -29,7 +29,8 @@ _ROOT = "zarr.json"
 
 def translated(store: Store) -> Store:
     """Return a store that raises no errors of obstore; others as they are."""
-    return TranslatedStore(store) if isinstance(store, ObjectStore) else store
+    kind: type[Store] = ObjectStore
+    return TranslatedStore(store) if isinstance(store, kind) else store
 
 
 class TranslatedStore(WrapperStore[Store]):
