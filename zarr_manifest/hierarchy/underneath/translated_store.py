@@ -29,8 +29,7 @@ _ROOT = "zarr.json"
 
 def translated(store: Store) -> Store:
     """Return a store that raises no errors of obstore; others as they are."""
-    kind: type[Store] = ObjectStore
-    return TranslatedStore(store) if isinstance(store, kind) else store
+    return TranslatedStore(store) if issubclass(type(store), ObjectStore) else store
 
 
 class TranslatedStore(WrapperStore[Store]):
