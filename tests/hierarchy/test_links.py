@@ -385,7 +385,6 @@ def test_other_stores_are_read_as_they_are(tmp_path: Path) -> None:
     for store in (
         MemoryStore(),
         ZipStore(tmp_path / "h.zip", mode="w"),
-        ObjectStore(obstore.store.MemoryStore()),
         FsspecStore.from_url("memory://h"),
         WrapperStore(MemoryStore()),
     ):

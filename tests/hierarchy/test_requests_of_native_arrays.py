@@ -201,6 +201,8 @@ def test_one_after_the_other(names: list[str]) -> None:
     through, without = run(zm.ManifestStore), run(lambda store: store)
     # What was created before is a member that has to be met, too.
     more = len(MEETING) + len(names) if GROWTH.intersection(names) else 0
+    # The shape of an array that only consolidated metadata told of is read before it may grow.
+    more += len(names) if "read consolidated" in names else 0
     assert 0 <= through[0] - without[0] <= more
     assert through[1:] == without[1:]
 

@@ -188,19 +188,20 @@ def test_the_announced_length_is_what_must_arrive(sizes: list[int]) -> None:
 def test_a_body_that_does_not_end_is_not_waited_for() -> None:
     """What arrives after a cancelled read goes nowhere."""
     taken: list[int] = []
+    size = 4 * LARGE
 
     def answer(_: str) -> Iterator[bytes | float]:
         yield b"HTTP/1.1 206 Partial Content\r\nContent-Type: application/octet-stream\r\n"
         yield b"Last-Modified: Wed, 31 Jan 2024 12:00:00 GMT\r\n"
-        yield f"Content-Length: {LARGE}\r\n".encode()
-        yield f"Content-Range: bytes 0-{LARGE - 1}/{LARGE}\r\n\r\n".encode()
-        yield bytes(LARGE // 2)
+        yield f"Content-Length: {size}\r\n".encode()
+        yield f"Content-Range: bytes 0-{size - 1}/{size}\r\n\r\n".encode()
+        yield bytes(size // 2)
         yield 0.5
-        yield bytes(LARGE // 2)
+        yield bytes(size // 2)
 
     async def read(reader: Any) -> None:
         assert isinstance(reader, PieceReader)
-        span = SourceRange(0, LARGE, True)
+        span = SourceRange(0, size, True)
 
         def take(before: int, _: memoryview) -> None:
             taken.append(before)

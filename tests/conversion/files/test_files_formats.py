@@ -64,7 +64,7 @@ def test_formats_are_recognised_by_their_first_bytes(
         (b"\x1f\x8b", "gzip"),
         (b"\0\0\x01\0", "Met Office PP"),
         (b"hello", "no known format"),
-        (b"", "no known format"),
+        (b"", "the file is empty"),
     ],
 )
 def test_other_formats_are_refused_by_name(tmp_path: Path, head: bytes, expected: str) -> None:

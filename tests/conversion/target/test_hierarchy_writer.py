@@ -367,7 +367,7 @@ def test_a_bucket(s3_server: S3Server, s3_bucket: str) -> None:
 
 @pytest.mark.slow
 def test_streamed_manifests_are_not_held_at_once(tmp_path: Path) -> None:
-    count, partition = 200_000, 5_000
+    count, partition = 400_000, 5_000
 
     def parts() -> Iterator[zm.Manifest]:
         for start in range(0, count, partition):
