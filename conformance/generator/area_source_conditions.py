@@ -92,7 +92,7 @@ _SATISFIED: list[tuple[str, dict[str, Any], Any, str, str]] = [
      "A server that does not say when the source was modified has said enough with its tag.",
      "must"),
     ("size-matches", {"size": len(SOURCE)}, None,
-     "A source on a server that has the size that its entry states is read.", "must"),
+     "A source on a server that has the stated size is read.", "must"),
     ("size-beside-an-etag", {"size": len(SOURCE), "etag": _ETAG}, None,
      "The size and the tag are both as stated, so that the chunk is read.", "must"),
 ]  # fmt: skip
@@ -238,7 +238,11 @@ def _files() -> Iterator[Case]:
             "A file that was modified after the stated time has changed: conditions hold for "
             "files, too.",
         ),
-        ("file-of-the-size", len(SOURCE), "A file that still has the size that its entry states is read as usual."),
+        (
+            "file-of-the-size",
+            len(SOURCE),
+            "A file that still has the size that its entry states is read as usual.",
+        ),
         (
             "file-of-another-size",
             len(SOURCE) + 4,
