@@ -40,13 +40,7 @@ def serve_s3(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     server.create_bucket("ocean", public=True)
     for year in (2022, 2023):
         server.put("ocean", f"sst/{year}.nc", netcdf(year))
-    for name, value in {
-        "AWS_ENDPOINT_URL": server.endpoint,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing-secret",
-        "AWS_REGION": "us-east-1",
-    }.items():
+    for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
 
 

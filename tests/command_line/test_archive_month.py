@@ -121,13 +121,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
                 yield OnWebServer(directory, server.url)
         case _:
             server = request.getfixturevalue("s3_server")
-            for name, value in {
-                "AWS_ENDPOINT_URL": server.endpoint,
-                "AWS_ALLOW_HTTP": "true",
-                "AWS_ACCESS_KEY_ID": "testing",
-                "AWS_SECRET_ACCESS_KEY": "testing-secret",
-                "AWS_REGION": "us-east-1",
-            }.items():
+            for name, value in server.environment.items():
                 monkeypatch.setenv(name, value)
             yield InBucket(request.getfixturevalue("s3_bucket"), server)
 

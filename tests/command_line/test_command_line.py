@@ -74,11 +74,8 @@ def serve_bucket(inputs: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> 
     """Let the environment say where the bucket of the examples is."""
     server.create_bucket("bucket")
     server.put("bucket", "2023.nc", (inputs / "2023.nc").read_bytes())
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing-secret")
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
 
 
 def remove_target(arguments: list[str]) -> None:

@@ -110,6 +110,17 @@ class S3Server:
         }
 
     @property
+    def environment(self) -> dict[str, str]:
+        """Variables with which what asks the environment finds this server, with credentials."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY_ID,
+            "AWS_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
+            "AWS_REGION": REGION,
+        }
+
+    @property
     def requests(self) -> list[Recorded]:
         """A copy of the requests so far, including those of `put` and its like."""
         with self._lock:
