@@ -7,7 +7,6 @@ error, unless the caller promises to be the only writer.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator
@@ -180,7 +179,7 @@ class GuardedStore(ABC):
             return
         if found != before.body:
             raise _conflict(key)
-        self._run(self._put(key, body))
+        self.put(key, body)
 
 
 def _may_be_member(files: OwnFiles, path: str) -> bool:
@@ -209,7 +208,7 @@ class _InProcess(GuardedStore):
         with self._lock:
             if self._get(key) is not None:
                 return False
-            self._run(self._put(key, body))
+            self.put(key, body)
             return True
 
     def replace(self, key: str, before: Stored, body: bytes) -> None:
@@ -241,10 +240,10 @@ class _Directory(GuardedStore):
         return self._files.read(key)
 
     def put(self, key: str, body: bytes) -> None:
-        self._files.put(key, body)
-
-    async def _put(self, key: str, body: bytes) -> None:
-        await asyncio.to_thread(self.put, key, body)
+        try:
+            self._files.put(key, body)
+        finally:
+            look_again()
 
     def delete(self, key: str) -> None:
         self._files.remove(key)
@@ -327,7 +326,7 @@ class _Unguarded(GuardedStore):
     def create(self, key: str, body: bytes) -> bool:
         if self.exists(key):
             return False
-        self._run(self._put(key, body))
+        self.put(key, body)
         return True
 
     def replace(self, key: str, before: Stored, body: bytes) -> None:

@@ -53,7 +53,7 @@ def require_valid_array(metadata: dict[str, Any]) -> ChunkGrid:
         raise InvalidConfigurationError("the metadata already declares storage transformers")
     with _reasons():
         # Without a store's round trip, which takes longer than all else about a small array.
-        _untyped_zarr.Array.from_dict(StorePath(MemoryStore({})), json.loads(dump_node(metadata)))
+        _untyped_zarr.Array.from_dict(StorePath(MemoryStore({})), json.loads(json.dumps(metadata)))
     grid = strict(interpret_chunk_grid(metadata))
     if grid is None:
         raise InvalidConfigurationError("the chunk grid is of an unknown kind")

@@ -310,7 +310,7 @@ class _Switch:
         if path in self.journal.groups:
             expected = {closed, wanted} if path else {closed}
             expected |= {None} & {change.old, change.new}
-        elif self.journal.groups and self.store.read("zarr.json").body != closed:
+        elif self.journal.groups and not self.store.holds("zarr.json", closed):
             raise _another_writer(self.store)
         found = self._find(path, expected)
         if found is not None:
