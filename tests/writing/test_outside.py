@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import shutil
 from collections.abc import Callable
@@ -205,6 +206,9 @@ def behind(link: str) -> st.SearchStrategy[str]:
     return st.sampled_from(sorted(path for path in nodes if "zarr.json" not in path and path))
 
 
+# Where one of zarr's calls fails, it drops the others, which are coroutines by then.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @given(data=st.data())
 def test_nothing_outside_changes(
     data: st.DataObject, original: Path, tmp_path_factory: pytest.TempPathFactory
@@ -224,6 +228,7 @@ def test_nothing_outside_changes(
             shutil.rmtree(root)
             shutil.rmtree(outside)
     finally:
+        gc.collect()
         shutil.rmtree(work)
 
 
