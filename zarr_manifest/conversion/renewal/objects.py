@@ -40,7 +40,7 @@ from zarr_manifest.locations import Location
 from zarr_manifest.manifest import TO_THE_END, ReferenceTable, Row
 from zarr_manifest.sources import SourceRange, Sources, Whole, source_range
 
-__all__ = ["ChunkReader", "RecordedObject", "SourceObject", "recorded_objects", "states_of"]
+__all__ = ["ChunkReader", "ObjectVersion", "RecordedObject", "recorded_objects", "states_of"]
 
 # Not all of its functions have known types.
 _untyped_zarr: Any = zarr
@@ -49,7 +49,7 @@ _untyped_zarr: Any = zarr
 _AT_ONCE = 16
 
 
-class SourceObject(Struct, frozen=True):
+class ObjectVersion(Struct, frozen=True):
     """An object, or one version of it."""
 
     location: Location
@@ -133,7 +133,7 @@ def _another(violation: str, *, to_read: bool) -> SourceChangedError:
 
 def recorded_objects(
     table: ReferenceTable, locations: Iterable[Location]
-) -> Iterator[tuple[int, SourceObject, RecordedObject]]:
+) -> Iterator[tuple[int, ObjectVersion, RecordedObject]]:
     """Yield the objects of a table, each with the number of its path, and what is recorded."""
     columns, places = table.columns(), list(locations)
     stated = {NO_CONDITIONS: 0}
@@ -155,15 +155,15 @@ def recorded_objects(
         known = found.setdefault((number, each.version), RecordedObject())
         known.add(RecordedObject(stop, {each}))
     for (number, version), recorded in found.items():
-        yield number, SourceObject(places[number], version), recorded
+        yield number, ObjectVersion(places[number], version), recorded
 
 
 def states_of(
-    objects: Iterable[SourceObject], sources: Sources
-) -> dict[SourceObject, Conditions | ManifestError]:
+    objects: Iterable[ObjectVersion], sources: Sources
+) -> dict[ObjectVersion, Conditions | ManifestError]:
     """Return the present state of each object, or why it is unknown."""
 
-    def state(found: SourceObject) -> Conditions | ManifestError:
+    def state(found: ObjectVersion) -> Conditions | ManifestError:
         try:
             return sources.state_sync(found.location, found.version)
         except ManifestError as error:
@@ -192,22 +192,22 @@ class ChunkReader:
     def wrong(
         self,
         table: ReferenceTable,
-        objects: Mapping[tuple[int, str | None], SourceObject],
-    ) -> Iterator[tuple[SourceObject, ManifestError]]:
+        objects: Mapping[tuple[int, str | None], ObjectVersion],
+    ) -> Iterator[tuple[ObjectVersion, ManifestError]]:
         """Yield the objects of some paths that have a chunk that cannot be read, and the error.
 
         Parameters
         ----------
         table : ReferenceTable
             The references.
-        objects : mapping of (int, str or None) to SourceObject
+        objects : mapping of (int, str or None) to ObjectVersion
             What to read, by the number of a path, and the version that entries name.
         """
         numbers = table.columns().path_numbers
         rows = np.flatnonzero(numbers >= 0).tolist()
         chunks = table.chunk_numbers()
 
-        def check(row: int) -> tuple[SourceObject, ManifestError] | None:
+        def check(row: int) -> tuple[ObjectVersion, ManifestError] | None:
             entry = table.row(row)
             found = objects.get((entry.path_number, entry.conditions.version))
             if found is None:
@@ -224,7 +224,7 @@ class ChunkReader:
                 answers = pool.map(check, rows[start : start + _AT_ONCE * 8])
                 yield from (answer for answer in answers if answer is not None)
 
-    def _check(self, entry: Row, index: tuple[int, ...], found: SourceObject) -> None:
+    def _check(self, entry: Row, index: tuple[int, ...], found: ObjectVersion) -> None:
         span: SourceRange = source_range(entry.offset, entry.length, Whole())
         stated = Conditions(version=found.version)
         body = self.sources.fetch_sync(found.location, span, stated)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.renewal.objects import SourceObject
+from zarr_manifest.conversion.renewal.objects import ObjectVersion
 from zarr_manifest.conversion.renewal.renewing import Renewal, RenewalReport
 from zarr_manifest.errors import Advice, InvalidPathError, Setting
 from zarr_manifest.format import Limits
@@ -117,7 +117,7 @@ class _Moves:
     roots: list[UrlLocation]
     met: set[str]
 
-    def place(self, found: SourceObject) -> Location:
+    def place(self, found: ObjectVersion) -> Location:
         """Return the new place of an object; its own if it was not moved."""
         at = found.location
         if not isinstance(at, UrlLocation):

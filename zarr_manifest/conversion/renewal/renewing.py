@@ -12,8 +12,8 @@ from zarr.abc.store import Store
 
 from zarr_manifest.conversion.renewal.objects import (
     ChunkReader,
+    ObjectVersion,
     RecordedObject,
-    SourceObject,
     recorded_objects,
     states_of,
 )
@@ -168,7 +168,7 @@ def refresh(
 
 
 # Where an object is from now on.
-type NewPlace = Callable[[SourceObject], Location]
+type NewPlace = Callable[[ObjectVersion], Location]
 
 
 @dataclass(slots=True)
@@ -202,8 +202,10 @@ class Renewal:
     report: RenewalReport = field(default_factory=RenewalReport)
 
     # Where objects are now, and the state of those that are the same.
-    _now: dict[SourceObject, SourceObject] = field(default_factory=dict[SourceObject, SourceObject])
-    _same: dict[SourceObject, Conditions] = field(default_factory=dict[SourceObject, Conditions])
+    _now: dict[ObjectVersion, ObjectVersion] = field(
+        default_factory=dict[ObjectVersion, ObjectVersion]
+    )
+    _same: dict[ObjectVersion, Conditions] = field(default_factory=dict[ObjectVersion, Conditions])
 
     @classmethod
     def open(
@@ -272,7 +274,7 @@ class Renewal:
         only_moved : bool
             Whether objects that stay where they are do not matter.
         """
-        recorded: dict[SourceObject, RecordedObject] = {}
+        recorded: dict[ObjectVersion, RecordedObject] = {}
         for array in self.arrays:
             for loaded in self.loaded(array):
                 for _, found, stated in recorded_objects(loaded.table, loaded.locations):
@@ -285,7 +287,7 @@ class Renewal:
         if read:
             self._read()
 
-    def _find_same(self, recorded: dict[SourceObject, RecordedObject], *, is_read: bool) -> None:
+    def _find_same(self, recorded: dict[ObjectVersion, RecordedObject], *, is_read: bool) -> None:
         states = states_of(dict.fromkeys(self._now.values()), self.hierarchy.sources)
         for found, stated in recorded.items():
             there = self._now[found]
@@ -302,7 +304,7 @@ class Renewal:
 
     def _read(self) -> None:
         """Read all chunks of objects, and refuse those of which one is wrong."""
-        wrong: dict[SourceObject, ManifestError] = {}
+        wrong: dict[ObjectVersion, ManifestError] = {}
         for array in self.arrays:
             reader = ChunkReader(array, self.hierarchy.sources)
             for loaded in self.loaded(array):
@@ -315,13 +317,13 @@ class Renewal:
             self._refuse(self._now[found], wrong[self._now[found]])
             del self._same[found]
 
-    def _in(self, loaded: _Loaded) -> Iterator[tuple[int, SourceObject]]:
+    def _in(self, loaded: _Loaded) -> Iterator[tuple[int, ObjectVersion]]:
         """Yield the objects of a document that are the same, with the numbers of their paths."""
         for number, found, _ in recorded_objects(loaded.table, loaded.locations):
             if found in self._same:
                 yield number, found
 
-    def _refuse(self, there: SourceObject, error: ManifestError) -> None:
+    def _refuse(self, there: ObjectVersion, error: ManifestError) -> None:
         bare = type(error)(error.problem, array=error.array, chunk=error.chunk, remedy=error.remedy)
         self.report.refused.append(RefusedSource(str(there.location), error.code, bare.message))
 
@@ -399,10 +401,10 @@ class Renewal:
         change.carry_out(with_all_copies(bodies, copies))
 
 
-def _moved(found: SourceObject, place: NewPlace) -> SourceObject:
+def _moved(found: ObjectVersion, place: NewPlace) -> ObjectVersion:
     there = place(found)
     # Elsewhere, the same bytes have another version.
-    return found if there == found.location else SourceObject(there)
+    return found if there == found.location else ObjectVersion(there)
 
 
 def _codec(name: str, configuration: Any) -> dict[str, Any]:
