@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,9 @@ IGNORED_WARNINGS = (
 
 # Dimensions, values and attributes.
 type Variable = tuple[tuple[str, ...], Any, dict[str, Any]]
+
+# Writes the next file of a test, of variables by name.
+type Write = Callable[..., Path]
 
 
 @dataclass

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +19,15 @@ from tests.conversion.files.converted_files import (
     IGNORED_WARNINGS,
     Converted,
     Variable,
+    Write,
     convert,
     same,
-    write_netcdf,
 )
 from zarr_manifest.conversion.files.combining.meaning import other_meaning
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
-
-type Write = Callable[..., Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    numbers = itertools.count()
-
-    def file(**variables: Variable) -> Path:
-        return write_netcdf(tmp_path / f"{next(numbers)}.nc", **variables)
-
-    return file
 
 
 def of_time(values: Sequence[float], units: str, code: str = "i4", **others: Any) -> Variable:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,22 +16,14 @@ from tests.conversion.files.converted_files import (
     IGNORED_WARNINGS,
     Converted,
     Variable,
+    Write,
     convert,
     same,
-    write_netcdf,
 )
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
-
-type Write = Callable[..., Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    numbers = itertools.count()
-    return lambda **variables: write_netcdf(tmp_path / f"{next(numbers)}.nc", **variables)
 
 
 def days(*numbers: float) -> Variable:
