@@ -123,7 +123,7 @@ NAVIGATION = {
         "/conformance/README",
         "/conformance/adapters/javascript/README",
     ],
-    "Project": ["/CONTRIBUTING", "architecture", "performance", "/CHANGELOG"],
+    "Project": ["/CONTRIBUTING", "vocabulary", "architecture", "performance", "/CHANGELOG"],
 }
 
 

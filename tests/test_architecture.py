@@ -1,4 +1,4 @@
-"""docs/architecture.md names rooms, modules and functions that are there."""
+"""docs/architecture.md names packages, modules and functions that are there."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import re
 
 import pytest
 
-from tests.architecture_rooms import PACKAGE, PAGE, layers, page
+from tests.architecture_page import PACKAGE, PAGE, layers, page
 
 STEPS = re.findall(r"^\d+\. .*?(?=^\d+\. |^$)", PAGE.read_text(encoding="utf-8"), re.M | re.DOTALL)
 
 
 def test_the_picture_is_drawn_from_the_contract() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.architecture_rooms"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.architecture_page"
 
 
 def test_every_room_is_in_the_picture() -> None:
-    rooms = {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
-    assert {room for row in layers() for room in row} == rooms - {"__init__", "__pycache__"}
+    packages = {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
+    assert {package for row in layers() for package in row} == packages - {
+        "__init__",
+        "__pycache__",
+    }
 
 
 def test_the_modules_exist() -> None:

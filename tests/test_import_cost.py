@@ -79,19 +79,19 @@ def reading(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_root_alone_loads_no_room() -> None:
+def test_the_root_alone_loads_no_package() -> None:
     assert _loaded("import zarr_manifest") == {"zarr_manifest"}
 
 
 @pytest.mark.slow
-def test_rooms_for_other_purposes_are_not_loaded(reading: set[str]) -> None:
+def test_packages_for_other_purposes_are_not_loaded(reading: set[str]) -> None:
     assert "zarr_manifest.hierarchy" in reading
     assert [name for name in reading if _PURPOSES.match(name)] == []
     assert {name for name in reading if name.startswith("zarr_manifest.integrations")} <= _PIPELINE
 
 
 @pytest.mark.slow
-def test_programs_that_use_zarr_alone_load_no_room() -> None:
+def test_programs_that_use_zarr_alone_load_no_package() -> None:
     loaded = _loaded("zarr.create_array({}, shape=1, dtype='u1')[:]")
     assert {name for name in loaded if "zarr_manifest" in name} <= {"zarr_manifest", *_PIPELINE}
 
@@ -123,11 +123,11 @@ def test_records_are_made_quickly() -> None:
     """Each dataclass takes half a millisecond of every import, a Struct a thirtieth of that."""
     import zarr_manifest.hierarchy  # noqa: F401
 
-    rooms = ("format", "hierarchy", "locations", "manifest", "sources")
+    packages = ("format", "hierarchy", "locations", "manifest", "sources")
     found = {
         thing.__qualname__
         for name, module in sys.modules.items()
-        if name.startswith(tuple(f"zarr_manifest.{room}" for room in rooms))
+        if name.startswith(tuple(f"zarr_manifest.{package}" for package in packages))
         for thing in vars(module).values()
         if isinstance(thing, type)
         and dataclasses.is_dataclass(thing)
@@ -140,18 +140,18 @@ def test_records_are_made_quickly() -> None:
 
 
 @pytest.mark.slow
-def test_a_name_loads_its_room() -> None:
+def test_a_name_loads_its_package() -> None:
     loaded = _loaded_by_each([f"from zarr_manifest import {name}" for name in zm.__all__])
     found = dict(zip(zm.__all__, loaded, strict=True))
     assert [name for name, modules in found.items() if not modules > {"zarr_manifest"}] == []
 
 
 @pytest.mark.slow
-def test_rooms_are_attributes_of_the_package() -> None:
-    rooms = "errors format hierarchy inspection integrations locations manifest sources writing"
-    uses = "\n".join(f"zarr_manifest.{room}.__name__" for room in rooms.split())
+def test_packages_are_attributes_of_the_package() -> None:
+    packages = "errors format hierarchy inspection integrations locations manifest sources writing"
+    uses = "\n".join(f"zarr_manifest.{package}.__name__" for package in packages.split())
     assert _loaded(f"import zarr_manifest\n{uses}") > {"zarr_manifest.errors"}
-    assert {*rooms.split(), *zm.__all__} <= set(dir(zm))
+    assert {*packages.split(), *zm.__all__} <= set(dir(zm))
 
 
 def test_other_names_are_not_there() -> None:

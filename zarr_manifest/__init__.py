@@ -45,9 +45,9 @@ __all__ = [
     "write_manifest",
 ]
 
-# The room of each name. It is imported once one of its names is used: who only reads does not
-# wait for what writes.
-_ROOMS = {
+# The package of each name, imported when one of its names is first used: reading does not
+# need what writes.
+_PACKAGES = {
     "BulkCodecPipeline": "integrations",
     "Limits": "format",
     "Manifest": "manifest",
@@ -66,12 +66,12 @@ _ROOMS = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Return a public name, or a room, when it is first used."""
+        """Return a public name, or a package, when it is first used."""
         from importlib import import_module
 
-        if name in _ROOMS:
-            found = getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
-        elif name in {*_ROOMS.values(), "locations"}:
+        if name in _PACKAGES:
+            found = getattr(import_module(f"{__name__}.{_PACKAGES[name]}"), name)
+        elif name in {*_PACKAGES.values(), "locations"}:
             found = import_module(f"{__name__}.{name}")
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -80,4 +80,4 @@ if not TYPE_CHECKING:
 
     def __dir__() -> list[str]:
         """Return all names, those too that have not been used yet."""
-        return sorted({*globals(), *_ROOMS, *_ROOMS.values()})
+        return sorted({*globals(), *_PACKAGES, *_PACKAGES.values()})

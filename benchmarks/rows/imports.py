@@ -1,6 +1,6 @@
 """What importing costs beyond `import zarr`, which everybody here but one needs.
 
-Ours is imported with the name that opens hierarchies, because the package loads its rooms when
+Ours is imported with the name that opens hierarchies, because the package loads its packages when
 their names are used.
 """
 

@@ -35,6 +35,6 @@ def test_it_needs_numpy_and_the_standard_library_alone() -> None:
     program = "import sys, conformance.adapters.core_reader.hierarchy; print(*sys.modules)"
     command = [sys.executable, "-c", program]
     loaded = subprocess.run(command, cwd=SUITE.parent, capture_output=True, text=True, check=True)
-    rooms = {name.partition(".")[0] for name in loaded.stdout.split()}
-    foreign = {name for name in rooms if not name.startswith("_")} - sys.stdlib_module_names
+    packages = {name.partition(".")[0] for name in loaded.stdout.split()}
+    foreign = {name for name in packages if not name.startswith("_")} - sys.stdlib_module_names
     assert foreign - {"numpy", "conformance", "cython_runtime"} == set()

@@ -1,4 +1,4 @@
-"""The files of a hierarchy's own directory: the one door through which they change.
+"""The files of a hierarchy's own directory: the only module that changes them.
 
 A hierarchy may be untrusted, so nothing is written, locked or removed through a symbolic link,
 wherever that leads, except that the directory itself may be one. Segments of a path are opened

@@ -1,7 +1,7 @@
-"""A contract of import-linter: a package is imported through its door, which is its ``__init__``.
+"""A contract of import-linter: a package is imported through its interface, its ``__init__``.
 
 Modules outside a package do not import the modules inside it, and modules inside it do not
-import its door. ``make layers`` checks it.
+import its interface. ``make layers`` checks it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
-__all__ = ["DoorsContract", "forbidden_imports"]
+__all__ = ["InterfacesContract", "forbidden_imports"]
 
 
 def forbidden_imports(graph: ImportGraph, root: str) -> Iterator[tuple[str, str]]:
@@ -25,25 +25,25 @@ def forbidden_imports(graph: ImportGraph, root: str) -> Iterator[tuple[str, str]
             packages = [".".join(above[:depth]) for depth in range(2, len(above))]
             # The package itself lies inside: its __init__ gathers what the others import.
             reaches_past = any(not f"{importer}.".startswith(f"{p}.") for p in packages)
-            own_door = imported != root and importer.startswith(f"{imported}.")
+            own_interface = imported != root and importer.startswith(f"{imported}.")
             # ``python -m package`` runs what the package offers.
-            own_door = own_door and not importer.endswith(".__main__")
-            if reaches_past or own_door:
+            own_interface = own_interface and not importer.endswith(".__main__")
+            if reaches_past or own_interface:
                 yield importer, imported
 
 
-class DoorsContract(Contract):
-    """Packages below a root are imported through their doors only."""
+class InterfacesContract(Contract):
+    """Packages below a root are imported through their interfaces only."""
 
-    type_name = "doors"
+    type_name = "interfaces"
     root = fields.StringField()
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Collect the imports that reach past a door."""
+        """Collect the imports that reach past an interface."""
         found = list(forbidden_imports(graph, str(self.root)))
         return ContractCheck(kept=not found, metadata={"found": found})
 
     def render_broken_contract(self, check: Any) -> None:
-        """Print each import that reaches past a door."""
+        """Print each import that reaches past an interface."""
         for importer, imported in check.metadata["found"]:
-            output.print_error(f"{importer} imports {imported}, not the door of its package")
+            output.print_error(f"{importer} imports {imported}, not the interface of its package")

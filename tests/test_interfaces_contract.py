@@ -1,9 +1,9 @@
-"""The contract that packages are imported through their doors, on a graph made for it."""
+"""The contract that packages are imported through their interfaces, on a graph made for it."""
 
 import pytest
 from grimp import ImportGraph
 
-from tests.doors_contract import forbidden_imports
+from tests.interfaces_contract import forbidden_imports
 
 MODULES = [
     "p",
@@ -38,7 +38,9 @@ MODULES = [
         ("p", "p.a.x", False),
     ],
 )
-def test_only_doors_lead_into_packages(importer: str, imported: str, allowed: bool) -> None:
+def test_packages_are_imported_through_their_interfaces(
+    importer: str, imported: str, allowed: bool
+) -> None:
     graph = ImportGraph()
     for module in MODULES:
         graph.add_module(module)

@@ -1,7 +1,7 @@
-"""The picture of the rooms in docs/architecture.md, drawn from the contract of import-linter.
+"""The picture of the packages in docs/architecture.md, drawn from the contract of import-linter.
 
-``python -m tests.architecture_rooms`` writes it anew, after a change of the layers in
-pyproject.toml or of what a room's ``__init__`` says of it.
+``python -m tests.architecture_page`` writes it anew, after a change of the layers in
+pyproject.toml or of what a package's ``__init__`` says of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DRAWN = re.compile(r"(?<=<!-- drawn -->\n).*(?=<!-- end -->)", re.DOTALL)
 
 
 def layers() -> list[list[str]]:
-    """Return the rooms, layer by layer, as the contract of import-linter lists them."""
+    """Return the packages, layer by layer, as the contract of import-linter lists them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contract = next(
         contract
@@ -30,10 +30,10 @@ def layers() -> list[list[str]]:
     return [re.findall(r"\w+", layer) for layer in contract["layers"]]
 
 
-def summary(room: str) -> str:
-    """Return the first sentence of a room's docstring."""
-    module = PACKAGE / room / "__init__.py"
-    source = module if module.exists() else PACKAGE / f"{room}.py"
+def summary(package: str) -> str:
+    """Return the first sentence of a package's docstring."""
+    module = PACKAGE / package / "__init__.py"
+    source = module if module.exists() else PACKAGE / f"{package}.py"
     docstring = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8")))
     return (docstring or "").splitlines()[0]
 
@@ -68,9 +68,9 @@ def _rule(above: list[int], below: list[int], width: int) -> str:
 
 
 def drawn() -> str:
-    """Return the picture, and the table of the rooms below it."""
+    """Return the picture, and the table of the packages below it."""
     rows = layers()
-    table = [f"| `{room}` | {summary(room)} |" for row in rows for room in row]
+    table = [f"| `{package}` | {summary(package)} |" for row in rows for package in row]
     return "\n".join(
         [
             "",
@@ -78,7 +78,7 @@ def drawn() -> str:
             draw(rows),
             "```",
             "",
-            "| room | what is in it |",
+            "| package | what is in it |",
             "|---|---|",
             *table,
             "",
