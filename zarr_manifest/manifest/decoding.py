@@ -40,8 +40,8 @@ from zarr_manifest.manifest.author_columns import TO_THE_END
 from zarr_manifest.manifest.entry_columns import EntryColumns, JoinedParts, Shared
 from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
 from zarr_manifest.manifest.parts import LazyPart, split_document, split_members
-from zarr_manifest.manifest.plain import PlainReader
 from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside
+from zarr_manifest.manifest.scanner import Scanner
 
 __all__ = [
     "Resolve",
@@ -194,7 +194,7 @@ def _read_in_parts(
     if grid.shape is None:
         return None  # each part would infer a different grid from its keys
     joined, shared = JoinedParts(len(document)), Shared({}, {})
-    plain = PlainReader(grid, limits, shared)
+    plain = Scanner(grid, limits, shared)
     count = inline_bytes = 0
     for part in split_document(document, part_bytes):
         columns = plain.columns(part)
@@ -224,7 +224,7 @@ def _read_in_parts(
 def _read_plain(document: Body, grid: Grid, limits: Limits) -> _Columns | None:
     """Return the columns of a document of entries that are all written alike, or None."""
     joined, shared = JoinedParts(len(document)), Shared({}, {})
-    columns = PlainReader(grid, limits, shared).columns(LazyPart.all_of(document))
+    columns = Scanner(grid, limits, shared).columns(LazyPart.all_of(document))
     if columns is None or len(columns.offsets) > limits.entries:
         return None
     joined.add(columns, len(document))

@@ -21,7 +21,7 @@ from zarr_manifest.manifest.entry_columns import EntryColumns, JoinedParts, Shar
 from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.manifest import Manifest
 from zarr_manifest.manifest.parts import LazyPart
-from zarr_manifest.manifest.plain import PlainReader
+from zarr_manifest.manifest.scanner import Scanner
 
 LARGEST = 2**53 - 1
 SPACE = st.sampled_from(["", " ", "\n", "\t \r\n"])
@@ -101,7 +101,7 @@ def documents(draw: st.DrawFn, *, proper: bool) -> tuple[bytes, tuple[int, ...]]
 def at_once(document: bytes, grid: Grid, limits: Limits) -> Any:
     """What is read at once, as values that compare; None if nothing is."""
     shared = Shared({}, {})
-    columns = PlainReader(grid, limits, shared).columns(LazyPart.all_of(document))
+    columns = Scanner(grid, limits, shared).columns(LazyPart.all_of(document))
     if columns is None:
         assert not shared.paths
         return None
@@ -170,10 +170,10 @@ def test_a_document_is_read_as_if_none_had_been_read_before(
 ) -> None:
     """All are read into the same memory: nothing of one may be taken for another's."""
     grid = Grid(1, (12,))
-    reader = PlainReader(grid, Limits(), Shared({}, {}))
+    reader = Scanner(grid, Limits(), Shared({}, {}))
     for document, _ in cases:
         found = reader.columns(LazyPart.all_of(document))
-        alone = PlainReader(grid, Limits(), Shared({}, {})).columns(LazyPart.all_of(document))
+        alone = Scanner(grid, Limits(), Shared({}, {})).columns(LazyPart.all_of(document))
         assert (found is None) == (alone is None)
         if found is not None and alone is not None:
             assert found.numbers().tolist() == alone.numbers().tolist()
@@ -184,7 +184,7 @@ def test_a_document_is_read_as_if_none_had_been_read_before(
 @pytest.mark.parametrize("end", range(1, 60))
 def test_a_document_that_ends_early_is_not_continued_by_the_one_before(end: int) -> None:
     document = b'{"0":{"path":"a","offset":1},"1":{"path":"a","offset":2},"2":{"path":"a"}}'
-    reader = PlainReader(Grid(1, (12,)), Limits(), Shared({}, {}))
+    reader = Scanner(Grid(1, (12,)), Limits(), Shared({}, {}))
     longer = (
         b'{"3":{"path":"a","offset":1},"4":{"path":"a","offset":2},"5":{"path":"a","offset":3}}'
     )
@@ -238,7 +238,7 @@ def test_what_writers_write_is_read_at_once(writer: str, more: dict[str, str]) -
     entries = {key: {**entry, **more} for key, entry in plain(1500).items()}
     document = WRITERS[writer](entries)
     for region in (None, (range(2), range(1000))):
-        reader = PlainReader(Grid(2, (2, 1000), region), Limits(), Shared({}, {}))
+        reader = Scanner(Grid(2, (2, 1000), region), Limits(), Shared({}, {}))
         columns = reader.columns(LazyPart.all_of(document))
         assert columns is not None
         assert columns.offsets.tolist() == [
