@@ -11,7 +11,6 @@ import zarr
 
 import zarr_manifest as zm
 from tests.quick_retries import NO_RETRIES
-from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest.errors import ManifestError
 
@@ -75,15 +74,6 @@ def test_a_store_that_refuses_http(s3_server: S3Server) -> None:
         "b", endpoint=s3_server.endpoint, skip_signature=True, region="us-east-1", **QUICK
     )
     check("open", store, None, "source_error", "http://", "allow_http")
-
-
-def test_a_web_server_that_cannot_list(http_server: FileServer) -> None:
-    http_server.put("h/zarr.json", b'{"zarr_format": 3, "node_type": "group", "attributes": {}}')
-    group = zarr.open_group(zm.ManifestStore(f"{http_server.url}/h"), mode="r")
-    with pytest.raises(ManifestError, match="cannot list") as raised:
-        list(group.members())
-    assert "onsolidate" in str(raised.value.remedy)
-    assert "Debug source" not in everything(raised.value)
 
 
 @pytest.mark.parametrize("value", [True, 1])

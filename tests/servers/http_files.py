@@ -364,6 +364,12 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send_head(reply)
 
+    def do_PROPFIND(self) -> None:
+        # As most servers of static files do; reading the body keeps the connection usable.
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._reply()
+        self._send_head(Reply(404))
+
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the requests are recorded."""
 

@@ -14,7 +14,8 @@ from zarr.abc.store import Store
 
 from zarr_manifest.format import owner_candidates
 from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, KnownArrays
-from zarr_manifest.hierarchy.keys import node_of_metadata
+from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
+from zarr_manifest.hierarchy.underneath import store_name, unknown_members
 from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
 from zarr_manifest.locations import Location
 from zarr_manifest.sources import in_order, run_async
@@ -133,15 +134,23 @@ async def list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncItera
     directory = prefix.rstrip("/")
     if arrays.declares_nothing(directory) or await run_async(arrays.array_at(directory)) is None:
         # Not before it is iterated over: zarr 3.1's ObjectStore needs an event loop for it.
-        async for name in store.list_dir(prefix):
+        names = [name async for name in store.list_dir(prefix)]
+        if METADATA_NAMES.isdisjoint(names) and await _is_group(store, directory):
+            raise unknown_members(store_name(store))
+        for name in names:
             yield name
         return
     below = f"{directory}/" if directory else ""
-    names: dict[str, None] = {}
+    first: dict[str, None] = {}
     async for key in list_prefix(store, arrays, below):
-        names[key[len(below) :].partition("/")[0]] = None
-    for name in names:
+        first[key[len(below) :].partition("/")[0]] = None
+    for name in first:
         yield name
+
+
+async def _is_group(store: Store, path: str) -> bool:
+    """Whether a group has metadata: they must be listed, or else nothing can be."""
+    return any([await store.exists(join(path, name)) for name in ("zarr.json", ".zgroup")])
 
 
 async def list_manifest_arrays(

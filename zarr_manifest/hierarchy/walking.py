@@ -41,6 +41,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy.arrays import not_a_path
 from zarr_manifest.hierarchy.keys import join
 from zarr_manifest.hierarchy.underneath import (
+    CONSOLIDATE,
     can_list,
     inside_store,
     link_outside,
@@ -322,7 +323,7 @@ async def _root(store: Store, instead: str) -> list[Node]:
             store,
             "and the hierarchy has no consolidated metadata",
             remedy=Advice(
-                "Consolidate its metadata where it can be listed (zarr.consolidate_metadata)",
+                CONSOLIDATE,
                 *(("; or ", instead) if instead else ()),
                 ".",
             ),

@@ -31,7 +31,6 @@ _NO_CREDENTIALS = re.compile(
 _UNENCRYPTED = re.compile(r"BadScheme|builder error")
 _NO_HOST = re.compile(r"dns error|failed to lookup address|[Nn]ame resolution")
 _NO_SERVER = re.compile(r"tcp connect error|Connection refused")
-_NO_LISTING = re.compile(r"PROPFIND")
 
 
 def known_cause(error: Exception) -> ManifestError | None:
@@ -70,11 +69,6 @@ def known_cause(error: Exception) -> ManifestError | None:
         return SourceError(
             "no server answers at this host and port",
             remedy="Check the URL and the endpoint; or try again when the server responds.",
-        )
-    if _NO_LISTING.search(text):
-        return SourceError(
-            "the web server cannot list what is there",
-            remedy="Consolidate the metadata where they can be listed (zarr.consolidate_metadata).",
         )
     return None
 

@@ -33,9 +33,10 @@ from zarr_manifest.hierarchy.underneath.store_listing import (
     not_listable,
 )
 from zarr_manifest.hierarchy.underneath.urls import object_url, store_urls
-from zarr_manifest.hierarchy.underneath.web_store import WebStore
+from zarr_manifest.hierarchy.underneath.web_store import CONSOLIDATE, WebStore, unknown_members
 
 __all__ = [
+    "CONSOLIDATE",
     "OwnKeys",
     "WebStore",
     "base_directory",
@@ -65,4 +66,5 @@ __all__ = [
     "store_failure",
     "store_name",
     "store_urls",
+    "unknown_members",
 ]

@@ -7,7 +7,7 @@ only if the reader authorised them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from zarr.abc.store import (
@@ -21,6 +21,7 @@ from zarr.storage import ObjectStore
 
 from zarr_manifest.errors import (
     ManifestError,
+    SourceError,
     SourceNotFoundError,
 )
 from zarr_manifest.format import NO_CONDITIONS
@@ -42,7 +43,13 @@ if TYPE_CHECKING:
 else:
     _HTTPObjectStore = ObjectStore
 
-__all__ = ["WebStore"]
+__all__ = ["CONSOLIDATE", "WebStore", "unknown_members"]
+
+# zarr alone would lose the declarations.
+CONSOLIDATE = (
+    "Consolidate the metadata where they can be listed: "
+    "zarr.consolidate_metadata(ManifestStore(...))"
+)
 
 
 class WebStore(_HTTPObjectStore):
@@ -129,8 +136,38 @@ class WebStore(_HTTPObjectStore):
         except ManifestError as error:
             raise self._located(error, key) from error.__cause__
 
+    # Listing: never requested, because many servers answer that there is nothing -------------
+
+    def list(self) -> AsyncGenerator[str]:
+        """Raise: web servers cannot list."""
+        raise self._not_listable()
+
+    def list_prefix(self, prefix: str) -> AsyncGenerator[str]:
+        """Raise: web servers cannot list."""
+        raise self._not_listable()
+
+    def list_dir(self, prefix: str) -> AsyncGenerator[str]:
+        """Raise: web servers cannot list."""
+        raise self._not_listable()
+
+    async def getsize_prefix(self, prefix: str) -> int:
+        """Raise: web servers cannot list."""
+        raise self._not_listable()
+
+    def _not_listable(self) -> ManifestError:
+        return unknown_members(redact(requested_url(self.store, "")))
+
     def _located(self, error: ManifestError, key: str) -> ManifestError:
         return error.in_context(location=redact(requested_url(self.store, key)))
+
+
+def unknown_members(location: str) -> SourceError:
+    """Return the error for a group whose members are needed, in a store that cannot be listed."""
+    return SourceError(
+        "the store cannot be listed, and the group has no consolidated metadata",
+        location=location,
+        remedy=f"{CONSOLIDATE}; or open arrays by name.",
+    )
 
 
 def _span(part: ByteRequest | None) -> SourceRange:
