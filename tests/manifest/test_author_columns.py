@@ -17,7 +17,7 @@ from zarr_manifest.format.chunk_keys import format_canonical
 from zarr_manifest.format.manifest_document import encode_document
 from zarr_manifest.manifest.author_columns import NumberedPaths
 from zarr_manifest.manifest.manifest import references_of
-from zarr_manifest.manifest.reference import NOTHING_ASIDE, entry_of
+from zarr_manifest.manifest.reference import NO_EXTRAS, entry_of
 
 INDEX = st.tuples(st.integers(0, 2), st.integers(0, 3))
 PATH_ENTRY = st.fixed_dictionaries(
@@ -250,9 +250,9 @@ def test_columns_and_what_is_kept_aside(entries: dict[tuple[int, int], dict[str,
     assert columns.offsets.tolist() == [r.offset for r in references]
     with_path = [-1 if r.length is None else r.length for r in references if r.path is not None]
     assert columns.lengths[columns.path_numbers >= 0].tolist() == with_path
-    aside = {row: extra for extra, rows in references_of(manifest).asides() for row in rows}
+    extras = {row: extra for extra, rows in references_of(manifest).extras() for row in rows}
     for row, reference in enumerate(references):
-        extra = aside.get(row, NOTHING_ASIDE)
+        extra = extras.get(row, NO_EXTRAS)
         assert (extra.data, extra.conditions) == (reference.data, reference.conditions)
 
 

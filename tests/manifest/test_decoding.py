@@ -75,8 +75,8 @@ def outcome(
         return type(error), error.chunk, str(error)
     kept = (columns.numbers(), columns.offsets, columns.lengths, columns.path_numbers)
     arrays = [(column.dtype, column.tolist()) for column in kept]
-    shared = {id(extra) for extra in columns.aside.values()}
-    return columns.grid_shape, arrays, paths, list(columns.aside.items()), len(shared)
+    shared = {id(extra) for extra in columns.extras.values()}
+    return columns.grid_shape, arrays, paths, list(columns.extras.items()), len(shared)
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ from zarr_manifest.format.manifest_document import LARGEST_INTEGER, encode_docum
 from zarr_manifest.manifest.author_columns import TO_THE_END, NumberedPaths
 from zarr_manifest.manifest.encoding import encode_rows
 from zarr_manifest.manifest.manifest import Manifest
-from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside, entry_of
-from zarr_manifest.manifest.reference_table import ReferenceTable
+from zarr_manifest.manifest.reference import EMPTY, INLINE, Extras, entry_of
+from zarr_manifest.manifest.reference_table import References
 from zarr_manifest.manifest.text_columns import TextColumns
 
 # As long as a number may be, and as short.
@@ -29,13 +29,13 @@ CONDITIONS = st.builds(
     Conditions, etag=st.none() | TEXT, last_modified=st.none(), version=st.none() | TEXT
 )
 CHECKSUM = st.sampled_from([None, "md5:" + "0" * 32, "x" * 600])
-ASIDE = st.builds(Aside, data=st.none(), checksum=CHECKSUM, conditions=CONDITIONS)
+EXTRAS = st.builds(Extras, data=st.none(), checksum=CHECKSUM, conditions=CONDITIONS)
 INSIDE = st.tuples(st.integers(0, 2), st.integers(0, 10**9), st.integers(0, 8))
 GRID = (3, 10**9 + 1, 9)
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> ReferenceTable:
+def tables(draw: st.DrawFn) -> References:
     """References of every kind, even those that no reader accepts."""
     chunks = sorted(draw(st.sets(INSIDE, max_size=12)))
     paths = draw(st.lists(TEXT | st.just("long/" * 200), min_size=1, max_size=4, unique=True))
@@ -43,32 +43,32 @@ def tables(draw: st.DrawFn) -> ReferenceTable:
     kinds = [draw(kind) for _ in chunks]
     numbers = [(i * GRID[1] + j) * GRID[2] + k for i, j, k in chunks]
     lengths = [draw(NUMBER | st.just(TO_THE_END)) if kind >= 0 else TO_THE_END for kind in kinds]
-    aside: dict[int, Aside] = {}
-    shared = draw(ASIDE)
+    extras: dict[int, Extras] = {}
+    shared = draw(EXTRAS)
     for row, number in enumerate(kinds):
         if number == INLINE:
-            aside[row] = Aside(draw(st.binary(min_size=1)), draw(st.none() | st.just("md5:0")))
+            extras[row] = Extras(draw(st.binary(min_size=1)), draw(st.none() | st.just("md5:0")))
         elif number >= 0 and draw(st.booleans()):
-            aside[row] = draw(st.just(shared) | ASIDE)
-    return ReferenceTable(
+            extras[row] = draw(st.just(shared) | EXTRAS)
+    return References(
         GRID,
         np.array(numbers, np.int64),
         np.array([draw(NUMBER) if kind >= 0 else 0 for kind in kinds], np.int64),
         np.array(lengths, np.int64),
         np.array(kinds, np.int32),
         tuple(paths),
-        aside,
+        extras,
     )
 
 
 @given(tables(), st.integers(1, 5))
-def test_the_bytes_are_those_of_entries_one_by_one(table: ReferenceTable, at_once: int) -> None:
+def test_the_bytes_are_those_of_entries_one_by_one(table: References, at_once: int) -> None:
     rows = zip(table.indices(), map(table.reference, range(len(table))), strict=True)
     expected = encode_document((format_canonical(i), entry_of(reference)) for i, reference in rows)
     numbers, offsets, lengths, path_numbers = table.columns()
-    aside = {row: extra for extra, rows in table.asides() for row in rows}
+    extras = {row: extra for extra, rows in table.extras() for row in rows}
     found = encode_rows(
-        GRID, numbers, offsets, lengths, path_numbers, table.paths, aside, table.reference,
+        GRID, numbers, offsets, lengths, path_numbers, table.paths, extras, table.reference,
         at_once=at_once, few=0,
     )  # fmt: skip
     assert found == expected == table.dumps()

@@ -123,8 +123,8 @@ def one_by_one(document: bytes, grid: Grid, limits: Limits) -> Any:
 def comparable(columns: EntryColumns, paths: tuple[str, ...]) -> Any:
     kept = (columns.numbers(), columns.offsets, columns.lengths, columns.path_numbers)
     arrays = [(column.dtype, column.tolist()) for column in kept]
-    shared = {id(extra) for extra in columns.aside.values()}
-    return columns.grid_shape, arrays, paths, sorted(columns.aside.items()), len(shared)
+    shared = {id(extra) for extra in columns.extras.values()}
+    return columns.grid_shape, arrays, paths, sorted(columns.extras.items()), len(shared)
 
 
 @given(documents(proper=False), st.sampled_from([Limits(), Limits(path_length=3)]))

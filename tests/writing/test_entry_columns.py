@@ -21,7 +21,7 @@ from zarr_manifest import ManifestStore, write_manifest
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import interpret_declaration, parse_node, strict
 from zarr_manifest.hierarchy import DeclaredArray, interpret_array
-from zarr_manifest.manifest import ReferenceTable
+from zarr_manifest.manifest import References
 from zarr_manifest.writing import entries as module
 from zarr_manifest.writing.entries import interpret_entries
 
@@ -82,7 +82,7 @@ def key(chunk: Any) -> str:
 
 def outcome(way: Any) -> tuple[Any, ...]:
     try:
-        table: ReferenceTable = way()
+        table: References = way()
     except ManifestError as error:
         return type(error), error.code, error.message
     except (TypeError, ValueError, RuntimeError) as error:
@@ -90,7 +90,7 @@ def outcome(way: Any) -> tuple[Any, ...]:
     return (table.dumps(),)
 
 
-def as_document(pairs: Any) -> ReferenceTable:
+def as_document(pairs: Any) -> References:
     """The way that always works: everything as one document."""
     private: Any = module
     return private._interpret_as_document(ARRAY, private._pairs(pairs))

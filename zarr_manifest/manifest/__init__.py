@@ -7,21 +7,21 @@ from zarr_manifest.manifest.author_columns import TO_THE_END, Columns, NumberedP
 from zarr_manifest.manifest.encoding import canonical_keys
 from zarr_manifest.manifest.keys import Grid, Rows, canonical_indices, interpret_keys
 from zarr_manifest.manifest.manifest import Manifest, references_of
-from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside, Reference, Row
-from zarr_manifest.manifest.reference_table import ReferenceTable, interpret_manifest
+from zarr_manifest.manifest.reference import EMPTY, INLINE, Extras, Reference, Row
+from zarr_manifest.manifest.reference_table import References, interpret_manifest
 from zarr_manifest.manifest.text_columns import TextColumns
 
 __all__ = [
     "EMPTY",
     "INLINE",
     "TO_THE_END",
-    "Aside",
     "Columns",
+    "Extras",
     "Grid",
     "Manifest",
     "NumberedPaths",
     "Reference",
-    "ReferenceTable",
+    "References",
     "Row",
     "Rows",
     "TextColumns",

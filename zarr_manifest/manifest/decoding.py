@@ -40,7 +40,7 @@ from zarr_manifest.manifest.author_columns import TO_THE_END
 from zarr_manifest.manifest.entry_columns import EntryColumns, JoinedParts, Shared
 from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
 from zarr_manifest.manifest.parts import LazyPart, split_document, split_members
-from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside
+from zarr_manifest.manifest.reference import EMPTY, INLINE, Extras
 from zarr_manifest.manifest.scanner import Scanner
 
 __all__ = [
@@ -161,7 +161,7 @@ def _interpret_entries(
     if resolve is not None:
         foreign = set(range(len(keys))).difference(rows.members.tolist())
         for number in sorted(foreign):
-            yield from mapped(_interpret_aside(values[number], keys[number]), members.locate)
+            yield from mapped(_interpret_extras(values[number], keys[number]), members.locate)
         yield from mapped(_interpret_paths(entries, resolve), members.locate)
     return columns
 
@@ -299,11 +299,11 @@ def interpret_rows(
     keys, entries : sequence
         The members of the document.
     shared : Shared
-        Updated with new paths and asides.
+        Updated with new paths and extras.
     """
     unset = msgspec.UNSET
     path_index = shared.paths
-    aside: dict[int, Aside] = {}
+    extras: dict[int, Extras] = {}
     members: list[int] = rows.members.tolist()
     ordered = [entries[member] for member in members]
     # One whole column at a time: there may be millions of rows.
@@ -316,12 +316,12 @@ def interpret_rows(
     )
     offsets = np.array([entry.offset or 0 for entry in ordered], np.int64)
     lengths = np.array([entry.length or TO_THE_END for entry in ordered], np.int64)
-    for row in [row for row, entry in enumerate(ordered) if _has_aside(entry)]:
+    for row in [row for row, entry in enumerate(ordered) if _has_extras(entry)]:
         entry = ordered[row]
         if entry.data is not unset:
             path_numbers[row], lengths[row] = INLINE, len(entry.data)
-        aside[row] = yield from _aside_of(entry, keys[members[row]], shared)
-    return EntryColumns(rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, aside)
+        extras[row] = yield from _extras_of(entry, keys[members[row]], shared)
+    return EntryColumns(rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, extras)
 
 
 def interpret_conditions(path: str, given: Mapping[str, str | int]) -> Conditions:
@@ -345,7 +345,7 @@ class _Conditions(msgspec.Struct):
     size: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] | None = None
 
 
-def _has_aside(entry: Entry) -> bool:
+def _has_extras(entry: Entry) -> bool:
     unset = msgspec.UNSET
     return not (
         entry.data is unset
@@ -357,22 +357,22 @@ def _has_aside(entry: Entry) -> bool:
     )
 
 
-def _aside_of(entry: Entry, key: str, shared: Shared) -> Findings[Aside]:
-    """Yield what is wrong with what is kept aside, which is checked once if many rows share it."""
+def _extras_of(entry: Entry, key: str, shared: Shared) -> Findings[Extras]:
+    """Yield what is wrong with extras, which are checked once if many rows share them."""
     said = (
         entry.data, entry.checksum, entry.etag, entry.last_modified, entry.version, entry.size,
     )  # fmt: skip
-    known = shared.asides.get(said)
+    known = shared.extras.get(said)
     if known is not None:
         return known
-    aside, problems = collect(_interpret_aside(entry, key))
+    extras, problems = collect(_interpret_extras(entry, key))
     yield from problems
     if not problems:
-        shared.asides[said] = aside
-    return aside
+        shared.extras[said] = extras
+    return extras
 
 
-def _interpret_aside(entry: Entry, key: str) -> Findings[Aside]:
+def _interpret_extras(entry: Entry, key: str) -> Findings[Extras]:
     checksum = _or_none(entry.checksum)
     conditions = NO_CONDITIONS
     try:
@@ -389,7 +389,7 @@ def _interpret_aside(entry: Entry, key: str) -> Findings[Aside]:
         )
     except ManifestError as error:
         yield error.in_context(chunk=key)
-    return Aside(_or_none(entry.data), checksum, conditions)
+    return Extras(_or_none(entry.data), checksum, conditions)
 
 
 def _or_none[T](value: T | msgspec.UnsetType) -> T | None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.format import format_canonical, grid_index, grid_indices
-from zarr_manifest.manifest.reference import Aside, Reference, entry_of
+from zarr_manifest.manifest.reference import Extras, Reference, entry_of
 from zarr_manifest.manifest.text_columns import TextColumns
 
 __all__ = ["canonical_keys", "encode_rows"]
@@ -38,7 +38,7 @@ def encode_rows(
     lengths: npt.NDArray[np.int64],
     path_numbers: npt.NDArray[np.int32],
     paths: Sequence[str],
-    aside: Mapping[int, Aside],
+    extras: Mapping[int, Extras],
     reference: Callable[[int], Reference],
     *,
     at_once: int = _AT_ONCE,
@@ -56,7 +56,7 @@ def encode_rows(
         One value per row; a negative length means the rest of the object.
     paths : sequence of str
         The paths to which the path numbers refer.
-    aside : mapping of int to Aside
+    extras : mapping of int to Extras
         What only some rows have.
     reference : callable
         Returns the reference in a row, for those that are written one by one.
@@ -89,8 +89,8 @@ def encode_rows(
         lines.constant(b'":{')
         alone = _add_paths(lines, path_numbers[rows], paths)
         _add_ranges(lines, offsets[rows], lengths[rows], path_numbers[rows] >= 0)
-        if aside:
-            alone |= _add_asides(lines, range(start, rows.stop), aside)
+        if extras:
+            alone |= _add_extras(lines, range(start, rows.stop), extras)
         lines.constant(b"},\n")
         text = lines.text()
         document.write(_with_rows(text, start, alone, reference) if alone else text)
@@ -170,16 +170,16 @@ def _add_ranges(
             lines.numbers(np.where(where, values, 0), where)
 
 
-def _add_asides(lines: TextColumns, rows: range, aside: Mapping[int, Aside]) -> set[int]:
+def _add_extras(lines: TextColumns, rows: range, extras: Mapping[int, Extras]) -> set[int]:
     """Add checksums and conditions; return the rows that have inline data or long texts."""
-    own = list(aside.keys() & rows)
-    extras = [aside[row] for row in own]
+    own = list(extras.keys() & rows)
+    own_extras = [extras[row] for row in own]
     # Many rows share one. By identity: equality would compare whole chunks.
     _, first, numbers = np.unique(
-        np.fromiter(map(id, extras), np.int64, len(own)), return_index=True, return_inverse=True
+        np.fromiter(map(id, own_extras), np.int64, len(own)), return_index=True, return_inverse=True
     )
     places: list[int] = first.tolist()
-    distinct = [extras[place] for place in places]
+    distinct = [own_extras[place] for place in places]
     table = [b"", *map(_members_after_a_path, distinct)]
     column = np.zeros(len(rows), np.intp)
     column[np.array(own, np.intp) - rows.start] = numbers + 1
@@ -189,10 +189,10 @@ def _add_asides(lines: TextColumns, rows: range, aside: Mapping[int, Aside]) -> 
     return set(np.flatnonzero(np.isin(column, alone)).tolist())
 
 
-def _members_after_a_path(aside: Aside) -> bytes:
-    if aside.data is not None:
+def _members_after_a_path(extras: Extras) -> bytes:
+    if extras.data is not None:
         return b""
-    entry = entry_of(Reference(None, checksum=aside.checksum, conditions=aside.conditions))
+    entry = entry_of(Reference(None, checksum=extras.checksum, conditions=extras.conditions))
     members = _ENCODE(entry)[1:-1]
     return b"," + members if members else b""
 

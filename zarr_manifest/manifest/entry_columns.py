@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
 
-from zarr_manifest.manifest.reference import EMPTY, INLINE, Aside
+from zarr_manifest.manifest.reference import EMPTY, INLINE, Extras
 
 __all__ = ["EntryColumns", "JoinedParts", "Shared"]
 
@@ -28,7 +28,7 @@ class EntryColumns(Struct, frozen=True):
     offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
     path_numbers: npt.NDArray[np.int32]
-    aside: dict[int, Aside]
+    extras: dict[int, Extras]
 
     def numbers(self) -> npt.NDArray[np.int64]:
         """Return the number of each row's chunk."""
@@ -36,17 +36,17 @@ class EntryColumns(Struct, frozen=True):
 
     def reordered(self, order: npt.NDArray[np.int64]) -> EntryColumns:
         """Return the rows in another order."""
-        aside = self.aside
-        if aside:
+        extras = self.extras
+        if extras:
             places = enumerate(order.tolist())
-            aside = {row: aside[place] for row, place in places if place in aside}
+            extras = {row: extras[place] for row, place in places if place in extras}
         return EntryColumns(
             self.grid_shape,
             self.numbers()[order],
             self.offsets[order],
             self.lengths[order],
             self.path_numbers[order],
-            aside,
+            extras,
         )
 
 
@@ -57,12 +57,12 @@ class Shared(Struct, frozen=True):
     ----------
     paths : dict of str to int
         Every path, and its number.
-    asides : dict of tuple to Aside
-        What is kept aside, by the values that entries state.
+    extras : dict of tuple to Extras
+        Extras, by the values that entries state.
     """
 
     paths: dict[str, int]
-    asides: dict[tuple[object, ...], Aside]
+    extras: dict[tuple[object, ...], Extras]
 
 
 class JoinedParts:
@@ -86,7 +86,7 @@ class JoinedParts:
         self._columns: list[npt.NDArray[Any]] = []
         # Only once a row is not that of the chunk of its number.
         self._numbers: npt.NDArray[np.int64] | None = None
-        self._aside: dict[int, Aside] = {}
+        self._extras: dict[int, Extras] = {}
 
     def add(self, part: EntryColumns, size: int) -> None:
         """Add the columns of the next part, whose size is given."""
@@ -103,7 +103,7 @@ class JoinedParts:
             self._numbers = np.arange(start)
         if self._numbers is not None:
             self._numbers = self._extended(self._numbers, numbers)
-        self._aside.update((start + row, extra) for row, extra in part.aside.items())
+        self._extras.update((start + row, extra) for row, extra in part.extras.items())
         self._rows = rows
 
     def _extended[T: np.generic](
@@ -137,7 +137,7 @@ class JoinedParts:
         offsets, lengths, path_numbers = map(self._used, self._columns)
         numbers = None if self._numbers is None else self._used(self._numbers)
         columns = EntryColumns(
-            self.grid_shape, numbers, offsets, lengths, path_numbers, self._aside
+            self.grid_shape, numbers, offsets, lengths, path_numbers, self._extras
         )
         if numbers is not None and not (numbers[1:] > numbers[:-1]).all():
             order = np.argsort(numbers, kind="stable")

@@ -22,7 +22,7 @@ from zarr_manifest.manifest.author_columns import (
 )
 from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.reference import EMPTY, INLINE, Reference
-from zarr_manifest.manifest.reference_table import ReferenceTable, interpret_manifest
+from zarr_manifest.manifest.reference_table import References, interpret_manifest
 from zarr_manifest.showing import counted, html_table, size
 
 __all__ = ["Manifest", "references_of"]
@@ -58,7 +58,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
 
     __slots__ = ("_references",)
 
-    def __init__(self, table: ReferenceTable) -> None:
+    def __init__(self, table: References) -> None:
         self._references = table
 
     @classmethod
@@ -164,10 +164,10 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
             sizes = [len(encoded) for encoded in inline.values()]
             sizes += [TO_THE_END] * (len(without_path) - len(inline))
             rows = with_rows_without_path(grid_shape, rows, without_path, kinds, sizes)
-        references = ReferenceTable(
+        references = References(
             grid_shape, rows.numbers, rows.offsets, rows.lengths, rows.path_numbers, rows.paths, {}
         )
-        references.put_aside(inline, checksums or {}, conditions or {})
+        references.put_extras(inline, checksums or {}, conditions or {})
         return cls(references)
 
     @property
@@ -300,7 +300,7 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
 class _Items(ItemsView[tuple[int, ...], Reference]):
     """Iterates over the rows, instead of looking up each chunk."""
 
-    def __init__(self, manifest: Manifest, references: ReferenceTable) -> None:
+    def __init__(self, manifest: Manifest, references: References) -> None:
         super().__init__(manifest)
         self._references = references
 
@@ -309,6 +309,6 @@ class _Items(ItemsView[tuple[int, ...], Reference]):
             yield index, self._references.reference(row)
 
 
-def references_of(manifest: Manifest) -> ReferenceTable:
+def references_of(manifest: Manifest) -> References:
     """Return the columns behind a manifest; for this package only."""
     return manifest._references  # pyright: ignore[reportPrivateUsage]

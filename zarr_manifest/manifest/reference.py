@@ -1,7 +1,7 @@
 """A reference to one chunk, and how columns represent it.
 
-Offsets, lengths and path numbers are columns; the rest, which few entries have, is
-kept aside. Pure.
+Offsets, lengths and path numbers are columns; the rest, which few entries have, are
+extras. Pure.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from zarr_manifest.showing import without_defaults
 __all__ = [
     "EMPTY",
     "INLINE",
-    "NOTHING_ASIDE",
+    "NO_EXTRAS",
     "OBJECT_BYTES",
-    "Aside",
+    "Extras",
     "Reference",
     "Row",
     "entry_of",
@@ -117,7 +117,7 @@ def entry_of(reference: Reference) -> Entry:
     )
 
 
-class Aside(msgspec.Struct, frozen=True):
+class Extras(msgspec.Struct, frozen=True):
     """The parts of a reference that only some entries have."""
 
     data: bytes | None = None
@@ -125,4 +125,4 @@ class Aside(msgspec.Struct, frozen=True):
     conditions: Conditions = NO_CONDITIONS
 
 
-NOTHING_ASIDE = Aside()
+NO_EXTRAS = Extras()

@@ -1,8 +1,8 @@
 """The table of references: the entries of a manifest, immutable, held in columns.
 
 Offsets, lengths and path numbers are arrays of numbers, not one object per
-chunk; what only a few entries have (inline data, checksums, conditions) is kept
-aside, by row. Look-up is by grid index. :class:`zarr_manifest.Manifest` is the
+chunk; what only a few entries have (inline data, checksums, conditions) is held
+by row, as extras. Look-up is by grid index. :class:`zarr_manifest.Manifest` is the
 public class.
 """
 
@@ -34,14 +34,14 @@ from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.reference import (
     EMPTY,
     INLINE,
-    NOTHING_ASIDE,
+    NO_EXTRAS,
     OBJECT_BYTES,
-    Aside,
+    Extras,
     Reference,
     Row,
 )
 
-__all__ = ["Ranges", "ReferenceTable", "interpret_manifest"]
+__all__ = ["Ranges", "References", "interpret_manifest"]
 
 
 class Ranges(Struct, frozen=True):
@@ -60,7 +60,7 @@ class Ranges(Struct, frozen=True):
     path_numbers: npt.NDArray[np.int32]
 
 
-class ReferenceTable:
+class References:
     """The chunk references of one array, or of one of its documents.
 
     Parameters
@@ -73,13 +73,13 @@ class ReferenceTable:
         One value per row; see :class:`Row`.
     paths : tuple of str
         Every distinct path, as written.
-    aside : dict of int to Aside
+    extras : dict of int to Extras
         What only some rows have.
     """
 
     __slots__ = (
-        "_aside",
         "_chunk_numbers",
+        "_extras",
         "_lengths",
         "_offsets",
         "_path_numbers",
@@ -95,7 +95,7 @@ class ReferenceTable:
         lengths: npt.NDArray[np.int64],
         path_numbers: npt.NDArray[np.int32],
         paths: tuple[str, ...],
-        aside: dict[int, Aside],
+        extras: dict[int, Extras],
     ) -> None:
         self.grid_shape = grid_shape
         self.paths = paths
@@ -107,9 +107,9 @@ class ReferenceTable:
         self._offsets = offsets
         self._lengths = lengths
         self._path_numbers = path_numbers
-        self._aside = aside
+        self._extras = extras
 
-    def put_aside(
+    def put_extras(
         self,
         data: Mapping[tuple[int, ...], bytes],
         checksums: Mapping[tuple[int, ...], str],
@@ -119,22 +119,22 @@ class ReferenceTable:
         by_path = {path: interpret_conditions(path, given) for path, given in conditions.items()}
         for number, path in enumerate(self.paths):
             if path in by_path:
-                extra = Aside(conditions=by_path[path])
+                extra = Extras(conditions=by_path[path])
                 rows: list[int] = np.flatnonzero(self._path_numbers == number).tolist()
-                self._aside.update(dict.fromkeys(rows, extra))
+                self._extras.update(dict.fromkeys(rows, extra))
         for index in {**data, **checksums}:
             row = self._row(index)
             if row is None or self._path_numbers[row] == EMPTY:
                 raise InvalidEntryError(
                     "'checksum' requires a path or data", chunk=format_canonical(index)
                 )
-            before = self._aside.get(row, NOTHING_ASIDE)
+            before = self._extras.get(row, NO_EXTRAS)
             checksum = checksums.get(index)
             if checksum is not None:
                 parse_checksum(checksum)
-            self._aside[row] = Aside(data.get(index), checksum, before.conditions)
+            self._extras[row] = Extras(data.get(index), checksum, before.conditions)
 
-    def with_paths(self, paths: Sequence[str]) -> ReferenceTable:
+    def with_paths(self, paths: Sequence[str]) -> References:
         """Return the references with other paths: one for each of the present ones."""
         numbers: dict[str, int] = {}
         table = [numbers.setdefault(path, len(numbers)) for path in paths]
@@ -144,27 +144,27 @@ class ReferenceTable:
         if table != list(range(len(table))):
             # Rows without a path have negative numbers, which index from the end.
             column = np.array([*table, EMPTY, INLINE], np.int32)[column]
-        return ReferenceTable(
+        return References(
             self.grid_shape,
             self._chunk_numbers,
             self._offsets,
             self._lengths,
             column,
             tuple(numbers),
-            self._aside,
+            self._extras,
         )
 
-    def without_conditions(self) -> ReferenceTable:
+    def without_conditions(self) -> References:
         """Return the references without conditions, but for which version is read."""
-        known: dict[int, Aside] = {}
-        for extra in self._aside.values():
+        known: dict[int, Extras] = {}
+        for extra in self._extras.values():
             if id(extra) not in known:
                 known[id(extra)] = replace(extra, conditions=extra.conditions.version_only())
-        return self._with_aside({row: known[id(extra)] for row, extra in self._aside.items()})
+        return self._with_extras({row: known[id(extra)] for row, extra in self._extras.items()})
 
     def with_conditions(
         self, conditions: Mapping[tuple[int, str | None], Conditions]
-    ) -> ReferenceTable:
+    ) -> References:
         """Return the references with other conditions on some objects.
 
         Parameters
@@ -174,35 +174,35 @@ class ReferenceTable:
         """
         numbers = {number for number, _ in conditions}
         rows = np.flatnonzero(np.isin(self._path_numbers, np.array(sorted(numbers), np.int32)))
-        shared: dict[tuple[int, str | None], Aside] = {
-            key: Aside(conditions=new) for key, new in conditions.items()
+        shared: dict[tuple[int, str | None], Extras] = {
+            key: Extras(conditions=new) for key, new in conditions.items()
         }
-        aside = dict(self._aside)
+        extras = dict(self._extras)
         for row, number in zip(rows.tolist(), self._path_numbers[rows].tolist(), strict=True):
-            before = aside.get(row, NOTHING_ASIDE)
+            before = extras.get(row, NO_EXTRAS)
             new = shared.get((number, before.conditions.version))
             if new is None:
                 continue
             if before.checksum is not None:
-                aside[row] = replace(before, conditions=new.conditions)
+                extras[row] = replace(before, conditions=new.conditions)
             elif new.conditions:
-                aside[row] = new
+                extras[row] = new
             else:
-                aside.pop(row, None)
-        return self._with_aside(aside)
+                extras.pop(row, None)
+        return self._with_extras(extras)
 
-    def _with_aside(self, aside: dict[int, Aside]) -> ReferenceTable:
-        return ReferenceTable(
+    def _with_extras(self, extras: dict[int, Extras]) -> References:
+        return References(
             self.grid_shape,
             self._chunk_numbers,
             self._offsets,
             self._lengths,
             self._path_numbers,
             self.paths,
-            aside,
+            extras,
         )
 
-    def blocks(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], ReferenceTable]]:
+    def blocks(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], References]]:
         """Split the references into blocks of the chunk grid, and yield those with entries.
 
         Parameters
@@ -216,26 +216,26 @@ class ReferenceTable:
             Grid index of the block, in C order, and its references, with the grid of the whole.
         """
         partitions = Partitions(self.grid_shape, tuple(shape))
-        with_aside = np.sort(np.fromiter(self._aside, np.int64, len(self._aside)))
+        with_extras = np.sort(np.fromiter(self._extras, np.int64, len(self._extras)))
         for index, rows in rows_of_blocks(self._chunk_numbers, len(self), partitions):
-            yield index, self._part(rows, with_aside)
+            yield index, self._part(rows, with_extras)
 
-    def _part(self, rows: BlockRows, with_aside: npt.NDArray[np.int64]) -> ReferenceTable:
+    def _part(self, rows: BlockRows, with_extras: npt.NDArray[np.int64]) -> References:
         """Return some of the rows: a slice shares the columns, and numbers select from them."""
         own = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.astype(np.int64)
-        # Most parts have nothing aside.
-        first, last = np.searchsorted(with_aside, [own[0], own[-1] + 1]).tolist()
-        places = np.flatnonzero(np.isin(own, with_aside[first:last])) if first < last else own[:0]
-        aside_rows: list[int] = own[places].tolist()
-        asides = map(self._aside.__getitem__, aside_rows)
-        return ReferenceTable(
+        # Most parts have no extras.
+        first, last = np.searchsorted(with_extras, [own[0], own[-1] + 1]).tolist()
+        places = np.flatnonzero(np.isin(own, with_extras[first:last])) if first < last else own[:0]
+        extra_rows: list[int] = own[places].tolist()
+        extras = map(self._extras.__getitem__, extra_rows)
+        return References(
             self.grid_shape,
             own if self._chunk_numbers is None else self._chunk_numbers[rows],
             self._offsets[rows],
             self._lengths[rows],
             self._path_numbers[rows],
             self.paths,
-            dict(zip(places.tolist(), asides, strict=True)),
+            dict(zip(places.tolist(), extras, strict=True)),
         )
 
     def _numbers(self) -> npt.NDArray[np.int64]:
@@ -253,7 +253,7 @@ class ReferenceTable:
             self._lengths,
             self._path_numbers,
             self.paths,
-            self._aside,
+            self._extras,
             self.reference,
         )
 
@@ -264,7 +264,7 @@ class ReferenceTable:
         longest = max(map(len, self.paths), default=0)
         return (
             len(self) * (longest * character + numbers)
-            + sum(len(rows) * _most_encoded_bytes(extra) for extra, rows in self.asides())
+            + sum(len(rows) * _most_encoded_bytes(extra) for extra, rows in self.extras())
             + 10
         )
 
@@ -299,11 +299,11 @@ class ReferenceTable:
         """Return where the bytes of many rows are, in columns, which must not be modified."""
         return Ranges(self._offsets[rows], self._lengths[rows], self._path_numbers[rows])
 
-    def asides_of(self, rows: Iterable[int]) -> Iterator[tuple[int, Aside]]:
-        """Yield the positions of those rows that have something kept aside, and what."""
-        if self._aside:
+    def extras_of(self, rows: Iterable[int]) -> Iterator[tuple[int, Extras]]:
+        """Yield the positions of those rows that have extras, and these."""
+        if self._extras:
             for position, row in enumerate(rows):
-                extra = self._aside.get(row)
+                extra = self._extras.get(row)
                 if extra is not None:
                     yield position, extra
 
@@ -315,7 +315,7 @@ class ReferenceTable:
     def row(self, row: int) -> Row:
         """Return a row."""
         length = self._lengths.item(row)
-        extra = self._aside.get(row, NOTHING_ASIDE)
+        extra = self._extras.get(row, NO_EXTRAS)
         return Row(
             path_number=self._path_numbers.item(row),
             offset=self._offsets.item(row),
@@ -350,14 +350,14 @@ class ReferenceTable:
         """Return the references as columns of numbers, which must not be modified."""
         return Columns(self._numbers(), self._offsets, self._lengths, self._path_numbers)
 
-    def asides(self) -> Iterator[tuple[Aside, list[int]]]:
+    def extras(self) -> Iterator[tuple[Extras, list[int]]]:
         """Yield inline data, checksums and conditions, each with the rows that have them."""
         rows: dict[int, list[int]] = {}
         # Many rows share one. By identity: equality would compare whole chunks.
-        for row, extra in self._aside.items():
+        for row, extra in self._extras.items():
             rows.setdefault(id(extra), []).append(row)
         for own in rows.values():
-            yield self._aside[own[0]], own
+            yield self._extras[own[0]], own
 
     def indices(self) -> Iterator[tuple[int, ...]]:
         """Yield the grid index of every chunk in the manifest, in C order."""
@@ -386,15 +386,15 @@ class ReferenceTable:
 
     @property
     def nbytes(self) -> int:
-        """Memory used by the columns, in bytes, without the paths and what is kept aside."""
+        """Memory used by the columns, in bytes, without the paths and the extras."""
         nbytes = self._offsets.nbytes + self._lengths.nbytes + self._path_numbers.nbytes
         return nbytes if self._chunk_numbers is None else nbytes + self._chunk_numbers.nbytes
 
     @property
     def memory(self) -> int:
         """Estimated memory of the whole manifest, in bytes."""
-        aside = sum(OBJECT_BYTES + len(extra.data or b"") for extra in self._aside.values())
-        return self.nbytes + aside + sum(OBJECT_BYTES + len(path) for path in self.paths)
+        extras = sum(OBJECT_BYTES + len(extra.data or b"") for extra in self._extras.values())
+        return self.nbytes + extras + sum(OBJECT_BYTES + len(path) for path in self.paths)
 
     def items(self) -> Iterator[tuple[tuple[int, ...], Row]]:
         """Yield the grid index and row of every chunk in the manifest, in C order."""
@@ -421,16 +421,16 @@ class ReferenceTable:
         return list(zip(self.paths, counts.tolist(), sizes.tolist(), strict=True))
 
 
-def _most_encoded_bytes(aside: Aside) -> int:
-    conditions = aside.conditions
-    texts = (aside.checksum, conditions.etag, conditions.version)
-    data = len(aside.data or b"") * 4 // 3
+def _most_encoded_bytes(extras: Extras) -> int:
+    conditions = extras.conditions
+    texts = (extras.checksum, conditions.etag, conditions.version)
+    data = len(extras.data or b"") * 4 // 3
     return data + sum(len(text or "") for text in texts) * 6 + 200
 
 
 def interpret_manifest(
     document: Body, grid: Grid, limits: Limits, *, resolve: Resolve | None = None
-) -> Findings[ReferenceTable]:
+) -> Findings[References]:
     """Yield the problems of a manifest document, and return its valid references.
 
     Parameters
@@ -445,12 +445,12 @@ def interpret_manifest(
         Given by validators; see :func:`interpret_columns`.
     """
     columns, paths = yield from interpret_columns(document, grid, limits, resolve=resolve)
-    return ReferenceTable(
+    return References(
         columns.grid_shape,
         columns.chunk_numbers,
         columns.offsets,
         columns.lengths,
         columns.path_numbers,
         paths,
-        columns.aside,
+        columns.extras,
     )

@@ -26,7 +26,7 @@ from zarr_manifest.manifest.author_columns import TO_THE_END
 from zarr_manifest.manifest.entry_columns import EntryColumns, Shared
 from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.parts import LazyPart
-from zarr_manifest.manifest.reference import Aside
+from zarr_manifest.manifest.reference import Extras
 from zarr_manifest.manifest.scanned_text import (
     WORD,
     Places,
@@ -64,7 +64,7 @@ class Scanner:
     limits : Limits
         Of which only the lengths of strings are checked.
     shared : Shared
-        Updated with new paths and asides.
+        Updated with new paths and extras.
     """
 
     def __init__(self, grid: Grid, limits: Limits, shared: Shared) -> None:
@@ -224,8 +224,8 @@ def _columns(
     offsets, lengths = values.numbers.get("offset"), values.numbers.get("length")
     if lengths is not None and not lengths.all():
         return None
-    asides = _extras_of(values.strings, values.numbers.get("size"), count, shared)
-    if asides is None:
+    extras = _extras_of(values.strings, values.numbers.get("size"), count, shared)
+    if extras is None:
         return None
     if len(numbers) > 1 and not (numbers[1:] > numbers[:-1]).all():
         ordered = np.sort(numbers)
@@ -239,7 +239,7 @@ def _columns(
         np.zeros(count, np.int64) if offsets is None else offsets,
         np.full(count, TO_THE_END, np.int64) if lengths is None else lengths,
         path_numbers,
-        asides,
+        extras,
     )
 
 
@@ -354,8 +354,8 @@ def _extras_of(
     sizes: npt.NDArray[np.int64] | None,
     count: int,
     shared: Shared,
-) -> dict[int, Aside] | None:
-    """Return what is kept aside of each row; None if it is not valid.
+) -> dict[int, Extras] | None:
+    """Return the extras of each row; None if they are not valid.
 
     Parameters
     ----------
@@ -366,7 +366,7 @@ def _extras_of(
     count : int
         Number of rows.
     shared : Shared
-        Updated with new asides.
+        Updated with new extras.
     """
     starts = [strings[name].starts for name in _NAMES if name in strings]
     if sizes is not None:
@@ -377,13 +377,13 @@ def _extras_of(
     columns = [_at(runs, strings.get(name)) for name in _NAMES]
     columns.append(itertools.repeat(msgspec.UNSET) if sizes is None else sizes[runs].tolist())
     try:
-        asides = _distinct(zip(*columns, strict=False), shared)
+        extras = _distinct(zip(*columns, strict=False), shared)
     except ManifestError:
         return None
     if len(runs) == count:
-        return dict(enumerate(asides))
+        return dict(enumerate(extras))
     lengths = np.diff(runs, append=count).tolist()
-    rows = itertools.chain.from_iterable(map(itertools.repeat, asides, lengths))
+    rows = itertools.chain.from_iterable(map(itertools.repeat, extras, lengths))
     return dict(enumerate(rows))
 
 
@@ -398,20 +398,20 @@ def _at(runs: npt.NDArray[np.int64], strings: StringRuns | None) -> Iterable[_Gi
     return map(strings.values.__getitem__, numbers)
 
 
-def _distinct(rows: Iterable[tuple[_Given, ...]], shared: Shared) -> list[Aside]:
-    known, conditions = shared.asides, dict[tuple[_Given, ...], Conditions]()
-    asides: list[Aside] = []
+def _distinct(rows: Iterable[tuple[_Given, ...]], shared: Shared) -> list[Extras]:
+    known, conditions = shared.extras, dict[tuple[_Given, ...], Conditions]()
+    found: list[Extras] = []
     for row in rows:
         said = (msgspec.UNSET, *row)
-        aside = known.get(said)
-        if aside is None:
+        extras = known.get(said)
+        if extras is None:
             given: list[Any] = [None if value is msgspec.UNSET else value for value in row]
             checksum, *condition = given
             if checksum is not None:
                 parse_checksum(checksum)
-            found = conditions.get(row[1:])
-            if found is None:
-                found = conditions[row[1:]] = parse_conditions(*condition)
-            aside = known[said] = Aside(None, checksum, found)
-        asides.append(aside)
-    return asides
+            stated = conditions.get(row[1:])
+            if stated is None:
+                stated = conditions[row[1:]] = parse_conditions(*condition)
+            extras = known[said] = Extras(None, checksum, stated)
+        found.append(extras)
+    return found

@@ -51,7 +51,7 @@ from zarr_manifest.hierarchy import (
     interpret_array,
     join,
 )
-from zarr_manifest.manifest import ReferenceTable
+from zarr_manifest.manifest import References
 from zarr_manifest.writing.bounded_threads import Call, in_threads
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.consolidated import update_consolidated
@@ -82,7 +82,7 @@ from zarr_manifest.writing.new_documents import (
 __all__ = ["ArrayWriter", "Form"]
 
 # A partition, and its references; None if it has none.
-type _Part = tuple[Partition, ReferenceTable | None]
+type _Part = tuple[Partition, References | None]
 
 # Number of partitions without entries that are noted at a time.
 _AT_ONCE = 1000
@@ -186,12 +186,12 @@ class ArrayWriter:
 
     # First: documents -----------------------------------------------------------
 
-    def write(self, manifest: ReferenceTable) -> None:
+    def write(self, manifest: References) -> None:
         """Write the documents of a manifest that has been checked."""
         self._write(manifest)
         self._note_sources(manifest)
 
-    def _write(self, manifest: ReferenceTable) -> None:
+    def _write(self, manifest: References) -> None:
         if self._form.inline:
             self.array = self._declared(json.loads(manifest.dumps()))
             return
@@ -228,13 +228,13 @@ class ArrayWriter:
         array = self.array
         key_of, nothing = document_keys(array), empty_document(array)
 
-        def encode_and_act(key: str, part: ReferenceTable | None) -> T:
+        def encode_and_act(key: str, part: References | None) -> T:
             return act(key, nothing if part is None else encode_manifest(array, part))
 
         for partition, part in parts:
             yield Call(weight(part), functools.partial(encode_and_act, key_of(partition), part))
 
-    def write_parts(self, parts: Iterable[ReferenceTable]) -> Iterator[ReferenceTable]:
+    def write_parts(self, parts: Iterable[References]) -> Iterator[References]:
         """Write the documents of partitions as they arrive, and yield what is being written.
 
         The declaration is complete when all have been yielded.
@@ -244,7 +244,7 @@ class ArrayWriter:
         nothing = empty_document(self.array)
         self._claim([self._first], nothing, lambda attempt: uuid.uuid4().hex[:12])
         seen: set[Partition] = set()
-        begun: deque[ReferenceTable] = deque()
+        begun: deque[References] = deque()
         for _ in in_threads(self._calls(self._split(parts, seen, begun), self._put_document)):
             while begun:
                 yield begun.popleft()
@@ -258,7 +258,7 @@ class ArrayWriter:
         self.array = self._declared(self.array.configuration.manifest)
 
     def _split(
-        self, parts: Iterable[ReferenceTable], seen: set[Partition], begun: deque[ReferenceTable]
+        self, parts: Iterable[References], seen: set[Partition], begun: deque[References]
     ) -> Iterator[_Part]:
         """Yield the partitions in parts of a manifest; note them, and which parts are done."""
         assert self.array.partitions is not None
@@ -362,7 +362,7 @@ class ArrayWriter:
             references.append(self._form.reference)
         self._left = left_behind(self._store, self.array, references, self._earlier)
 
-    def _note_sources(self, manifest: ReferenceTable) -> None:
+    def _note_sources(self, manifest: References) -> None:
         """Note which sources of the new manifest might be taken for unused documents."""
         if self._earlier is None and not self._left:
             return

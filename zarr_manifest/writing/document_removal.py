@@ -36,7 +36,7 @@ from zarr_manifest.hierarchy import (
     join,
 )
 from zarr_manifest.locations import StoreLocation
-from zarr_manifest.manifest import ReferenceTable
+from zarr_manifest.manifest import References
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.document_names import (
     DocumentNames,
@@ -166,7 +166,7 @@ def _is_manifest(store: GuardedStore, key: str, array: DeclaredArray) -> bool:
     return False
 
 
-def sources_in(array: DeclaredArray, manifest: ReferenceTable) -> set[str]:
+def sources_in(array: DeclaredArray, manifest: References) -> set[str]:
     """Return the keys of those sources of an array that lie in its own directory."""
     below = f"{array.path}/" if array.path else ""
     locations = (array.base.resolve(path) for path in manifest.paths)
@@ -210,7 +210,7 @@ def unused_documents(
 
 def _manifest_in(
     store: GuardedStore, key: str, array: DeclaredArray, partition: Partition
-) -> ReferenceTable | None:
+) -> References | None:
     """Return the manifest in an object, or None if it is no manifest document of an array."""
     limits = Limits()
     if store.size(key) > limits.manifest_bytes:

@@ -29,7 +29,7 @@ from zarr_manifest.hierarchy import (
     DeclaredArray,
     interpret_document_of,
 )
-from zarr_manifest.manifest import Manifest, ReferenceTable, references_of
+from zarr_manifest.manifest import Manifest, References, references_of
 from zarr_manifest.writing.entry_columns import (
     CollectedColumns,
     EntryColumns,
@@ -58,7 +58,7 @@ _MEMBERS = frozenset(Entry.__struct_fields__)
 
 def interpret_entries(
     array: DeclaredArray, entries: Entries, *, at_once: int = _AT_ONCE
-) -> ReferenceTable:
+) -> References:
     """Return entries as a manifest of the array.
 
     Raises
@@ -77,7 +77,7 @@ def interpret_entries(
     return _interpret_pairs(array, _pairs(entries), at_once)
 
 
-def _interpret_document(array: DeclaredArray, document: bytes) -> ReferenceTable:
+def _interpret_document(array: DeclaredArray, document: bytes) -> References:
     plain = DeclaredArray(
         array.path,
         array.metadata,
@@ -92,7 +92,7 @@ def _interpret_document(array: DeclaredArray, document: bytes) -> ReferenceTable
     return loaded.manifest
 
 
-def _interpret_pairs(array: DeclaredArray, pairs: Iterator[Pair], at_once: int) -> ReferenceTable:
+def _interpret_pairs(array: DeclaredArray, pairs: Iterator[Pair], at_once: int) -> References:
     """Return pairs of chunk and entry as a manifest, in columns as far as they are plain.
 
     If anything may be wrong with them, they are interpreted as one document, so that it does
@@ -120,7 +120,7 @@ def _failing(error: BaseException | None) -> Iterator[Pair]:
     yield from ()
 
 
-def _interpret_as_document(array: DeclaredArray, pairs: Iterable[Pair]) -> ReferenceTable:
+def _interpret_as_document(array: DeclaredArray, pairs: Iterable[Pair]) -> References:
     document = json.dumps(_by_key(pairs), default=_as_json).encode()
     return _interpret_document(array, document)
 
@@ -130,7 +130,7 @@ def _in_columns(
     batches: Iterator[list[Pair]],
     plain: PlainEntries,
     given: list[EntryColumns | list[Pair]],
-) -> ReferenceTable:
+) -> References:
     """Return pairs of chunk and entry as a manifest; the last of those given may be replaced.
 
     Raises
@@ -180,7 +180,7 @@ def _batches(
         yield batch
 
 
-def _require_paths(array: DeclaredArray, manifest: ReferenceTable) -> None:
+def _require_paths(array: DeclaredArray, manifest: References) -> None:
     """Check that the manifest's paths resolve, which a manifest alone cannot check."""
     for number, path in enumerate(manifest.paths):
         try:

@@ -20,8 +20,8 @@ from zarr_manifest.manifest import (
     EMPTY,
     INLINE,
     TO_THE_END,
-    Aside,
-    ReferenceTable,
+    Extras,
+    References,
     canonical_indices,
 )
 
@@ -185,7 +185,7 @@ class CollectedColumns:
     def __init__(self, paths: dict[str, int]) -> None:
         self._paths = paths
         self._parts: list[EntryColumns] = []
-        self._aside: dict[int, Aside] = {}
+        self._extras: dict[int, Extras] = {}
         self._count = 0
 
     def add(self, columns: EntryColumns) -> None:
@@ -193,17 +193,17 @@ class CollectedColumns:
         self._parts.append(columns)
         self._count += len(columns.numbers)
 
-    def add_table(self, table: ReferenceTable) -> None:
+    def add_table(self, table: References) -> None:
         """Add rows that may have more than a path and a range."""
-        for extra, rows in table.asides():
-            self._aside.update(dict.fromkeys([self._count + row for row in rows], extra))
+        for extra, rows in table.extras():
+            self._extras.update(dict.fromkeys([self._count + row for row in rows], extra))
         numbers, offsets, lengths, path_numbers = table.columns()
         # Rows without a path have negative numbers, which index from the end.
         own = [self._paths[path] for path in table.paths]
         renumbered = np.array([*own, EMPTY, INLINE], np.int32)[path_numbers]
         self.add(EntryColumns(numbers, offsets, lengths, renumbered))
 
-    def table(self, grid_shape: tuple[int, ...]) -> ReferenceTable | None:
+    def table(self, grid_shape: tuple[int, ...]) -> References | None:
         """Return all rows, in C order of the chunks; None if two are of the same chunk."""
         none = np.empty(0, np.int64)
         parts = self._parts or [EntryColumns(none, none, none, none.astype(np.int32))]
@@ -211,18 +211,18 @@ class CollectedColumns:
         offsets = np.concatenate([part.offsets for part in parts])
         lengths = np.concatenate([part.lengths for part in parts])
         path_numbers = np.concatenate([part.path_numbers for part in parts])
-        aside = self._aside
+        extras = self._extras
         if not (numbers[1:] > numbers[:-1]).all():
             order = np.argsort(numbers, kind="stable")
             numbers = numbers[order]
             if (numbers[1:] == numbers[:-1]).any():
                 return None
             offsets, lengths, path_numbers = offsets[order], lengths[order], path_numbers[order]
-            if aside:
+            if extras:
                 rows: list[int] = order.tolist()
-                aside = {place: aside[row] for place, row in enumerate(rows) if row in aside}
+                extras = {place: extras[row] for place, row in enumerate(rows) if row in extras}
         paths = tuple(self._paths)
-        return ReferenceTable(grid_shape, numbers, offsets, lengths, path_numbers, paths, aside)
+        return References(grid_shape, numbers, offsets, lengths, path_numbers, paths, extras)
 
 
 def _integers(values: list[Any], least: int) -> npt.NDArray[np.int64] | None:

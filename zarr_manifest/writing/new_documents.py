@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from zarr_manifest.errors import Advice, LimitExceededError, Setting
 from zarr_manifest.format import Limits, Partitions, encode_body, needs_every_document
 from zarr_manifest.hierarchy import DeclaredArray, Partition
-from zarr_manifest.manifest import ReferenceTable
+from zarr_manifest.manifest import References
 
 _BYTES_PER_ROW = 100
 
@@ -25,7 +25,7 @@ class NewDocuments:
     ----------
     array : DeclaredArray
         The array.
-    manifest : ReferenceTable
+    manifest : References
         All of its references.
 
     Attributes
@@ -40,7 +40,7 @@ class NewDocuments:
         If a reader with the default limits could not read one of them.
     """
 
-    def __init__(self, array: DeclaredArray, manifest: ReferenceTable) -> None:
+    def __init__(self, array: DeclaredArray, manifest: References) -> None:
         self._array = array
         self._manifest = manifest
         self.partitions: list[Partition] = []
@@ -54,16 +54,16 @@ class NewDocuments:
                 self.partitions.insert(0, first)
             self.partitions += partitions_to_fill(array.partitions, self.partitions)
 
-    def _with_entries(self) -> Iterator[tuple[Partition, ReferenceTable]]:
+    def _with_entries(self) -> Iterator[tuple[Partition, References]]:
         if self._array.partitions is None:
             return iter([(None, self._manifest)])
         return self._manifest.blocks(self._array.partitions.shape)
 
-    def body(self, part: ReferenceTable | None) -> bytes:
+    def body(self, part: References | None) -> bytes:
         """Return a document as stored."""
         return empty_document(self._array) if part is None else encode_manifest(self._array, part)
 
-    def parts(self) -> Iterator[tuple[Partition, ReferenceTable | None]]:
+    def parts(self) -> Iterator[tuple[Partition, References | None]]:
         """Yield the partitions that have a document, in this order, each with its references."""
         with_entries = self._with_entries()
         following = next(with_entries, None)
@@ -75,7 +75,7 @@ class NewDocuments:
                 yield partition, None
 
 
-def weight(manifest: ReferenceTable | None) -> int:
+def weight(manifest: References | None) -> int:
     """Return how much memory a document needs while it is encoded, as a number of rows."""
     return 0 if manifest is None else len(manifest) + manifest.inline_bytes // _BYTES_PER_ROW
 
@@ -98,7 +98,7 @@ def empty_document(array: DeclaredArray) -> bytes:
     return encode_body(array.configuration.codecs, b"{}\n")
 
 
-def encode_manifest(array: DeclaredArray, manifest: ReferenceTable) -> bytes:
+def encode_manifest(array: DeclaredArray, manifest: References) -> bytes:
     """Return one document as stored.
 
     Raises
@@ -121,6 +121,6 @@ def encode_manifest(array: DeclaredArray, manifest: ReferenceTable) -> bytes:
     return encode_body(array.configuration.codecs, document)
 
 
-def _is_too_large(manifest: ReferenceTable) -> bool:
+def _is_too_large(manifest: References) -> bool:
     limits = Limits()
     return len(manifest) > limits.entries or manifest.inline_bytes > limits.inline_bytes

@@ -17,7 +17,7 @@ from zarr_manifest.hierarchy import store
 from zarr_manifest.hierarchy.arrays import chunk_plans, transformer
 from zarr_manifest.hierarchy.arrays.documents import manifest_documents
 from zarr_manifest.hierarchy.arrays.known import seen_arrays
-from zarr_manifest.manifest import ReferenceTable, Row, decoding
+from zarr_manifest.manifest import References, Row, decoding
 
 _MEMBERS = ("manifest", "base", "codecs", "partition_shape", "partitions")
 
@@ -245,7 +245,7 @@ def offset_alone_ignored() -> None:
     """Read an entry without a length from the beginning of its object."""
 
     def make(get: Any) -> Any:
-        def changed(self: ReferenceTable, index: Any) -> Row | None:
+        def changed(self: References, index: Any) -> Row | None:
             found: Row | None = get(self, index)
             if found is None or found.length is not None:
                 return found
@@ -253,7 +253,7 @@ def offset_alone_ignored() -> None:
 
         return changed
 
-    replace(ReferenceTable, "get", make)
+    replace(References, "get", make)
 
 
 @broken_in("inline")

@@ -19,7 +19,7 @@ from zarr_manifest.format.partition_names import names_outside
 from zarr_manifest.hierarchy.arrays import declared_array
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
 from zarr_manifest.hierarchy.arrays.documents import manifest_documents
-from zarr_manifest.manifest import ReferenceTable, decoding, keys
+from zarr_manifest.manifest import References, decoding, keys
 
 # ------------------------------------------------------------------ chunk keys
 
@@ -59,7 +59,7 @@ def _overlook(words: str) -> None:
 @broken_in("chunk-keys/canonical-default-dot")
 def keys_transposed() -> None:
     """Read the numbers of a chunk key from the last dimension to the first."""
-    replace(ReferenceTable, "get", lambda get: lambda self, index: get(self, tuple(index)[::-1]))
+    replace(References, "get", lambda get: lambda self, index: get(self, tuple(index)[::-1]))
 
 
 @broken_in("chunk-keys/two-spellings")

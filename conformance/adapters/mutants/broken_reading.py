@@ -17,7 +17,7 @@ from zarr_manifest.hierarchy.arrays import chunk_plans, transformer
 from zarr_manifest.hierarchy.arrays.known.known_arrays import KnownArrays
 from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.store import ManifestStore
-from zarr_manifest.manifest import ReferenceTable, Row
+from zarr_manifest.manifest import References, Row
 from zarr_manifest.sources import (
     local_files,
     object_reader,
@@ -107,7 +107,7 @@ def empty_is_missing() -> None:
 def missing_is_empty() -> None:
     """Take a missing chunk for an explicitly empty one."""
     replace(
-        ReferenceTable,
+        References,
         "get",
         lambda get: lambda self, index: get(self, index) or Row(-2),
     )

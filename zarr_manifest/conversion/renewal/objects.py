@@ -37,7 +37,7 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy import DeclaredArray
 from zarr_manifest.locations import Location
-from zarr_manifest.manifest import TO_THE_END, ReferenceTable, Row
+from zarr_manifest.manifest import TO_THE_END, References, Row
 from zarr_manifest.sources import SourceRange, Sources, Whole, source_range
 
 __all__ = ["ChunkReader", "ObjectVersion", "RecordedObject", "recorded_objects", "states_of"]
@@ -132,13 +132,13 @@ def _another(violation: str, *, to_read: bool) -> SourceChangedError:
 
 
 def recorded_objects(
-    table: ReferenceTable, locations: Iterable[Location]
+    table: References, locations: Iterable[Location]
 ) -> Iterator[tuple[int, ObjectVersion, RecordedObject]]:
     """Yield the objects of a table, each with the number of its path, and what is recorded."""
     columns, places = table.columns(), list(locations)
     stated = {NO_CONDITIONS: 0}
     which = np.zeros(len(table), np.int64)
-    for extra, rows in table.asides():
+    for extra, rows in table.extras():
         which[rows] = stated.setdefault(extra.conditions, len(stated))
     has_path = columns.path_numbers >= 0
     keys = columns.path_numbers[has_path] * np.int64(len(stated)) + which[has_path]
@@ -191,14 +191,14 @@ class ChunkReader:
 
     def wrong(
         self,
-        table: ReferenceTable,
+        table: References,
         objects: Mapping[tuple[int, str | None], ObjectVersion],
     ) -> Iterator[tuple[ObjectVersion, ManifestError]]:
         """Yield the objects of some paths that have a chunk that cannot be read, and the error.
 
         Parameters
         ----------
-        table : ReferenceTable
+        table : References
             The references.
         objects : mapping of (int, str or None) to ObjectVersion
             What to read, by the number of a path, and the version that entries name.

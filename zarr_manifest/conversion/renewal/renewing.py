@@ -45,7 +45,7 @@ from zarr_manifest.hierarchy import (
     sync,
 )
 from zarr_manifest.locations import Base, Location, StoreLocation
-from zarr_manifest.manifest import ReferenceTable
+from zarr_manifest.manifest import References
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow
 from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store, without_token
@@ -175,7 +175,7 @@ type NewPlace = Callable[[ObjectVersion], Location]
 class _Loaded:
     """A manifest, or one document of it."""
 
-    table: ReferenceTable
+    table: References
     locations: tuple[Location, ...]
 
 
@@ -362,7 +362,7 @@ class Renewal:
             if found in self._same
         )
 
-    def _renewed(self, array: DeclaredArray, base: Base) -> Iterator[ReferenceTable]:
+    def _renewed(self, array: DeclaredArray, base: Base) -> Iterator[References]:
         """Yield the references of an array with present places and conditions."""
         for loaded in self.loaded(array):
             found = list(self._in(loaded))
@@ -419,7 +419,7 @@ def _path(path: str, base: Base, place: Location) -> str:
     return place.url
 
 
-def _write_tables(writer: ArrayWriter, tables: Iterable[ReferenceTable]) -> None:
+def _write_tables(writer: ArrayWriter, tables: Iterable[References]) -> None:
     if writer.array.partitions is None:
         (table,) = tables
         writer.write(table)

@@ -51,7 +51,7 @@ from zarr_manifest.hierarchy import (
     store_underneath,
     store_urls,
 )
-from zarr_manifest.manifest import Manifest, ReferenceTable, references_of
+from zarr_manifest.manifest import Manifest, References, references_of
 from zarr_manifest.sources import (
     Allow,
     access_by_prefix,
@@ -226,7 +226,7 @@ class _Settings:
         )
         return stated if several else None
 
-    def is_small(self, manifest: ReferenceTable) -> bool:
+    def is_small(self, manifest: References) -> bool:
         """Whether to write a manifest inline."""
         # An entry takes at least `"0":{}`: large manifests need not be encoded to find out.
         return len(manifest) * 6 < self.inline_below and len(manifest.dumps()) < self.inline_below
@@ -310,7 +310,7 @@ class _HierarchyWriter:
         self._arrays[path] = writer
 
     def _write_whole(
-        self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: ReferenceTable
+        self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: References
     ) -> ArrayWriter:
         _require_grid(manifest, grid)
         rewritten, any_relative = self._paths.rewritten(manifest)
@@ -344,12 +344,12 @@ class _HierarchyWriter:
             raise
         return writer
 
-    def _checked(self, parts: Iterable[Manifest], grid: ChunkGrid) -> Iterator[ReferenceTable]:
+    def _checked(self, parts: Iterable[Manifest], grid: ChunkGrid) -> Iterator[References]:
         for part in map(references_of, parts):
             _require_grid(part, grid)
             yield self._paths.rewritten(part)[0]
 
-    def _count(self, path: str, manifest: ReferenceTable) -> None:
+    def _count(self, path: str, manifest: References) -> None:
         self.report.references += len(manifest)
         self.report.stated_bytes += manifest.stated_bytes
         self._tally.add(path, len(manifest))
@@ -405,7 +405,7 @@ def _group(attributes: dict[str, Any]) -> dict[str, Any]:
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
 
 
-def _require_grid(manifest: ReferenceTable, grid: ChunkGrid) -> None:
+def _require_grid(manifest: References, grid: ChunkGrid) -> None:
     if manifest.grid_shape != grid.counts:
         raise InvalidConfigurationError(
             f"the manifest's chunk grid has the shape {list(manifest.grid_shape)}, "

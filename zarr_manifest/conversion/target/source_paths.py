@@ -12,7 +12,7 @@ from urllib.parse import quote
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import format_canonical
 from zarr_manifest.locations import Base, Location, StoreLocation, UrlLocation
-from zarr_manifest.manifest import ReferenceTable
+from zarr_manifest.manifest import References
 
 __all__ = ["SourcePaths"]
 
@@ -57,7 +57,7 @@ class SourcePaths:
         down = f"{quote(directory, safe=_SAFE)}/" if directory else ""
         return f"{up}{down}" if up else f"./{down}" if down else None
 
-    def rewritten(self, manifest: ReferenceTable) -> tuple[ReferenceTable, bool]:
+    def rewritten(self, manifest: References) -> tuple[References, bool]:
         """Return a manifest with its paths as written, and whether any is relative.
 
         Raises

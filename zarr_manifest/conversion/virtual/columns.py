@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from zarr_manifest.conversion.virtual.optional_library import library
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.manifest import ReferenceTable
+from zarr_manifest.manifest import References
 from zarr_manifest.showing import counted
 
 __all__ = ["ChunkColumns"]
@@ -50,13 +50,13 @@ class ChunkColumns:
         self._lengths[index] = length
 
     def add(
-        self, manifest: ReferenceTable, urls: Sequence[str], sizes: Mapping[str, int] | None = None
+        self, manifest: References, urls: Sequence[str], sizes: Mapping[str, int] | None = None
     ) -> None:
         """Add the entries of a manifest.
 
         Parameters
         ----------
-        manifest : ReferenceTable
+        manifest : References
             Covers the grid, or a part of it. Explicitly empty chunks stay missing.
         urls : sequence of str
             URLs for its paths.

@@ -112,7 +112,7 @@ class _LookUp(Struct):
         offsets, lengths, path_numbers = ranges.offsets, ranges.lengths, ranges.path_numbers
         self.empty += positions[path_numbers == EMPTY].tolist()
         conditions: dict[int, Conditions] = {}
-        for i, extra in table.asides_of(rows.tolist()):
+        for i, extra in table.extras_of(rows.tolist()):
             position = int(positions[i])
             if extra.checksum is not None:
                 self.checksums[position] = extra.checksum

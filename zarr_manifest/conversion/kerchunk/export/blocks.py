@@ -15,7 +15,7 @@ from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import format_canonical, format_last_modified, grid_index
 from zarr_manifest.hierarchy import object_url
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
-from zarr_manifest.manifest import EMPTY, TO_THE_END, Aside, ReferenceTable
+from zarr_manifest.manifest import EMPTY, TO_THE_END, Extras, References
 
 __all__ = ["Block", "ChunkNumbers", "Exporter", "distinct", "in_column"]
 
@@ -78,7 +78,7 @@ class Exporter:
     encoded_fill_value: Callable[[], bytes] | None = None
     dropped: Counter[str] = field(default_factory=Counter[str])
 
-    def block(self, manifest: ReferenceTable, locations: Sequence[Location]) -> Block:
+    def block(self, manifest: References, locations: Sequence[Location]) -> Block:
         """Return the references of a manifest.
 
         Raises
@@ -94,13 +94,13 @@ class Exporter:
         versions: list[str | None] = [None]
         version_rows: list[list[int]] = []
         data: dict[int, bytes] = {}
-        for aside, rows in manifest.asides():
-            self._count_dropped(aside, len(rows))
-            if aside.data is not None:
-                data.update(dict.fromkeys(_at(numbers, rows), aside.data))
-            if aside.conditions.version is not None:
+        for extras, rows in manifest.extras():
+            self._count_dropped(extras, len(rows))
+            if extras.data is not None:
+                data.update(dict.fromkeys(_at(numbers, rows), extras.data))
+            if extras.conditions.version is not None:
                 version_rows.append(rows)
-                versions.append(aside.conditions.version)
+                versions.append(extras.conditions.version)
         empty = columns.path_numbers == EMPTY
         data |= self._encoded_fill_values(_at(numbers, np.flatnonzero(empty).tolist()))
         # A path may have several versions: each is a URL of its own.
@@ -131,14 +131,14 @@ class Exporter:
         self.dropped["{} marked as empty, now encoded fill values"] += len(empty)
         return dict.fromkeys(empty, self.encoded_fill_value())
 
-    def _count_dropped(self, aside: Aside, rows: int) -> None:
-        if aside.checksum is not None:
+    def _count_dropped(self, extras: Extras, rows: int) -> None:
+        if extras.checksum is not None:
             self.dropped["the checksums of {} were left out"] += rows
-        if aside.conditions.etag is not None:
+        if extras.conditions.etag is not None:
             self.dropped["the entity tags of {} were left out"] += rows
-        if format_last_modified(aside.conditions) is not None:
+        if format_last_modified(extras.conditions) is not None:
             self.dropped["the modification times of {} were left out"] += rows
-        if aside.conditions.size is not None:
+        if extras.conditions.size is not None:
             self.dropped["the object sizes of {} were left out"] += rows
 
     def _url(self, location: Location, version: str | None) -> str:
@@ -211,7 +211,7 @@ def in_column(numbers: ChunkNumbers) -> _Integers:
     return np.arange(numbers.start, numbers.stop) if isinstance(numbers, range) else numbers
 
 
-def _require_lengths(manifest: ReferenceTable) -> None:
+def _require_lengths(manifest: References) -> None:
     """Refuse ranges from an offset to the end of an object: kerchunk cannot express them."""
     columns = manifest.columns()
     open_ended = (columns.lengths == TO_THE_END) & (columns.offsets > 0)

@@ -40,7 +40,7 @@ from zarr_manifest.hierarchy.arrays.documents.partition_documents import (
     partitions_to_read,
 )
 from zarr_manifest.locations import Base, Location, StoreLocation, resolver
-from zarr_manifest.manifest import ReferenceTable, interpret_manifest
+from zarr_manifest.manifest import References, interpret_manifest
 from zarr_manifest.sources import (
     Call,
     FileBody,
@@ -75,7 +75,7 @@ CONCURRENCY = 8
 class LoadedManifest(Struct):
     """A manifest, or the part of it in one document, and the locations of its paths."""
 
-    manifest: ReferenceTable
+    manifest: References
     locations: tuple[Location, ...]
     authorised: bool = False
     refusal: ManifestError | None = None
@@ -424,7 +424,7 @@ def interpret_document_of(
     return LoadedManifest(manifest, locations)
 
 
-def _interpret_paths(manifest: ReferenceTable, base: Base) -> Findings[tuple[Location, ...]]:
+def _interpret_paths(manifest: References, base: Base) -> Findings[tuple[Location, ...]]:
     locations: list[Location] = []
     resolve = resolver(base)
     for number, path in enumerate(manifest.paths):
