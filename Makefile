@@ -110,9 +110,9 @@ NOT_ON_OLDEST := benchmarks/* command_line/* locations/* servers/* test_*.py for
 	conversion/files/test_files_netcdf3.py conversion/files/test_files_hdf5_damaged.py \
 	conversion/kerchunk/test_kerchunk_templates.py conversion/kerchunk/test_kerchunk_urls.py
 
-ADAPTERS := python python-bulk javascript core-reader zarr-python zarrita
+ADAPTERS := python python-chunk-by-chunk javascript core-reader zarr-python zarrita
 ADAPTER_python = $(BIN)/python -m conformance.adapters.python
-ADAPTER_python-bulk = $(ADAPTER_python) --bulk
+ADAPTER_python-chunk-by-chunk = $(ADAPTER_python) --chunk-by-chunk
 ADAPTER_javascript = node $(JAVASCRIPT)/adapter.js
 ADAPTER_core-reader = $(BIN)/python -m conformance.adapters.core_reader
 ADAPTER_zarr-python = $(BIN)/python -m conformance.adapters.zarr_python

@@ -11,7 +11,6 @@ from benchmarks.effort import Effort
 from benchmarks.measuring import Measured
 
 US = "zarr-manifest"
-US_BULK = "zarr-manifest, bulk"
 NATIVE = "zarr native"
 NATIVE_FUSED = "zarr native, fused"
 TENSORSTORE = "TensorStore"
@@ -23,7 +22,6 @@ FLOOR = "floor"
 
 COLUMNS = (
     US,
-    US_BULK,
     NATIVE,
     NATIVE_FUSED,
     TENSORSTORE,

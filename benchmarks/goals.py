@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchmarks.cases import US, US_BULK
+from benchmarks.cases import US
 from benchmarks.layout import Table, number
 from benchmarks.results import Results
 
@@ -85,11 +85,9 @@ class Goal:
 
 
 def judge(goals: Iterable[Goal], results: Results) -> Table:
-    """Return a table of the goals; the bulk path decides, where it takes part."""
-    table = Table(("goal", "bound", US, US_BULK, "verdict"), title="Goals")
+    """Return a table of the goals."""
+    table = Table(("goal", "bound", US, "verdict"), title="Goals")
     for goal in goals:
-        verdicts = [goal.verdict(column, results) for column in (US_BULK, US)]
-        decided = next((v for v in verdicts if v != NOT_MEASURED), NOT_MEASURED)
-        shown = (goal.shown(column, results) for column in (US, US_BULK))
-        table.add(goal.text, goal.bound_shown, *shown, decided)
+        shown, verdict = goal.shown(US, results), goal.verdict(US, results)
+        table.add(goal.text, goal.bound_shown, shown, verdict)
     return table

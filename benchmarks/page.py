@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import plots
-from benchmarks.cases import NATIVE, NATIVE_FUSED, TENSORSTORE, US, US_BULK, Case
+from benchmarks.cases import NATIVE, NATIVE_FUSED, TENSORSTORE, US, Case
 from benchmarks.goals import judge
 from benchmarks.layout import number, tabulate
 from benchmarks.results import Results
@@ -22,8 +22,7 @@ _INTRODUCTION = f"""\
 """
 
 _COLUMNS = """\
-- **zarr-manifest** is a `ManifestStore` in `zarr.open`; **zarr-manifest, bulk** is the same with
-  `zarr_manifest.BulkCodecPipeline`, which `enable()` and the xarray engine use by themselves.
+- **zarr-manifest** is a `ManifestStore` in `zarr.open`.
 - **zarr native** reads native chunks with zarr's default pipeline (`BatchedCodecPipeline`),
   **fused** with `FusedCodecPipeline`. **TensorStore** reads native chunks, too.
 - **Icechunk**, **VirtualiZarr** and **fsspec** (kerchunk's references, in JSON or Parquet) read
@@ -48,7 +47,6 @@ _ABOUT = """\
 - O3 opens a hierarchy of which only the partition that is read exists: the others would not be
   touched.
 - Over HTTP, a server on this machine waits 30 ms before every answer. References are local.
-- Where our two columns differ, the bulk one decides whether a goal is met, and is shown above.
 """
 
 _PLOTS = f"""\
@@ -94,10 +92,10 @@ def _what_matters(results: Results) -> str:
 
     lines = (
         f"**Remote chunks**: 1,000 of them, on a server 30 ms away, take "
-        f"{shown('R4', US_BULK, 'requests')} requests and {shown('R4', US_BULK, 'wall')} s; zarr "
+        f"{shown('R4', US, 'requests')} requests and {shown('R4', US, 'wall')} s; zarr "
         f"alone, over native chunks, {shown('R4', NATIVE, 'requests')} requests and "
         f"{shown('R4', NATIVE, 'wall')} s. [Which way is fast](fast.md) says when.",
-        f"**Small chunks on disk**: 20,000 take {shown('R2', US_BULK, 'wall')} s; zarr alone, "
+        f"**Small chunks on disk**: 20,000 take {shown('R2', US, 'wall')} s; zarr alone, "
         f"{shown('R2', NATIVE, 'wall')} s, or {shown('R2', NATIVE_FUSED, 'wall')} s with its fused "
         f"pipeline; TensorStore, {shown('R2', TENSORSTORE, 'wall')} s.",
         f"**Opening** a million references takes {shown('O1', US, 'cpu')} CPU s and "
@@ -108,7 +106,7 @@ def _what_matters(results: Results) -> str:
         f"{shown('R5 open', US, 'wall', 1e3)} ms, with zarr alone in "
         f"{shown('R5 open', NATIVE, 'wall', 1e3)} ms.",
         f"**Many tasks** of one chunk each gain nothing: 2,000 of dask in processes take "
-        f"{shown('R1 processes', US_BULK, 'wall')} s, over native chunks "
+        f"{shown('R1 processes', US, 'wall')} s, over native chunks "
         f"{shown('R1 processes', NATIVE, 'wall')} s. "
         f"Choose [larger chunks](fast.md#chunks-of-dask).",
     )

@@ -20,7 +20,6 @@ READING = "performance-reading.svg"
 
 _COLOURS = {
     cases.US: "tab:red",
-    cases.US_BULK: "darkred",
     cases.NATIVE: "tab:gray",
     cases.NATIVE_FUSED: "black",
     cases.TENSORSTORE: "tab:purple",
@@ -63,16 +62,14 @@ def _draw(path: Path, paint: Callable[[Any], None], size: tuple[float, float]) -
 
 
 def _summary(results: Results, figure: Any) -> None:
-    """Draw a bar for each participant, and one for both of our columns: the bulk one's."""
+    """Draw a bar for each participant."""
     for axes, (case, title, quantity) in zip(figure.subplots(2, 2).flat, _SUMMARISED, strict=True):
         found = {
             column: results.value(case, column, quantity)
             for column in cases.COLUMNS
-            if column not in (cases.US, cases.FLOOR)
+            if column != cases.FLOOR
         }
-        bulk, plain = found.pop(cases.US_BULK), results.value(case, cases.US, quantity)
-        bars = {cases.US: plain if bulk is None else bulk, **found}
-        shown = {column: value for column, value in bars.items() if value is not None}
+        shown = {column: value for column, value in found.items() if value is not None}
         # Native chunks take no references: they are no answer to the lower two questions.
         if quantity != "wall":
             shown = {name: value for name, value in shown.items() if name not in _NATIVE}

@@ -20,22 +20,23 @@ PIPELINES = ["BatchedCodecPipeline"]
 if hasattr(codec_pipeline, "FusedCodecPipeline"):
     PIPELINES.append("FusedCodecPipeline")
 _PATHS = {name: f"zarr.core.codec_pipeline.{name}" for name in PIPELINES}
+CHUNK_BY_CHUNK = {"zarr_manifest.bulk": False}
 # The first is zarr's default.
 _USUAL = combinations(PIPELINES, besides=PIPELINES[:1])
 
 
 @pytest.fixture(params=_USUAL)
 def usual_pipeline(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Reads go through each of zarr's pipelines; the second calls ``get_sync``."""
+    """Reads go through, or are decoded by, each of zarr's pipelines."""
     with zarr.config.set({"codec_pipeline.path": _PATHS[request.param]}):
         yield request.param
 
 
 @pytest.fixture(params=[*_USUAL, "BulkCodecPipeline"])
 def pipeline(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Reads go through each of zarr's pipelines, and in bulk."""
-    path = _PATHS.get(request.param, "zarr_manifest.BulkCodecPipeline")
-    with zarr.config.set({"codec_pipeline.path": path}):
+    """Reads go chunk by chunk through each of zarr's pipelines, and in bulk."""
+    path = _PATHS.get(request.param)
+    with zarr.config.set(CHUNK_BY_CHUNK | {"codec_pipeline.path": path} if path else {}):
         yield request.param
 
 

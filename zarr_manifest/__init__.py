@@ -4,7 +4,7 @@ Implements the Zarr v3 storage transformer ``chunk-manifest-json`` for zarr.
 
 - Read: :class:`ManifestStore` for ``zarr.open`` and xarray, or :func:`enable` for code
   that opens paths and URLs. :func:`anonymous`, :func:`environment` and :class:`Limits`
-  say what reading may do. :class:`BulkCodecPipeline` reads whole selections at once.
+  say what reading may do.
 - Write: :func:`create_array` and :func:`write_manifest`, with entries or a :class:`Manifest`.
 - Inspect: :func:`contents` and :func:`validate`.
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zarr_manifest.format import Limits
     from zarr_manifest.hierarchy import ManifestStore
     from zarr_manifest.inspection import contents, validate
-    from zarr_manifest.integrations import BulkCodecPipeline, enable
+    from zarr_manifest.integrations import enable
     from zarr_manifest.manifest import Manifest
     from zarr_manifest.sources import anonymous, environment
     from zarr_manifest.writing import create_array, write_manifest
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    "BulkCodecPipeline",
     "Limits",
     "Manifest",
     "ManifestError",
@@ -48,7 +47,6 @@ __all__ = [
 # The package of each name, imported when one of its names is first used: reading does not
 # need what writes.
 _PACKAGES = {
-    "BulkCodecPipeline": "integrations",
     "Limits": "format",
     "Manifest": "manifest",
     "ManifestError": "errors",

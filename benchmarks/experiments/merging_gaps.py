@@ -21,7 +21,7 @@ from benchmarks.chunks import check, write_chunks
 from benchmarks.effort import Effort
 from benchmarks.layout import Table, number
 from benchmarks.measuring import repeat
-from benchmarks.participants import BATCHED, BULK, ours
+from benchmarks.participants import ours
 from benchmarks.references import References
 from benchmarks.remote_server import RemoteServer, running
 from tests.servers.http_files import Recorded
@@ -41,7 +41,7 @@ def run(effort: Effort) -> Iterator[Table]:
         ours.write(references, place)
         server.serve(place)
         table = Table(
-            ("max_gap", "ms", "ms, bulk", "requests", "MB fetched"),
+            ("max_gap", "ms", "requests", "MB fetched"),
             title=f"HTTP with {LATENCY * 1e3:.0f} ms latency, {SHAPE[0]} chunks of 64 KiB",
         )
         for gap in GAPS:
@@ -50,19 +50,16 @@ def run(effort: Effort) -> Iterator[Table]:
 
 
 def _row(gap: int, directory: Path, server: RemoteServer, effort: Effort) -> list[str]:
-    seconds, requests = [], server.requests
-    for pipeline in (BATCHED, BULK):
-        with zarr.config.set({"codec_pipeline.path": pipeline}):
-            references = References.load(directory)
-            array = _open(directory, references, gap)
-            check(references, array[:])
-            server.clear()
-            array[:]
-            requests = server.requests
-            seconds.append(repeat(partial(array.__getitem__, slice(None)), effort.rounds())["wall"])
+    references = References.load(directory)
+    array = _open(directory, references, gap)
+    check(references, array[:])
+    server.clear()
+    array[:]
+    requests = server.requests
+    seconds = repeat(partial(array.__getitem__, slice(None)), effort.rounds())["wall"]
     return [
         "never merging" if gap < 0 else f"{gap // 1024} KiB",
-        *(number(each * 1e3) for each in seconds),
+        number(seconds * 1e3),
         str(len(requests)),
         number(sum(map(_size_of, requests)) / 1e6),
     ]

@@ -28,7 +28,6 @@ from benchmarks.references import References
 
 BATCHED = "zarr.core.codec_pipeline.BatchedCodecPipeline"
 FUSED = "zarr.core.codec_pipeline.FusedCodecPipeline"
-BULK = "zarr_manifest.BulkCodecPipeline"
 
 
 @dataclass(frozen=True)
@@ -75,11 +74,8 @@ def _from_store(store: Callable[[Path], Store]) -> dict[str, Any]:
     return {"store": store, "open": lambda path: zarr.open_group(store(path), mode="r")["data"]}
 
 
-_OURS: dict[str, Any] = {**_from_store(ours.store), "write": ours.write}
-
 PARTICIPANTS: dict[str, Participant] = {
-    cases.US: Participant(**_OURS),
-    cases.US_BULK: Participant(**_OURS, pipeline=BULK),
+    cases.US: Participant(**_from_store(ours.store), write=ours.write),
     cases.NATIVE: Participant(**_from_store(native_zarr.store)),
     cases.NATIVE_FUSED: Participant(**_from_store(native_zarr.store), pipeline=FUSED),
     cases.TENSORSTORE: Participant(open=tensor_store.open_array, requires=("tensorstore",)),

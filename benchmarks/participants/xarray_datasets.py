@@ -6,23 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import cases
-from benchmarks.participants import PARTICIPANTS, ours
-from benchmarks.references import Places
+from benchmarks.participants import PARTICIPANTS
 
 
 def open_lazily(column: str, directory: Path, chunks: dict[str, int]) -> Any:
     """Open the variable `data` as a dask array; `{}` makes a task of each chunk."""
     import xarray
 
-    if column == cases.US_BULK:  # which the engine reads in by itself
-        opened = xarray.open_dataset(
-            directory / ours.NAME,
-            engine="zarr-manifest",
-            chunks=chunks,
-            allow=[Places.load(directory).sources],
-            consolidated=False,
-        )
-        return opened["data"]
     store = PARTICIPANTS[column].store
     if store is None:
         raise ValueError(f"{column} has no zarr store")

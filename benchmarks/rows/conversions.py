@@ -30,7 +30,6 @@ _PARQUET_LIBRARIES = ("fsspec", "fastparquet", "pyarrow", "kerchunk")
 _OF_THE_OTHER = "reads the other form"
 _ABSENT = {
     **dict.fromkeys((cases.NATIVE, cases.NATIVE_FUSED, cases.TENSORSTORE), "has no references"),
-    cases.US_BULK: "pipelines take no part in this",
     cases.ICECHUNK: "imports through VirtualiZarr",
 }
 _NOT_EXPORTED = {

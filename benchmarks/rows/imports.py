@@ -47,10 +47,7 @@ def group(effort: Effort) -> Group:
                 (MILLISECONDS,),
                 _import,
                 tuple(IMPORTS),
-                {
-                    **dict.fromkeys((cases.NATIVE, cases.NATIVE_FUSED), native),
-                    cases.US_BULK: "what the bulk pipeline adds is imported when it is switched on",
-                },
+                dict.fromkeys((cases.NATIVE, cases.NATIVE_FUSED), native),
             ),
         ),
         prepare,

@@ -33,7 +33,7 @@ def group(effort: Effort) -> Group:
         for name, shape in size.items()
     }
     read = (SECONDS, CPU_SECONDS)
-    few = (cases.US, cases.US_BULK, cases.NATIVE)
+    few = (cases.US, cases.NATIVE)
     left_out = effort.pick((), tuple(set(dask_reads.COLUMNS) - set(few)))
     return Group(
         "local",

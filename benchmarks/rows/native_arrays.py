@@ -26,7 +26,7 @@ from benchmarks.measuring import Measured, least, measure
 from benchmarks.participants import PARTICIPANTS
 from zarr_manifest import ManifestStore
 
-COLUMNS = (cases.US, cases.US_BULK, cases.NATIVE)
+COLUMNS = (cases.US, cases.NATIVE)
 REASONS = dict.fromkeys(
     (column for column in cases.COLUMNS if column not in COLUMNS),
     "native arrays through our store are compared with zarr's own",

@@ -43,8 +43,8 @@ _IN_MEMORY = "has no form of its own on disk; what it is made from is read as a 
 
 def group(effort: Effort) -> Group:
     count = f"{effort.pick(10**6, 10**5):,}"
-    documents = (*_BOTH, *_NATIVE, cases.ICECHUNK, cases.VIRTUALIZARR, cases.FSSPEC_JSON)
-    partitioned = (*_BOTH, *_NATIVE, cases.ICECHUNK, cases.FSSPEC_PARQUET, cases.FLOOR)
+    documents = (cases.US, *_NATIVE, cases.ICECHUNK, cases.VIRTUALIZARR, cases.FSSPEC_JSON)
+    partitioned = (cases.US, *_NATIVE, cases.ICECHUNK, cases.FSSPEC_PARQUET, cases.FLOOR)
     reasons = {cases.FSSPEC_JSON: _NO_PARTITIONS, cases.VIRTUALIZARR: _IN_MEMORY}
     return Group(
         "opening",
@@ -78,7 +78,7 @@ def group(effort: Effort) -> Group:
                 f"O4 held per reference, {count} of one document",
                 (Quantity("per reference", "B"),),
                 _hold,
-                (*_BOTH, cases.ICECHUNK, cases.VIRTUALIZARR, cases.FSSPEC_JSON, cases.FLOOR),
+                (cases.US, cases.ICECHUNK, cases.VIRTUALIZARR, cases.FSSPEC_JSON, cases.FLOOR),
                 {
                     **dict.fromkeys((*_NATIVE,), "has no references"),
                     cases.FSSPEC_PARQUET: _NO_DOCUMENT,
@@ -89,7 +89,7 @@ def group(effort: Effort) -> Group:
                 f"O4 held per reference, {count} of all partitions",
                 (Quantity("per reference", "B"),),
                 _hold_partitions,
-                (*_BOTH, cases.ICECHUNK, cases.FSSPEC_PARQUET),
+                (cases.US, cases.ICECHUNK, cases.FSSPEC_PARQUET),
                 {**reasons, **dict.fromkeys(_NATIVE, "has no references")},
             ),
         ),
@@ -97,7 +97,6 @@ def group(effort: Effort) -> Group:
     )
 
 
-_BOTH = (cases.US, cases.US_BULK)
 _NATIVE = (cases.NATIVE, cases.NATIVE_FUSED, cases.TENSORSTORE)
 
 
@@ -170,7 +169,6 @@ WHOLE: dict[str, Callable[[Path], Any]] = {
 PARTITIONED: dict[str, Callable[[Path], Any]] = {
     **{column: each.open for column, each in PARTICIPANTS.items()},
     cases.US: ours.open_partitioned,
-    cases.US_BULK: ours.open_partitioned,
     cases.ICECHUNK: icechunk_repository.open_split,
 }
 

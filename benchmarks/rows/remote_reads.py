@@ -27,7 +27,6 @@ from benchmarks.references import References, first_chunk
 from benchmarks.remote_server import RemoteServer, running
 from benchmarks.rows import dask_reads
 from benchmarks.rows.local_reads import WRITTEN
-from zarr_manifest import enable
 
 LATENCY = 0.03
 OBJECTS = 10
@@ -212,8 +211,6 @@ def _prepare_process(task: Task, pipeline: str | None) -> None:
         participant.configure()
     else:
         zarr.config.set({"codec_pipeline.path": pipeline})
-        if task.column == cases.US_BULK:
-            enable()
     warm = participant.open(task.directory / "warm")
     if task.column == cases.FLOOR:
         warm[:]

@@ -27,10 +27,7 @@ CPU_PER_MILLION = Quantity("cpu per million", "CPU s / 10^6")
 #: References that are written to warm up.
 FEW = 1000
 
-_ABSENT = {
-    **dict.fromkeys((cases.NATIVE, cases.NATIVE_FUSED, cases.TENSORSTORE), "has no references"),
-    cases.US_BULK: "pipelines take no part in this",
-}
+_ABSENT = dict.fromkeys((cases.NATIVE, cases.NATIVE_FUSED, cases.TENSORSTORE), "has no references")
 
 type _Writer = Callable[[References, Path], None]
 

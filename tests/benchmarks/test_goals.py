@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import cases
-from benchmarks.cases import US, US_BULK
+from benchmarks.cases import US
 from benchmarks.effort import Effort
 from benchmarks.goals import MET, NOT_MEASURED, NOT_MET, Cell, Goal, judge
 from benchmarks.results import Results
@@ -19,7 +19,7 @@ NATIVE = Cell("R1", cases.NATIVE, "wall")
 
 def results(**wall: float) -> Results:
     made = Results(Effort())
-    columns = {"us": US, "bulk": US_BULK, "native": cases.NATIVE}
+    columns = {"us": US, "native": cases.NATIVE}
     for name, seconds in wall.items():
         made.add("R1", columns[name], {"wall": seconds})
     return made
@@ -46,23 +46,21 @@ def test_without_another_number_the_bound_is_for_ours() -> None:
 
 
 def test_a_cell_without_a_column_is_ours() -> None:
-    found = results(us=1.0, bulk=4.0)
-    found.add("R1", US, {"cpu": 1.0})
-    found.add("R1", US_BULK, {"cpu": 8.0})
+    found = results(us=4.0)
+    found.add("R1", US, {"cpu": 8.0})
     goal = Goal("cores", "R1", "wall", 1.5, Cell("R1", None, "cpu"), speedup=True)
-    assert [goal.value(column, found) for column in (US, US_BULK)] == [1.0, 2.0]
+    assert goal.value(US, found) == 2.0
 
 
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
-        (results(us=1, bulk=9, native=3), NOT_MET),
-        (results(us=9, bulk=1, native=3), MET),
+        (results(us=9, native=3), NOT_MET),
         (results(us=1, native=3), MET),
-        (results(us=1, bulk=1), NOT_MEASURED),
+        (results(us=1), NOT_MEASURED),
     ],
 )
-def test_the_bulk_path_decides_where_it_takes_part(found: Results, verdict: str) -> None:
+def test_each_goal_has_a_verdict(found: Results, verdict: str) -> None:
     (row,) = judge([Goal("speed", "R1", "wall", 3, NATIVE, speedup=True)], found).rows
     assert row[-1] == verdict
 

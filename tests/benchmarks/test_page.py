@@ -56,7 +56,7 @@ def test_plots_are_there_and_show_every_line() -> None:
             plots.OPENING,
             {"zarr-manifest, one document", "zarr-manifest, partitions", "Icechunk, split"},
         ),
-        (plots.READING, {cases.US, cases.US_BULK, cases.NATIVE, cases.TENSORSTORE}),
+        (plots.READING, {cases.US, cases.NATIVE, cases.TENSORSTORE}),
     ):
         assert f"]({name})" in TEXT
         drawn = ElementTree.parse(ROOT / "docs" / name)

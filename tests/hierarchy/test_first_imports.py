@@ -16,7 +16,7 @@ from tests.servers.http_files import FileServer
 PROGRAM = """
 import os, signal, sys, threading, time
 import zarr
-from zarr_manifest import BulkCodecPipeline, ManifestStore
+from zarr_manifest import ManifestStore
 
 class Slow:
     def find_spec(self, name, path=None, target=None):
@@ -24,10 +24,8 @@ class Slow:
         imported.append(name)
         time.sleep(0.02)
 
-root, url, pipeline = sys.argv[1:]
+root, url = sys.argv[1:]
 begun, imported = threading.Event(), []
-if pipeline:
-    zarr.config.set({"codec_pipeline.path": pipeline})
 sys.meta_path.insert(0, Slow())
 stores = []
 
@@ -57,19 +55,14 @@ assert not imported, imported
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("remote", "pipeline"),
-    [(False, ""), (True, ""), (True, "zarr_manifest.BulkCodecPipeline")],
-)
-def test_a_fork_while_a_store_is_opened_and_the_first_read(
-    tmp_path: Path, remote: bool, pipeline: str
-) -> None:
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_fork_while_a_store_is_opened_and_the_first_read(tmp_path: Path, remote: bool) -> None:
     (tmp_path / "raw.bin").write_bytes(b"\1\2\3\4")
     with FileServer(tmp_path) as server:
         path = f"{server.url}/raw.bin" if remote else "../raw.bin"
         entries = {str(i): {"path": path, "offset": i, "length": 1} for i in range(4)}
         write_manifest_array(tmp_path, "x", np.zeros(4, "u1"), 1, entries)
-        arguments = [str(tmp_path), f"{server.url}/", pipeline]
+        arguments = [str(tmp_path), f"{server.url}/"]
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", PROGRAM, *arguments],
             capture_output=True,

@@ -109,8 +109,7 @@ def test_it_cancels_requests_that_nobody_waits_for(tmp_path: Path) -> None:
 WAIT = """
 import threading
 import zarr
-from zarr_manifest import BulkCodecPipeline, ManifestStore
-zarr.config.set({{"codec_pipeline.path": "zarr_manifest.BulkCodecPipeline"}})
+from zarr_manifest import ManifestStore
 array = zarr.open_array(ManifestStore({root!r}, allow=[{url!r}]), path="x", mode="r")
 array[:{half}]
 def read():

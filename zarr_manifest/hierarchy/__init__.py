@@ -69,7 +69,6 @@ from zarr_manifest.hierarchy.zarr_internals import (
     reads_synchronously,
     select_inner_chunks,
     sync,
-    usual_pipeline_class,
 )
 
 __all__ = [
@@ -136,7 +135,6 @@ __all__ = [
     "store_underneath",
     "store_urls",
     "sync",
-    "usual_pipeline_class",
 ]
 
 # Before zarr's own, which closes the loop: the last one registered is called first.

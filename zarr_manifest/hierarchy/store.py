@@ -40,7 +40,7 @@ from zarr_manifest.hierarchy.underneath import (
     same_place,
     store_name,
 )
-from zarr_manifest.hierarchy.zarr_internals import sync
+from zarr_manifest.hierarchy.zarr_internals import sync, wrap_pipelines
 from zarr_manifest.locations import (
     ReferencedLocation,
     UrlLocation,
@@ -52,10 +52,12 @@ from zarr_manifest.locations import (
 from zarr_manifest.showing import html_table
 from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
+    FOR_BULK,
     Allow,
     Steps,
     access_by_prefix,
     describe_access,
+    import_all,
     import_for_reading,
     local_directories,
     may_be_remote,
@@ -66,6 +68,7 @@ from zarr_manifest.sources import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
     from zarr.abc.buffer import Buffer
+    from zarr.abc.codec import CodecPipeline
 
     from zarr_manifest.sources import ManyRanges, Receiver
 
@@ -74,6 +77,10 @@ __all__ = ["ManifestStore"]
 
 class ManifestStore(ReadableStore):
     """A hierarchy of manifest arrays and native arrays.
+
+    Arrays that zarr opens from it read whole selections together, however they are opened. To
+    debug a read, ``zarr.config.set({"zarr_manifest.bulk": False})`` before opening an array makes
+    zarr read it chunk by chunk.
 
     Parameters
     ----------
@@ -161,6 +168,7 @@ class ManifestStore(ReadableStore):
 
     def _connect(self) -> None:
         """Create what is not pickled: clients, and the arrays that were seen."""
+        wrap_pipelines(ManifestStore, _in_bulk)
         roots = ["http:"] if isinstance(self._store, WebStore) else []
         import_for_reading(
             [*self._allow, *roots], is_object_store=type(self._store) is ZarrObjectStore
@@ -364,3 +372,11 @@ class ManifestStore(ReadableStore):
     async def clear(self) -> None:
         """Delete everything except data that manifests refer to."""
         await self.delete_dir("")
+
+
+def _in_bulk(usual: CodecPipeline) -> CodecPipeline:
+    # Imported with the first array: stores are opened for other purposes, too.
+    import_all(FOR_BULK)
+    from zarr_manifest.pipeline import BulkCodecPipeline
+
+    return BulkCodecPipeline(usual)

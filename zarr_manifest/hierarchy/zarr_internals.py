@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import importlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, cast
 
 import zarr
+import zarr.core.array as arrays
 import zarr.core.chunk_grids as chunk_grids
 import zarr.core.sync as synchronous
 import zarr.storage._common as store_opening
@@ -22,7 +22,6 @@ from zarr.abc.codec import CodecPipeline
 from zarr.abc.store import Store
 from zarr.core.indexing import get_indexer
 from zarr.core.sync import sync
-from zarr.registry import get_pipeline_class
 from zarr.storage import MemoryStore, StorePath
 
 __all__ = [
@@ -44,7 +43,7 @@ __all__ = [
     "select_inner_chunks",
     "supports_synchronous_io",
     "sync",
-    "usual_pipeline_class",
+    "wrap_pipelines",
     "wrapped_store",
 ]
 
@@ -152,35 +151,48 @@ def supports_synchronous_io(store: Store) -> bool:
     )
 
 
-def usual_pipeline_class(instead_of: type[CodecPipeline]) -> type[CodecPipeline]:
-    """Return the class of codec pipelines that zarr uses unless another one is configured.
+def wrap_pipelines(
+    store_class: type[Store], wrap: Callable[[CodecPipeline], CodecPipeline]
+) -> None:
+    """Wrap the codec pipelines of all arrays that zarr makes of one class of stores from now on.
+
+    Arrays of other stores keep theirs. Each array first gets the pipeline that zarr's
+    configuration names when the array is made. Wraps nothing if `zarr_manifest.bulk` is false in
+    zarr's configuration then, nor if this release of zarr makes pipelines in a different way.
 
     Parameters
     ----------
-    instead_of : type
-        The class that is configured now, and looks for the one before it.
+    store_class : type
+        Stays the same in a process, and so does `wrap`.
+    wrap : callable
+        Is given the pipeline of an array, and returns another one.
     """
-    name = f"{instead_of.__module__}.{instead_of.__qualname__}"
-    if zarr.config.get("codec_pipeline.path") != name:
-        return get_pipeline_class()
-    # It is asked twice for each array that is opened.
-    return _default_pipeline_class(name, len(_defaults()))
+    global _wraps_pipelines
+    create: Any = getattr(arrays, "create_codec_pipeline", None)
+    if _wraps_pipelines or not _makes_pipelines(create):
+        return
+    _wraps_pipelines = True
+
+    @functools.wraps(create)
+    def create_codec_pipeline(metadata: Any, *, store: Store | None = None) -> CodecPipeline:
+        usual: CodecPipeline = create(metadata, store=store)
+        is_ours = isinstance(store, store_class) and zarr.config.get("zarr_manifest.bulk", True)
+        return wrap(usual) if is_ours else usual
+
+    cast(Any, arrays).create_codec_pipeline = create_codec_pipeline
 
 
-def _defaults() -> list[dict[str, Any]]:
-    """Return the defaults of zarr, and behind them those that other libraries have added."""
-    return cast("list[dict[str, Any]]", zarr.config.defaults)
+_wraps_pipelines = False
 
 
-@functools.cache
-def _default_pipeline_class(instead_of: str, _count: int) -> type[CodecPipeline]:
-    """Return the class of pipelines by default, as long as there are no more defaults."""
-    paths = [
-        each.get("codec_pipeline", {}).get("path", instead_of) for each in reversed(_defaults())
-    ]
-    module, _, usual = next(path for path in paths if path != instead_of).rpartition(".")
-    found: type[CodecPipeline] = getattr(importlib.import_module(module), usual)
-    return found
+def _makes_pipelines(create: object) -> bool:
+    """Whether a function is the one with which zarr makes the pipelines of all arrays."""
+    return (
+        inspect.isfunction(create)
+        and list(inspect.signature(create).parameters) == ["metadata", "store"]
+        and "create_codec_pipeline"
+        in inspect.unwrap(vars(zarr.AsyncArray)["__init__"]).__code__.co_names
+    )
 
 
 class CodecsOfPipeline(Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Activation: let plain ``zarr.open`` read manifest arrays.
 
-Hooks zarr's one function that turns paths and URLs into stores, and the class of its arrays:
-what is opened past the first would have fill values, and is refused by the second, which lets
-everything else be read in bulk. Disabling it leaves nothing behind.
+Replaces zarr's one function that turns paths and URLs into stores, and the initialisation of its
+arrays: what is opened past the first would have fill values, and is refused by the second.
+Disabling it leaves neither behind.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from zarr_manifest.hierarchy import (
     ConditionCheck,
     ManifestStore,
     Verify,
+    array_class,
     ignored_transformers,
     is_store,
     opening_module,
     store_name,
 )
-from zarr_manifest.integrations.array_creation import add_hook, remove_hook
-from zarr_manifest.integrations.bulk_switch import read_in_bulk
 from zarr_manifest.locations import redact
 from zarr_manifest.sources import (
     Allow,
@@ -59,10 +58,9 @@ class Activation:
             if self not in _active:
                 return
             _active.remove(self)
-            if not _active:
+            while _replaced and not _active:
                 owner, name, original = _replaced.pop()
                 setattr(owner, name, original)
-                remove_hook(_ARRAYS)
 
     def __enter__(self) -> Self:
         return self
@@ -134,10 +132,10 @@ def enable(
     }
     activation = Activation(settings, stores=stores)
     with _lock:
-        module = opening_module()
+        module, arrays = opening_module(), array_class()
         if not _active:
-            add_hook(_ARRAYS)
             _replace(module, "make_store", _make_manifest_store)
+            _replace(arrays, "__init__", _initialize)
         _active.append(activation)
     return activation
 
@@ -166,11 +164,12 @@ def _make_manifest_store(make_store: Any) -> Any:
     return make_manifest_store
 
 
-class _Arrays:
-    """Whatever zarr makes an array of."""
-
-    def before(self, metadata: Any, store_path: Any) -> None:
-        """Refuse arrays whose transformers zarr would ignore: a store hides what it honours."""
+def _initialize(initialize: Any) -> Any:
+    @functools.wraps(initialize)
+    def initialize_unless_ignored(
+        array: Any, metadata: Any, store_path: Any, *more: Any, **options: Any
+    ) -> None:
+        # Only those that no store has hidden.
         ignored = ignored_transformers(metadata)
         if ignored:
             raise UnsupportedTransformerError(
@@ -185,10 +184,6 @@ class _Arrays:
                     ".",
                 ),
             )
+        initialize(array, metadata, store_path, *more, **options)
 
-    def after(self, array: Any) -> None:
-        """Let what a ManifestStore serves be read in bulk."""
-        read_in_bulk(array)
-
-
-_ARRAYS = _Arrays()
+    return initialize_unless_ignored

@@ -16,7 +16,6 @@ from zarr_manifest.hierarchy import (
     Verify,
     store_as_zarr_would,
 )
-from zarr_manifest.integrations.bulk_switch import reading_in_bulk
 from zarr_manifest.sources import Allow
 
 __all__ = ["ManifestBackendEntrypoint"]
@@ -64,8 +63,7 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         settings = _settings(allow, base, verify, conditions, limits)
         store = _store(filename_or_obj, settings, storage_options)
         options["drop_variables"] = drop_variables
-        with reading_in_bulk(store):
-            dataset: Dataset = _zarr_engine().open_dataset(store, **options)
+        dataset: Dataset = _zarr_engine().open_dataset(store, **options)
         return dataset
 
     def open_datatree(
@@ -83,8 +81,7 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         """Open a hierarchy as a tree of datasets."""
         settings = _settings(allow, base, verify, conditions, limits)
         store = _store(filename_or_obj, settings, storage_options)
-        with reading_in_bulk(store):
-            tree: DataTree = _zarr_engine().open_datatree(store, **options)
+        tree: DataTree = _zarr_engine().open_datatree(store, **options)
         return tree
 
     def open_groups_as_dict(
@@ -102,8 +99,7 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         """Open every group of a hierarchy as a dataset, by path."""
         settings = _settings(allow, base, verify, conditions, limits)
         store = _store(filename_or_obj, settings, storage_options)
-        with reading_in_bulk(store):
-            groups: dict[str, Dataset] = _zarr_engine().open_groups_as_dict(store, **options)
+        groups: dict[str, Dataset] = _zarr_engine().open_groups_as_dict(store, **options)
         return groups
 
 

@@ -25,7 +25,7 @@ _FOR_WEB = (
 )
 
 FOR_BULK = (
-    "zarr_manifest.integrations.bulk",
+    "zarr_manifest.pipeline",
     "zarr_manifest.hierarchy.arrays.bulk_look_up",
     "zarr_manifest.sources.bulk",
 )

@@ -1,6 +1,6 @@
-"""``python -m conformance.adapters.python [--bulk]``: answer the suite with ``zarr_manifest``.
+"""``python -m conformance.adapters.python``: answer the suite with ``zarr_manifest``.
 
-With ``--bulk``, selections of several chunks are read at once, by its codec pipeline.
+With ``--chunk-by-chunk``, zarr reads selections as it does for debugging.
 """
 
 import sys
@@ -8,10 +8,10 @@ import sys
 import zarr
 
 from conformance.adapters.json_lines import serve
-from conformance.adapters.python.implementation import IMPLEMENTATION, IN_BULK
+from conformance.adapters.python.implementation import CHUNK_BY_CHUNK, IMPLEMENTATION
 
-if "--bulk" in sys.argv[1:]:
-    zarr.config.set({"codec_pipeline.path": "zarr_manifest.BulkCodecPipeline"})
-    serve(IN_BULK)
+if "--chunk-by-chunk" in sys.argv[1:]:
+    zarr.config.set({"zarr_manifest.bulk": False})
+    serve(CHUNK_BY_CHUNK)
 else:
     serve(IMPLEMENTATION)

@@ -33,7 +33,7 @@ from conformance.adapters.zarr_arrays import (
     read_values,
 )
 
-__all__ = ["IMPLEMENTATION", "IN_BULK", "InspectedHierarchy"]
+__all__ = ["CHUNK_BY_CHUNK", "IMPLEMENTATION", "InspectedHierarchy"]
 
 FEATURES = (
     "read",
@@ -64,8 +64,8 @@ FEATURES = (
     *MISSING_ERROR,
 )
 
-# What a codec pipeline has no part in.
-_NOT_IN_BULK = {"get_chunk", "list", "validate", "write"}
+# What codec pipelines have no part in.
+_WITHOUT_SELECTIONS = {"get_chunk", "list", "validate", "write"}
 
 # A document is checked as a whole when it is loaded: these name a chunk, and no source was read.
 _FOUND_IN_MANIFESTS = {
@@ -188,10 +188,10 @@ def _write(request: Request) -> None:
 
 IMPLEMENTATION = Implementation("zarr-manifest", zm.__version__, FEATURES, _open, _write)
 
-IN_BULK = Implementation(
-    "zarr-manifest, in bulk",
+CHUNK_BY_CHUNK = Implementation(
+    "zarr-manifest, chunk by chunk",
     zm.__version__,
-    tuple(feature for feature in FEATURES if feature not in _NOT_IN_BULK),
+    tuple(feature for feature in FEATURES if feature not in _WITHOUT_SELECTIONS),
     _open,
     _write,
 )

@@ -14,10 +14,10 @@ import numpy as np
 from zarr_manifest.errors import ChecksumMismatchError, ManifestError, RangeOutOfBoundsError
 from zarr_manifest.format import verify_checksum
 from zarr_manifest.hierarchy import LocatedChunks
-from zarr_manifest.integrations.bulk.decoding import UndecodableError
-from zarr_manifest.integrations.bulk.shard import Shard
-from zarr_manifest.integrations.bulk.shard_layout import InnerRanges, ShardLayout
-from zarr_manifest.integrations.bulk.wanted_chunks import WantedChunks
+from zarr_manifest.pipeline.decoding import UndecodableError
+from zarr_manifest.pipeline.shard import Shard
+from zarr_manifest.pipeline.shard_layout import InnerRanges, ShardLayout
+from zarr_manifest.pipeline.wanted_chunks import WantedChunks
 from zarr_manifest.sources import ManyRanges, RangeError
 
 __all__ = ["ShardedSelection", "UnreadableShardError"]

@@ -11,7 +11,7 @@ from zarr.abc.codec import CodecPipeline
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
-from zarr_manifest.integrations.bulk.delivery import ChunkRequest
+from zarr_manifest.pipeline.delivery import ChunkRequest
 
 __all__ = ["WantedChunks"]
 

@@ -17,10 +17,10 @@ from zarr.codecs import BytesCodec, Crc32cCodec, GzipCodec, ZstdCodec
 
 import zarr_manifest as zm
 from tests.hierarchies import encode_chunks, write_manifest_array
-from tests.integrations.bulk_cases import Reversed
-from tests.integrations.bulk_outcomes import assert_same, in_bulk, outcome_of
+from tests.pipeline.bulk_cases import Reversed
+from tests.pipeline.bulk_outcomes import assert_same, chunk_by_chunk, outcome_of
 from zarr_manifest.hierarchy import ChunkManifestTransformer
-from zarr_manifest.integrations.bulk import decoding, delivery, selection
+from zarr_manifest.pipeline import decoding, delivery, selection
 
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
 DATA = np.arange(1, 41, dtype="<i4")
@@ -45,8 +45,8 @@ def opened(root: Path) -> Any:
 
 
 def check_same(root: Path, select: Callable[[Any], Any] = lambda array: array[...]) -> Any:
-    expected = outcome_of(lambda: select(opened(root)))
-    actual = outcome_of(lambda: select(in_bulk(opened(root))))
+    expected = outcome_of(lambda: select(chunk_by_chunk(opened(root))))
+    actual = outcome_of(lambda: select(opened(root)))
     assert_same(actual, expected)
     return actual
 
@@ -142,7 +142,7 @@ def test_a_chunk_that_has_vanished_since_it_was_located_is_missing(
         return None
 
     monkeypatch.setattr(ChunkManifestTransformer, "get", get)
-    assert (in_bulk(opened(root))[...] == 7).all()
+    assert (opened(root)[...] == 7).all()
 
 
 def into_other_memory(array: Any) -> Any:
@@ -172,7 +172,7 @@ def test_what_only_this_module_cannot_decode_is_read_by_zarr(
         raise MemoryError
 
     monkeypatch.setattr(decoding, "decode_synchronously", failing)
-    assert (in_bulk(opened(root))[...] == DATA).all()
+    assert (opened(root)[...] == DATA).all()
 
 
 @pytest.mark.parametrize("entry", ["range", "end"])
@@ -197,7 +197,7 @@ def test_what_zarr_decodes_is_held_in_small_numbers(
         assert all(len(memoryview(one.obj)) == len(one) for one in self.undecoded.values())
 
     monkeypatch.setattr(delivery.Delivery, "deliver", counting)
-    assert (in_bulk(opened(root))[...] == DATA).all()
+    assert (opened(root)[...] == DATA).all()
     assert len(held) == 4
     assert max(held) <= 100
 
@@ -211,7 +211,7 @@ def test_zstd_goes_to_the_output_without_a_copy(
         raise AssertionError
 
     monkeypatch.setattr(decoding.ChunkDecoder, "decode", failing)
-    assert (in_bulk(opened(root))[...] == DATA).all()
+    assert (opened(root)[...] == DATA).all()
 
 
 def test_the_codec_of_zarr_is_that_of_numcodecs() -> None:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
 from zarr_manifest.format import compute_checksum
-from zarr_manifest.integrations.bulk_switch import read_in_bulk
 
 __all__ = [
     "DAMAGES",
@@ -258,7 +257,7 @@ def outcome_of(read: Callable[[], Any]) -> tuple[Any, ...]:
 
 def both_ways(root: Path, **options: Any) -> tuple[Any, Any]:
     """Open the array twice: to be read chunk by chunk, and in bulk."""
-    single = zarr.open_array(zm.ManifestStore(root, **options), path="x", mode="r")
+    with zarr.config.set({"zarr_manifest.bulk": False}):
+        single = zarr.open_array(zm.ManifestStore(root, **options), path="x", mode="r")
     bulk = zarr.open_array(zm.ManifestStore(root, **options), path="x", mode="r")
-    read_in_bulk(bulk.async_array)
     return single, bulk

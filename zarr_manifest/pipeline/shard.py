@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.hierarchy import LocatedChunks
-from zarr_manifest.integrations.bulk.decoding import UndecodableError
-from zarr_manifest.integrations.bulk.delivery import (
+from zarr_manifest.pipeline.decoding import UndecodableError
+from zarr_manifest.pipeline.delivery import (
     ChunkRequest,
     Delivery,
     UndecodableChunkError,
 )
-from zarr_manifest.integrations.bulk.inner_requests import inner_requests, tuple_of
-from zarr_manifest.integrations.bulk.shard_layout import InnerRanges, ShardLayout
+from zarr_manifest.pipeline.inner_requests import inner_requests, tuple_of
+from zarr_manifest.pipeline.shard_layout import InnerRanges, ShardLayout
 from zarr_manifest.sources import ManyRanges
 
 __all__ = ["Shard"]

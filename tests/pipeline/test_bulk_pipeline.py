@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.conftest import PIPELINES
-from tests.integrations.bulk_cases import ARRAY, Case, cases
-from tests.integrations.bulk_outcomes import (
+from tests.pipeline.bulk_cases import ARRAY, Case, cases
+from tests.pipeline.bulk_outcomes import (
     assert_same,
-    in_bulk,
+    chunk_by_chunk,
     one_by_one,
     outcome_of,
 )
@@ -44,8 +44,8 @@ def written(case: Case, pipeline: str) -> Iterator[Callable[[], Any]]:
 @given(case=cases(), pipeline=st.sampled_from(PIPELINES))
 def test_values_are_the_same(case: Case, pipeline: str) -> None:
     with written(case, pipeline) as opened:
-        expected = outcome_of(lambda: case.select(opened()))
-        actual = outcome_of(lambda: case.select(in_bulk(opened())))
+        expected = outcome_of(lambda: case.select(chunk_by_chunk(opened())))
+        actual = outcome_of(lambda: case.select(opened()))
     assert expected.error is None or not issubclass(expected.error[0], zm.ManifestError)
     assert_same(actual, expected)
 
@@ -55,8 +55,8 @@ def test_values_are_the_same(case: Case, pipeline: str) -> None:
 def test_errors_are_the_same(case: Case, pipeline: str) -> None:
     """If several chunks have errors, it is that of any of them."""
     with written(case, pipeline) as opened:
-        expected = outcome_of(lambda: case.select(opened()))
-        actual = outcome_of(lambda: case.select(in_bulk(opened())))
+        expected = outcome_of(lambda: case.select(chunk_by_chunk(opened())))
+        actual = outcome_of(lambda: case.select(opened()))
         if expected.error is None or actual.error == expected.error:
             assert_same(actual, expected)
             return

@@ -19,7 +19,7 @@ from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec
 
 import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
-from tests.integrations.sharded_arrays import (
+from tests.pipeline.sharded_arrays import (
     DAMAGES,
     POISON,
     ShardedArray,
@@ -33,9 +33,8 @@ from tests.integrations.sharded_arrays import (
 )
 from tests.properties import examples
 from tests.servers.http_files import FileServer
-from zarr_manifest.integrations.bulk import selection
-from zarr_manifest.integrations.bulk import sharding as bulk_sharding
-from zarr_manifest.integrations.bulk_switch import read_in_bulk
+from zarr_manifest.pipeline import selection
+from zarr_manifest.pipeline import sharding as bulk_sharding
 
 PIPELINES = [
     name
@@ -128,9 +127,7 @@ def remote(http_server: FileServer, tmp_path: Path) -> Callable[..., Any]:
             manifest[key] = {"path": url, "offset": 1000, "length": len(body)}
         write_manifest_array(tmp_path, "x", values, array.shards, manifest, **array.options)
         store = zm.ManifestStore(tmp_path, allow=[f"{http_server.url}/"])
-        opened = zarr.open_array(store, path="x", mode="r")
-        read_in_bulk(opened.async_array)
-        return values, opened
+        return values, zarr.open_array(store, path="x", mode="r")
 
     return write
 

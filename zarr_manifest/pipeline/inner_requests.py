@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.hierarchy import select_inner_chunks
-from zarr_manifest.integrations.bulk.delivery import ChunkRequest
-from zarr_manifest.integrations.bulk.shard_layout import ShardLayout
+from zarr_manifest.pipeline.delivery import ChunkRequest
+from zarr_manifest.pipeline.shard_layout import ShardLayout
 
 __all__ = ["InnerRequests", "count_in_box", "inner_requests", "tuple_of"]
 

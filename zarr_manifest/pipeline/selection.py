@@ -25,17 +25,17 @@ from zarr_manifest.hierarchy import (
     codecs_of,
     reads_synchronously,
 )
-from zarr_manifest.integrations.bulk.decoding import chunk_decoder
-from zarr_manifest.integrations.bulk.delivery import (
+from zarr_manifest.pipeline.decoding import chunk_decoder
+from zarr_manifest.pipeline.delivery import (
     ChunkRequest,
     Delivery,
     UndecodableChunkError,
 )
-from zarr_manifest.integrations.bulk.inner_requests import count_in_box
-from zarr_manifest.integrations.bulk.prefetched import Prefetched
-from zarr_manifest.integrations.bulk.shard_layout import shard_layout_of, sharding_of
-from zarr_manifest.integrations.bulk.sharding import ShardedSelection, UnreadableShardError
-from zarr_manifest.integrations.bulk.wanted_chunks import WantedChunks
+from zarr_manifest.pipeline.inner_requests import count_in_box
+from zarr_manifest.pipeline.prefetched import Prefetched
+from zarr_manifest.pipeline.shard_layout import shard_layout_of, sharding_of
+from zarr_manifest.pipeline.sharding import ShardedSelection, UnreadableShardError
+from zarr_manifest.pipeline.wanted_chunks import WantedChunks
 from zarr_manifest.sources import RangeError, Whole, in_decoding_thread, in_order
 
 __all__ = ["read_selection"]

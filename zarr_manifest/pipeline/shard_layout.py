@@ -15,7 +15,7 @@ from zarr.abc.codec import CodecPipeline
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 
 from zarr_manifest.hierarchy import codecs_of
-from zarr_manifest.integrations.bulk.decoding import (
+from zarr_manifest.pipeline.decoding import (
     ChunkDecoder,
     UndecodableError,
     chunk_decoder,

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import verify_checksum
 from zarr_manifest.hierarchy import LocatedChunks
-from zarr_manifest.integrations.bulk.decoding import ChunkDecoder, UndecodableError
+from zarr_manifest.pipeline.decoding import ChunkDecoder, UndecodableError
 from zarr_manifest.sources import ManyRanges, RangeError
 
 __all__ = ["ChunkRequest", "Delivery", "UndecodableChunkError"]

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import zarr_manifest as zm
-from zarr_manifest.integrations.bulk_switch import read_in_bulk
 
-__all__ = ["Outcome", "assert_same", "in_bulk", "one_by_one", "outcome_of"]
+__all__ = ["Outcome", "assert_same", "chunk_by_chunk", "one_by_one", "outcome_of"]
 
 
 class Outcome(NamedTuple):
@@ -34,9 +33,10 @@ def _facts(error: BaseException) -> tuple[Any, ...]:
     return type(error), str(error)
 
 
-def in_bulk(array: Any) -> Any:
-    """Return an opened array, which reads in bulk from now on."""
-    read_in_bulk(array.async_array)
+def chunk_by_chunk(array: Any) -> Any:
+    """Return an opened array, which zarr reads chunk by chunk from now on."""
+    usual = array.async_array.codec_pipeline.usual
+    object.__setattr__(array.async_array, "codec_pipeline", usual)
     return array
 
 
@@ -63,7 +63,7 @@ class _OneByOne:
 
 def one_by_one(array: Any, select: Callable[[Any], Any]) -> set[tuple[Any, ...]]:
     """Return every error that a selection of an opened array has, chunk by chunk."""
-    pipeline = _OneByOne(array.async_array.codec_pipeline)
+    pipeline = _OneByOne(chunk_by_chunk(array).async_array.codec_pipeline)
     object.__setattr__(array.async_array, "codec_pipeline", pipeline)
     outcome = outcome_of(lambda: select(array))
     return pipeline.errors | ({outcome.error} if outcome.error else set())
