@@ -184,7 +184,7 @@ def below_bad_keys_unchecked() -> None:
 
         return changed
 
-    replace(decoding, "_interpret_aside", make)
+    replace(decoding, "_interpret_extras", make)
 
 
 @broken_in("validators/unused-bits-of-base64")
