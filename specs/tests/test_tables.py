@@ -14,7 +14,7 @@ from specs.tests.verdicts import MANIFEST_SCHEMA, SCHEMA, in_schema
 from zarr_manifest import Limits, errors
 from zarr_manifest.format.checksums import _REGISTRY, compute_checksum, parse_checksum
 from zarr_manifest.format.document_codecs import KNOWN_CODECS
-from zarr_manifest.locations.resolving import _SCHEMES, Base, StoreLocation
+from zarr_manifest.locations import Base, StoreLocation, known_schemes
 from zarr_manifest.sources.byte_ranges import Bounded, ByteRequest, From, Last, Whole, source_range
 
 REQUESTS = {"whole chunk", "range [a, b)", "from a on", "last k bytes"}
@@ -42,7 +42,7 @@ def test_schemes() -> None:
     sentence = re.search(r"one of ((`\w+`,?\s*)+)", section("Path resolution"))
     assert sentence is not None
     schemes = re.findall(r"`(\w+)`", sentence[1])
-    assert sorted(schemes) == sorted(_SCHEMES)
+    assert sorted(schemes) == sorted(known_schemes())
     for scheme in schemes:
         path = f"{scheme}://{'' if scheme == 'file' else 'name'}/f.nc"
         assert in_schema("manifest", {"0": {"path": path}})

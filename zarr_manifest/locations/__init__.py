@@ -1,6 +1,15 @@
 """URL references: where the bytes of an entry are, and whether they may be read. Pure."""
 
 from zarr_manifest.locations.allow_list import AllowList, suggest_prefixes
+from zarr_manifest.locations.kinds import (
+    Cloud,
+    Files,
+    StorageKind,
+    WebServers,
+    kind_of,
+    known_schemes,
+    storage_kinds,
+)
 from zarr_manifest.locations.local_paths import (
     local_location,
     local_reference,
@@ -20,16 +29,23 @@ from zarr_manifest.locations.summary import ReferencedLocation, summarize
 __all__ = [
     "AllowList",
     "Base",
+    "Cloud",
+    "Files",
     "Location",
     "ReferencedLocation",
+    "StorageKind",
     "StoreLocation",
     "UrlLocation",
+    "WebServers",
+    "kind_of",
+    "known_schemes",
     "local_location",
     "local_reference",
     "path_of_file_url",
     "redact",
     "resolver",
     "split_url",
+    "storage_kinds",
     "suggest_prefixes",
     "summarize",
     "without_secrets",

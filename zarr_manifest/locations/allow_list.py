@@ -120,7 +120,9 @@ def _parse_prefix(prefix: str) -> UrlLocation:
     if "?" in prefix:
         raise ValueError(f"{shown!r} cannot be a prefix: it has a query")
     try:
-        target = resolve_reference(prefix, Base("", "", ""))
+        # Of any scheme: whether there is a reader for it does not concern prefixes.
+        scheme = prefix.partition(":")[0].lower()
+        target = resolve_reference(prefix, Base("", "", "", frozenset({scheme})))
     except InvalidPathError as error:
         hint = "" if error.remedy is None else f". {error.remedy}"
         raise ValueError(f"{shown!r} cannot be a prefix: {error.problem}{hint}") from None

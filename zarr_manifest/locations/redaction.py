@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from zarr_manifest.locations.kinds import Cloud, kind_of
+
 __all__ = ["redact"]
 
 # What counts as an authority, in strings that may not be URLs at all. The third slash
@@ -31,13 +33,19 @@ def redact(url: str) -> str:
     """
     if (found := _LOOSE_URL.fullmatch(url)) is not None:
         lead, authority, rest = found.groups()
-        container = lead.lower().startswith(("abfs:", "abfss:")) and ":" not in authority
-        kept = authority if container else _after_userinfo(authority)
+        kept = authority if _is_container(lead, authority) else _after_userinfo(authority)
         if kept == authority and not _HOST_AND_PORT.fullmatch(authority):
             # "user:pa/ss@host": an unencoded slash in a password ends the authority.
             kept, rest = "", _after_userinfo(authority + rest)
         url = lead + kept + rest
     return _QUERY_OR_FRAGMENT.sub(r"\1…", url)
+
+
+def _is_container(lead: str, authority: str) -> bool:
+    """Whether what is before an "@" names a container, and is no secret."""
+    scheme = lead.partition(":")[0].lower()
+    kind = kind_of(scheme)
+    return isinstance(kind, Cloud) and scheme in kind.with_account and ":" not in authority
 
 
 def _after_userinfo(text: str) -> str:

@@ -21,10 +21,11 @@ from msgspec import Struct
 
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import FORBIDDEN_CHARACTER
+from zarr_manifest.locations.kinds import Cloud, Files, WebServers, kind_of, known_schemes
 from zarr_manifest.locations.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
 __all__ = [
     "Base",
@@ -34,13 +35,6 @@ __all__ = [
     "resolve_reference",
     "resolver",
 ]
-
-_SCHEMES = (
-    "s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "file",
-)  # fmt: skip
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-# container@account.dfs.core.windows.net: the part before the "@" is not a credential.
-_CONTAINER_AT_ACCOUNT = frozenset({"abfs", "abfss"})
 
 # RFC 3986's pchar without "+", which S3 over HTTP reads as a space.
 _PATH_SAFE = "!$&'()*,;=:@/"
@@ -131,6 +125,11 @@ class UrlLocation(Struct, frozen=True):
         return f"{self.origin}/{quote(self.path, safe=_PATH_SAFE)}{query}"
 
     @property
+    def is_on_web(self) -> bool:
+        """Whether it is on a web server."""
+        return isinstance(kind_of(self.scheme), WebServers)
+
+    @property
     def redacted(self) -> str:
         """The canonical URL without anything that may be secret."""
         return redact(self.url)
@@ -142,7 +141,7 @@ class UrlLocation(Struct, frozen=True):
 type Location = StoreLocation | UrlLocation
 
 
-class Base(Struct, frozen=True):
+class Base(Struct, frozen=True, repr_omit_defaults=True):
     """What a manifest's relative paths resolve against. Made by :meth:`parse`.
 
     Parameters
@@ -152,15 +151,20 @@ class Base(Struct, frozen=True):
     path : str
         Percent-decoded, without a leading slash. Anything after the last slash is
         dropped on resolution, as in RFC 3986.
+    schemes : frozenset of str
+        Those that only this reader knows: the specification has others, and refuses these.
     """
 
     scheme: str
     authority: str
     path: str
+    schemes: frozenset[str] = frozenset()
 
     @classmethod
     @functools.lru_cache(maxsize=1024)  # each array parses its own several times
-    def parse(cls, reference: str, *, directory: str = "") -> Self:
+    def parse(
+        cls, reference: str, *, directory: str = "", schemes: frozenset[str] = frozenset()
+    ) -> Self:
         """Parse the ``base`` member of a declaration.
 
         Parameters
@@ -171,6 +175,8 @@ class Base(Struct, frozen=True):
         directory : str, optional
             Path within the store against which a relative reference resolves
             (the array's own path); not percent-encoded.
+        schemes : frozenset of str, optional
+            Schemes that only this reader knows.
 
         Raises
         ------
@@ -191,8 +197,8 @@ class Base(Struct, frozen=True):
         inside = directory.strip("/")
         if inside and any(segment in {"", ".", ".."} for segment in inside.split("/")):
             raise ValueError(f"{directory!r} is not the path of an array")
-        target = resolve_reference(reference, Base("", "", inside and f"{inside}/"))
-        return cls(target.scheme, target.authority, target.path)
+        target = resolve_reference(reference, Base("", "", inside and f"{inside}/", schemes))
+        return cls(target.scheme, target.authority, target.path, schemes)
 
     def resolve(self, path: str) -> Location:
         """Resolve the ``path`` of an entry (RFC 3986 section 5.2).
@@ -286,7 +292,8 @@ def resolve_reference(reference: str, base: Base) -> UrlLocation:
     path: str = parts["path"]
     start: list[str] = []
     if parts["scheme"] is not None:
-        scheme, authority = _origin(reference, parts["scheme"], parts["authority"], path)
+        scheme = parts["scheme"].lower()
+        authority = _authority(reference, scheme, parts["authority"], path, base.schemes)
         path = path[1:]
     elif parts["authority"] is not None:
         raise _invalid("the path begins with '//'", reference, "Write the URL with its scheme.")
@@ -307,34 +314,41 @@ def resolve_reference(reference: str, base: Base) -> UrlLocation:
     return UrlLocation(scheme, authority, "/".join(start), query)
 
 
-def _origin(reference: str, scheme: str, authority: str | None, path: str) -> tuple[str, str]:
-    """Check and normalise the scheme and the authority of an absolute URL."""
-    scheme = scheme.lower()
-    if scheme not in _SCHEMES:
-        remedy = f"Known schemes: {', '.join(_SCHEMES)}; write './' before a name with a colon."
+def _authority(
+    reference: str, scheme: str, authority: str | None, path: str, others: Container[str]
+) -> str:
+    """Check the scheme of an absolute URL, and return its normalised authority."""
+    kind = kind_of(scheme)
+    if kind is None and scheme not in others:
+        remedy = (
+            f"Known schemes: {', '.join(known_schemes())}; `allow` can bring a reader for another "
+            "one; write './' before a name with a colon."
+        )
         raise _invalid(f"unknown scheme {scheme!r}", reference, remedy)
     authority = authority or ""
-    if scheme == "file":
+    if isinstance(kind, Files):
         if authority.lower() not in {"", "localhost"}:
             raise _invalid(
                 "the file URL names another host", reference, "Write it as file:///path."
             )
         if not path.startswith("/"):
             raise _invalid("the file URL has no absolute path", reference)
-        return scheme, ""
+        return ""
     if not authority:
         raise _invalid("the URL has no bucket or host", reference)
-    if "@" in authority and scheme not in _CONTAINER_AT_ACCOUNT:
+    # In container@account.dfs.core.windows.net, the part before the "@" is not a credential.
+    has_account = isinstance(kind, Cloud) and scheme in kind.with_account
+    if "@" in authority and not has_account:
         raise _invalid("the URL has credentials", reference, "Pass them with the prefix instead.")
-    if scheme in _DEFAULT_PORTS:
-        return scheme, _host(reference, scheme, authority)
-    names = authority.split("@", 1) if scheme in _CONTAINER_AT_ACCOUNT else [authority]
+    if isinstance(kind, WebServers):
+        return _host(reference, kind.ports[scheme], authority)
+    names = authority.split("@", 1) if has_account else [authority]
     if not all(_BUCKET.fullmatch(name) for name in names):
         raise _invalid("the URL has no valid bucket or container", reference)
-    return scheme, authority
+    return authority
 
 
-def _host(reference: str, scheme: str, authority: str) -> str:
+def _host(reference: str, default_port: int, authority: str) -> str:
     match = _HOST.fullmatch(authority)
     if match is None or int(match["port"] or 0) > 65535:
         raise _invalid("the URL has no valid host", reference, "Write it in ASCII (xn--…).")
@@ -344,8 +358,8 @@ def _host(reference: str, scheme: str, authority: str) -> str:
         raise _invalid(
             "the URL has no valid IP address", reference, "Write it as 127.0.0.1 or [::1]."
         ) from None
-    port = int(match["port"] or _DEFAULT_PORTS[scheme])
-    return host if port == _DEFAULT_PORTS[scheme] else f"{host}:{port}"
+    port = int(match["port"] or default_port)
+    return host if port == default_port else f"{host}:{port}"
 
 
 def _name_or_address(name: str | None, address: str | None) -> str:
@@ -359,7 +373,7 @@ def _name_or_address(name: str | None, address: str | None) -> str:
 def _query(reference: str, scheme: str, query: str | None) -> str:
     if query is None:
         return ""
-    if scheme not in _DEFAULT_PORTS:
+    if not isinstance(kind_of(scheme), WebServers):
         raise _invalid("the path has a query", reference, "Write %3F for a '?' in a name.")
     if FORBIDDEN_CHARACTER.search(unquote(query, errors="ignore")):
         raise _invalid("the query has a control character", reference)

@@ -19,8 +19,20 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
+from msgspec.structs import replace
+
 from zarr_manifest.errors import Advice, InvalidPathError, Setting, SourceError
-from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
+from zarr_manifest.locations import (
+    AllowList,
+    Base,
+    Cloud,
+    Files,
+    UrlLocation,
+    kind_of,
+    known_schemes,
+    redact,
+    storage_kinds,
+)
 from zarr_manifest.sources.content_encoding import asking_for_identity
 from zarr_manifest.sources.credentials import with_given_credentials
 
@@ -39,6 +51,7 @@ __all__ = [
     "access_to",
     "anonymous",
     "client_options_in_environment",
+    "cloud_of",
     "describe_access",
     "environment",
     "is_below",
@@ -76,9 +89,6 @@ _CLIENT_OPTIONS = {
     *("pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes", "read_timeout"),
     *("randomize_addresses", "root_certificate", "timeout", "user_agent"),
 }
-
-# What the names of a cloud's environment variables begin with.
-_VARIABLES = {"s3": "AWS_", "gs": "GOOGLE_", "gcs": "GOOGLE_"}
 
 GIVE_CREDENTIALS = Advice(
     "Give credentials for the prefix: ",
@@ -159,8 +169,24 @@ def access_by_prefix(allow: Allow) -> dict[str, Access]:
                 f"the access to {prefix!r} is of type {type(access).__name__}; it must be an "
                 "obstore store, a mapping of options, anonymous(), environment() or None"
             )
-    AllowList(accesses)  # raises if one is not a URL prefix
+    prefixes = AllowList(accesses)  # raises if one is not a URL prefix
+    for prefix, access in accesses.items():
+        if access is None or isinstance(access, Anonymous | Environment | Mapping):
+            _require_known(prefixes.normalized(prefix))
     return accesses
+
+
+def _require_known(prefix: UrlLocation) -> None:
+    if kind_of(prefix.scheme) is None:
+        raise ValueError(f"{_unknown(prefix)}. {_known()}")
+
+
+def _unknown(prefix: UrlLocation) -> str:
+    return f"nothing is known that reads {prefix.scheme}:// URLs"
+
+
+def _known() -> str:
+    return f"Known schemes: {', '.join(known_schemes())}. For others, `allow` takes a reader."
 
 
 def access_to(
@@ -298,7 +324,10 @@ def open_object_store(
                 remedy="Allow the prefix with options, or None, instead of a store.",
             )
         return access
-    if prefix.scheme == "file":
+    kind = kind_of(prefix.scheme)
+    if kind is None:
+        raise SourceError(_unknown(prefix), remedy=_known())
+    if isinstance(kind, Files):
         from obstore.store import LocalStore
 
         return LocalStore("/")
@@ -307,43 +336,42 @@ def open_object_store(
         options |= access.options
     elif access is not None:
         options |= access
-    web = prefix.scheme in ("http", "https")
-    variables = "" if web else _VARIABLES.get(prefix.scheme, "AZURE_")
-    client: Any = options.pop("client_options", None) or client_options_in_environment(variables)
+    cloud = kind if isinstance(kind, Cloud) else None
+    client: Any = options.pop("client_options", None) or client_options_in_environment(cloud)
     if isinstance(client, Mapping):
         # Naming a server without encryption means wanting to use it.
         endpoint = str(options.get("endpoint", ""))
-        is_plain = prefix.scheme == "http" or (not web and endpoint.startswith("http://"))
-        allowing = {"allow_http": is_plain} if web or is_plain else {}
+        is_plain = prefix.scheme == "http" or (cloud is not None and endpoint.startswith("http:"))
+        allowing = {"allow_http": is_plain} if cloud is None or is_plain else {}
         client = {**DEFAULT_TIMEOUTS, **allowing, **cast("Mapping[str, Any]", client)}
-    if web:
+    if cloud is None:
         # With a trailing slash, obstore would request `/directory//key`.
         root = prefix.url.rstrip("/") if at_prefix and prefix.path else f"{prefix.origin}/"
         url = root + (f"?{query}" if query else "")
         return _from_url(url, {"client_options": client, **options})
     if not isinstance(access, Environment):
-        options = with_given_credentials(prefix.scheme, options)
+        options = with_given_credentials(cloud, options)
     if options.get("skip_signature") is True and isinstance(client, Mapping):
         # A signature would cover the header, which servers on the way may change.
         client = asking_for_identity(cast("Mapping[str, Any]", client))
+    if prefix.scheme not in cloud.with_account:
+        prefix = replace(prefix, scheme=cloud.opened_as)
     url = prefix.url if at_prefix else prefix.origin
     return _from_url(url, {"client_options": client, **options})
 
 
-def client_options_in_environment(variables: str) -> dict[str, Any]:
+def client_options_in_environment(cloud: Cloud | None) -> dict[str, Any]:
     """Return the options of the HTTP client that obstore finds in the environment for a cloud.
 
     obstore ignores them as soon as it is given one option; so whoever gives one adds these.
-
-    Parameters
-    ----------
-    variables : str
-        What the names of the cloud's variables begin with; ``""`` if it is none.
     """
+    if cloud is None:
+        return {}
+    beginning = cloud.variables[0]
     found = {
-        name.removeprefix(variables).lower(): value
+        name.removeprefix(beginning).lower(): value
         for name, value in os.environ.items()
-        if variables and name.startswith(variables)
+        if name.startswith(beginning)
     }
     return {name: value for name, value in found.items() if name in _CLIENT_OPTIONS}
 
@@ -463,6 +491,14 @@ def web_directory(url: str) -> UrlLocation | None:
     return UrlLocation(base.scheme, base.authority, base.path.strip("/"))
 
 
+def cloud_of(store: ObjectStore) -> Cloud | None:
+    """Return the kind of cloud that a store is for; None if it is for none."""
+    import obstore.store
+
+    clouds = (kind for kind in storage_kinds() if isinstance(kind, Cloud))
+    return next((c for c in clouds if isinstance(store, getattr(obstore.store, c.store))), None)
+
+
 def is_below(path: str, root: str) -> bool:
     """Whether a path is another, or continues it by whole segments."""
     return not root or f"{path}/".startswith(f"{root}/")
@@ -480,7 +516,9 @@ def root_path(store: ObjectStore, place: UrlLocation) -> str | None:
         return unquote(parts.path).strip("/") if same_host else None
     if isinstance(store, LocalStore):
         return os.path.realpath(store.prefix or "/").strip("/") if place.scheme == "file" else None
+    cloud = cloud_of(store)
+    if cloud is None:
+        return None
     config: Mapping[str, Any] = dict(store.config)
-    bucket = config.get("bucket", config.get("container_name"))
-    same_bucket = bucket == place.authority.partition("@")[0]
+    same_bucket = config.get(cloud.bucket) == place.authority.partition("@")[0]
     return str(store.prefix or "").strip("/") if same_bucket else None

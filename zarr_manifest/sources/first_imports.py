@@ -11,6 +11,8 @@ import threading
 from collections.abc import Collection
 from importlib import import_module
 
+from zarr_manifest.locations import Files, WebServers, kind_of
+
 __all__ = ["FOR_BULK", "import_all", "import_for_reading"]
 
 _FOR_STORES = ("obstore", "obstore.store", "obstore.exceptions")
@@ -50,10 +52,10 @@ def import_for_reading(urls: Collection[str], *, is_object_store: bool = False) 
     is_object_store : bool
         Whether the hierarchy is in a store of obstore.
     """
-    schemes = {url.partition(":")[0].lower() for url in urls if ":" in url}
-    if schemes & {"http", "https"}:
+    found = [kind_of(url.partition(":")[0].lower()) for url in urls if ":" in url]
+    if any(isinstance(kind, WebServers) for kind in found):
         import_all(_FOR_WEB)
-    elif schemes - {"file"} or is_object_store:
+    elif is_object_store or not all(isinstance(kind, Files) for kind in found):
         import_all(_FOR_OBJECTS)
     elif urls:
         import_all(_FOR_STORES)

@@ -473,7 +473,7 @@ def _redirected(asked: str, target: str) -> UrlLocation:
     https://example.com/d/f.nc
     """
     location = Base.parse(asked).resolve(target)
-    if not isinstance(location, UrlLocation) or location.scheme not in ("http", "https"):
+    if not isinstance(location, UrlLocation) or not location.is_on_web:
         # A web server must not point the reader at its own files and buckets.
         raise LocationNotAllowedError(f"{location} is not an http or https URL")
     return location

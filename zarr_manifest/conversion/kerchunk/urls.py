@@ -16,15 +16,20 @@ from urllib.parse import quote
 
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
-from zarr_manifest.locations import Base, UrlLocation, redact
+from zarr_manifest.locations import (
+    Base,
+    Cloud,
+    Files,
+    UrlLocation,
+    WebServers,
+    kind_of,
+    known_schemes,
+    redact,
+)
 
 __all__ = ["SourceReference", "SourceUrls", "kerchunk_url", "relative_path_notes"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-# Schemes of fsspec, and their names in a manifest.
-_ALIASES = {"s3a": "s3", "s3n": "s3", "local": "file", "adl": "az"}
-_OBJECT_STORES = frozenset({"s3", "gs", "gcs", "az", "azure", "abfs", "abfss"})
-_WEB = frozenset({"http", "https"})
 _VERSION = "?versionId="
 # Of templates, which only JSON sets define.
 _EXPRESSION = re.compile(r"\{\{.*?\}\}")
@@ -177,18 +182,23 @@ def _reference(url: str) -> SourceReference:
     found = _SCHEME.fullmatch(url)
     if found is None:
         return _file(url)
-    scheme = _ALIASES.get(found[1].lower(), found[1].lower())
-    if scheme == "file":
-        return _file(found[2])
-    if scheme in _WEB:
-        return _web(f"{scheme}://{found[2]}")
-    if scheme not in _OBJECT_STORES:
-        raise NotConvertibleError(
-            f"a manifest cannot refer to URLs of the scheme {scheme!r}",
-            location=redact(url),
-            remedy="Rewrite them to URLs of a scheme such as s3, gs, az, https or file.",
-        )
-    return _object(scheme, found[2], url)
+    scheme = found[1].lower()
+    kind = kind_of(scheme, fsspec=True)
+    if kind is not None and scheme not in kind.schemes:
+        scheme = kind.schemes[0]
+    match kind:
+        case Files():
+            return _file(found[2])
+        case WebServers():
+            return _web(f"{scheme}://{found[2]}")
+        case Cloud():
+            return _object(scheme, found[2], url)
+        case _:
+            raise NotConvertibleError(
+                f"a manifest cannot refer to URLs of the scheme {scheme!r}",
+                location=redact(url),
+                remedy=f"Rewrite them to URLs of one of these: {', '.join(known_schemes())}.",
+            )
 
 
 def _require_encodable(url: str) -> None:
@@ -263,7 +273,7 @@ def kerchunk_url(location: UrlLocation, version: str | None = None) -> str:
     >>> kerchunk_url(UrlLocation("https", "example.com", "a b.nc", "q=1"))
     'https://example.com/a%20b.nc?q=1'
     """
-    if location.scheme in _WEB:
+    if location.is_on_web:
         return location.url
     url = f"{location.origin}/{location.path}"
     if "::" in url or (location.scheme == "s3" and _VERSION in url):

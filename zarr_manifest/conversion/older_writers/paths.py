@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from zarr_manifest.hierarchy import base_directory
+from zarr_manifest.locations import WebServers, kind_of
 
 __all__ = ["base_of", "directories_with", "has_files", "is_relative", "respelled"]
 
@@ -37,7 +38,7 @@ def respelled(path: str) -> str:
     """
     url = _URL.fullmatch(path)
     scheme, rest = (url[1].lower(), url[2]) if url else ("file", path)
-    if scheme in ("http", "https"):
+    if isinstance(kind_of(scheme), WebServers):
         return path
     if _BARE_PERCENT.search(rest) or "#" in rest or (scheme == "file" and "?" in rest):
         rest = quote(rest, safe=_SAFE)

@@ -19,7 +19,7 @@ from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.values import as_object, json_attributes, unstable_types_accepted
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid, interpret_chunk_grid, strict
-from zarr_manifest.locations import Base
+from zarr_manifest.locations import Base, WebServers, kind_of
 from zarr_manifest.manifest import Manifest
 
 __all__ = ["MakeChecksums", "array_node", "checked_metadata", "distinct_paths", "url_reference"]
@@ -251,7 +251,7 @@ def url_reference(path: str) -> str:
     scheme, mark, rest = path.partition("://")
     if not mark:
         scheme, rest = "file", path
-    if scheme in ("http", "https"):
+    if isinstance(kind_of(scheme), WebServers):
         rest, question, query = rest.partition("?")
         url = f"{scheme}://{_quoted(rest)}{question}{query}"
     else:

@@ -43,7 +43,7 @@ from zarr_manifest.hierarchy import (
     store_urls,
     sync,
 )
-from zarr_manifest.locations import Location, StoreLocation, UrlLocation
+from zarr_manifest.locations import Cloud, Location, StoreLocation, UrlLocation, kind_of
 from zarr_manifest.sources import (
     Allow,
     in_order,
@@ -262,7 +262,7 @@ class _Tree:
         if isinstance(location, StoreLocation):
             location = object_url(self._roots, location.key)
         is_plain = not any(mark in location.path for mark in "%?#")
-        if location.scheme in ("file", "http", "https") or not is_plain:
+        if not is_plain or not isinstance(kind_of(location.scheme), Cloud):
             return location.url
         return f"{location.origin}/{location.path}"
 

@@ -19,24 +19,9 @@ from zarr.storage import FsspecStore, MemoryStore, ObjectStore, WrapperStore
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of
 from zarr_manifest.hierarchy.underneath.urls import store_urls
 from zarr_manifest.hierarchy.zarr_internals import StoreOnStore, dictionary_of, wrapped_store
-from zarr_manifest.locations import Location, StoreLocation
+from zarr_manifest.locations import Cloud, Files, Location, StoreLocation, WebServers, kind_of
 
 __all__ = ["OwnKeys", "same_place"]
-
-# Services that have the same name wherever they are opened from, by fsspec's protocols.
-_FSSPEC_SCHEMES = {
-    "file": "file",
-    "local": "file",
-    "memory": "memory",
-    "s3": "s3",
-    "s3a": "s3",
-    "gs": "gs",
-    "gcs": "gs",
-    "az": "az",
-    "abfs": "az",
-    "http": "http",
-    "https": "https",
-}
 
 
 def same_place(one: Store, other: Store) -> bool:
@@ -105,17 +90,20 @@ def _fsspec_urls(store: Store) -> list[_Url]:
         return []
     system: Any = store.fs
     protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
-    scheme = _FSSPEC_SCHEMES.get(protocol)
     path = str(store.path)
-    if scheme is None:
-        return []
-    if scheme in ("http", "https"):
-        parts = urlsplit(path)
-        return [(parts.scheme, parts.netloc, unquote(parts.path).strip("/"))]
-    if scheme in ("file", "memory"):
-        return [(scheme, "", path.strip("/"))]
-    bucket, _, key = path.strip("/").partition("/")
-    return [(scheme, bucket, key)]
+    if protocol == "memory":
+        return [(protocol, "", path.strip("/"))]
+    match kind_of(protocol, fsspec=True):
+        case Files():
+            return [("file", "", path.strip("/"))]
+        case WebServers():
+            parts = urlsplit(path)
+            return [(parts.scheme, parts.netloc, unquote(parts.path).strip("/"))]
+        case Cloud() as cloud:
+            bucket, _, key = path.strip("/").partition("/")
+            return [(cloud.schemes[0], bucket, key)]
+        case _:
+            return []
 
 
 class OwnKeys:

@@ -15,7 +15,7 @@ from zarr_manifest.locations import (
     UrlLocation,
     local_location,
 )
-from zarr_manifest.sources import web_directory
+from zarr_manifest.sources import cloud_of, web_directory
 
 __all__ = ["object_url", "store_urls"]
 
@@ -60,7 +60,7 @@ def store_urls(store: Store) -> list[UrlLocation]:
         return _directories(str(store.root))
     if not isinstance(store, ObjectStore):
         return []
-    from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
+    from obstore.store import HTTPStore
     from obstore.store import LocalStore as ObstoreLocalStore
 
     inner: Any = cast(Any, store).store
@@ -69,16 +69,12 @@ def store_urls(store: Store) -> list[UrlLocation]:
         return [] if root is None else [root]
     if isinstance(inner, ObstoreLocalStore):
         return _directories(str(inner.prefix)) if inner.prefix is not None else []
-    prefix = str(inner.prefix or "").strip("/") if hasattr(inner, "prefix") else ""
-    services: Any = (
-        (S3Store, "bucket", ("s3",)),
-        (GCSStore, "bucket", ("gs", "gcs")),
-        (AzureStore, "container_name", ("az", "azure")),
-    )
-    for kind, member, schemes in services:
-        if isinstance(inner, kind):
-            return [UrlLocation(scheme, str(inner.config[member]), prefix) for scheme in schemes]
-    return []
+    cloud = cloud_of(inner)
+    if cloud is None:
+        return []
+    bucket, prefix = str(inner.config[cloud.bucket]), str(inner.prefix or "").strip("/")
+    schemes = (scheme for scheme in cloud.schemes if scheme not in cloud.with_account)
+    return [UrlLocation(scheme, bucket, prefix) for scheme in schemes]
 
 
 def _directories(path: str) -> list[UrlLocation]:

@@ -13,7 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from zarr_manifest.sources.access import UNREACHABLE, client_options_in_environment
+from zarr_manifest.locations import Cloud
+from zarr_manifest.sources.access import (
+    UNREACHABLE,
+    client_options_in_environment,
+    cloud_of,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -21,24 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["proxy_for", "within_host"]
 
 _NOWHERE = f"http://{UNREACHABLE}"
-
-_LINK_LOCAL = ("169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::/32")
-
-# Where clouds serve objects, and where obstore asks for credentials.
-_CLOUD_HOSTS = {
-    "AWS_": ("amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "api.aws", *_LINK_LOCAL),
-    "GOOGLE_": (
-        *("googleapis.com", "accounts.google.com", "metadata.google.internal", "metadata"),
-        *_LINK_LOCAL,
-    ),
-    "AZURE_": (
-        *("core.windows.net", "core.usgovcloudapi.net", "core.chinacloudapi.cn"),
-        *("fabric.microsoft.com", "login.microsoftonline.com", "login.microsoftonline.us"),
-        *("login.chinacloudapi.cn", "localhost", "127.0.0.1", *_LINK_LOCAL),
-    ),
-}
-# Named without the prefix of their cloud.
-_OTHER_VARIABLES = ("IDENTITY_ENDPOINT", "MSI_ENDPOINT", "AZURITE_BLOB_STORAGE_URL")
 
 
 def within_host(store: ObjectStore) -> ObjectStore:
@@ -59,27 +46,24 @@ def within_host(store: ObjectStore) -> ObjectStore:
     >>> store.client_options["proxy_excludes"]
     'example.com'
     """
-    from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
+    from obstore.store import HTTPStore
 
-    variables = ""
-    for kind, prefix in ((S3Store, "AWS_"), (GCSStore, "GOOGLE_"), (AzureStore, "AZURE_")):
-        if isinstance(store, kind):
-            variables = prefix
-    if not variables and not isinstance(store, HTTPStore):
+    cloud = cloud_of(store)
+    if cloud is None and not isinstance(store, HTTPStore):
         return store
     pickled: Any = store
     positional, named = pickled.__getnewargs_ex__()
     options: dict[str, Any] = dict(named.get("client_options") or {})
-    if variables and not options:
-        options = client_options_in_environment(variables)
-    urls = [store.url] if isinstance(store, HTTPStore) else list(_service_urls(named, variables))
+    if not options:
+        options = client_options_in_environment(cloud)
+    urls = [pickled.url] if cloud is None else list(_service_urls(named, cloud))
     hosts = [host for host in map(_host, urls) if host]
     if not _goes_nowhere(options) and any(
         proxy_for(url, options) for url in urls or ["https://s3"]
     ):
         return store
-    if variables and not (hosts and _asks_for_no_credentials(named)):
-        hosts += _CLOUD_HOSTS[variables]
+    if cloud is not None and not (hosts and _asks_for_no_credentials(named)):
+        hosts += cloud.hosts
     options |= {"proxy_url": _NOWHERE, "proxy_excludes": ",".join(hosts)}
     again: Any = type(store).__new__
     guarded: ObjectStore = again(type(store), *positional, **{**named, "client_options": options})
@@ -96,11 +80,11 @@ def _asks_for_no_credentials(named: Mapping[str, Any]) -> bool:
     return unsigned or named.get("credential_provider") is not None
 
 
-def _service_urls(named: Mapping[str, Any], variables: str) -> Iterator[str]:
+def _service_urls(named: Mapping[str, Any], cloud: Cloud) -> Iterator[str]:
     """Yield the URLs in a cloud's options, and in its environment variables."""
     stated = dict(named.get("config") or {})
     for name, value in os.environ.items():
-        if name.startswith(variables) or name in _OTHER_VARIABLES:
+        if name.startswith(cloud.variables) or name in cloud.other_variables:
             stated.setdefault(name, value)
     for value in stated.values():
         if re.match(r"https?://", str(value)):

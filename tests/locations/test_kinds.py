@@ -1,0 +1,124 @@
+"""A kind of storage is added in one place, and nothing takes it for another kind."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from msgspec.structs import fields, replace
+from obstore.store import S3Store
+from zarr.storage import ObjectStore
+
+import zarr_manifest as zm
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls
+from zarr_manifest.hierarchy import store_urls
+from zarr_manifest.locations import (
+    AllowList,
+    Base,
+    Cloud,
+    UrlLocation,
+    WebServers,
+    kind_of,
+    known_schemes,
+    redact,
+    storage_kinds,
+)
+from zarr_manifest.sources import cloud_of, environment, open_object_store, within_host
+
+
+class BarnStore(S3Store):
+    """What reads the made-up cloud."""
+
+    __module__ = "obstore.store"  # of which zarr takes stores
+
+
+@pytest.fixture
+def barn(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """A cloud that does not exist, and speaks the language of S3."""
+    import obstore.store
+
+    s3 = kind_of("s3")
+    assert isinstance(s3, Cloud)
+    cloud = replace(
+        s3,
+        schemes=("barn", "barns"),
+        fsspec=("barnfs",),
+        with_account=("barns",),
+        store="BarnStore",
+        variables=("BARN_",),
+        credentials=("hay",),
+        static={},
+        together=(),
+        hosts=("barn.example",),
+    )
+    monkeypatch.setattr(sys.modules[Cloud.__module__], "_KINDS", (cloud, *storage_kinds()))
+    monkeypatch.setattr(obstore.store, "BarnStore", BarnStore, raising=False)
+    return cloud
+
+
+def test_a_new_kind_needs_only_its_record(barn: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    location = Base.parse("./").resolve("BARN://stall/a%20b/../c.nc")
+    assert location == UrlLocation("barn", "stall", "c.nc")
+    assert AllowList(["barn://stall/"]).match(location) == "barn://stall/"
+    assert AllowList(["barns://c@account/"]).match(location) is None
+    assert redact("barns://c@account/f") == "barns://c@account/f"
+    assert redact("barn://secret@stall/f") == "barn://stall/f"
+    assert SourceUrls().reference("barnfs://stall/a b").path == "barn://stall/a%20b"
+
+    monkeypatch.setenv("AZURE_USER_AGENT", "of another cloud")
+    monkeypatch.setenv("BARN_USER_AGENT", "of the barn")
+    store: Any = open_object_store(UrlLocation("barn", "stall", ""), environment())
+    assert store.config["bucket"] == "stall"
+    assert store.client_options["user_agent"] == "of the barn"
+
+    own = BarnStore("stall", prefix="h", config={"skip_signature": True})
+    assert cloud_of(own) is barn
+    assert store_urls(ObjectStore(own)) == [UrlLocation("barn", "stall", "h")]
+    guarded: Any = within_host(own)
+    assert "barn.example" in guarded.client_options["proxy_excludes"]
+
+
+def test_credentials_of_a_new_kind_are_not_those_of_another(
+    barn: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without access in `allow`, requests are not signed, whatever the environment has."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "SECRET")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
+    store: Any = open_object_store(UrlLocation("barn", "stall", ""), None)
+    assert store.config["skip_signature"] == "true"
+
+
+def test_a_scheme_without_a_record_is_refused_everywhere() -> None:
+    with pytest.raises(zm.errors.InvalidPathError, match="unknown scheme 'barn'") as raised:
+        Base.parse("./").resolve("barn://stall/f")
+    assert "s3, gs, gcs" in str(raised.value)
+    with pytest.raises(zm.errors.SourceError, match="nothing is known that reads barn://"):
+        open_object_store(UrlLocation("barn", "stall", ""), environment())
+    with pytest.raises(zm.errors.NotConvertibleError, match="'barn'"):
+        SourceUrls().reference("barn://stall/f")
+    with pytest.raises(ValueError, match="nothing is known that reads barn://"):
+        zm.ManifestStore("h.zarr", allow=["barn://stall/"])
+
+
+def test_a_record_states_everything() -> None:
+    """Were there defaults, one that is forgotten would be another kind's, or none."""
+    for kind in storage_kinds():
+        assert all(member.required for member in fields(type(kind)))
+    assert len(known_schemes()) == len(set(known_schemes()))
+
+
+@pytest.mark.parametrize("scheme", known_schemes())
+def test_every_known_scheme_can_be_opened(scheme: str) -> None:
+    kind = kind_of(scheme)
+    has_account = isinstance(kind, Cloud) and scheme in kind.with_account
+    authority = "c@account.dfs.core.windows.net" if has_account else "name"
+    options = {"account_name": "account"} if scheme in ("az", "azure") else {}
+    if scheme == "file":
+        authority = ""
+    store: Any = open_object_store(UrlLocation(scheme, authority, ""), options)
+    if isinstance(kind, Cloud):
+        assert cloud_of(store) is kind
+        assert store.config[kind.bucket] == authority.partition("@")[0]
+    elif isinstance(kind, WebServers):
+        assert store.url == f"{scheme}://name/"
