@@ -21,11 +21,11 @@ from virtualizarr.manifests.utils import create_v3_array_metadata
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, Converted, convert, same
 from zarr_manifest.conversion.files.combining import splitting
 from zarr_manifest.conversion.files.combining.splitting import (
-    References,
     common_length,
     split_arrays,
     split_references,
 )
+from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 
 pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
 
@@ -53,7 +53,7 @@ def stored_files(draw: st.DrawFn) -> tuple[list[Any], list[int], list[list[str]]
     return values, chunks, kinds
 
 
-def store(values: Any, chunk: int, kinds: list[str]) -> tuple[bytes, References, Any]:
+def store(values: Any, chunk: int, kinds: list[str]) -> tuple[bytes, ManifestColumns, Any]:
     """Write chunks one after the other with gaps; return what is read where some are missing."""
     outer, length, columns = values.shape
     count = -(-length // chunk)
@@ -77,7 +77,7 @@ def store(values: Any, chunk: int, kinds: list[str]) -> tuple[bytes, References,
             stored += b"gap"
             paths[place], offsets[place] = "file:///f", len(stored)
             stored += data.tobytes()
-    return bytes(stored), References(paths, offsets, lengths, inlined), read
+    return bytes(stored), ManifestColumns(paths, offsets, lengths, inlined), read
 
 
 @given(stored_files())

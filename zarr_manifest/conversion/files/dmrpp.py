@@ -12,7 +12,8 @@ from zarr_manifest.conversion.files.trees import (
     FileTree,
     parse_one_by_one,
 )
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.optional_libraries import library
+from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, group_of
 from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["read_dmrpp"]
@@ -90,9 +91,9 @@ def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree
         with warnings.catch_warnings():
             # It warns where it should raise; what it leaves out is noticed below.
             warnings.simplefilter("ignore")
-            store = parser(url, registry)
-        attributes.update(store._group.metadata.attributes)
-        return dict(store._group.arrays)
+            group = group_of(parser(url, registry))
+        attributes.update(group.metadata.attributes)
+        return dict(group.arrays)
 
     attributes: dict[str, Any] = {}
     try:
@@ -138,14 +139,11 @@ def _reason_against(variable: Any, kind: str) -> str | None:
 
 def _scalar(url: str, variable: Any, array: Any) -> Any:
     """Return a zero-dimensional variable with its reference, which VirtualiZarr leaves out."""
-    manifests: Any = library("virtualizarr.manifests")
     chunk = variable.find(f"{_DMRPP}chunks/{_DMRPP}chunk")
     if chunk is None:
         return array
-    entry = {
-        "path": url.removesuffix(_SUFFIX),
-        "offset": int(chunk.get("offset")),
-        "length": int(chunk.get("nBytes")),
-    }
-    manifest = manifests.ChunkManifest({"c": entry}, shape=())
-    return manifests.ManifestArray(metadata=array.metadata, chunkmanifest=manifest)
+    columns = ManifestColumns.of_grid(())
+    columns.paths[()] = url.removesuffix(_SUFFIX)
+    columns.offsets[()] = int(chunk.get("offset"))
+    columns.lengths[()] = int(chunk.get("nBytes"))
+    return columns.array(array.metadata)

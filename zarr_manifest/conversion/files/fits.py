@@ -13,9 +13,10 @@ from zarr_manifest.conversion.files.trees import (
     parse_one_by_one,
     with_metadata,
 )
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import unwritten_array
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief, json_attributes
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, group_of
 from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["read_fits"]
@@ -60,11 +61,11 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
 
     def parse(some: Sequence[str]) -> Mapping[str, Any]:
         parser = parsers.FITSParser(skip_variables=set(names) - set(some))
-        return dict(parser(url, registry)._group.arrays)
+        return dict(group_of(parser(url, registry)).arrays)
 
     arrays, refused = parse_one_by_one(wanted, parse) if wanted else ({}, {})
-    primary = parsers.FITSParser(skip_variables=set(names))(url, registry)
-    tree.add_group("", dict(primary._group.metadata.attributes)).arrays = arrays | tables
+    primary = group_of(parsers.FITSParser(skip_variables=set(names))(url, registry))
+    tree.add_group("", dict(primary.metadata.attributes)).arrays = arrays | tables
     for name in arrays:
         if name in blank and arrays[name].dtype.kind in "iu":
             arrays[name] = _with_fill_value(arrays[name], blank[name])
@@ -119,14 +120,11 @@ def _table(url: str, unit: Any) -> Any:
     )
     metadata["codecs"] = [{"name": "bytes", "configuration": {"endian": "big"}}]
     start = int(unit.fileinfo()["datLoc"])
-    manifests: Any = library("virtualizarr.manifests")
-    lengths = np.full(count // rows, rows * width, np.uint64)
-    manifest = manifests.ChunkManifest.from_arrays(
-        paths=np.full(len(lengths), url, np.dtypes.StringDType()),
-        offsets=start + np.arange(len(lengths), dtype=np.uint64) * np.uint64(rows * width),
-        lengths=lengths,
-    )
-    return manifests.ManifestArray(ArrayV3Metadata.from_dict(metadata), manifest)
+    columns = ManifestColumns.of_grid((count // rows,))
+    columns.paths[:] = url
+    columns.offsets[:] = start + np.arange(count // rows) * rows * width
+    columns.lengths[:] = rows * width
+    return columns.array(ArrayV3Metadata.from_dict(metadata))
 
 
 def _reason_against_column(column: Any) -> str | None:

@@ -34,6 +34,7 @@ from zarr_manifest.conversion.files.trees import FileGroup, FileTree, beyond_the
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
 from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
     ChunkColumns,
@@ -42,9 +43,9 @@ from zarr_manifest.conversion.virtual import (
     dataset_nodes,
     distinct_paths,
     join_path,
-    library,
     or_refused,
 )
+from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
 from zarr_manifest.locations import redact
@@ -295,12 +296,12 @@ def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, State]
     """Refuse arrays that refer to bytes beyond the end of a file: it is truncated."""
     for group in tree.groups:
         for name, array in list(group.arrays.items()):
-            manifest = array.manifest
-            ends = manifest._offsets + manifest._lengths
-            for path in distinct_paths(manifest):
+            columns = ManifestColumns.of(array.manifest)
+            ends = columns.offsets + columns.lengths
+            for path in distinct_paths(array.manifest):
                 if path not in states:
                     states[path] = sources.state(path)
-                last = int(np.max(ends[manifest._paths == path]))
+                last = int(np.max(ends[columns.paths == path]))
                 if last > states[path][0]:
                     reason = beyond_the_end(last, path, states[path][0])
                     tree.refuse(join_path(group.path, name), reason)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import obstore
 from obstore.exceptions import BaseError
 
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import AllowList, Base, UrlLocation

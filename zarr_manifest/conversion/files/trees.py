@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import json_attributes
-from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.locations import redact
 

@@ -9,7 +9,7 @@ from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import Advice, Setting, SourceError
 from zarr_manifest.locations import redact
 

@@ -114,7 +114,8 @@ class SourceUrls:
 
     def refused_rewrites(self, others: Iterable[SourceUrls] = ()) -> Iterator[RefusedNode]:
         """Yield a refusal for every prefix to be rewritten that no URL has, nor one of others."""
-        for old in sorted(self._unused.intersection(*(other._unused for other in others))):
+        unused = self._unused.intersection(*(other._unused for other in others))  # noqa: SLF001
+        for old in sorted(unused):
             reason = f"no URL begins with {old!r}, which was to be rewritten"
             if self._example:
                 reason += f"; they look like {redact(self._example)!r}"

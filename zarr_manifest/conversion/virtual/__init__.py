@@ -14,7 +14,6 @@ from zarr_manifest.conversion.virtual.nodes import (
     read_virtual,
 )
 from zarr_manifest.conversion.virtual.objects import to_virtual_dataset, to_virtual_datatree
-from zarr_manifest.conversion.virtual.optional_library import library
 
 __all__ = [
     "ChunkColumns",
@@ -24,7 +23,6 @@ __all__ = [
     "dataset_nodes",
     "distinct_paths",
     "join_path",
-    "library",
     "or_refused",
     "read_virtual",
     "to_virtual_dataset",

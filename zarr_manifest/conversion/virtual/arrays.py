@@ -17,6 +17,7 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.values import as_object, json_attributes, unstable_types_accepted
+from zarr_manifest.conversion.virtualizarr_internals import MISSING, ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid, interpret_chunk_grid, strict
 from zarr_manifest.locations import Base, WebServers, kind_of
@@ -25,10 +26,6 @@ from zarr_manifest.manifest import Manifest
 __all__ = ["MakeChecksums", "array_node", "checked_metadata", "distinct_paths", "url_reference"]
 
 type MakeChecksums = Callable[[Manifest], Mapping[tuple[int, ...], str]]
-
-# The path that VirtualiZarr gives to chunks without a source.
-_MISSING = ""
-_INLINED = "__inlined__"
 
 _BASE = Base.parse("./")
 
@@ -163,18 +160,14 @@ def _manifest(
     grid = strict(interpret_chunk_grid(metadata))
     if grid is None:
         raise NotConvertibleError("the chunk grid is of an unknown kind")
-    # VirtualiZarr has no public name for its columns.
-    paths: npt.NDArray[Any] = found._paths
-    inlined: dict[tuple[int, ...], bytes] = found._inlined
-    offsets, lengths = found._offsets, found._lengths
-    if not grid.counts and paths.shape == (1,):
+    columns = ManifestColumns.of(found)
+    if not grid.counts and columns.paths.shape == (1,):
         # Some parsers give a scalar one dimension of chunks.
-        paths, offsets, lengths = (column.reshape(()) for column in (paths, offsets, lengths))
-        inlined = {(): inlined[0,]} if inlined else {}
-    given = (paths != _MISSING) & (paths != _INLINED)
+        columns = columns.reshaped(())
+    given, paths = columns.stored, columns.paths
     if tuple(paths.shape) != grid.counts:
         # Its parsers give arrays without chunks an arbitrary grid.
-        if not inlined and not given.any():
+        if not columns.inlined and not given.any():
             return Manifest.from_columns(grid.counts, paths="", indices=_no_chunks(grid))
         if len(paths.shape) != len(grid.counts) or any(map(int.__gt__, paths.shape, grid.counts)):
             raise NotConvertibleError(
@@ -186,11 +179,11 @@ def _manifest(
     return Manifest.from_columns(
         grid.counts,
         paths=references,
-        offsets=offsets[given].astype(np.int64),
-        lengths=lengths[given].astype(np.int64),
+        offsets=columns.offsets[given].astype(np.int64),
+        lengths=columns.lengths[given].astype(np.int64),
         indices=chunks,
-        empty=map(tuple, np.argwhere(paths == _MISSING).tolist()) if is_sparse else (),
-        data=inlined,
+        empty=map(tuple, np.argwhere(paths == MISSING).tolist()) if is_sparse else (),
+        data=columns.inlined,
         checksums=checksums,
         conditions=stated,
     )
@@ -198,8 +191,8 @@ def _manifest(
 
 def distinct_paths(found: Any) -> list[str]:
     """Return the paths of the objects that a ``ChunkManifest`` refers to."""
-    paths: npt.NDArray[Any] = found._paths
-    given = paths[(paths != _MISSING) & (paths != _INLINED)]
+    columns = ManifestColumns.of(found)
+    given = columns.paths[columns.stored]
     if not given.size:
         return []
     # Sorting a million strings takes seconds, and most manifests have only one path.

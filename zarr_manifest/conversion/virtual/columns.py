@@ -6,17 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from zarr_manifest.conversion.virtual.optional_library import library
+from zarr_manifest.conversion.virtualizarr_internals import INLINED, ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.manifest import References
 from zarr_manifest.showing import counted
 
 __all__ = ["ChunkColumns"]
-
-_INLINED = "__inlined__"
 
 # Some 3 GB, even if most are missing.
 _MOST_CHUNKS = 10**8
@@ -38,16 +33,13 @@ class ChunkColumns:
                 f"its chunk grid has {counted(chunks, 'chunk')}, and VirtualiZarr holds each in "
                 f"memory; the limit is {_MOST_CHUNKS:,}"
             )
-        self._paths: npt.NDArray[Any] = np.full(grid_shape, "", np.dtypes.StringDType())
-        self._offsets = np.zeros(grid_shape, np.uint64)
-        self._lengths = np.zeros(grid_shape, np.uint64)
-        self._inlined: dict[tuple[int, ...], bytes] = {}
+        self._columns = ManifestColumns.of_grid(grid_shape)
 
     def put(self, index: tuple[int, ...], path: str, offset: int, length: int) -> None:
         """Set the location of a chunk."""
-        self._paths[index] = path
-        self._offsets[index] = offset
-        self._lengths[index] = length
+        self._columns.paths[index] = path
+        self._columns.offsets[index] = offset
+        self._columns.lengths[index] = length
 
     def add(
         self, manifest: References, urls: Sequence[str], sizes: Mapping[str, int] | None = None
@@ -72,8 +64,8 @@ class ChunkColumns:
             if reference.is_empty:
                 continue
             if reference.data is not None:
-                self._inlined[index] = reference.data
-                self.put(index, _INLINED, 0, len(reference.data))
+                self._columns.inlined[index] = reference.data
+                self.put(index, INLINED, 0, len(reference.data))
                 continue
             if reference.conditions.version is not None:
                 raise NotConvertibleError("some of its chunks refer to a version of their object")
@@ -89,11 +81,4 @@ class ChunkColumns:
 
     def chunk_manifest(self) -> Any:
         """Return the ``ChunkManifest``."""
-        manifests: Any = library("virtualizarr.manifests")
-        return manifests.ChunkManifest.from_arrays(
-            paths=self._paths,
-            offsets=self._offsets,
-            lengths=self._lengths,
-            inlined=self._inlined,
-            validate_paths=False,
-        )
+        return self._columns.manifest()

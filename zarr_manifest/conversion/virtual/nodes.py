@@ -11,10 +11,11 @@ import numpy as np
 from zarr.storage import MemoryStore
 
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import array_in_memory
 from zarr_manifest.conversion.values import json_attributes, packed_values, unstable_types_accepted
 from zarr_manifest.conversion.virtual.arrays import MakeChecksums, array_node, checked_metadata
-from zarr_manifest.conversion.virtual.optional_library import library
+from zarr_manifest.conversion.virtualizarr_internals import group_of, is_virtual
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ChunkGrid, Limits
 from zarr_manifest.manifest import Manifest
@@ -78,8 +79,7 @@ def read_virtual(virtual: Any) -> Iterator[Node]:
     manifests: Any = library("virtualizarr.manifests", "reading virtual datasets")
     xarray: Any = library("xarray", "reading virtual datasets")
     if isinstance(virtual, manifests.ManifestStore):
-        # It has no public name for its group.
-        virtual = virtual._group
+        virtual = group_of(virtual)
     if isinstance(virtual, manifests.ManifestGroup):
         yield from manifest_group_nodes(virtual, "")
     elif isinstance(virtual, xarray.Dataset):
@@ -129,7 +129,6 @@ def dataset_nodes(
     conditions, checksums : optional
         As in `array_node`.
     """
-    virtual: Any = library("virtualizarr.manifests").ManifestArray
     attributes, changed = json_attributes(dataset.attrs)
     decided = tuple((notes or {}).get(path, ()))
     yield _group_node(path, attributes | _coordinates(dataset), changed, decided)
@@ -137,10 +136,10 @@ def dataset_nodes(
     for name, variable in variables.items():
         at = join_path(path, str(name))
         decided = tuple((notes or {}).get(at, ()))
-        if isinstance(variable._data, virtual):
+        if is_virtual(variable):
             make = partial(
                 array_node,
-                array=variable._data,
+                array=variable.data,
                 dimension_names=[str(dim) for dim in variable.dims],
                 attributes=_virtual_attributes(variable),
                 notes=decided,

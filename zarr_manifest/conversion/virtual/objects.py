@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from zarr.abc.store import Store
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual.columns import ChunkColumns
-from zarr_manifest.conversion.virtual.optional_library import library
 from zarr_manifest.errors import (
     Advice,
     ManifestError,

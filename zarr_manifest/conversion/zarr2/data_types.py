@@ -99,7 +99,7 @@ class DataType:
     def _json(self, *, canonical: bool) -> str | dict[str, object]:
         if not self.fields:
             return self.scalar_json
-        parts = [(name, field._json(canonical=canonical)) for name, field in self.fields]
+        parts = [(name, field._json(canonical=canonical)) for name, field in self.fields]  # noqa: SLF001
         if canonical:
             fields: list[object] = [{"name": name, "data_type": json} for name, json in parts]
             return {"name": "struct", "configuration": {"fields": fields}}

@@ -8,13 +8,12 @@ from zarr_manifest.conversion.files.combining.opened_files import (
     OpenedFile,
     open_groups,
 )
-from zarr_manifest.conversion.files.combining.splitting import References, split_references
+from zarr_manifest.conversion.files.combining.splitting import split_references
 
 __all__ = [
     "Combine",
     "CombineRules",
     "OpenedFile",
-    "References",
     "combine_files",
     "digests_of",
     "open_groups",

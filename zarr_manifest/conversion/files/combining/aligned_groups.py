@@ -6,11 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zarr_manifest.conversion.files.combining.meaning import is_virtual, made_alike, meanings
+from zarr_manifest.conversion.files.combining.meaning import made_alike, meanings
 from zarr_manifest.conversion.files.combining.opened_files import OpenedFile
 from zarr_manifest.conversion.files.combining.storage import with_codecs_of
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief
-from zarr_manifest.conversion.virtual import join_path, library
+from zarr_manifest.conversion.virtual import join_path
+from zarr_manifest.conversion.virtualizarr_internals import is_virtual
 from zarr_manifest.locations import redact
 
 if TYPE_CHECKING:
@@ -112,9 +114,9 @@ def _aligned(group: AlignedGroup, datasets: list[xr.Dataset], name: Any) -> str 
         if first.dims != other.dims:
             return group.unlike(f"dimensions {brief(other.dims)}", number, having[0])
     if is_virtual(first):
-        arrays = [with_codecs_of(first._data, variable._data) for variable in variables]
+        arrays = [with_codecs_of(first.data, variable.data) for variable in variables]
         alike = [
-            variable if array is variable._data else variable.copy(deep=False, data=array)
+            variable if array is variable.data else variable.copy(deep=False, data=array)
             for variable, array in zip(variables, arrays, strict=True)
         ]
     else:

@@ -17,7 +17,7 @@ from zarr_manifest.conversion.files.combining.aligned_groups import (
     assigned,
 )
 from zarr_manifest.conversion.files.combining.comparison import Comparison, Digests
-from zarr_manifest.conversion.files.combining.meaning import is_of_time, is_virtual, other_meaning
+from zarr_manifest.conversion.files.combining.meaning import is_of_time, other_meaning
 from zarr_manifest.conversion.files.combining.merging import (
     families_of,
     merge_datasets,
@@ -35,8 +35,9 @@ from zarr_manifest.conversion.files.combining.splitting import Splitting, split_
 from zarr_manifest.conversion.files.combining.storage import absent_variable, storage_difference
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
 from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, unstable_types_accepted
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.virtualizarr_internals import is_virtual
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.locations import redact
 
@@ -271,7 +272,7 @@ class _CombinedGroup:
             except NotConvertibleError as error:
                 return datasets, f"{told}; {error.message}"
             completed[number] = assigned(completed[number], name, absent)
-        fill_value = first._data.metadata.fill_value if is_virtual(first) else "missing"
+        fill_value = first.data.metadata.fill_value if is_virtual(first) else "missing"
         self.work.tree.note(
             self.group.at(name), f"{told}: its chunks there are absent, and read as {fill_value}"
         )
@@ -339,7 +340,7 @@ class _CombinedGroup:
         along = [dim for dim in variables[0].dims if dim in self.varying]
         if len(along) != 1:
             return None
-        arrays = [variable._data for variable in variables]
+        arrays = [variable.data for variable in variables]
         axis = variables[0].dims.index(along[0])
         return split_arrays(arrays, axis, are_last(along[0], datasets, self.work.rules))
 
@@ -349,7 +350,7 @@ class _CombinedGroup:
         first = untyped[0].variables[name]
         meant = [each[name] for each in self.group.meant]
         for number, (dataset, theirs) in enumerate(zip(untyped, meant, strict=True)):
-            problem = storage_difference(first._data, dataset.variables[name]._data)
+            problem = storage_difference(first.data, dataset.variables[name].data)
             if problem is None:
                 problem = other_meaning(meant[0], theirs)
                 if problem is not None and is_of_time(meant[0], theirs):

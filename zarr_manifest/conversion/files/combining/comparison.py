@@ -11,10 +11,11 @@ import numpy as np
 import zarr
 
 from zarr_manifest.conversion.files.combining.aligned_groups import AlignedGroup
-from zarr_manifest.conversion.files.combining.meaning import is_virtual, other_meaning
+from zarr_manifest.conversion.files.combining.meaning import other_meaning
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, explained
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, unstable_types_accepted
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.virtualizarr_internals import is_virtual
 from zarr_manifest.errors import Advice, Setting
 from zarr_manifest.locations import redact
 
@@ -68,7 +69,7 @@ class Comparison:
     def _read(self, group: AlignedGroup, names: Sequence[Any]) -> dict[Any, str]:
         """Compare the values of virtual variables that all files have."""
         untyped: Sequence[Any] = group.datasets
-        arrays = [{str(name): each.variables[name]._data for name in names} for each in untyped]
+        arrays = [{str(name): each.variables[name].data for name in names} for each in untyped]
         found: dict[Any, str] = {}
         first: Mapping[str, str] | None = None
         for number, digests in enumerate(self.digests(group.urls, arrays)):

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief
-from zarr_manifest.conversion.virtual import library
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = [
     "is_of_time",
-    "is_virtual",
     "made_alike",
     "meanings",
     "other_meaning",
@@ -63,11 +62,6 @@ _MAPPING_ATTRIBUTES = frozenset(["grid_mapping_name", "crs_wkt", "spatial_ref"])
 
 # Of `FileTree.meanings`; not an attribute.
 _ENUMERATION = "enumeration"
-
-
-def is_virtual(variable: Any) -> bool:
-    """Whether an xarray variable wraps references."""
-    return isinstance(variable._data, library("virtualizarr.manifests").ManifestArray)
 
 
 def meanings(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.optional_libraries import library
 
 if TYPE_CHECKING:
     import xarray as xr

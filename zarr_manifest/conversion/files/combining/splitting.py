@@ -14,19 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from zarr_manifest.conversion.values import brief
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.virtualizarr_internals import INLINED, MISSING, ManifestColumns
 
-__all__ = ["References", "Splitting", "common_length", "split_arrays", "split_references"]
+__all__ = ["Splitting", "common_length", "split_arrays", "split_references"]
 
 # More than the hours of a century, but not every element of a long series.
 _MAX_REFERENCES = 1_000_000
-
-# The path that VirtualiZarr gives to chunks without a source.
-_MISSING = ""
-_INLINED = "__inlined__"
 
 
 def common_length(
@@ -64,39 +59,14 @@ def common_length(
     return max(inner, last) or None
 
 
-@dataclass(frozen=True)
-class References:
-    """The chunks of one file, in VirtualiZarr's columns.
-
-    Parameters
-    ----------
-    paths, offsets, lengths : array
-        Of the shape of the chunk grid.
-    inlined : dict
-        Bytes of chunks without a path, by grid index.
-    """
-
-    paths: npt.NDArray[Any]
-    offsets: npt.NDArray[np.uint64]
-    lengths: npt.NDArray[np.uint64]
-    inlined: dict[tuple[int, ...], bytes]
-
-    def all_have(self, size: int) -> bool:
-        """Whether every chunk that is not missing has this number of bytes."""
-        stored = self.lengths[(self.paths != _MISSING) & (self.paths != _INLINED)]
-        return bool((stored == size).all()) and all(
-            len(data) == size for data in self.inlined.values()
-        )
-
-
 def split_references(
-    found: References, axis: int, *, length: int, chunk: int, piece: int, row: int
-) -> References:
+    found: ManifestColumns, axis: int, *, length: int, chunk: int, piece: int, row: int
+) -> ManifestColumns:
     """Return references to pieces of chunks.
 
     Parameters
     ----------
-    found : References
+    found : ManifestColumns
         To chunks that are each one run of rows.
     axis : int
         The dimension along which the rows follow one another.
@@ -108,7 +78,7 @@ def split_references(
     Examples
     --------
     >>> one = np.array(["file:///a.nc"], np.dtypes.StringDType())
-    >>> found = References(one, np.array([100], "u8"), np.array([24], "u8"), {})
+    >>> found = ManifestColumns(one, np.array([100], "u8"), np.array([24], "u8"), {})
     >>> split = split_references(found, 0, length=3, chunk=3, piece=1, row=8)
     >>> split.offsets.tolist(), split.lengths.tolist()
     ([100, 108, 116], [8, 8, 8])
@@ -124,10 +94,10 @@ def split_references(
         for number in np.flatnonzero(numbers == place[axis]).tolist():
             first = int(within[number])
             inlined[*place[:axis], number, *place[axis + 1 :]] = data[first : first + piece * row]
-    is_missing = paths == _MISSING
-    offsets[is_missing | (paths == _INLINED)] = 0
+    is_missing = paths == MISSING
+    offsets[is_missing | (paths == INLINED)] = 0
     lengths = np.where(is_missing, 0, piece * row).astype(np.uint64)
-    return References(paths, offsets, lengths, inlined)
+    return ManifestColumns(paths, offsets, lengths, inlined)
 
 
 # ------------------------------------------------------------ VirtualiZarr's arrays
@@ -198,7 +168,7 @@ def _has_plain_chunks(array: Any, chunk_shape: tuple[int, ...]) -> bool:
     if [codec["name"] for codec in metadata["codecs"]] != ["bytes"]:
         return False
     size = math.prod(chunk_shape) * array.dtype.itemsize
-    found = _references(array)
+    found = _columns(array)
     return found.paths.shape == _grid(array.shape, chunk_shape) and found.all_have(size)
 
 
@@ -207,41 +177,34 @@ def _grid(shape: Sequence[int], chunk_shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _count(arrays: Sequence[Any]) -> int:
-    return sum(int(np.count_nonzero(array.manifest._paths != _MISSING)) for array in arrays)
+    return sum(
+        int(np.count_nonzero(ManifestColumns.of(array.manifest).paths != MISSING))
+        for array in arrays
+    )
 
 
-def _references(array: Any) -> References:
-    # VirtualiZarr has no public name for its columns.
-    found = array.manifest
+def _columns(array: Any) -> ManifestColumns:
+    found = ManifestColumns.of(array.manifest)
     counts = _grid(array.shape, array.metadata.chunk_grid.chunk_shape)
-    if found._paths.shape != counts and (found._paths == _MISSING).all():
-        # Its parsers give arrays without chunks an arbitrary grid.
-        nothing: Any = np.full(counts, _MISSING, np.dtypes.StringDType())
-        return References(nothing, np.zeros(counts, np.uint64), np.zeros(counts, np.uint64), {})
-    return References(found._paths, found._offsets, found._lengths, found._inlined)
+    if found.paths.shape != counts and (found.paths == MISSING).all():
+        # VirtualiZarr's parsers give arrays without chunks an arbitrary grid.
+        return ManifestColumns.of_grid(counts)
+    return found
 
 
 def _split(array: Any, axis: int, piece: int) -> Any:
-    manifests: Any = library("virtualizarr.manifests")
     grid = array.metadata.chunk_grid
     chunks = tuple(grid.chunk_shape)
     split = split_references(
-        _references(array),
+        _columns(array),
         axis,
         length=array.shape[axis],
         chunk=chunks[axis],
         piece=piece,
         row=math.prod(chunks[axis + 1 :]) * array.dtype.itemsize,
     )
-    manifest = manifests.ChunkManifest.from_arrays(
-        paths=split.paths,
-        offsets=split.offsets,
-        lengths=split.lengths,
-        inlined=split.inlined,
-        validate_paths=False,
-    )
     shape = (*chunks[:axis], piece, *chunks[axis + 1 :])
     metadata = dataclasses.replace(
         array.metadata, chunk_grid=dataclasses.replace(grid, chunk_shape=shape)
     )
-    return manifests.ManifestArray(metadata=metadata, chunkmanifest=manifest)
+    return split.array(metadata)

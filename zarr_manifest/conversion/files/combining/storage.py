@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.files.combining.meaning import is_virtual, same_value
+from zarr_manifest.conversion.files.combining.meaning import same_value
 from zarr_manifest.conversion.files.trees import with_metadata
 from zarr_manifest.conversion.values import brief
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, is_virtual
 from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["absent_variable", "decoding", "storage_difference", "with_codecs_of"]
@@ -88,12 +88,10 @@ def absent_variable(like: Any, shape: Sequence[int]) -> Any:
     """
     if not is_virtual(like):
         return like.copy(deep=False, data=np.full(shape, _missing_value(like), like.dtype))
-    manifests: Any = library("virtualizarr.manifests")
-    metadata = dataclasses.replace(like._data.metadata, shape=tuple(shape))
+    metadata = dataclasses.replace(like.data.metadata, shape=tuple(shape))
     chunks = metadata.chunk_grid.chunk_shape
     counts = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
-    manifest = manifests.ChunkManifest({}, shape=counts)
-    return like.copy(deep=False, data=manifests.ManifestArray(metadata, manifest))
+    return like.copy(deep=False, data=ManifestColumns.of_grid(counts).array(metadata))
 
 
 def _missing_value(variable: Any) -> Any:

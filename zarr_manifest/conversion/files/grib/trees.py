@@ -22,7 +22,9 @@ from zarr_manifest.conversion.files.grib.messages import (
 )
 from zarr_manifest.conversion.files.grib.trying import try_messages
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
-from zarr_manifest.conversion.virtual import join_path, library
+from zarr_manifest.conversion.optional_libraries import library
+from zarr_manifest.conversion.virtual import join_path
+from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, grib_group
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.locations import redact
 
@@ -37,7 +39,8 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     NotConvertibleError
         Nothing of the file can be expressed.
     """
-    parser: Any = library("gribberish.virtualizarr.parser", "reading GRIB")
+    # A missing library is no reason to read the file.
+    library("gribberish.virtualizarr.parser", "reading GRIB")
     gribberish: Any = library("gribberish")
     size, _ = registry.state(url)
     data = bytes(registry.read(url, 0, size))
@@ -61,7 +64,7 @@ def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     dataset = _result_of(partial(parse, readable))
     _restore_reference(dataset, {m.start: m for m in found if m.start in changed})
     explained = _refuse_incomplete(dataset, "", tree)
-    tree.add_manifest_group(_result_of(partial(parser._manifest_group, url, dataset)))
+    tree.add_manifest_group(_result_of(partial(grib_group, url, dataset)))
     explained |= _referenced(tree) | problems.keys()
     for message in found:
         if message.start not in explained:
@@ -164,7 +167,6 @@ def _referenced(tree: FileTree) -> set[int]:
     found: set[int] = set()
     for group in tree.groups:
         for array in group.arrays.values():
-            manifest = array.manifest
-            has_path = (manifest._paths != "") & (manifest._paths != "__inlined__")
-            found |= {int(offset) for offset in manifest._offsets[has_path].flat}
+            columns = ManifestColumns.of(array.manifest)
+            found |= set(map(int, columns.offsets[columns.stored]))
     return found

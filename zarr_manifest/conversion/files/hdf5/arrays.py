@@ -13,6 +13,7 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.files.hdf5.datasets import Treatment
 from zarr_manifest.conversion.files.trees import with_metadata
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import encoded_chunks, unwritten_array
 from zarr_manifest.conversion.values import (
     brief,
@@ -22,7 +23,12 @@ from zarr_manifest.conversion.values import (
     packed_values,
     text_of,
 )
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.virtualizarr_internals import (
+    INLINED,
+    MISSING,
+    ManifestColumns,
+    hdf5_array,
+)
 from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["require_possible_grid", "virtual_array"]
@@ -71,7 +77,7 @@ def virtual_array(
         array = _without_chunks(dataset)
     else:
         array = _parsed(url, dataset, note, is_inline=treatment is Treatment.INLINE)
-    if _has_undefined_fill_value(dataset) and "" in array.manifest._paths:
+    if _has_undefined_fill_value(dataset) and MISSING in ManifestColumns.of(array.manifest).paths:
         note("its fill value is undefined: chunks that were never written read as 0")
     found, notes = json_attributes(attributes, array.dtype)
     array = with_metadata(array, dimension_names=dimension_names, attributes=found)
@@ -79,7 +85,7 @@ def virtual_array(
         note(sentence)
     if treatment is Treatment.INLINE:
         note("its values are stored inline, as references cannot express them")
-        if not array.manifest._inlined:
+        if not ManifestColumns.of(array.manifest).inlined:
             return _with_chunks(array, encoded_chunks(array.metadata, packed_values(dataset[()])))
     return array
 
@@ -101,7 +107,6 @@ def require_possible_grid(shape: Sequence[int], chunks: Sequence[int]) -> None:
 
 
 def _parsed(url: str, dataset: Any, note: Callable[[str], None], *, is_inline: bool) -> Any:
-    parser: Any = library("virtualizarr.parsers.hdf.hdf")
     bare = _BareDataset(dataset, is_inline=is_inline)
     chunks: tuple[int, ...] | None = dataset.chunks
     is_empty = False
@@ -111,7 +116,7 @@ def _parsed(url: str, dataset: Any, note: Callable[[str], None], *, is_inline: b
     if chunks is not None and is_empty:
         # VirtualiZarr would take memory for every element.
         bare.shape = tuple(map(min, dataset.shape, chunks))
-    array = parser._construct_manifest_array(url, bare, "")
+    array = hdf5_array(url, bare)
     if bare.has_latin_1:
         note("some of its strings are not UTF-8, and were read as Latin-1")
     return _with_chunks(with_metadata(array, shape=dataset.shape), {}) if is_empty else array
@@ -154,7 +159,7 @@ class _BareDataset:
 
         VirtualiZarr counts those of Blosc from the end.
         """
-        found = dict(self._dataset._filters)
+        found = dict(self._dataset._filters)  # noqa: SLF001 - h5py's
         if self._is_inline:
             # Values that are encoded anew need not be as the other filters expect them.
             return {name: options for name, options in found.items() if name == "gzip"}
@@ -223,7 +228,6 @@ class _Texts:
 
 def _without_chunks(dataset: Any) -> Any:
     h5: Any = library("h5py")
-    manifests: Any = library("virtualizarr.manifests")
     dtype: Any = packed_type(dataset.dtype)
     if dtype.kind in "iuf":
         dtype = np.dtype(dtype.str)  # without the names of an enumeration
@@ -241,22 +245,14 @@ def _without_chunks(dataset: Any) -> Any:
     )
     shape = metadata["chunk_grid"]["configuration"]["chunk_shape"]
     counts = tuple(-(-n // c) for n, c in zip(dataset.shape, shape, strict=True))
-    manifest = manifests.ChunkManifest({}, shape=counts)
-    return manifests.ManifestArray(ArrayV3Metadata.from_dict(metadata), manifest)
+    return ManifestColumns.of_grid(counts).array(ArrayV3Metadata.from_dict(metadata))
 
 
 def _with_chunks(array: Any, chunks: Mapping[tuple[int, ...], bytes]) -> Any:
-    manifests: Any = library("virtualizarr.manifests")
     grid = array.metadata.chunk_grid.chunk_shape
     counts = tuple(-(-n // c) for n, c in zip(array.shape, grid, strict=True))
-    entries = {
-        ".".join(map(str, index)) or "c": {
-            "path": "",
-            "offset": 0,
-            "length": len(data),
-            "data": data,
-        }
-        for index, data in chunks.items()
-    }
-    manifest = manifests.ChunkManifest(entries, shape=counts)
-    return manifests.ManifestArray(metadata=array.metadata, chunkmanifest=manifest)
+    columns = ManifestColumns.of_grid(counts)
+    for index, data in chunks.items():
+        columns.paths[index], columns.lengths[index] = INLINED, len(data)
+        columns.inlined[index] = data
+    return columns.array(array.metadata)

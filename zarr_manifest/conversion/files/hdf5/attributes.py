@@ -9,8 +9,8 @@ import numpy as np
 
 from zarr_manifest.conversion.files.hdf5.reader import HDF5_ERRORS
 from zarr_manifest.conversion.files.trees import explained
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, text_of
-from zarr_manifest.conversion.virtual import library
 
 __all__ = ["PROPERTIES", "read_attributes"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief, text_of
-from zarr_manifest.conversion.virtual import library
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.showing import counted
 

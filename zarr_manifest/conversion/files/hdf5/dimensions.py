@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import text_of
-from zarr_manifest.conversion.virtual import library
 
 __all__ = [
     "PhonyNames",

@@ -23,8 +23,9 @@ from zarr_manifest.conversion.files.hdf5.dimensions import (
 from zarr_manifest.conversion.files.hdf5.reader import HDF5_ERRORS, WatchedReader
 from zarr_manifest.conversion.files.hdf5.unlimited import UnlimitedDimensions
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, explained
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, text_of
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.virtualizarr_internals import hdf5_parser
 from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["read_hdf5"]
@@ -53,7 +54,7 @@ def read_hdf5(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     """
     h5: Any = library("h5py")
     # A missing library is no reason to refuse each dataset.
-    library("virtualizarr.parsers.hdf.hdf")
+    hdf5_parser()
     reader = WatchedReader(registry.reader(url))
     with h5.File(reader, mode="r") as file:
         walk = _Walk(url, reader, inline_limit, FileTree(), ScalePaths(file))

@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from zarr_manifest.conversion.files.hdf5.arrays import require_possible_grid
 from zarr_manifest.conversion.files.trees import FileTree
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["UnlimitedDimensions"]
@@ -70,23 +68,14 @@ class UnlimitedDimensions:
 
 
 def _with_shape(array: Any, shape: tuple[int, ...]) -> Any:
-    manifests: Any = library("virtualizarr.manifests")
     chunks = array.metadata.chunk_grid.chunk_shape
     require_possible_grid(shape, chunks)
     counts = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
-    old = array.manifest
-    paths: Any = np.full(counts, "", np.dtypes.StringDType())
-    offsets, lengths = np.zeros(counts, np.uint64), np.zeros(counts, np.uint64)
+    old, new = ManifestColumns.of(array.manifest), ManifestColumns.of_grid(counts)
     # Parsers give arrays without chunks an arbitrary grid.
-    if all(map(int.__le__, old._paths.shape, counts)):
-        there = tuple(slice(0, count) for count in old._paths.shape)
-        paths[there], offsets[there], lengths[there] = old._paths, old._offsets, old._lengths
-    manifest = manifests.ChunkManifest.from_arrays(
-        paths=paths,
-        offsets=offsets,
-        lengths=lengths,
-        inlined=dict(old._inlined),
-        validate_paths=False,
-    )
-    metadata = dataclasses.replace(array.metadata, shape=shape)
-    return manifests.ManifestArray(metadata=metadata, chunkmanifest=manifest)
+    if all(map(int.__le__, old.paths.shape, counts)):
+        there = tuple(slice(0, count) for count in old.paths.shape)
+        new.paths[there], new.offsets[there] = old.paths, old.offsets
+        new.lengths[there] = old.lengths
+    new.inlined.update(old.inlined)
+    return new.array(dataclasses.replace(array.metadata, shape=shape))

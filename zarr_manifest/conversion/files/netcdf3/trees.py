@@ -9,8 +9,9 @@ import numpy as np
 
 from zarr_manifest.conversion.files.netcdf3.header import Header, Variable, read_header
 from zarr_manifest.conversion.files.trees import FileTree, beyond_the_end
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import is_utf8, json_attributes, text_of
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["read_netcdf3"]
@@ -47,7 +48,6 @@ def read_netcdf3(url: str, registry: Any, *, inline_limit: int) -> FileTree:
 
 def _array(url: str, file_size: int, header: Header, variable: Variable) -> tuple[Any, list[str]]:
     """Return the ``ManifestArray`` for a variable, and notes about what changed."""
-    manifests: Any = library("virtualizarr.manifests")
     shape = chunks = header.shape(variable)
     count = 1
     if header.has_records(variable):
@@ -71,16 +71,13 @@ def _array(url: str, file_size: int, header: Header, variable: Variable) -> tupl
         dimension_names=tuple(text_of(header.dimensions[n][0]) for n in variable.dimensions),
     )
     grid = tuple(-(-n // max(1, c)) for n, c in zip(shape, chunks, strict=True))
+    columns = ManifestColumns.of_grid(grid)
     if 0 in grid:
-        return manifests.ManifestArray(metadata, manifests.ChunkManifest({}, shape=grid)), notes
-    offsets = variable.begin + stride * np.arange(count, dtype=np.uint64)
-    manifest = manifests.ChunkManifest.from_arrays(
-        paths=np.full(grid, url, np.dtypes.StringDType()),
-        offsets=offsets.reshape(grid),
-        lengths=np.full(grid, length, np.uint64),
-        validate_paths=False,
-    )
-    return manifests.ManifestArray(metadata, manifest), notes
+        return columns.array(metadata), notes
+    columns.paths[...] = url
+    columns.offsets[...] = (variable.begin + stride * np.arange(count)).reshape(grid)
+    columns.lengths[...] = length
+    return columns.array(metadata), notes
 
 
 def _records(header: Header, file_size: int) -> int:

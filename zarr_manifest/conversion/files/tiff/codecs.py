@@ -7,7 +7,7 @@ from typing import Any
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
 
 __all__ = ["interleaved", "with_announced_codecs"]
@@ -114,14 +114,6 @@ def _delta(array: Any, *, is_by_pixel: bool, any_shape: bool) -> dict[str, Any]:
 
 def _with_metadata(array: Any, document: dict[str, Any]) -> Any:
     """Return an array with new metadata, its manifest reshaped to as many dimensions."""
-    manifests: Any = library("virtualizarr.manifests")
-    old = array.manifest
     metadata = ArrayV3Metadata.from_dict(document)
-    counts = (1,) * (len(metadata.shape) - array.ndim) + old.shape_chunk_grid
-    manifest = manifests.ChunkManifest.from_arrays(
-        paths=old._paths.reshape(counts),
-        offsets=old._offsets.reshape(counts),
-        lengths=old._lengths.reshape(counts),
-        validate_paths=False,
-    )
-    return manifests.ManifestArray(metadata=metadata, chunkmanifest=manifest)
+    counts = (1,) * (len(metadata.shape) - array.ndim) + array.manifest.shape_chunk_grid
+    return ManifestColumns.of(array.manifest).reshaped(counts).array(metadata)

@@ -14,7 +14,8 @@ from zarr_manifest.conversion.files.tiff.no_data import NoData
 from zarr_manifest.conversion.files.tiff.stored_chunks import Changed, StoredChunks
 from zarr_manifest.conversion.files.tiff.structure import Completion, check_structure
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, with_metadata
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.optional_libraries import library
+from zarr_manifest.conversion.virtualizarr_internals import tiff_array, tiff_data_type
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.hierarchy import sync
 from zarr_manifest.showing import counted
@@ -75,9 +76,8 @@ def _image(
     image = tiff.ifds[number]
     if image.other_tags.get(_FILL_ORDER, 1) != 1:
         raise NotConvertibleError("the bits in its bytes are in reverse order (FillOrder 2)")
-    parser: Any = library("virtual_tiff.parser", "reading TIFF")
     bits = int(image.bits_per_sample[0])
-    dtype = None if bits % 8 else parser._get_dtype(image.sample_format, image.bits_per_sample)
+    dtype = None if bits % 8 else tiff_data_type(image)
     if dtype is None or bits != 8 * dtype.itemsize:
         raise NotConvertibleError(
             f"its samples have {counted(bits, 'bit')}, and Zarr has no such data type"
@@ -94,8 +94,7 @@ def _image(
         **({"samples_per_pixel": 1} if is_by_pixel else {}),
         **chunks.as_if_none_were_empty(),
     )
-    endian = parser._ENDIANNESS_TO_STR[tiff.endianness]
-    array = parser._construct_manifest_array(ifd=changed, url=url, endian=endian)
+    array = tiff_array(url, tiff, changed)
     if is_by_pixel:
         array = interleaved(array, int(image.samples_per_pixel))
     if image.compression == _LERC and (array.dtype.kind == "f" or _has_mask(image, is_by_pixel)):

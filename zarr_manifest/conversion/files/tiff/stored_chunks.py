@@ -6,6 +6,7 @@ out tiles: these have no bytes, and GDAL reads them as "no data".
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
@@ -17,10 +18,10 @@ import zarr
 from zarr.abc.codec import BytesBytesCodec
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.files.combining import References, split_references
+from zarr_manifest.conversion.files.combining import split_references
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, explained
 from zarr_manifest.conversion.target import decoded_values, encoded_chunks, unwritten_array
-from zarr_manifest.conversion.virtual import library
+from zarr_manifest.conversion.virtualizarr_internals import INLINED, MISSING, ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.showing import counted
 
@@ -31,8 +32,6 @@ _SEPARATE = 2  # PlanarConfiguration: each sample has chunks of its own
 _MAX_REFERENCES = 1_000_000
 
 # The path that VirtualiZarr gives to chunks without a source.
-_MISSING = ""
-_INLINED = "__inlined__"
 
 _RECTILINEAR = "array.rectilinear_chunks"
 
@@ -146,13 +145,13 @@ class StoredChunks:
         NotConvertibleError
             The strips have other lengths than they need, or have to be split too often.
         """
-        manifest = array.manifest
-        shape = tuple(manifest.shape_chunk_grid)
+        shape = tuple(array.manifest.shape_chunk_grid)
         is_empty = (np.array(self.lengths, np.int64) == 0).reshape(shape)
-        found = References(
-            np.where(is_empty, _MISSING, manifest._paths),
-            np.where(is_empty, 0, manifest._offsets).astype(np.uint64),
-            np.where(is_empty, 0, manifest._lengths).astype(np.uint64),
+        columns = ManifestColumns.of(array.manifest)
+        found = ManifestColumns(
+            np.where(is_empty, MISSING, columns.paths),
+            np.where(is_empty, 0, columns.offsets).astype(np.uint64),
+            np.where(is_empty, 0, columns.lengths).astype(np.uint64),
             {},
         )
         if not self.last_rows:
@@ -166,7 +165,7 @@ class StoredChunks:
             return _with_references(array, found, members), None
         return self._split(array, found, row, members), None
 
-    def _last_are_padded(self, found: References, row: int) -> bool:
+    def _last_are_padded(self, found: ManifestColumns, row: int) -> bool:
         lengths = found.lengths[found.lengths > 0]
         if bool((lengths == self.rows * row).all()):
             return True
@@ -178,7 +177,7 @@ class StoredChunks:
             raise NotConvertibleError("its strips do not have as many bytes as their rows need")
         return False
 
-    def _split(self, array: Any, found: References, row: int, members: dict[str, Any]) -> Any:
+    def _split(self, array: Any, found: ManifestColumns, row: int, members: dict[str, Any]) -> Any:
         piece = math.gcd(self.rows, self.last_rows)
         pieces = -(-self.height // piece)
         count = found.paths.size // found.paths.shape[-2] * pieces
@@ -222,31 +221,27 @@ class StoredChunks:
         NotConvertibleError
             They are too large, or are not the same when they are compressed again.
         """
-        metadata, manifest = array.metadata, array.manifest
+        metadata = array.metadata
         row = array.dtype.itemsize * math.prod(metadata.chunk_grid.chunk_shape) // self.rows
-        paths, offsets, lengths = (
-            column.copy() for column in (manifest._paths, manifest._offsets, manifest._lengths)
-        )
+        made = copy.deepcopy(ManifestColumns.of(array.manifest))
+        paths, offsets, lengths = made.paths, made.offsets, made.lengths
         places = [i for i in np.ndindex(*paths.shape) if i[-2] == paths.shape[-2] - 1 and paths[i]]
         size = len(places) * self.rows * row
         if size > limit:
             raise _too_short(f"with {size} bytes is too large to be stored inline (limit: {limit})")
-        inlined: dict[tuple[int, ...], bytes] = {}
         for place in places:
             start, length = int(offsets[place]), int(lengths[place])
             raw = bytes(read(start, start + length))
-            inlined[place] = _filled_up(raw, metadata.codecs, self.last_rows * row, self.rows * row)
-            paths[place], offsets[place], lengths[place] = _INLINED, 0, len(inlined[place])
-        manifests: Any = library("virtualizarr.manifests")
-        made = manifests.ChunkManifest.from_arrays(
-            paths=paths, offsets=offsets, lengths=lengths, inlined=inlined, validate_paths=False
-        )
-        return manifests.ManifestArray(metadata=metadata, chunkmanifest=made)
+            made.inlined[place] = _filled_up(
+                raw, metadata.codecs, self.last_rows * row, self.rows * row
+            )
+            paths[place], offsets[place], lengths[place] = INLINED, 0, len(made.inlined[place])
+        return made.array(metadata)
 
     def notes(self, array: Any) -> list[str]:
         """Return what was done to the chunks of an array."""
         rows = array.metadata.chunk_grid.chunk_shape[-2]
-        if array.manifest._inlined:
+        if ManifestColumns.of(array.manifest).inlined:
             return ["its last strip is shorter than the others, and is stored inline, filled up"]
         if self.last_rows and rows != self.rows:
             return [
@@ -294,10 +289,5 @@ def _too_short(problem: str) -> NotConvertibleError:
     )
 
 
-def _with_references(array: Any, found: References, members: dict[str, Any]) -> Any:
-    manifests: Any = library("virtualizarr.manifests")
-    manifest = manifests.ChunkManifest.from_arrays(
-        paths=found.paths, offsets=found.offsets, lengths=found.lengths, validate_paths=False
-    )
-    metadata = dataclasses.replace(array.metadata, **members)
-    return manifests.ManifestArray(metadata=metadata, chunkmanifest=manifest)
+def _with_references(array: Any, found: ManifestColumns, members: dict[str, Any]) -> Any:
+    return found.array(dataclasses.replace(array.metadata, **members))

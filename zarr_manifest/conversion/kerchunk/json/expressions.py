@@ -7,12 +7,13 @@ here, and everything that naming a file does not need is left out.
 
 from __future__ import annotations
 
-import importlib
 import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
+
+from zarr_manifest.conversion.optional_libraries import library
 
 __all__ = ["MAX_TEXT", "TemplateFunction", "bounded", "expression_environment"]
 
@@ -124,14 +125,9 @@ def expression_environment() -> Any:
     ImportError
         jinja2 is not installed.
     """
-    try:
-        jinja2: Any = importlib.import_module("jinja2.sandbox")
-        undefined: Any = importlib.import_module("jinja2").StrictUndefined
-    except ImportError as error:
-        raise ImportError(
-            "kerchunk references with templates need jinja2: pip install 'zarr-manifest[kerchunk]'"
-        ) from error
-    base: Any = jinja2.ImmutableSandboxedEnvironment
+    purpose = "reading kerchunk references with templates"
+    base: Any = library("jinja2.sandbox", purpose, extra="kerchunk").ImmutableSandboxedEnvironment
+    undefined: Any = library("jinja2").StrictUndefined
 
     def call(self: Any, context: Any, function: Any, *arguments: Any, **named: Any) -> Any:
         if not isinstance(function, undefined):  # which the sandbox reports

@@ -16,21 +16,32 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.json import inline_bytes
-from zarr_manifest.conversion.kerchunk.parquet.library import arrow, parquet
 from zarr_manifest.conversion.kerchunk.urls import SourceReference
+from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
 from zarr_manifest.locations import redact
 from zarr_manifest.showing import counted
 
-__all__ = ["ReferenceRows", "RefsFiles", "refs_number", "two_versions"]
+__all__ = ["ReferenceRows", "RefsFiles", "arrow", "parquet", "refs_number", "two_versions"]
 
 # Rows in memory at a time: bounds memory even if a whole set is one file.
 _BATCH = 2**16
 
+_PURPOSE = "kerchunk's Parquet layout"
 _COLUMNS = ("path", "offset", "size", "raw")
 _FILE_NAME = re.compile(r"refs\.(0|[1-9][0-9]*)\.parq")
 
 type _Integers = npt.NDArray[np.int64]
+
+
+def arrow() -> Any:
+    """Return the module ``pyarrow``."""
+    return library("pyarrow", _PURPOSE, extra="kerchunk")
+
+
+def parquet() -> Any:
+    """Return the module ``pyarrow.parquet``."""
+    return library("pyarrow.parquet", _PURPOSE, extra="kerchunk")
 
 
 def refs_number(name: str) -> int | None:

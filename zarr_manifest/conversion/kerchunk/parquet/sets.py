@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zarr_manifest.conversion.kerchunk.local_paths import require_local_path
-from zarr_manifest.conversion.kerchunk.parquet.files import RefsFiles, refs_number
-from zarr_manifest.conversion.kerchunk.parquet.library import parquet
+from zarr_manifest.conversion.kerchunk.parquet.files import RefsFiles, parquet, refs_number
 from zarr_manifest.conversion.kerchunk.parquet.manifests import (
     RefsPartitions,
     contiguous_partition_shape,

@@ -1,4 +1,4 @@
-"""VirtualiZarr and the libraries of its parsers; imported on demand, because they are optional."""
+"""Libraries that an optional extra installs, imported when they are needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 __all__ = ["library"]
 
 
-def library(name: str, purpose: str = "reading files through VirtualiZarr") -> Any:
+def library(
+    name: str, purpose: str = "reading files through VirtualiZarr", *, extra: str = "virtualizarr"
+) -> Any:
     """Return a module that an optional extra installs.
 
     Parameters
@@ -17,6 +19,8 @@ def library(name: str, purpose: str = "reading files through VirtualiZarr") -> A
         Full name of the module.
     purpose : str
         What it is needed for; part of the error message.
+    extra : str
+        Name of the extra.
 
     Raises
     ------
@@ -34,5 +38,5 @@ def library(name: str, purpose: str = "reading files through VirtualiZarr") -> A
     except ImportError as error:
         raise ImportError(
             f"{purpose} needs {name.partition('.')[0]} ({error}): "
-            "pip install 'zarr-manifest[virtualizarr]'"
+            f"pip install 'zarr-manifest[{extra}]'"
         ) from error

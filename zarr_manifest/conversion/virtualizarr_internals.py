@@ -1,0 +1,153 @@
+"""All the private names of VirtualiZarr and its parsers that this package depends on.
+
+Kept in one place, so that a single test notices when one of their releases moves them. They
+are imported when they are needed, because they are optional.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.conversion.optional_libraries import library
+
+__all__ = [
+    "INLINED",
+    "MISSING",
+    "ManifestColumns",
+    "grib_group",
+    "group_of",
+    "hdf5_array",
+    "hdf5_parser",
+    "is_virtual",
+    "tiff_array",
+    "tiff_data_type",
+]
+
+# The paths of chunks without a source, and of those whose bytes are in the manifest itself.
+MISSING = ""
+INLINED = "__inlined__"
+
+
+@dataclass(frozen=True)
+class ManifestColumns:
+    """What a ``ChunkManifest`` holds; it has no public name for its columns.
+
+    Parameters
+    ----------
+    paths, offsets, lengths : array
+        Of the shape of the chunk grid.
+    inlined : dict
+        Bytes of the chunks that have the path `INLINED`, by grid index.
+
+    Examples
+    --------
+    >>> columns = ManifestColumns.of_grid((2,))
+    >>> columns.paths[0], columns.offsets[0], columns.lengths[0] = "file:///a.nc", 100, 24
+    >>> manifest = columns.manifest()
+    >>> manifest.dict()
+    {'0': {'path': 'file:///a.nc', 'offset': 100, 'length': 24}}
+    >>> ManifestColumns.of(manifest).stored
+    array([ True, False])
+    """
+
+    paths: npt.NDArray[Any]
+    offsets: npt.NDArray[np.uint64]
+    lengths: npt.NDArray[np.uint64]
+    inlined: dict[tuple[int, ...], bytes]
+
+    @classmethod
+    def of(cls, manifest: Any) -> ManifestColumns:
+        """Return the columns of a ``ChunkManifest``, not copied."""
+        return cls(manifest._paths, manifest._offsets, manifest._lengths, manifest._inlined)
+
+    @classmethod
+    def of_grid(cls, grid_shape: tuple[int, ...]) -> ManifestColumns:
+        """Return columns in which all chunks are missing."""
+        paths: npt.NDArray[Any] = np.full(grid_shape, MISSING, np.dtypes.StringDType())
+        return cls(paths, np.zeros(grid_shape, np.uint64), np.zeros(grid_shape, np.uint64), {})
+
+    @property
+    def stored(self) -> npt.NDArray[np.bool_]:
+        """Which chunks are in an object: neither missing nor inlined."""
+        found: npt.NDArray[np.bool_] = np.not_equal(self.paths, MISSING)
+        found &= np.not_equal(self.paths, INLINED)
+        return found
+
+    def all_have(self, size: int) -> bool:
+        """Whether every chunk that is not missing has this number of bytes."""
+        return bool((self.lengths[self.stored] == size).all()) and all(
+            len(data) == size for data in self.inlined.values()
+        )
+
+    def reshaped(self, grid_shape: tuple[int, ...]) -> ManifestColumns:
+        """Return the columns for a grid of another shape, with the chunks in the same order."""
+        old = self.paths.shape
+        inlined = {
+            tuple(map(int, np.unravel_index(np.ravel_multi_index(index, old), grid_shape))): data
+            for index, data in self.inlined.items()
+        }
+        return ManifestColumns(
+            self.paths.reshape(grid_shape),
+            self.offsets.reshape(grid_shape),
+            self.lengths.reshape(grid_shape),
+            inlined,
+        )
+
+    def manifest(self) -> Any:
+        """Return the ``ChunkManifest``."""
+        manifests: Any = library("virtualizarr.manifests")
+        return manifests.ChunkManifest.from_arrays(
+            paths=self.paths,
+            offsets=self.offsets,
+            lengths=self.lengths,
+            inlined=self.inlined,
+            validate_paths=False,
+        )
+
+    def array(self, metadata: Any) -> Any:
+        """Return the ``ManifestArray`` with these chunks."""
+        manifests: Any = library("virtualizarr.manifests")
+        return manifests.ManifestArray(metadata=metadata, chunkmanifest=self.manifest())
+
+
+def group_of(store: Any) -> Any:
+    """Return the ``ManifestGroup`` of a ``ManifestStore``."""
+    return store._group
+
+
+def is_virtual(variable: Any) -> bool:
+    """Whether an xarray variable wraps a ``ManifestArray``; does not load it."""
+    return isinstance(variable._data, library("virtualizarr.manifests").ManifestArray)
+
+
+def hdf5_parser() -> Any:
+    """Return the module that parses HDF5 datasets."""
+    return library("virtualizarr.parsers.hdf.hdf")
+
+
+def hdf5_array(url: str, dataset: Any) -> Any:
+    """Return the ``ManifestArray`` for an HDF5 dataset."""
+    return hdf5_parser()._construct_manifest_array(url, dataset, "")
+
+
+def grib_group(url: str, dataset: dict[str, Any]) -> Any:
+    """Return the ``ManifestGroup`` for what gribberish made of a GRIB file."""
+    return library("gribberish.virtualizarr.parser", "reading GRIB")._manifest_group(url, dataset)
+
+
+def tiff_data_type(image: Any) -> np.dtype[Any] | None:
+    """Return the data type of a TIFF image's samples, or None if numpy has none like it."""
+    parser = library("virtual_tiff.parser", "reading TIFF")
+    data_type: np.dtype[Any] | None = parser._get_dtype(image.sample_format, image.bits_per_sample)
+    return data_type
+
+
+def tiff_array(url: str, tiff: Any, image: Any) -> Any:
+    """Return the ``ManifestArray`` for an image of a TIFF file."""
+    parser = library("virtual_tiff.parser", "reading TIFF")
+    endian = parser._ENDIANNESS_TO_STR[tiff.endianness]
+    return parser._construct_manifest_array(ifd=image, url=url, endian=endian)
