@@ -25,8 +25,8 @@ from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import Base
 from zarr_manifest.sources import ManyRanges, RangeError, SourceObject, Sources, read_ranges
 from zarr_manifest.sources.access import reader_of
-from zarr_manifest.sources.bulk import local_ranges, waiting
-from zarr_manifest.sources.bulk.decoding_threads import in_decoding_thread
+from zarr_manifest.sources.bulk import reading, threads
+from zarr_manifest.sources.bulk.threads import in_decoding_thread
 
 SIZE = 4096
 BODY = np.random.default_rng(0).integers(0, 256, SIZE, "u1").tobytes()
@@ -102,8 +102,8 @@ def test_each_range_is_handed_over_once(
     rows: Any, chosen: set[int], max_gap: int, worth_a_thread: int, at_once: int
 ) -> None:
     with tempfile.TemporaryDirectory() as given, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_ranges, "_WORTH_A_THREAD", worth_a_thread)
-        patch.setattr(local_ranges, "_MOST_AT_ONCE", at_once)
+        patch.setattr(reading, "_WORTH_A_THREAD", worth_a_thread)
+        patch.setattr(reading, "_MOST_AT_ONCE", at_once)
         directory = Path(given)
         ranges = ranges_of(urls_in(directory), rows)
         collector = Collector(ranges, chosen.__contains__)
@@ -167,7 +167,7 @@ def test_nothing_is_received_after_a_cancelled_read(
     where: int, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that has begun is waited for, however often the read is cancelled."""
-    monkeypatch.setattr(local_ranges, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(reading, "_WORTH_A_THREAD", 1)
     rows = [(where, 10 * i, 10 * i + 10) for i in range(100)]
     ranges = ranges_of(urls_in(tmp_path), rows)
     slow = Slow(ranges)
@@ -223,9 +223,9 @@ def test_all_reads_fail_or_none() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
         stop = threading.Event()
         with pytest.raises(ValueError, match="0"):
-            await waiting.all_or_none([failing(i) for i in range(3)], stop)
+            await threads.all_or_none([failing(i) for i in range(3)], stop)
         assert stop.is_set()
-        await waiting.all_or_none([], threading.Event())
+        await threads.all_or_none([], threading.Event())
 
     asyncio.run(run())
     assert complaints == []
@@ -236,7 +236,7 @@ def test_all_reads_fail_or_none() -> None:
 
 @given(sizes=st.lists(st.integers(1, 120), max_size=40), cancelled=st.sets(st.integers(0, 39)))
 def test_a_budget_is_kept_and_everybody_gets_a_turn(sizes: list[int], cancelled: set[int]) -> None:
-    budget = waiting.Budget(100)
+    budget = threads.Budget(100)
     taken: list[int] = []
     served: list[int] = []
 

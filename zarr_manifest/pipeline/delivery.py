@@ -1,22 +1,32 @@
-"""The bytes of chunks -> values in the output of a selection, in several threads at a time."""
+"""What zarr wants of chunks, and where the values of their bytes go in the output."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
+from zarr.abc.codec import CodecPipeline
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import verify_checksum
-from zarr_manifest.hierarchy import LocatedChunks
+from zarr_manifest.hierarchy import (
+    ChunkManifestTransformer,
+    LocatedChunks,
+    ManifestStore,
+    pure_request,
+)
 from zarr_manifest.pipeline.decoding import ChunkDecoder, UndecodableError
-from zarr_manifest.sources import ManyRanges, RangeError
+from zarr_manifest.sources import ManyRanges, RangeError, slice_bounds
 
-__all__ = ["ChunkRequest", "Delivery", "UndecodableChunkError"]
+if TYPE_CHECKING:
+    from zarr.abc.buffer import Buffer, BufferPrototype
+    from zarr.abc.store import ByteRequest
+
+__all__ = ["ChunkRequest", "Delivery", "Prefetched", "UndecodableChunkError", "WantedChunks"]
 
 
 class ChunkRequest(NamedTuple):
@@ -164,3 +174,84 @@ class RangeDelivery(Struct, frozen=True):
             source = self.ranges.objects[int(self.ranges.object_numbers[row])]
             located = error.in_context(location=str(source.location))
             raise RangeError(row, located) from None
+
+
+class WantedChunks:
+    """Chunks of one manifest array, told by their positions in the selection.
+
+    Parameters
+    ----------
+    store : ManifestStore
+        The array's store.
+    array : ChunkManifestTransformer
+        The array.
+    indices : ndarray of int64
+        Grid indices of the chunks.
+    requests : sequence of ChunkRequest
+        What is wanted of them.
+    out : NDBuffer
+        The output.
+    drop_axes : tuple of int
+        Axes of what is selected of a chunk that the output does not have.
+    usual : CodecPipeline
+        Reads what cannot be read in bulk.
+    """
+
+    def __init__(
+        self,
+        store: ManifestStore,
+        array: ChunkManifestTransformer,
+        indices: npt.NDArray[np.int64],
+        requests: Sequence[ChunkRequest],
+        out: Any,
+        drop_axes: tuple[int, ...],
+        usual: CodecPipeline,
+    ) -> None:
+        self._store = store
+        self._array = array
+        self._indices = indices
+        self._requests = requests
+        self._out = out
+        self._drop_axes = drop_axes
+        self._usual = usual
+
+    def _results(self, located: LocatedChunks) -> list[Any]:
+        """Fill what has no bytes, and return what zarr wants to know if all others are read."""
+        results: list[Any] = [{"status": "present"}] * len(self._requests)
+        for position in (*located.missing, *located.empty):
+            results[position] = self._fill(position)
+        return results
+
+    def _fill(self, position: int) -> dict[str, str]:
+        request = self._requests[position]
+        fill = request.spec.fill_value
+        self._out[request.out_selection] = (
+            request.spec.dtype.default_scalar() if fill is None else fill
+        )
+        return {"status": "missing"}
+
+    def _in_chunk(self, error: ManifestError, position: int) -> ManifestError:
+        return self._array.in_chunk(error, self._indices[position].tolist())
+
+
+class Prefetched(Struct, frozen=True):
+    """The encoded bytes of a chunk; a byte getter of zarr.
+
+    Parameters
+    ----------
+    body : memoryview
+        All of them.
+    """
+
+    body: memoryview
+
+    async def get(
+        self, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer:
+        """Return the bytes, or some of them."""
+        return self.get_sync(prototype, byte_range)
+
+    def get_sync(self, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer:
+        """Return the bytes, or some of them, without an event loop."""
+        part = self.body[slice(*slice_bounds(len(self.body), pure_request(byte_range)))]
+        return prototype.buffer.from_bytes(part)

@@ -29,13 +29,12 @@ from zarr_manifest.pipeline.decoding import chunk_decoder
 from zarr_manifest.pipeline.delivery import (
     ChunkRequest,
     Delivery,
+    Prefetched,
     UndecodableChunkError,
+    WantedChunks,
 )
-from zarr_manifest.pipeline.inner_requests import count_in_box
-from zarr_manifest.pipeline.prefetched import Prefetched
-from zarr_manifest.pipeline.shard_layout import shard_layout_of, sharding_of
+from zarr_manifest.pipeline.shard_layout import count_in_box, shard_layout_of, sharding_of
 from zarr_manifest.pipeline.sharding import ShardedSelection, UnreadableShardError
-from zarr_manifest.pipeline.wanted_chunks import WantedChunks
 from zarr_manifest.sources import RangeError, Whole, in_decoding_thread, in_order
 
 __all__ = ["read_selection"]

@@ -1,17 +1,37 @@
-"""Where the bytes of the chunks of a whole selection are."""
+"""Where the bytes of the chunks of a whole selection are: looked up in columns.
+
+No Python loop over references. Imported with the first selection that is read together.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, field
+
+from zarr_manifest.format import (
+    NO_CONDITIONS,
+    Conditions,
+    number_chunks,
+)
+from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
+from zarr_manifest.hierarchy.arrays.documents import (
+    CONCURRENCY,
+    LoadedManifest,
+    ManifestDocuments,
+)
+from zarr_manifest.locations import Location
+from zarr_manifest.manifest import EMPTY, INLINE, TO_THE_END
+from zarr_manifest.sources import ManyRanges, SourceObject, in_order
 
 if TYPE_CHECKING:
     from zarr_manifest.sources import ManyRanges
 
-__all__ = ["LocatedChunks"]
+__all__ = ["LocatedChunks", "locate_chunks"]
 
 
 class LocatedChunks(Struct):
@@ -41,3 +61,139 @@ class LocatedChunks(Struct):
     empty: list[int]
     alone: list[int]
     checksums: dict[int, str]
+
+
+async def locate_chunks(
+    array: DeclaredArray,
+    documents: ManifestDocuments,
+    indices: npt.NDArray[np.int64],
+    *,
+    longest: int,
+) -> LocatedChunks:
+    """Locate chunks, given by their grid indices (chunks, dimensions).
+
+    Parameters
+    ----------
+    array : DeclaredArray
+        The array.
+    documents : ManifestDocuments
+        Its manifest; the documents of a partitioned one are loaded several at a time.
+    indices : ndarray of int64
+        Within the chunk grid.
+    longest : int
+        Entries of more bytes than this are left to be read alone.
+
+    Raises
+    ------
+    ManifestError
+        A document cannot be loaded, or refers to locations that are not authorised.
+    """
+    look_up = _LookUp(longest)
+    groups = list(_by_document(array, indices))
+    calls = (
+        functools.partial(documents.owner, tuple(indices[positions[0]].tolist()))
+        for positions in groups
+    )
+    turn = iter(groups)
+    async for loaded in in_order(calls, CONCURRENCY):
+        look_up.add(documents.authorise(loaded), next(turn), indices)
+    return look_up.found()
+
+
+def _by_document(
+    array: DeclaredArray, indices: npt.NDArray[np.int64]
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the positions of the chunks of each document."""
+    positions = np.arange(len(indices))
+    if array.partitions is None:
+        yield positions
+        return
+    blocks = indices // np.array(array.partitions.shape, np.int64)
+    numbers = number_chunks(blocks, array.partitions.counts)
+    order = np.argsort(numbers, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+
+
+class _LookUp(Struct):
+    """Collects what documents say of chunks."""
+
+    longest: int
+    objects: dict[SourceObject, int] = field(default_factory=dict[SourceObject, int])
+    columns: list[tuple[npt.NDArray[np.int64], ...]] = field(
+        default_factory=list[tuple[npt.NDArray[np.int64], ...]]
+    )
+    inline: dict[int, memoryview] = field(default_factory=dict[int, memoryview])
+    missing: list[int] = field(default_factory=list[int])
+    empty: list[int] = field(default_factory=list[int])
+    alone: list[int] = field(default_factory=list[int])
+    checksums: dict[int, str] = field(default_factory=dict[int, str])
+
+    def add(
+        self,
+        loaded: LoadedManifest,
+        positions: npt.NDArray[np.int64],
+        indices: npt.NDArray[np.int64],
+    ) -> None:
+        """Look up the chunks for which one document is responsible."""
+        table = loaded.manifest
+        rows = table.rows(number_chunks(indices[positions], table.grid_shape))
+        self.missing += positions[rows < 0].tolist()
+        positions, rows = positions[rows >= 0], rows[rows >= 0]
+        ranges = table.ranges(rows)
+        offsets, lengths, path_numbers = ranges.offsets, ranges.lengths, ranges.path_numbers
+        self.empty += positions[path_numbers == EMPTY].tolist()
+        conditions: dict[int, Conditions] = {}
+        for i, extra in table.extras_of(rows.tolist()):
+            position = int(positions[i])
+            if extra.checksum is not None:
+                self.checksums[position] = extra.checksum
+            if path_numbers[i] == INLINE:
+                assert extra.data is not None
+                self.inline[position] = memoryview(extra.data)
+            elif extra.conditions:
+                conditions[i] = extra.conditions
+        referring = path_numbers >= 0
+        at_once = referring & (lengths != TO_THE_END) & (lengths <= self.longest)
+        self.alone += positions[referring & ~at_once].tolist()
+        numbers = self._object_numbers(loaded.locations, path_numbers, conditions)
+        self.columns.append(
+            tuple(
+                np.asarray(column[at_once], np.int64)
+                for column in (positions, numbers, offsets, offsets + lengths)
+            )
+        )
+
+    def _object_numbers(
+        self,
+        locations: tuple[Location, ...],
+        path_numbers: npt.NDArray[Any],
+        conditions: dict[int, Conditions],
+    ) -> npt.NDArray[np.int64]:
+        distinct, inverse = np.unique(path_numbers, return_inverse=True)
+        used: list[int] = distinct.tolist()
+        known = [
+            self._number(locations[number], NO_CONDITIONS) if number >= 0 else -1 for number in used
+        ]
+        numbers = np.array(known, np.int64)[inverse]
+        for i, stated in conditions.items():
+            numbers[i] = self._number(locations[int(path_numbers[i])], stated)
+        return numbers
+
+    def _number(self, location: Location, conditions: Conditions) -> int:
+        source = SourceObject(location, conditions)
+        return self.objects.setdefault(source, len(self.objects))
+
+    def found(self) -> LocatedChunks:
+        """Return everything that has been looked up."""
+        none = np.zeros(0, np.int64)
+        columns = [np.concatenate(parts) for parts in zip(*self.columns, strict=True)]
+        positions, numbers, starts, stops = columns or (none, none, none, none)
+        return LocatedChunks(
+            positions,
+            ManyRanges(list(self.objects), numbers, starts, stops),
+            self.inline,
+            self.missing,
+            self.empty,
+            self.alone,
+            self.checksums,
+        )

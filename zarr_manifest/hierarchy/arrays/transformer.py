@@ -310,7 +310,7 @@ class ChunkManifestTransformer:
         ManifestError
             A document cannot be loaded, or refers to locations that are not authorised.
         """
-        from zarr_manifest.hierarchy.arrays.bulk_look_up import locate_chunks
+        from zarr_manifest.hierarchy.arrays.located_chunks import locate_chunks
 
         longest = self.longest if longest is None else longest
         located = await locate_chunks(self._array, self._documents, indices, longest=longest)

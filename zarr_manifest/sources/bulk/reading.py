@@ -1,0 +1,244 @@
+"""Ranges of many objects, wherever they are: local files in threads, others as requests."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from msgspec import Struct, structs
+
+from zarr_manifest.errors import ManifestError, RangeOutOfBoundsError
+from zarr_manifest.sources.bulk.arrivals import Arrival
+from zarr_manifest.sources.bulk.ranges import ManyRanges, RangeError, Receiver, SourceObject, naming
+from zarr_manifest.sources.bulk.threads import Budget, all_or_none, in_decoding_thread, thread_count
+from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
+from zarr_manifest.sources.local_files import FileReader
+from zarr_manifest.sources.open_file import OpenFile
+from zarr_manifest.sources.plan import PlannedRequest
+from zarr_manifest.sources.sources import Sources
+
+__all__ = ["MOST_BYTES_IN_FLIGHT", "read_ranges"]
+
+
+# Memory for what has been requested, and has not been received yet, by all that read at the
+# same time: those that an event loop runs, which for zarr is everybody in a process.
+MOST_BYTES_IN_FLIGHT = 128 * 1024 * 1024
+
+_budgets = WeakKeyDictionary[asyncio.AbstractEventLoop, Budget]()
+
+
+async def read_ranges(sources: Sources, ranges: ManyRanges, receiver: Receiver) -> None:
+    """Read ranges of objects, and hand each to the receiver exactly once.
+
+    Raises
+    ------
+    RangeError
+        A range cannot be read. What is still running then is stopped first.
+    """
+    local: list[Part] = []
+    others: list[tuple[SourceObject, list[int]]] = []
+    by_object = list(ranges.by_object())
+    files = await sources.local_files([source.location for source, _ in by_object])
+    for (source, rows), file in zip(by_object, files, strict=True):
+        if isinstance(file, ManifestError):
+            raise RangeError(rows[0], file) from file.__cause__
+        if file is None:
+            others.append((source, rows))
+        else:
+            local.append(Part(*file, source, rows))
+    stop = threading.Event()
+    reading = LocalReading(sources, ranges, receiver, stop)
+    divided = shares(ranges, local, thread_count())
+    requested = RequestedReading(sources, ranges, receiver, _budget())
+    reads = [in_decoding_thread(reading.read, share) for share in divided]
+    await all_or_none([*reads, *requested.reads(others)], stop)
+
+
+def _budget() -> Budget:
+    loop = asyncio.get_running_loop()
+    budget = _budgets.get(loop)
+    if budget is None:
+        budget = _budgets[loop] = Budget(MOST_BYTES_IN_FLIGHT)
+    return budget
+
+
+# Servers limit connections of one client; more gain little even over long distances.
+_MOST_REQUESTS = 32
+
+type _Objects = Sequence[tuple[SourceObject, list[int]]]
+type _Planned = tuple[SourceObject, list[int], PlannedRequest]
+
+
+class RequestedReading(Struct, frozen=True):
+    """Requests ranges of objects.
+
+    Parameters
+    ----------
+    sources : Sources
+        Where the objects are.
+    ranges : ManyRanges
+        The ranges.
+    receiver : Receiver
+        Takes their bytes.
+    budget : Budget
+        For what has been requested, and has not been received yet.
+    """
+
+    sources: Sources
+    ranges: ManyRanges
+    receiver: Receiver
+    budget: Budget
+
+    def reads(self, objects: _Objects) -> list[Coroutine[Any, Any, None]]:
+        """Return as many reads as there may be requests; each takes the next request of all."""
+        requests = self._planned(objects)
+        most = min(_MOST_REQUESTS, sum(len(rows) for _, rows in objects))
+        return [self._read(requests) for _ in range(most)]
+
+    def _planned(self, objects: _Objects) -> Iterator[_Planned]:
+        for source, rows in objects:
+            for request in self.sources.plan(source.location, self.ranges.spans(rows)):
+                yield source, [rows[member] for member in request.members], request
+
+    async def _read(self, requests: Iterator[_Planned]) -> None:
+        for source, rows, request in requests:
+            async with self.budget.taken(request.stop - request.start):
+                await self._answer(source, rows, request)
+
+    async def _answer(self, source: SourceObject, rows: list[int], request: PlannedRequest) -> None:
+        span = SourceRange(request.start, request.stop, True)
+        arrival = Arrival(self.ranges, rows, request, self.receiver)
+        # Once all requests that can be sent now have been.
+        preparing = asyncio.get_running_loop().call_soon(arrival.prepare)
+        try:
+            body = await self.sources.fetch_pieces(
+                source.location, span, source.conditions, arrival.take
+            )
+        except RangeOutOfBoundsError as error:
+            if len(rows) == 1:
+                raise RangeError(rows[0], error) from error.__cause__
+        except ManifestError as error:
+            raise RangeError(rows[0], error) from error.__cause__
+        else:
+            await in_decoding_thread(arrival.finish, body)
+            return
+        finally:
+            preparing.cancel()
+        # Some of the merged ranges may be inside the object.
+        for row in rows:
+            alone = PlannedRequest(int(self.ranges.starts[row]), int(self.ranges.stops[row]), (0,))
+            await self._answer(source, [row], alone)
+
+
+# Files of one object are shared among threads if there is this much to read, in bytes.
+_WORTH_A_THREAD = 1024 * 1024
+
+# One vectored read fills at most 1024 destinations on Linux.
+_MOST_DESTINATIONS = 512
+
+# After so many bytes, a thread looks whether it is to stop.
+_MOST_AT_ONCE = 16 * 1024 * 1024
+
+
+class Part(Struct, frozen=True):
+    """Some ranges of one file, ordered by their starts."""
+
+    reader: FileReader
+    key: str
+    source: SourceObject
+    rows: list[int]
+
+
+def shares(ranges: ManyRanges, files: Sequence[Part], threads: int) -> list[list[Part]]:
+    """Divide the ranges of files among threads, about the same number of bytes for each."""
+    sizes = ranges.stops - ranges.starts
+    total = sum(int(sizes[file.rows].sum()) for file in files)
+    threads = min(threads, -(-total // _WORTH_A_THREAD))
+    if threads < 2:
+        return [list(files)] if files else []
+    each = -(-total // threads)
+    divided: list[list[Part]] = [[] for _ in range(threads)]
+    before = 0
+    for file in files:
+        ends = before + np.cumsum(sizes[file.rows])
+        before = int(ends[-1])
+        owners = (ends - 1) // each
+        cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(file.rows)]
+        for first, last in pairwise(cuts):
+            divided[int(owners[first])].append(structs.replace(file, rows=file.rows[first:last]))
+    return [share for share in divided if share]
+
+
+class LocalReading(Struct, frozen=True):
+    """Reads ranges of files, in the calling thread.
+
+    Parameters
+    ----------
+    sources : Sources
+        Say how ranges are merged.
+    ranges : ManyRanges
+        The ranges.
+    receiver : Receiver
+        Takes their bytes.
+    stop : threading.Event
+        Once it is set, nothing more is read.
+    """
+
+    sources: Sources
+    ranges: ManyRanges
+    receiver: Receiver
+    stop: threading.Event
+
+    def read(self, share: Iterable[Part]) -> None:
+        """Read the ranges that one thread has to read."""
+        for part in share:
+            if self.stop.is_set():
+                return
+            with (
+                naming(part.rows[0], part.source.location),
+                part.reader.opened(part.key, part.source.conditions) as file,
+            ):
+                self._require_within(part, file)
+                others = self._read_to_destinations(part, file)
+                self._read_others(structs.replace(part, rows=others), file)
+
+    def _require_within(self, part: Part, file: OpenFile) -> None:
+        beyond = np.flatnonzero(self.ranges.stops[part.rows] > file.size)
+        if len(beyond):
+            row = part.rows[int(beyond[0])]
+            with naming(row, part.source.location):
+                raise out_of_bounds(self.ranges.span(row), file.size)
+
+    def _read_to_destinations(self, part: Part, file: OpenFile) -> list[int]:
+        """Read ranges to where they go as they are, adjacent ones at once; return other rows."""
+        others: list[int] = []
+        run: list[memoryview] = []
+        run_start = run_stop = 0
+        for row, (first, last) in zip(part.rows, self.ranges.spans(part.rows), strict=True):
+            view = self.receiver.destination(row)
+            if view is None:
+                others.append(row)
+                continue
+            full = len(run) == _MOST_DESTINATIONS or run_stop - run_start >= _MOST_AT_ONCE
+            if first != run_stop or full:
+                if self.stop.is_set():
+                    return []
+                file.read_into(run_start, run)
+                run, run_start = [], first
+            run.append(view)
+            run_stop = last
+        file.read_into(run_start, run)
+        return others
+
+    def _read_others(self, part: Part, file: OpenFile) -> None:
+        for request in self.sources.plan(part.source.location, self.ranges.spans(part.rows)):
+            if self.stop.is_set():
+                return
+            rows = [part.rows[member] for member in request.members]
+            body = memoryview(file.read(request.start, request.stop))
+            self.receiver.receive(rows, self.ranges.bodies(rows, request, body))
