@@ -25,7 +25,7 @@ from zarr.storage import LocalStore, MemoryStore
 
 import zarr_manifest as zm
 from tests.hierarchies import FIELD, copy_into, split_into_source, write_manifest_array
-from zarr_manifest.sources.opening_at_once import OPENS_AT_ONCE
+from zarr_manifest.sources.openat2 import HAS_OPENAT2
 
 PROTOTYPE = default_buffer_prototype()
 PACKAGE = str(Path(zm.__file__).parent)
@@ -211,7 +211,7 @@ def test_calls_that_a_native_array_adds(
     assert ours - alone <= most
 
 
-@pytest.mark.skipif(not OPENS_AT_ONCE, reason="only Linux can, since 5.6")
+@pytest.mark.skipif(not HAS_OPENAT2, reason="only Linux can, since 5.6")
 @pytest.mark.parametrize("action", [read, open_members])
 def test_a_native_file_is_opened_at_once(
     native: dict[str, Store], action: Callable[[Store], None]

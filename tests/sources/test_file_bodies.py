@@ -14,8 +14,8 @@ from msgspec import structs
 import zarr_manifest as zm
 from tests.properties import examples
 from zarr_manifest.sources.byte_ranges import SourceRange
-from zarr_manifest.sources.file_bodies import FileBody, open_body
-from zarr_manifest.sources.local_files import Directory, FileReader
+from zarr_manifest.sources.directories import Directory
+from zarr_manifest.sources.local_files import FileBody, FileReader, open_body
 
 WHOLE = SourceRange(0, None, False)
 SIZE = 2**22 + 5

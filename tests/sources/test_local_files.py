@@ -22,11 +22,11 @@ from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources import (
     Directory,
     SourceRange,
-    local_files,
+    directories,
 )
 from zarr_manifest.sources.local_files import FileReader
 from zarr_manifest.sources.object_reader import ObstoreReader
-from zarr_manifest.sources.opening_at_once import OPENS_AT_ONCE
+from zarr_manifest.sources.openat2 import HAS_OPENAT2
 
 BODY = bytes(range(100))
 
@@ -51,9 +51,9 @@ WAYS = ["at once", "by segments", "by path"]
 def open_files_in(way: str, patch: pytest.MonkeyPatch) -> None:
     """Open as Linux can, as other systems can, or, without `dir_fd`, as on Windows."""
     if way != "at once":
-        patch.setattr(local_files, "OPENS_AT_ONCE", False)
+        patch.setattr(directories, "HAS_OPENAT2", False)
     if way == "by path":
-        patch.setattr(local_files, "OPENS_IN_DIRECTORIES", False)
+        patch.setattr(directories, "OPENS_IN_DIRECTORIES", False)
 
 
 @pytest.fixture(params=WAYS)
@@ -258,14 +258,14 @@ def test_names_that_no_file_can_have(top: Path) -> None:
             contents(Directory(str(top / "root")), key)
 
 
-@pytest.mark.skipif(not OPENS_AT_ONCE, reason="only Linux can, since 5.6")
+@pytest.mark.skipif(not HAS_OPENAT2, reason="only Linux can, since 5.6")
 @pytest.mark.parametrize("name", ["root", "named"])
 def test_a_file_that_no_links_lead_to_is_opened_at_once(
     top: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The directory itself may be reached through a link."""
     (top / "named").symlink_to("root")
-    monkeypatch.delattr(local_files, "_reach_in")
+    monkeypatch.delattr(directories, "_reach_in")
     directory = Directory(str(top / name))
     assert contents(directory, "d/f") == BODY
     with pytest.raises(errors.SourceNotFoundError):

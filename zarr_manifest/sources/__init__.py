@@ -33,11 +33,10 @@ from zarr_manifest.sources.byte_ranges import (
     slice_bounds,
     source_range,
 )
-from zarr_manifest.sources.cached_files import CachedFiles
-from zarr_manifest.sources.file_bodies import FileBody
+from zarr_manifest.sources.directories import HIERARCHY, Directory, link_outside
 from zarr_manifest.sources.first_imports import FOR_BULK, import_all, import_for_reading
 from zarr_manifest.sources.local_access import local_directories, may_be_remote
-from zarr_manifest.sources.local_files import HIERARCHY, Directory, FileReader, link_outside
+from zarr_manifest.sources.local_files import FileBody, FileReader
 from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.obstore_failures import known_cause
 from zarr_manifest.sources.own_files import LOCK, PARTIAL, OwnFiles, undetectable_writers
@@ -70,7 +69,6 @@ __all__ = [
     "Anonymous",
     "Bounded",
     "ByteRequest",
-    "CachedFiles",
     "Call",
     "Directory",
     "Environment",

@@ -31,7 +31,7 @@ from zarr_manifest.errors import (
     Setting,
     WriteConflictError,
 )
-from zarr_manifest.sources.local_files import (
+from zarr_manifest.sources.directories import (
     LONGEST_PATH,
     NO_LINK,
     OPENS_IN_DIRECTORIES,
@@ -41,7 +41,7 @@ from zarr_manifest.sources.local_files import (
     regular_file,
     why_not_opened,
 )
-from zarr_manifest.sources.opening_at_once import DIRECTORY_FLAGS, FILE_FLAGS
+from zarr_manifest.sources.openat2 import DIRECTORY_FLAGS, FILE_FLAGS
 
 __all__ = ["LOCK", "PARTIAL", "OwnFiles", "undetectable_writers"]
 

@@ -39,9 +39,9 @@ from zarr_manifest.sources.access import (
 )
 from zarr_manifest.sources.arriving import PieceReader, Take
 from zarr_manifest.sources.byte_ranges import SourceRange
-from zarr_manifest.sources.file_bodies import FileBody, open_body
+from zarr_manifest.sources.directories import Directory
 from zarr_manifest.sources.local_access import local_directories, local_place
-from zarr_manifest.sources.local_files import Directory, FileReader
+from zarr_manifest.sources.local_files import FileBody, FileReader, open_body
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
 from zarr_manifest.sources.web import is_web_reader, web_reader_of, within_host
 

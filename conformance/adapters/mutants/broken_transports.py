@@ -10,8 +10,8 @@ from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.format import Conditions
 from zarr_manifest.hierarchy import inspected_hierarchy, store
 from zarr_manifest.locations import UrlLocation
-from zarr_manifest.sources import local_files, object_reader, sources
-from zarr_manifest.sources.local_files import Directory
+from zarr_manifest.sources import directories, local_files, object_reader, sources
+from zarr_manifest.sources.directories import Directory
 from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.web import answers, web_reader
 
@@ -164,7 +164,7 @@ def links_followed() -> None:
         return changed
 
     replace(Directory, "_locate", make)
-    replace(local_files, "_reach_in", opening)
+    replace(directories, "_reach_in", opening)
 
 
 @broken_in("links")

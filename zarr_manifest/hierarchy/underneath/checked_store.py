@@ -30,7 +30,7 @@ from zarr_manifest.hierarchy.underneath.relative_sources import slice_of
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
 from zarr_manifest.hierarchy.underneath.translated_store import translated
 from zarr_manifest.hierarchy.zarr_internals import ensure_open, ensure_open_sync
-from zarr_manifest.sources import CachedFiles, Directory, OwnFiles
+from zarr_manifest.sources import Directory, OwnFiles
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import BufferPrototype
@@ -40,8 +40,6 @@ __all__ = ["inside_store", "list_own"]
 
 # What zarr takes for a key without a value.
 _MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-
-_METADATA = "zarr.json"
 
 
 def inside_store(store: Store, directories: tuple[str, ...] = ()) -> Store:
@@ -306,10 +304,6 @@ class DirectoryStore(CheckedStore):
     _directory: Directory
     _files: OwnFiles
 
-    def __init__(self, store: Store, directory: Directory) -> None:
-        super().__init__(store, directory)
-        self._cached = CachedFiles(directory.path)
-
     async def get(
         self,
         key: str,
@@ -318,11 +312,6 @@ class DirectoryStore(CheckedStore):
     ) -> Buffer | None:
         """Return the value of a key, or part of it."""
         await ensure_open(self._store)
-        if byte_range is None and key.endswith(_METADATA):
-            body = self._cached.read(key)
-            if body is not None:
-                prototype = default_buffer_prototype() if prototype is None else prototype
-                return prototype.buffer.from_bytes(body)
         return await asyncio.to_thread(self._read, key, prototype, byte_range)
 
     def get_sync(

@@ -17,8 +17,8 @@ from zarr_manifest.sources.bulk.arrivals import Arrival
 from zarr_manifest.sources.bulk.ranges import ManyRanges, RangeError, Receiver, SourceObject, naming
 from zarr_manifest.sources.bulk.threads import Budget, all_or_none, in_decoding_thread, thread_count
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
+from zarr_manifest.sources.directories import OpenFile
 from zarr_manifest.sources.local_files import FileReader
-from zarr_manifest.sources.open_file import OpenFile
 from zarr_manifest.sources.plan import PlannedRequest
 from zarr_manifest.sources.sources import Sources
 
