@@ -273,6 +273,11 @@ class ManifestStore(ReadableStore):
         """
         return super()._supports_sync_io and not (self._may_be_remote and self._arrays.declared)
 
+    @property
+    def may_be_remote(self) -> bool:
+        """Whether the hierarchy, or any authorised location, is remote."""
+        return self._may_be_remote or not self._sources.hierarchy_is_on_disk
+
     # In bulk -----------------------------------------------------------------
 
     async def owner_of_chunk(self, key: str) -> ChunkManifestTransformer | None:

@@ -33,6 +33,7 @@ from zarr_manifest.pipeline.delivery import (
     UndecodableChunkError,
     WantedChunks,
 )
+from zarr_manifest.pipeline.read_ahead import ReadAhead
 from zarr_manifest.pipeline.shard_layout import count_in_box, shard_layout_of, sharding_of
 from zarr_manifest.pipeline.sharding import ShardedSelection, UnreadableShardError
 from zarr_manifest.sources import RangeError, Whole, in_decoding_thread, in_order
@@ -55,7 +56,7 @@ async def read_selection(
 ) -> Any:
     """Read a selection in bulk, or with the usual pipeline if it is none for this one."""
     requests = [ChunkRequest(*each) for each in batch]
-    owned = None if _is_little(usual, requests) else await _owned_chunks(requests, out)
+    owned = await _owned_chunks(requests, out) if _gains(usual, requests) else None
     if owned is None:
         return await usual.read(batch, out, drop_axes)
     if usual.supports_partial_decode:
@@ -71,16 +72,18 @@ async def read_selection(
         return await usual.read(batch, out, drop_axes)
 
 
-def _is_little(usual: CodecPipeline, requests: Sequence[ChunkRequest]) -> bool:
-    """Whether zarr reads a selection as quickly."""
+def _gains(usual: CodecPipeline, requests: Sequence[ChunkRequest]) -> bool:
+    """Whether zarr would read a selection more slowly."""
     if len(requests) != 1:
-        return not requests
+        return bool(requests)
+    request = requests[0]
     sharding = sharding_of(usual)
     if sharding is None:
-        return True
-    request = requests[0]
+        # Others around it may be read ahead.
+        store = getattr(request.getter, "store", None)
+        return isinstance(store, ManifestStore) and store.may_be_remote
     inner = count_in_box(request.chunk_selection, request.spec.shape, sharding.chunk_shape)
-    return inner is not None and inner <= _LITTLE[reads_synchronously(usual)]
+    return inner is None or inner > _LITTLE[reads_synchronously(usual)]
 
 
 async def _read_shards(
@@ -138,6 +141,10 @@ class _Selection(WantedChunks):
     async def read(self) -> list[dict[str, str]]:
         """Read everything, and return what zarr wants to know of each chunk."""
         located = await self._array.locate(self._indices)
+        ahead = await ReadAhead.of_running_loop().take(
+            self._store, self._array, self._indices, located
+        )
+        located = located.with_bodies(ahead)
         results = self._results(located)
         decoder = chunk_decoder(codecs_of(self._usual), self._requests[0].spec)
         delivery = Delivery(

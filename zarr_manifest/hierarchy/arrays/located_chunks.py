@@ -6,12 +6,12 @@ No Python loop over references. Imported with the first selection that is read t
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from zarr_manifest.format import (
     NO_CONDITIONS,
@@ -27,9 +27,6 @@ from zarr_manifest.hierarchy.arrays.documents import (
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import EMPTY, INLINE, TO_THE_END
 from zarr_manifest.sources import ManyRanges, SourceObject, in_order
-
-if TYPE_CHECKING:
-    from zarr_manifest.sources import ManyRanges
 
 __all__ = ["LocatedChunks", "locate_chunks"]
 
@@ -61,6 +58,19 @@ class LocatedChunks(Struct):
     empty: list[int]
     alone: list[int]
     checksums: dict[int, str]
+
+    def with_bodies(self, bodies: Mapping[int, bytes]) -> LocatedChunks:
+        """Return the same chunks, given the bytes of some, which match their checksums."""
+        if not bodies:
+            return self
+        rows = np.flatnonzero(~np.isin(self.ranged, list(bodies)))
+        return structs.replace(
+            self,
+            ranged=self.ranged[rows],
+            ranges=self.ranges.of_rows(rows),
+            inline=self.inline | {n: memoryview(body) for n, body in bodies.items()},
+            checksums={n: c for n, c in self.checksums.items() if n not in bodies},
+        )
 
 
 async def locate_chunks(

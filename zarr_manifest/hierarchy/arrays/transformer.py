@@ -284,6 +284,22 @@ class ChunkManifestTransformer:
         return indices
 
     @property
+    def grid_shape(self) -> tuple[int, ...]:
+        """Number of chunks along each dimension."""
+        return tuple(self._array.chunk_grid.counts)
+
+    def in_same_document(
+        self, index: tuple[int, ...], others: Sequence[tuple[int, ...]]
+    ) -> list[tuple[int, ...]]:
+        """Return those of several chunks that are in the same manifest document as one."""
+        partitions = self._array.partitions
+        if partitions is None:
+            return list(others)
+        shape = np.array(partitions.shape, np.int64)
+        same = (np.array(others, np.int64) // shape == np.array(index) // shape).all(axis=1)
+        return [other for other, is_same in zip(others, same.tolist(), strict=True) if is_same]
+
+    @property
     def longest(self) -> int:
         """The number of bytes that are read at once without looking at the chunk."""
         return self._limits.chunk_bytes

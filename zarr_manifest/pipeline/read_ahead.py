@@ -1,0 +1,407 @@
+"""Reading ahead: tasks that read a chunk each share the requests of the chunks around them.
+
+dask's threads take tasks in descending runs, several at a time, so nobody can say which chunk is
+next; but where two chunks that are close to each other are read within a short time, those around
+them usually follow. Then a block of the chunk grid is requested in one go, and who asks for one of
+its chunks is given what has arrived.
+
+Reading ahead never changes what is read. Bytes are fetched, and compared with conditions and
+checksums, like those of any selection; what cannot be read ahead is left to whoever asks for it,
+who then gets the value or the error. Nothing is read ahead of local files, where it saves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct, field
+
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import verify_checksum
+from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
+from zarr_manifest.sources import ManyRanges, RangeError
+
+__all__ = ["MOST_BYTES_AHEAD", "ReadAhead", "block_around"]
+
+#: Bytes that may have been read ahead, for all arrays that an event loop reads.
+MOST_BYTES_AHEAD = 64 * 1024 * 1024
+
+# Selections of more chunks gain little from others.
+_MOST_WANTED = 4
+
+# Chunks of a block: at first, and once many have been used.
+_FIRST_BLOCK = 12
+_LARGEST_BLOCK = 48
+_MOST_BYTES_OF_BLOCK = 8 * 1024 * 1024
+
+# Chunks are close if they are read within so many seconds, and so many steps along each dimension.
+_SECONDS = 2.0
+_STEPS = 16
+_RECENT = 8
+
+# Chunks of an array that are remembered, so that none is read ahead twice.
+_MOST_KNOWN = 100_000
+
+# Seconds after which bytes that nobody asked for are dropped.
+_LONGEST = 30.0
+
+# Bytes of an array that may be read in vain, besides as many as were of use.
+_TOLERATED = 16 * 1024 * 1024
+
+type Index = tuple[int, ...]
+
+
+def block_around(
+    index: Index, recent: Iterable[Index], counts: Sequence[int], *, most: int
+) -> list[Index]:
+    """Return the chunks of the aligned block around one, which is among them.
+
+    The block extends along the dimensions in which recent reads differ, the last one first.
+
+    Parameters
+    ----------
+    index : tuple of int
+        Grid index of the chunk.
+    recent : iterable of tuple of int
+        Those that were read before.
+    counts : sequence of int
+        Number of chunks along each dimension.
+    most : int
+        Chunks of a block.
+
+    Examples
+    --------
+    >>> block_around((5, 1), [(7, 1)], (9, 4), most=4)
+    [(4, 1), (5, 1), (6, 1), (7, 1)]
+    >>> block_around((5, 1), [(5, 3), (4, 3)], (9, 4), most=8)
+    [(4, 0), (4, 1), (4, 2), (4, 3), (5, 0), (5, 1), (5, 2), (5, 3)]
+    """
+    varies = np.any(np.array([index, *recent], np.int64) != np.array(index), axis=0).tolist()
+    spans: list[range] = []
+    for position, count, differs in zip(index[::-1], counts[::-1], varies[::-1], strict=True):
+        size = min(most, count) if differs else 1
+        start = position // size * size
+        spans.insert(0, range(start, min(start + size, count)))
+        most //= size
+    grid = np.stack(np.meshgrid(*spans, indexing="ij"), axis=-1).reshape(-1, len(index))
+    return [tuple(each) for each in grid.tolist()]
+
+
+class _Chunk(Struct, eq=False):
+    """A chunk that is read ahead.
+
+    Attributes
+    ----------
+    reads : _Reads
+        The array's.
+    index : tuple of int
+        Its grid index.
+    body : Future of bytes or None
+        None if it cannot be read ahead.
+    size : int
+        Bytes that it takes, once they are known.
+    read_at : float
+        When it was requested.
+    """
+
+    reads: _Reads
+    index: Index
+    body: asyncio.Future[bytes | None]
+    read_at: float
+    size: int = 0
+
+
+class _Reads(Struct, eq=False):
+    """What was read of one array, and what is read ahead of it.
+
+    Attributes
+    ----------
+    chunks : dict of tuple of int to _Chunk
+        Those that are read ahead, and that nobody has asked for.
+    recent : deque of (float, tuple of int)
+        When the latest reads were, and of which chunks.
+    known : set of tuple of int
+        Chunks that were read, or read ahead, since the same chunk was read twice.
+    used_chunks, used, in_vain : int
+        Chunks, and bytes, that were read ahead and used; bytes that nobody asked for.
+    has_failed : bool
+        Whether a chunk could not be read ahead.
+    """
+
+    chunks: dict[Index, _Chunk] = field(default_factory=dict[Index, _Chunk])
+    recent: deque[tuple[float, Index]] = field(
+        default_factory=lambda: deque[tuple[float, Index]](maxlen=_RECENT)
+    )
+    known: set[Index] = field(default_factory=set[Index])
+    used_chunks: int = 0
+    used: int = 0
+    in_vain: int = 0
+    has_failed: bool = False
+
+    @property
+    def pays(self) -> bool:
+        """Whether reading ahead is worth it."""
+        return not self.has_failed and self.in_vain <= max(self.used, _TOLERATED)
+
+    @property
+    def largest_block(self) -> int:
+        """Number of chunks that may be read ahead together: the more, the more were of use."""
+        size = _FIRST_BLOCK
+        while size < _LARGEST_BLOCK and self.used_chunks >= 2 * size:
+            size *= 2
+        return size
+
+    def note(self, indices: Iterable[Index], now: float) -> None:
+        """Remember that chunks have been read."""
+        for index in indices:
+            self.recent.append((now, index))
+            if index in self.known or len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
+            self.known.add(index)
+
+    def close_to(self, index: Index, now: float) -> list[Index]:
+        """Return the chunks close to one that were read a short time ago."""
+        return [
+            each
+            for at, each in self.recent
+            if now - at <= _SECONDS
+            and each != index
+            and max(abs(a - b) for a, b in zip(each, index, strict=True)) <= _STEPS
+        ]
+
+
+class ReadAhead:
+    """Chunks that are read before they are asked for, of all arrays that an event loop reads."""
+
+    _of_loops: ClassVar[dict[asyncio.AbstractEventLoop, ReadAhead]] = {}
+
+    def __init__(self) -> None:
+        self._arrays = WeakKeyDictionary[ChunkManifestTransformer, _Reads]()
+        self._held: dict[_Chunk, None] = {}  # the oldest first
+        self._bytes = 0
+        self._reading: set[asyncio.Task[None]] = set()
+        self._dropping: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def of_running_loop(cls) -> ReadAhead:
+        """Return that of the event loop that runs this."""
+        loop = asyncio.get_running_loop()
+        found = cls._of_loops.get(loop)
+        if found is None:
+            for other in [each for each in cls._of_loops if each.is_closed()]:
+                del cls._of_loops[other]
+            found = cls._of_loops[loop] = cls()
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that have been, or are being, read ahead."""
+        return self._bytes
+
+    async def take(
+        self,
+        store: ManifestStore,
+        array: ChunkManifestTransformer,
+        indices: npt.NDArray[np.int64],
+        located: LocatedChunks,
+    ) -> dict[int, bytes]:
+        """Return the bytes of those chunks of a selection that are read ahead, by position.
+
+        Chunks around them may be read ahead from now on.
+
+        Parameters
+        ----------
+        store, array
+            What is read.
+        indices : ndarray of int64
+            Grid indices of the chunks.
+        located : LocatedChunks
+            Where they are.
+        """
+        if not 0 < len(located.ranged) <= _MOST_WANTED or _is_local(array, located.ranges):
+            return {}
+        reads = self._arrays.get(array)
+        if reads is None:
+            reads = self._arrays[array] = _Reads()
+        positions: dict[Index, int] = {
+            tuple(indices[position].tolist()): position for position in located.ranged.tolist()
+        }
+        now = time.monotonic()
+        for index in positions:
+            if index not in reads.chunks and self._begin(store, array, reads, index, located, now):
+                break
+        # Whoever reads a chunk a second time reads it as usual.
+        taken = {index: chunk for index in positions if (chunk := reads.chunks.pop(index, None))}
+        reads.note(positions.keys() - taken.keys(), now)
+        reads.recent.extend((now, index) for index in taken)
+        found: dict[int, bytes] = {}
+        for index, chunk in taken.items():
+            # Not awaited itself: cancelling one reader cancels no other.
+            await asyncio.wait([chunk.body])
+            body = chunk.body.result()
+            if self._drop(chunk) and body is not None:
+                reads.used_chunks += 1
+                reads.used += len(body)
+            if body is not None:
+                found[positions[index]] = body
+        return found
+
+    # Blocks -------------------------------------------------------------------
+
+    def _begin(
+        self,
+        store: ManifestStore,
+        array: ChunkManifestTransformer,
+        reads: _Reads,
+        index: Index,
+        located: LocatedChunks,
+        now: float,
+    ) -> bool:
+        """Begin to read the block around a chunk, if that may pay."""
+        close = reads.close_to(index, now)
+        if not close or not reads.pays:
+            return False
+        typical = int((located.ranges.stops - located.ranges.starts).max())
+        most = min(reads.largest_block, _MOST_BYTES_OF_BLOCK // max(1, typical))
+        if most < 2:
+            return False
+        block = [
+            each
+            for each in block_around(index, close, array.grid_shape, most=most)
+            if each == index or each not in reads.known
+        ]
+        block = array.in_same_document(index, block)
+        if len(block) < 2:
+            return False
+        loop = asyncio.get_running_loop()
+        for each in block:
+            chunk = _Chunk(reads, each, loop.create_future(), now)
+            reads.chunks[each] = chunk
+            reads.known.add(each)
+        chunks = {each: reads.chunks[each] for each in block}
+        task = loop.create_task(self._read(store, array, reads, chunks))
+        # The event loop keeps only weak references to tasks.
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+        return True
+
+    async def _read(
+        self,
+        store: ManifestStore,
+        array: ChunkManifestTransformer,
+        reads: _Reads,
+        chunks: Mapping[Index, _Chunk],
+    ) -> None:
+        try:
+            indices = np.array(list(chunks), np.int64)
+            located = await array.locate(indices)
+            ordered = list(chunks.values())
+            rows = self._reserve(ordered, located)
+            ranges = located.ranges.of_rows(rows)
+            positions: list[int] = located.ranged[rows].tolist()
+            arriving = [ordered[position] for position in positions]
+            checksums = [located.checksums.get(position) for position in positions]
+            for chunk in set(ordered).difference(arriving):
+                _settle(chunk, None)
+            await store.read_ranges(
+                ranges, _Receiver(arriving, checksums, asyncio.get_running_loop())
+            )
+        except (ManifestError, RangeError):
+            # Whoever asks for the chunk is given the error, and nobody else.
+            reads.has_failed = True
+        finally:
+            for chunk in chunks.values():
+                if not chunk.body.done():
+                    _settle(chunk, None)
+                    self._drop(chunk)
+
+    def _reserve(self, chunks: Sequence[_Chunk], located: LocatedChunks) -> npt.NDArray[np.int64]:
+        """Make room, and return the ranges for which there is some."""
+        rows: list[int] = []
+        total = 0
+        sizes: list[int] = (located.ranges.stops - located.ranges.starts).tolist()
+        positions: list[int] = located.ranged.tolist()
+        for row, (position, size) in enumerate(zip(positions, sizes, strict=True)):
+            if total + size > _MOST_BYTES_OF_BLOCK or not self._make_room(size):
+                continue
+            total += size
+            chunk = chunks[position]
+            chunk.size = size
+            self._held[chunk] = None
+            self._bytes += size
+            rows.append(row)
+        self._drop_later()
+        return np.array(rows, np.int64)
+
+    # What is held ---------------------------------------------------------------
+
+    def _make_room(self, size: int) -> bool:
+        while self._bytes + size > MOST_BYTES_AHEAD:
+            oldest = next(iter(self._held), None)
+            if oldest is None or not oldest.body.done():
+                return False
+            self._drop_unused(oldest)
+        return True
+
+    def _drop(self, chunk: _Chunk) -> bool:
+        """Free the memory of a chunk, unless that has been done."""
+        if chunk.reads.chunks.get(chunk.index) is chunk:
+            del chunk.reads.chunks[chunk.index]
+        if chunk not in self._held:
+            return False
+        del self._held[chunk]
+        self._bytes -= chunk.size
+        return True
+
+    def _drop_unused(self, chunk: _Chunk) -> None:
+        if self._drop(chunk):
+            chunk.reads.in_vain += chunk.size
+
+    def _drop_later(self) -> None:
+        if self._held and self._dropping is None:
+            loop = asyncio.get_running_loop()
+            self._dropping = loop.call_later(_LONGEST, self._drop_old)
+
+    def _drop_old(self) -> None:
+        self._dropping = None
+        now = time.monotonic()
+        for chunk in list(self._held):
+            if chunk.body.done() and now - chunk.read_at >= _LONGEST:
+                self._drop_unused(chunk)
+        self._drop_later()
+
+
+class _Receiver(Struct, frozen=True):
+    """Takes the bytes of chunks that are read ahead, in the threads that have read them."""
+
+    chunks: Sequence[_Chunk]
+    checksums: Sequence[str | None]
+    loop: asyncio.AbstractEventLoop
+
+    def destination(self, row: int) -> None:
+        """Return None: nobody has said where they go."""
+
+    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        """Keep copies: they are small parts of what was read."""
+        for row, body in zip(rows, bodies, strict=True):
+            checksum = self.checksums[row]
+            if checksum is not None:
+                verify_checksum(checksum, body)
+            self.loop.call_soon_threadsafe(_settle, self.chunks[row], bytes(body))
+
+
+def _settle(chunk: _Chunk, body: bytes | None) -> None:
+    if not chunk.body.done():
+        chunk.body.set_result(body)
+
+
+def _is_local(array: ChunkManifestTransformer, ranges: ManyRanges) -> bool:
+    """Whether there is no remote object among those of a selection."""
+    return all(array.is_on_disk(source.location) for source in ranges.objects)
