@@ -23,7 +23,7 @@ from tests.conversion.files.converted_files import (
 from zarr_manifest.conversion.files.formats import FORMATS, detect_format, format_of
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.files.sources import FileSources, file_url
-from zarr_manifest.conversion.values.unstable_types import HAS_ALL_BYTE_ORDERS
+from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
 from zarr_manifest.errors import NotConvertibleError, SourceNotFoundError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]

@@ -26,7 +26,7 @@ from tests.conversion.files.converted_files import (
     same,
 )
 from tests.properties import examples
-from zarr_manifest.conversion.values.unstable_types import HAS_ALL_BYTE_ORDERS
+from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
 
 pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
 

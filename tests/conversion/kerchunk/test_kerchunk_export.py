@@ -37,7 +37,7 @@ from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_j
 from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
 from zarr_manifest.conversion.nodes import ConversionReport
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.zarr2.to_v2.trial import require_same_values
+from zarr_manifest.conversion.zarr2.to_v2 import require_same_values
 from zarr_manifest.errors import NotConvertibleError, WriteConflictError
 
 # Round trips -----------------------------------------------------------------------

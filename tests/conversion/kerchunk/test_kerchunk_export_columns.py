@@ -22,10 +22,9 @@ from tests.conversion.kerchunk.many_references import calls
 from tests.properties import examples
 from zarr_manifest import Manifest, create_array
 from zarr_manifest.conversion.kerchunk.export.blocks import Block
-from zarr_manifest.conversion.kerchunk.export.json_members import members_of
-from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json
+from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json, members_of
 from zarr_manifest.conversion.kerchunk.export.parquet_sets import export_kerchunk_parquet
-from zarr_manifest.conversion.zarr2.to_v2.trial import require_same_values
+from zarr_manifest.conversion.zarr2.to_v2 import require_same_values
 
 URLS = st.lists(
     st.one_of(

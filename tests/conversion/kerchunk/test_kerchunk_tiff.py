@@ -19,7 +19,7 @@ from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_j
 from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
 from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.values.unstable_types import HAS_ALL_BYTE_ORDERS
+from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*codecs are not in the Zarr")]
 

@@ -30,7 +30,7 @@ from zarr_manifest import Manifest, ManifestStore
 from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.zarr2.to_v3.hierarchy import read_zarr2
+from zarr_manifest.conversion.zarr2.hierarchy import read_zarr2
 from zarr_manifest.errors import NotConvertibleError, SourceError, SourceNotFoundError
 
 

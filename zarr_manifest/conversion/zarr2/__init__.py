@@ -2,27 +2,25 @@
 
 from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS
 from zarr_manifest.conversion.zarr2.data_types import DataType, convert_data_type
+from zarr_manifest.conversion.zarr2.fill_values import convert_fill_value
+from zarr_manifest.conversion.zarr2.hierarchy import read_zarr2
+from zarr_manifest.conversion.zarr2.planning import (
+    ArrayPlan,
+    GroupPlan,
+    Plan,
+    count_keys,
+    find_owner,
+    is_metadata_key,
+    plan_nodes,
+    refused_strays,
+    unread_keys,
+)
 from zarr_manifest.conversion.zarr2.to_v2 import (
     Zarr2Metadata,
     convert_array_to_zarr2,
     convert_group_to_zarr2,
 )
-from zarr_manifest.conversion.zarr2.to_v3 import (
-    ArrayPlan,
-    GroupPlan,
-    Plan,
-    convert_codecs,
-    convert_fill_value,
-    count_keys,
-    find_owner,
-    is_metadata_key,
-    object_codec_of,
-    plan_nodes,
-    read_pipeline,
-    read_zarr2,
-    refused_strays,
-    unread_keys,
-)
+from zarr_manifest.conversion.zarr2.to_v3 import convert_codecs, object_codec_of, read_pipeline
 
 __all__ = [
     "ARRAY_FILTERS",

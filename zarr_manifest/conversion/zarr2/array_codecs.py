@@ -17,7 +17,7 @@ from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, as_array
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zarr_manifest.conversion.zarr2.codec_members import CodecMembers
+    from zarr_manifest.conversion.zarr2.bytes_codecs import CodecMembers
 
 __all__ = ["ARRAY_FILTERS", "ARRAY_TO_BYTES"]
 

@@ -6,14 +6,16 @@ printable ASCII. Chunks of native arrays are objects with a URL, and become refe
 
 from __future__ import annotations
 
+import base64
 import json
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.kerchunk.export.json_file import MembersFile
-from zarr_manifest.conversion.kerchunk.export.json_members import member, members_of
+from zarr_manifest.conversion.kerchunk.export.blocks import Block, distinct, in_column
 from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedArray,
     ExportedGroup,
@@ -22,14 +24,15 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, refused
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import Limits
+from zarr_manifest.format import Limits, grid_indices
 from zarr_manifest.hierarchy import InspectedHierarchy
+from zarr_manifest.manifest import TextColumns, canonical_keys
 from zarr_manifest.sources import Allow
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["export_kerchunk_json"]
+__all__ = ["MembersFile", "export_kerchunk_json", "member", "members_of"]
 
 
 def export_kerchunk_json(
@@ -139,3 +142,168 @@ def _array(
     report.references += chunks
     report.stated_bytes += stated_bytes
     report.notes += [(node.path, note) for note in converted.notes]
+
+
+# Number of references that are written at a time: they fit into a processor's cache.
+_AT_ONCE = 2**14
+
+# In a column, all URLs take the space of the longest; longer ones are written one by one.
+_WIDEST = 512
+
+_BETWEEN = b", "
+
+
+def member(key: str, value: object) -> bytes:
+    """Return a member of an object."""
+    return f"{json.dumps(key)}: {json.dumps(value)}".encode()
+
+
+def members_of(
+    block: Block, below: str, grid_shape: tuple[int, ...], *, at_once: int = _AT_ONCE
+) -> Iterator[bytes | memoryview]:
+    """Yield the references of a block, so many at a time, with what belongs between them.
+
+    Parameters
+    ----------
+    block : Block
+        The references.
+    below : str
+        What their keys begin with.
+    grid_shape : tuple of int
+        Number of chunks along each dimension.
+    at_once : int
+        Number of references to write at a time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> numbers, zeros = np.array([0, 3]), np.array([0, 0])
+    >>> block = Block(numbers, zeros, np.array([8, 9]), np.array([2, 0]), ["s3://b/f"], {})
+    >>> [bytes(members) for members in members_of(block, "a/", (2, 2))]
+    [b'"a/0.0": ["s3://b/f", 8, 2], "a/1.1": ["s3://b/f"]']
+    """
+    urls = _in_json(block.urls)
+    key = json.dumps(below).encode()[:-1]
+    for start in range(0, len(block.numbers), at_once):
+        rows = slice(start, start + at_once)
+        part = block._replace(
+            numbers=block.numbers[rows],
+            url_numbers=block.url_numbers[rows],
+            offsets=block.offsets[rows],
+            sizes=block.sizes[rows],
+        )
+        yield _in_columns(part, key, urls, grid_shape) or _one_by_one(part, key, urls, grid_shape)
+
+
+def _in_columns(
+    block: Block, key: bytes, urls: Sequence[bytes], grid_shape: tuple[int, ...]
+) -> memoryview | None:
+    """Return the references; None if some are inline, or have a long URL."""
+    if block.url_numbers.min() < 0:
+        return None
+    used, column = distinct(block.url_numbers, len(urls))
+    urls_used: list[int] = used.tolist()
+    table = [urls[number] for number in urls_used]
+    if max(map(len, table)) > _WIDEST:
+        return None
+    is_range = block.sizes > 0
+    where = None if is_range.all() else is_range
+    numbers = in_column(block.numbers)
+    lines = TextColumns(len(numbers))
+    lines.constant(key if grid_shape else key + b"0")
+    for dimension, indices in enumerate(grid_indices(grid_shape, numbers).T):
+        lines.constant(b"." if dimension else b"")
+        lines.numbers(indices)
+    lines.constant(b'": [')
+    lines.texts(table, column)
+    for values in (block.offsets, block.sizes):
+        lines.constant(_BETWEEN, where)
+        lines.numbers(values, where)
+    lines.constant(b"]" + _BETWEEN)
+    return memoryview(lines.text())[: -len(_BETWEEN)]
+
+
+def _one_by_one(
+    block: Block, key: bytes, urls: Sequence[bytes], grid_shape: tuple[int, ...]
+) -> bytes:
+    numbers = in_column(block.numbers)
+    keys = canonical_keys(grid_indices(grid_shape, numbers))
+    columns = (numbers, block.url_numbers, block.offsets, block.sizes)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    begun, texts = key.decode(), [url.decode() for url in urls]
+    lines = [
+        f'{begun}{name}": {json.dumps(_text(block.data[number]))}'
+        if url < 0
+        else f'{begun}{name}": [{texts[url]}, {offset}, {size}]'
+        if size
+        else f'{begun}{name}": [{texts[url]}]'
+        for name, (number, url, offset, size) in zip(keys, rows, strict=True)
+    ]
+    return ", ".join(lines).encode()
+
+
+def _in_json(texts: Sequence[str]) -> list[bytes]:
+    encoded = json.dumps(list(texts)).encode()
+    if b"\\" in encoded:
+        return [json.dumps(text).encode() for text in texts]
+    # Nothing was escaped, so that no text has a quotation mark.
+    return [b'"%b"' % text for text in encoded[2:-2].split(b'", "')] if texts else []
+
+
+def _text(data: bytes) -> str:
+    """Return inline data as the text that kerchunk makes of it."""
+    text = data.decode("ascii", "replace")
+    if data.isascii() and text.isprintable() and not text.startswith("base64:"):
+        return text
+    return f"base64:{base64.b64encode(data).decode('ascii')}"
+
+
+class MembersFile:
+    """An object whose members are being written.
+
+    Parameters
+    ----------
+    file : binary file
+        Where they go, from its position on.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._is_empty = True
+
+    @classmethod
+    @contextmanager
+    def created(cls, path: Path, opening: bytes, closing: bytes) -> Generator[MembersFile]:
+        """Create a file, with what comes before and after the members.
+
+        There is no file afterwards if anything is raised.
+        """
+        with path.open("xb") as file:
+            try:
+                file.write(opening)
+                yield cls(file)
+                file.write(closing)
+                file.flush()
+            except BaseException:
+                path.unlink()
+                raise
+
+    def add(self, members: Iterable[bytes | memoryview]) -> None:
+        """Write members, or several at once with what belongs between them."""
+        for member in members:
+            if not self._is_empty:
+                self._file.write(b", ")
+            self._file.write(member)
+            self._is_empty = False
+
+    @contextmanager
+    def all_or_none(self) -> Generator[None]:
+        """Take back what was added within, if anything is raised."""
+        end, was_empty = self._file.tell(), self._is_empty
+        try:
+            yield
+        except BaseException:
+            self._file.seek(end)
+            self._file.truncate()
+            self._is_empty = was_empty
+            raise

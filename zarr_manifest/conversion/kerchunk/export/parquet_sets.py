@@ -5,23 +5,30 @@ References are written file by file; ``.zmetadata``, without which it is not a s
 
 from __future__ import annotations
 
+import base64
+import bisect
 import json
+import math
 import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.conversion.kerchunk.export.blocks import Block, ChunkNumbers, distinct, in_column
 from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedArray,
     ExportedGroup,
     exported_nodes,
 )
-from zarr_manifest.conversion.kerchunk.export.parquet_files import RefsWriter
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
-from zarr_manifest.conversion.kerchunk.parquet import parquet
+from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import ancestors
+from zarr_manifest.format import Partitions, ancestors
 from zarr_manifest.hierarchy import InspectedHierarchy
 
 if TYPE_CHECKING:
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
         Allow,
     )
 
-__all__ = ["export_kerchunk_parquet"]
+__all__ = ["RefsWriter", "export_kerchunk_parquet"]
 
 
 def export_kerchunk_parquet(
@@ -168,3 +175,219 @@ def _require_addressable(path: str) -> None:
         )
     if any(name.startswith(".z") for name in path.split("/")):
         raise NotConvertibleError("fsspec takes names that begin with '.z' for metadata")
+
+
+type _Integers = npt.NDArray[np.int64]
+
+# The prefix of inline data that fsspec decodes.
+_BASE64 = b"base64:"
+
+# Numbers are written as those of a dictionary if each may occur so often, on average.
+_REPEATED = 4
+
+_KINDS = {"path": "unicode", "offset": "int64", "size": "int64", "raw": "bytes"}
+_PANDAS = {
+    "index_columns": [],
+    "column_indexes": [],
+    "columns": [
+        {
+            "name": name,
+            "field_name": name,
+            "pandas_type": kind,
+            "numpy_type": kind if kind == "int64" else "object",
+            "metadata": None,
+        }
+        for name, kind in _KINDS.items()
+    ],
+}
+
+
+@dataclass(slots=True)
+class RefsWriter:
+    """Writes the references of one array, file by file.
+
+    A file is a run of chunks in C order, while a manifest comes in blocks of the grid: a
+    block is loaded for the first file that needs it, and dropped after the last one. So at
+    most one row of blocks is in memory. Runs without references take no time, because a grid
+    may have far more chunks than references.
+
+    Parameters
+    ----------
+    directory : Path
+        The directory to write to.
+    record_size : int
+        Number of references per file.
+    partitions : Partitions
+        The blocks; a single one, as large as the grid, if there are no partitions.
+    present : iterable of tuple of int
+        The indices of the blocks that may have references, in C order.
+    load : callable
+        Returns the references of the block with an index.
+    """
+
+    directory: Path
+    record_size: int
+    partitions: Partitions
+    present: Iterable[tuple[int, ...]]
+    load: Callable[[tuple[int, ...]], Block]
+    _held: dict[tuple[int, ...], Block] = field(default_factory=dict[tuple[int, ...], Block])
+
+    def write(self, tell: Callable[[int], None]) -> tuple[int, int]:
+        """Write all files; return the number of references, and of bytes they refer to.
+
+        Calls `tell` with the number of references of each file.
+
+        Raises
+        ------
+        ManifestError
+            A block cannot be loaded.
+        """
+        total = math.prod(self.partitions.grid_shape)
+        size = self.record_size
+        written = stated = 0
+        # In C order, blocks come in the order of their first chunks.
+        ahead = iter(self.present)
+        coming = next(ahead, None)
+        start: int | None = 0
+        while start is not None:
+            record = start // size
+            start, stop = record * size, min((record + 1) * size, total)
+            while coming is not None and self._corner(coming, 0) < stop:
+                self._held[coming] = self.load(coming)
+                coming = next(ahead, None)
+            found = (_within(block, start, stop) for block in self._held.values())
+            parts = [part for part in found if part]
+            if parts:
+                self._write_file(record, parts)
+                references = sum(len(part.numbers) for part in parts)
+                tell(references)
+                written += references
+                stated += sum(part.stated_bytes for part in parts)
+            for owner in [owner for owner in self._held if self._corner(owner, -1) < stop]:
+                del self._held[owner]
+            start = self._next_chunk(stop, coming)
+        return written, stated
+
+    def _corner(self, owner: tuple[int, ...], corner: Literal[0, -1]) -> int:
+        """Return the C-order number of the first or the last chunk of a block."""
+        number = 0
+        for n, along in zip(self.partitions.grid_shape, self.partitions.region(owner), strict=True):
+            number = number * n + along[corner]
+        return number
+
+    def _next_chunk(self, stop: int, coming: tuple[int, ...] | None) -> int | None:
+        """Return the number of a chunk from which to go on, so that gaps cost no time.
+
+        It is the first one with a reference, or that of the next block; None after the last.
+        """
+        ahead = [] if coming is None else [self._corner(coming, 0)]
+        for block in self._held.values():
+            row = bisect.bisect_left(block.numbers, stop)
+            if row < len(block.numbers):
+                ahead.append(int(block.numbers[row]))
+        return min(ahead, default=None)
+
+    def _write_file(self, record: int, parts: Sequence[Block]) -> None:
+        pa = arrow()
+        size = self.record_size
+        rows = _joined(parts, record * size, size)
+        codes, without_url = rows.url_numbers.astype(np.int32), rows.url_numbers < 0
+        inline = {
+            number - record * size: _plain(part.data[number])
+            for part in parts
+            for number in part.inline()
+        }
+        paths = pa.DictionaryArray.from_arrays(
+            pa.array(codes, mask=without_url if without_url.any() else None),
+            pa.array(rows.urls, pa.string()),
+        )
+        columns = [paths, pa.array(rows.offsets), pa.array(rows.sizes), _binary(inline, size)]
+        self.directory.mkdir(parents=True, exist_ok=True)
+        # Without the schema of the table, readers find texts, not numbers of texts.
+        with parquet().ParquetWriter(
+            self.directory / f"refs.{record}.parq",
+            _schema(),
+            compression="zstd",
+            use_dictionary=["path", "size"] if _has_few_values(rows.sizes) else ["path"],
+            write_statistics=False,
+            store_schema=False,
+        ) as writer:
+            writer.write_table(pa.Table.from_arrays(columns, schema=_schema()))
+            writer.add_key_value_metadata({"pandas": json.dumps(_PANDAS)})
+
+
+def _joined(parts: Sequence[Block], start: int, size: int) -> Block:
+    """Return all chunks of a file, from one on; missing ones have no URL, like inline ones."""
+    if len(parts[0].numbers) == size:
+        return parts[0]
+    url_numbers = np.full(size, -1, np.int64)
+    offsets, sizes = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    urls: list[str] = []
+    for part in parts:
+        rows = _places(part.numbers, start)
+        url_numbers[rows] = np.where(part.url_numbers < 0, -1, part.url_numbers + len(urls))
+        offsets[rows], sizes[rows] = part.offsets, part.sizes
+        urls += part.urls
+    return Block(range(start, start + size), url_numbers, offsets, sizes, urls, {})
+
+
+def _places(numbers: ChunkNumbers, start: int) -> _Integers | slice:
+    """Return the rows of chunks in a file that begins with one: a slice, if they are one."""
+    first, last = int(numbers[0]) - start, int(numbers[-1]) - start
+    if last - first == len(numbers) - 1:
+        return slice(first, last + 1)
+    return in_column(numbers) - start
+
+
+def _has_few_values(numbers: _Integers) -> bool:
+    """Whether numbers are so close to each other that most occur several times."""
+    return int(numbers.max()) - int(numbers.min()) < len(numbers) // _REPEATED
+
+
+def _binary(values: Mapping[int, bytes], size: int) -> Any:
+    """Return a column with values in some rows."""
+    pa = arrow()
+    if not values:
+        return pa.nulls(size, pa.binary())
+    column: list[bytes | None] = [None] * size
+    for row, value in values.items():
+        column[row] = value
+    return pa.array(column, pa.binary())
+
+
+def _schema() -> Any:
+    pa = arrow()
+    return pa.schema(
+        [
+            pa.field("path", pa.dictionary(pa.int32(), pa.string())),
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("size", pa.int64(), nullable=False),
+            pa.field("raw", pa.binary()),
+        ]
+    )
+
+
+def _within(block: Block, start: int, stop: int) -> Block | None:
+    """Return the rows of a block within a run of chunks, with only the URLs that they use."""
+    first = bisect.bisect_left(block.numbers, start)
+    last = bisect.bisect_left(block.numbers, stop, first)
+    if first == last:
+        return None
+    own = block.url_numbers[first:last]
+    # Inline chunks have no URL: where there are some, the first number stands for them.
+    shift = int(own.min() < 0)
+    used, which = distinct(own + shift if shift else own, len(block.urls) + shift)
+    urls: list[int] = (used[shift:] - shift).tolist()
+    return Block(
+        block.numbers[first:last],
+        which - shift if shift else which,
+        block.offsets[first:last],
+        block.sizes[first:last],
+        [block.urls[number] for number in urls],
+        block.data,
+    )
+
+
+def _plain(data: bytes) -> bytes:
+    """Return inline data in fsspec's form: as base64 if fsspec would take it for base64."""
+    return _BASE64 + base64.b64encode(data) if data.startswith(_BASE64) else data

@@ -20,10 +20,14 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.json.chunk_rows import chunk_rows, usual_rows
 from zarr_manifest.conversion.kerchunk.json.columns import References
 from zarr_manifest.conversion.kerchunk.json.decoding import TOO_LARGE
-from zarr_manifest.conversion.kerchunk.json.members import Members, distribute
+from zarr_manifest.conversion.kerchunk.json.members import (
+    ArrayMembers,
+    chunk_rows,
+    distribute,
+    usual_rows,
+)
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls, relative_path_notes
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
@@ -37,13 +41,13 @@ from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import grid_indices
 from zarr_manifest.manifest import Manifest, NumberedPaths, Rows
 
-__all__ = ["Sources", "byte_range", "chunks_of", "inline_bytes", "reference_nodes"]
+__all__ = ["NumberedUrls", "byte_range", "chunks_of", "inline_bytes", "reference_nodes"]
 
 
 def reference_nodes(
     references: list[References],
     documents: Mapping[str, Any],
-    sources: Sources,
+    sources: NumberedUrls,
 ) -> Iterator[Node]:
     """Yield the nodes that metadata documents describe, with references for their chunks.
 
@@ -54,7 +58,7 @@ def reference_nodes(
         memory.
     documents : mapping
         Metadata documents by key, as :func:`plan_nodes` takes them.
-    sources : Sources
+    sources : NumberedUrls
         Their URLs.
 
     Yields
@@ -80,7 +84,7 @@ def reference_nodes(
 
 
 @dataclass
-class Sources:
+class NumberedUrls:
     """The URLs of a set by number, and what turns them into the URL references of a manifest."""
 
     urls: list[str]
@@ -99,7 +103,7 @@ class _Columns:
     versions: dict[str, str | None] = field(default_factory=dict[str, str | None])
     relative: set[str] = field(default_factory=set[str])
 
-    def path_number(self, url: str | None, sources: Sources) -> int:
+    def path_number(self, url: str | None, sources: NumberedUrls) -> int:
         """Return the number of a URL's path, and record what else the URL says."""
         source = sources.to_reference.reference(url)
         if self.versions.setdefault(source.path, source.version) != source.version:
@@ -112,7 +116,7 @@ class _Columns:
         return self.paths.setdefault(source.path, len(self.paths))
 
 
-def _array_node(plan: ArrayPlan, members: Members, sources: Sources) -> Node:
+def _array_node(plan: ArrayPlan, members: ArrayMembers, sources: NumberedUrls) -> Node:
     notes: list[str] = []
     try:
         rows = usual_rows(plan, members)
@@ -128,7 +132,7 @@ def _array_node(plan: ArrayPlan, members: Members, sources: Sources) -> Node:
     return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed, *relative))
 
 
-def _columns(rows: Rows, members: Members, sources: Sources) -> _Columns:
+def _columns(rows: Rows, members: ArrayMembers, sources: NumberedUrls) -> _Columns:
     try:
         return _columns_at_once(rows, members.references, sources)
     except (ManifestError, ValueError):
@@ -136,7 +140,7 @@ def _columns(rows: Rows, members: Members, sources: Sources) -> _Columns:
         return _columns_one_by_one(rows, members, sources)
 
 
-def _columns_at_once(rows: Rows, references: References, sources: Sources) -> _Columns:
+def _columns_at_once(rows: Rows, references: References, sources: NumberedUrls) -> _Columns:
     order = rows.members
     urls, offsets, lengths, others = references[1:]
     if len(order) < len(urls) or (order[1:] < order[:-1]).any():
@@ -156,7 +160,7 @@ def _columns_at_once(rows: Rows, references: References, sources: Sources) -> _C
 
 
 def _path_numbers(
-    urls: npt.NDArray[np.int32], columns: _Columns, sources: Sources
+    urls: npt.NDArray[np.int32], columns: _Columns, sources: NumberedUrls
 ) -> npt.NDArray[np.int32]:
     """Return the path number of each URL number; -1 for -1."""
     most = int(urls.max(initial=-1))
@@ -172,14 +176,14 @@ def _path_numbers(
     return by_number[urls]
 
 
-def _table(numbers: list[int], columns: _Columns, sources: Sources) -> list[int]:
+def _table(numbers: list[int], columns: _Columns, sources: NumberedUrls) -> list[int]:
     return [
         columns.path_number(sources.urls[number], sources) if number >= 0 else -1
         for number in numbers
     ]
 
 
-def _columns_one_by_one(rows: Rows, members: Members, sources: Sources) -> _Columns:
+def _columns_one_by_one(rows: Rows, members: ArrayMembers, sources: NumberedUrls) -> _Columns:
     """Return the columns, or raise for the first reference that cannot be expressed.
 
     First come those to byte ranges, by the number of their URL; then the others.
@@ -211,7 +215,7 @@ def _naming(key: str) -> Generator[None]:
         raise error.in_context(chunk=key) from error.__cause__
 
 
-def _take_other(columns: _Columns, row: int, value: object, sources: Sources) -> None:
+def _take_other(columns: _Columns, row: int, value: object, sources: NumberedUrls) -> None:
     parts = as_array(value)
     if parts is None:
         columns.inline[row] = inline_bytes(value)

@@ -5,6 +5,7 @@ Handles the document as a whole; ``kerchunk.json.references`` handles the refere
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
+from zarr.storage import MemoryStore
 
 from zarr_manifest.conversion.kerchunk.json.columns import References, UrlNumbers, as_list
 from zarr_manifest.conversion.kerchunk.json.decoding import (
@@ -23,8 +25,11 @@ from zarr_manifest.conversion.kerchunk.json.decoding import (
     parsed,
     parsed_members,
 )
-from zarr_manifest.conversion.kerchunk.json.metadata import with_fetched
-from zarr_manifest.conversion.kerchunk.json.references import Sources, reference_nodes
+from zarr_manifest.conversion.kerchunk.json.references import (
+    NumberedUrls,
+    byte_range,
+    reference_nodes,
+)
 from zarr_manifest.conversion.kerchunk.json.templates import MAX_GENERATED, Templates, generate
 from zarr_manifest.conversion.kerchunk.local_paths import local_path
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
@@ -35,6 +40,7 @@ from zarr_manifest.errors import (
     Advice,
     InvalidManifestError,
     LimitExceededError,
+    LocationNotAllowedError,
     ManifestError,
     NotConvertibleError,
     Setting,
@@ -42,17 +48,19 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.format import NO_CONDITIONS, DocumentCodec, decode_body
+from zarr_manifest.format import NO_CONDITIONS, Conditions, DocumentCodec, decode_body
 from zarr_manifest.hierarchy import (
     hierarchy_reader,
     open_hierarchy,
     sync,
 )
 from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
+from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     Access,
     Allow,
     SourceRange,
+    Sources,
     access_by_prefix,
     access_to,
     key_within,
@@ -60,7 +68,7 @@ from zarr_manifest.sources import (
     reader_of,
 )
 
-__all__ = ["read_kerchunk_json"]
+__all__ = ["read_kerchunk_json", "with_fetched"]
 
 _MEMBERS = frozenset({"version", "templates", "gen", "refs"})
 _METADATA_PARTS = (".z", "zarr.json")  # .zarray, .zgroup, .zattrs, .zmetadata, zarr.json
@@ -325,7 +333,7 @@ def _nodes(
         if keys:
             references.append(References.of(keys, values, number))
     documents = with_fetched(documents, urls, context.access, context.max_bytes)
-    return reference_nodes(references, documents, Sources(number.urls(), urls))
+    return reference_nodes(references, documents, NumberedUrls(number.urls(), urls))
 
 
 def _without_documents(batch: Batch, documents: dict[str, object]) -> Batch:
@@ -343,3 +351,77 @@ def _without_documents(batch: Batch, documents: dict[str, object]) -> Batch:
 
 def _chosen(keys: list[str], values: list[object], wanted: list[bool]) -> Batch:
     return list(itertools.compress(keys, wanted)), list(itertools.compress(values, wanted))
+
+
+_BASE = Base.parse("./")
+
+# Number of documents that are read at a time.
+_AT_ONCE = 256
+
+
+def with_fetched(
+    documents: Mapping[str, Any], urls: SourceUrls, allow: Mapping[str, Access], max_bytes: int
+) -> dict[str, Any]:
+    """Return metadata documents, with the bytes of those that are references.
+
+    Parameters
+    ----------
+    documents : mapping
+        By key. A list is a reference.
+    urls : SourceUrls
+        Turns URLs into URL references.
+    allow : mapping of str to Access
+        What may be read.
+    max_bytes : int
+        Maximum size of a document.
+
+    Returns
+    -------
+    dict
+        In place of a document that cannot be read, the error.
+    """
+    references = [(key, parts) for key, value in documents.items() if (parts := as_array(value))]
+    if not references:
+        return dict(documents)
+    # All locations have a scheme: nothing is read from a hierarchy.
+    sources = Sources(allow, hierarchy_reader(MemoryStore()))
+
+    async def fetched() -> dict[str, bytes | ManifestError]:
+        found: dict[str, bytes | ManifestError] = {}
+        for batch in itertools.batched(references, _AT_ONCE):
+            reading = (_document(parts, urls, sources, max_bytes) for _, parts in batch)
+            bodies = await asyncio.gather(*reading)
+            found |= {key: body for (key, _), body in zip(batch, bodies, strict=True)}
+        return found
+
+    return {**documents, **sync(fetched())}
+
+
+async def _document(
+    parts: Sequence[object], urls: SourceUrls, sources: Sources, max_bytes: int
+) -> bytes | ManifestError:
+    try:
+        url, offset, length = byte_range(parts)
+        reference = urls.reference(url)
+        # One more than allowed, to see whether there is more.
+        size = max_bytes + 1 if length < 0 else length
+        if size > max_bytes and length >= 0:
+            raise _too_large(max_bytes, reference.path)
+        span = SourceRange(offset, offset + size, length >= 0)
+        conditions = Conditions(version=reference.version)
+        body = bytes(await sources.fetch(_BASE.resolve(reference.path), span, conditions))
+    except LocationNotAllowedError as error:
+        return LocationNotAllowedError(
+            "its metadata lies in a file that is not authorised",
+            location=error.location,
+            remedy=error.remedy,
+        )
+    except ManifestError as error:
+        return error
+    return body if len(body) <= max_bytes else _too_large(max_bytes, reference.path)
+
+
+def _too_large(max_bytes: int, location: str) -> LimitExceededError:
+    return LimitExceededError(
+        f"a metadata document is larger than {counted(max_bytes, 'byte')}", location=location
+    )

@@ -17,18 +17,16 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
-from zarr_manifest.conversion.zarr2.to_v3.chunk_key_owners import (
-    count_keys,
-    find_owner,
-    refused_strays,
-    unread_keys,
-)
-from zarr_manifest.conversion.zarr2.to_v3.planning import (
+from zarr_manifest.conversion.zarr2.planning import (
     ArrayPlan,
     GroupPlan,
     Plan,
+    count_keys,
+    find_owner,
     is_metadata_key,
     plan_nodes,
+    refused_strays,
+    unread_keys,
 )
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
 from zarr_manifest.format import collect, grid_indices

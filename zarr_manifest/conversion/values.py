@@ -1,19 +1,84 @@
-"""Attributes of other formats as JSON values, as xarray's Zarr engine expects them. Pure."""
+"""Values of other formats as JSON and as Zarr data types. Pure.
+
+Text is UTF-8, or else Latin-1, in which older files are written: it gives every byte a
+character, so that nothing is lost. Compound types have their fields in the order of their
+bytes, without gaps: numpy copies from one compound type to another by position, whatever the
+names of the fields, and zarr writes values as they are in memory if the types only have the
+same size.
+"""
 
 from __future__ import annotations
 
 import base64
 import math
+import reprlib
 import struct
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, cast
 
 import numpy as np
+import zarr
+from numpy.lib.recfunctions import require_fields
+from zarr.errors import UnstableSpecificationWarning
 
-from zarr_manifest.conversion.values.json_values import as_object, brief
-from zarr_manifest.conversion.values.text import is_utf8, text_of
+__all__ = [
+    "HAS_ALL_BYTE_ORDERS",
+    "as_array",
+    "as_object",
+    "brief",
+    "is_utf8",
+    "json_attributes",
+    "packed_type",
+    "packed_values",
+    "text_of",
+    "unstable_types_accepted",
+]
 
-__all__ = ["json_attributes", "json_value"]
+
+def as_array(value: object) -> list[object] | None:
+    """Return the items of a JSON array, or None if `value` is not one."""
+    return list(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else None
+
+
+def as_object(value: object) -> Mapping[str, object] | None:
+    """Return `value` if it is a JSON object, else None."""
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else None
+
+
+def brief(value: object) -> str:
+    """Return a value as text for a message: never long."""
+    return reprlib.repr(value)
+
+
+def is_utf8(raw: bytes) -> bool:
+    r"""Whether bytes are UTF-8.
+
+    Examples
+    --------
+    >>> is_utf8("°C".encode()), is_utf8(b"\xb0C")
+    (True, False)
+    """
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def text_of(raw: str | bytes) -> str:
+    r"""Return text as it is, bytes that are UTF-8 decoded, and all others read as Latin-1.
+
+    Examples
+    --------
+    >>> text_of("°C".encode()), text_of(b"\xb0C"), text_of("K")
+    ('°C', '°C', 'K')
+    """
+    if isinstance(raw, str):
+        return raw
+    return raw.decode() if is_utf8(raw) else raw.decode("latin-1")
+
 
 _FILL_VALUE = "_FillValue"
 _MISSING_VALUE = "missing_value"
@@ -172,3 +237,51 @@ def _encoded_fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _encoded_float(number: float) -> str:
     return base64.b64encode(struct.pack("<d", number)).decode()
+
+
+def packed_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a data type with its fields in the order of their offsets, and without gaps.
+
+    Examples
+    --------
+    >>> packed_type(np.dtype({"names": ["b", "a"], "formats": ["<i4", "<i2"], "offsets": [4, 0]}))
+    dtype([('a', '<i2'), ('b', '<i4')])
+    """
+    fields: Any = dtype.fields
+    if fields is None:
+        return dtype
+    names = sorted(fields, key=lambda name: fields[name][1])
+    return np.dtype([(name, packed_type(dtype[name])) for name in names])
+
+
+def packed_values(values: Any) -> Any:
+    """Return values, or a single value, of the packed type: the same in every field.
+
+    Examples
+    --------
+    >>> swapped = np.dtype({"names": ["b", "a"], "formats": ["<i4", "<i4"], "offsets": [4, 0]})
+    >>> packed_values(np.array([(1, 2)], swapped))
+    array([(2, 1)], dtype=[('a', '<i4'), ('b', '<i4')])
+    """
+    dtype = getattr(values, "dtype", None)
+    if dtype is None or packed_type(dtype) == dtype:
+        return values
+    found: Any = np.asarray(values)
+    return require_fields(found, packed_type(dtype))[()]
+
+
+# Before 3.3, zarr takes all compound types for little-endian, losing the byte order of big-endian
+# ones, and passes big-endian elements to array codecs in the byte order in which they are stored.
+HAS_ALL_BYTE_ORDERS = tuple(map(int, zarr.__version__.split(".")[:2])) >= (3, 3)
+
+
+def unstable_types_accepted[**P, T](function: Callable[P, T]) -> Callable[P, T]:
+    """Run a function (not a generator) without the warning."""
+
+    @wraps(function)
+    def silenced(*args: P.args, **kwargs: P.kwargs) -> T:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnstableSpecificationWarning)
+            return function(*args, **kwargs)
+
+    return silenced
