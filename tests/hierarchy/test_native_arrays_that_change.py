@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -240,3 +242,32 @@ def test_keys_that_belong_to_no_array_cost_nothing(root: Path) -> None:
     requests.made.clear()
     assert store.get_sync("m/other.json") is None
     assert requests.made == [("get", "m/other.json")]
+
+
+# Synchronous reads -----------------------------------------------------------------------
+
+
+def test_more_synchronous_reads_than_threads_of_an_event_loop(root: Path) -> None:
+    """A read that needs metadata must not wait for a thread that another read occupies."""
+    code = f"""
+import asyncio, zarr, zarr_manifest as zm
+from concurrent.futures import ThreadPoolExecutor
+from zarr.core.sync import sync
+zarr.config.set({{"threading.max_workers": 2}})
+root = {str(root)!r}
+stores = [zm.ManifestStore(root) for _ in range(8)]
+def chunks(store):
+    return [store.get_sync(key) for key in ("g/x/c/0/1", "m/c/0/0", "g/x/c/7/7")]
+async def read():
+    return await asyncio.gather(*(asyncio.to_thread(chunks, store) for store in stores))
+for first, second, third in sync(read()):
+    assert (len(first), len(second), third) == (48, 48, None)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_synchronous_read_within_an_event_loop(root: Path) -> None:
+    async def chunk() -> Any:
+        return zm.ManifestStore(root).get_sync(KEY)
+
+    assert asyncio.run(chunk()).to_bytes() == CHUNK.tobytes()

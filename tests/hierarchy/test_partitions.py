@@ -16,6 +16,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from zarr.buffer import default_buffer_prototype
+from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
@@ -147,9 +148,7 @@ def test_only_touched_documents_are_loaded_and_each_once(
         assert len(set(manifest_requests(server))) == 6
 
 
-def test_threads_without_event_loop_load_each_document_once(
-    tmp_path: Path, entries: dict[str, Any]
-) -> None:
+def test_threads_load_each_document_once(tmp_path: Path, entries: dict[str, Any]) -> None:
     write_partitioned(tmp_path, entries, [2, 2])
     memory = MemoryStore()
     copy_into(memory, tmp_path)
@@ -157,7 +156,7 @@ def test_threads_without_event_loop_load_each_document_once(
     store = zm.ManifestStore(underneath)
     keys = [f"a/c/{key.replace('.', '/')}" for key in entries]
     with ThreadPoolExecutor(10) as pool:
-        found = list(pool.map(store.get_sync, keys))
+        found = list(pool.map(lambda key: sync(store.get(key, PROTOTYPE)), keys))
     assert all(value is not None and len(value) == 8 for value in found)
     documents = sorted(key for key in underneath.asked if key.startswith("a/m/"))
     assert documents == [f"a/m/{i}.{j}.json" for i in range(2) for j in range(3)]

@@ -26,7 +26,7 @@ import zarr_manifest as zm
 from tests.counted_requests import Requests
 from tests.hierarchies import declared, read
 from tests.servers.s3 import S3Server
-from zarr_manifest.hierarchy.arrays.known import looks
+from zarr_manifest.hierarchy import node_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 VALUES = np.arange(1, 7, dtype="f4")
@@ -232,10 +232,10 @@ def test_a_manifest_that_another_process_wrote_a_while_ago(
     remote: Requests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = array(zm.ManifestStore(remote))
-    written = looks._written_past[0]
+    written = node_table._written_past[0]
     zm.write_manifest(tmp_path, "g/a", {"0": {"data": VALUES[:4].tobytes()}}, inline=True)
-    monkeypatch.setattr(looks, "_written_past", [written])
-    monkeypatch.setattr(looks, "_A_MOMENT", 0)
+    monkeypatch.setattr(node_table, "_written_past", [written])
+    monkeypatch.setattr(node_table, "_A_MOMENT", 0)
     old.attrs["units"] = "K"
     assert declared(tmp_path, "g/a")
 
@@ -247,9 +247,9 @@ def test_files_are_always_read_again(
     kind: Callable[[Path], Store], remote: Requests, tmp_path: Path, monkeypatch: Any
 ) -> None:
     old = array(zm.ManifestStore(kind(tmp_path)))
-    written = looks._written_past[0]
+    written = node_table._written_past[0]
     zm.write_manifest(tmp_path, "g/a", {"0": {"data": VALUES[:4].tobytes()}}, inline=True)
-    monkeypatch.setattr(looks, "_written_past", [written])
+    monkeypatch.setattr(node_table, "_written_past", [written])
     old.attrs["units"] = "K"
     assert declared(tmp_path, "g/a")
 
@@ -261,3 +261,22 @@ def test_arrays_beside_manifest_arrays_do_not_grow(remote: Requests, tmp_path: P
     zarr.open_array(store, path="g/b", mode="r+")
     with pytest.raises(zm.errors.ReadOnlyError, match="cannot grow along 't'"):
         array(store).append(VALUES)
+
+
+class Failing(Requests):
+    """Fails for one key."""
+
+    async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+        if key == "g/b/zarr.json":
+            raise zm.errors.SourceError("the store failed")
+        return await super().get(key, prototype, byte_range)
+
+
+def test_arrays_beside_others_that_cannot_be_read_do_not_grow(tmp_path: Path) -> None:
+    """They may be manifest arrays; but not if there is nothing to open."""
+    write(LocalStore(tmp_path))
+    with pytest.raises(zm.errors.SourceError, match="the store failed"):
+        array(zm.ManifestStore(Failing(LocalStore(tmp_path)))).append(VALUES)
+    (tmp_path / "g/b/zarr.json").write_bytes(b"{")
+    array(zm.ManifestStore(Requests(LocalStore(tmp_path)))).append(VALUES)
+    np.testing.assert_array_equal(read(zm.ManifestStore(tmp_path), "g/a")[6:], VALUES)

@@ -17,11 +17,11 @@ from zarr_manifest.hierarchy.arrays import (
     fetch_document,
     interpret_array,
     interpret_document_of,
-    look_again,
     partitions_to_read,
 )
 from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
 from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
+from zarr_manifest.hierarchy.node_table import expire_timestamps
 from zarr_manifest.hierarchy.process_end import finish_requests
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.underneath import (
@@ -98,6 +98,7 @@ __all__ = [
     "directory_of",
     "encode_fill_chunk",
     "ensure_open",
+    "expire_timestamps",
     "fetch_document",
     "finish_requests",
     "hierarchy_reader",
@@ -113,7 +114,6 @@ __all__ = [
     "list_keys",
     "list_nodes",
     "list_own",
-    "look_again",
     "no_hierarchy",
     "node_of_metadata",
     "not_listable",

@@ -31,17 +31,15 @@ from zarr_manifest.format import (
     dump_node,
     parse_node,
 )
-from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, KnownArrays, vanished
+from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer
+from zarr_manifest.hierarchy.contradictions import vanished
 from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
+from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.resizing import resized_declaration
 from zarr_manifest.hierarchy.underneath import OwnKeys, list_own
 from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
 from zarr_manifest.locations import Location
-from zarr_manifest.sources import (
-    Call,
-    Steps,
-    in_order,
-)
+from zarr_manifest.sources import in_order
 
 __all__ = ["deletable", "delete_below", "note_change", "writable"]
 
@@ -55,7 +53,7 @@ _OPENING = NODE_METADATA | {".zmetadata"}
 # Writing --------------------------------------------------------------------------------
 
 
-def writable(arrays: KnownArrays, key: str, value: Buffer, *, may_grow: bool) -> Steps[Buffer]:
+async def writable(known: KnownNodes, key: str, value: Buffer, *, may_grow: bool) -> Buffer:
     """Return the value to write, with declarations restored.
 
     Raises
@@ -69,58 +67,58 @@ def writable(arrays: KnownArrays, key: str, value: Buffer, *, may_grow: bool) ->
     path = node_of_metadata(key)
     if path is not None and hasattr(value, "to_bytes"):
         body = value.to_bytes()
-        restored = yield from _restored(arrays, path, body, may_grow)
+        restored = await _restored(known, path, body, may_grow)
         return value if restored is body else type(value).from_bytes(restored)
-    if key.rpartition("/")[2] not in METADATA_NAMES and not arrays.known_native(key):
-        owner = yield from arrays.owner(key)
+    if key.rpartition("/")[2] not in METADATA_NAMES and not known.is_native(key):
+        owner = await known.owner(key)
         if owner is not None:
             raise _read_only(owner.array, owner.index)
     return value
 
 
-def _restored(arrays: KnownArrays, path: str, body: bytes, may_grow: bool) -> Steps[bytes]:
+async def _restored(known: KnownNodes, path: str, body: bytes, may_grow: bool) -> bytes:
     """Return a node's new ``zarr.json`` with the declarations that are stored."""
     node = parse_node(body)
     if node is None:
         return body
-    if node.get("node_type") != "array" and not arrays.was_just_seen(path):
-        yield from arrays.own(path)  # which raises if nodes below it are being changed
+    if node.get("node_type") != "array" and not known.was_just_seen(path):
+        await known.own(path)  # which raises if nodes below it are being changed
     restored = False
     for array in arrays_in(node):
         if array.transformers:
             continue
         place = join(path, array.path)
         is_own = array.metadata is node
-        may_have_grown = is_own and not may_grow and _may_have_grown(arrays, place, array)
-        if not may_have_grown and arrays.was_just_seen(place, None if is_own else path):
+        may_have_grown = is_own and not may_grow and _may_have_grown(known, place, array)
+        if not may_have_grown and known.was_just_seen(place, None if is_own else path):
             continue
-        stored = yield from arrays.own(place)
+        stored = await known.own(place)
         if stored is None and array.path:
-            stored = yield from arrays.consolidated(path, place)
+            stored = await known.consolidated(path, place)
         if stored is not None and is_own and not may_grow:
-            yield from _require_no_growth(arrays, place, stored, array)
+            await _require_no_growth(known, place, stored, array)
         if stored is not None and stored.declaration:
             declare(array, resized_declaration(place, stored, array))
             restored = True
-        elif place in arrays.declared:
+        elif place in known.declared:
             raise vanished(place, None if stored is None else dump_node(stored.metadata))
     return dump_node(node) if restored else body
 
 
-def _may_have_grown(arrays: KnownArrays, path: str, new: ArrayMetadata) -> bool:
+def _may_have_grown(known: KnownNodes, path: str, new: ArrayMetadata) -> bool:
     """Whether a native array may have become larger than a manifest array beside it can."""
     if not any(name is not None for name, _ in _extents(new.metadata)):
         return False
     group = path.rpartition("/")[0]
-    alone = arrays.has_met_members(group) and not any(
-        other.rpartition("/")[0] == group for other in list(arrays.declared)
+    alone = known.has_just_seen_members(group) and not any(
+        other.rpartition("/")[0] == group for other in list(known.declared)
     )
-    return not alone and arrays.may_have_grown(path, _list(new.metadata, "shape"))
+    return not alone and known.may_have_grown(path, _list(new.metadata, "shape"))
 
 
-def _require_no_growth(
-    arrays: KnownArrays, path: str, stored: ArrayMetadata, new: ArrayMetadata
-) -> Steps[None]:
+async def _require_no_growth(
+    known: KnownNodes, path: str, stored: ArrayMetadata, new: ArrayMetadata
+) -> None:
     """Reject a larger shape, for which a manifest has no references.
 
     Also of a native array, along a dimension that it shares with a manifest array of the
@@ -141,12 +139,12 @@ def _require_no_growth(
     shared = {before[number] for number in grown if before[number][0] is not None}
     group = path.rpartition("/")[0]
     if shared:
-        yield from arrays.meet_members(group)
-    for other in sorted(arrays.declared) if shared else ():
+        await known.see_members(group)
+    for other in sorted(known.declared) if shared else ():
         if other == path or other.rpartition("/")[0] != group:
             continue
         try:
-            neighbour = yield from arrays.array_at(other)
+            neighbour = await known.array_at(other)
         except ManifestError:
             continue  # it cannot be opened anyway
         if neighbour is None:
@@ -188,30 +186,30 @@ def _shape(extents: Sequence[tuple[str | None, int]]) -> tuple[int, ...]:
     return tuple(size for _, size in extents)
 
 
-def note_change(arrays: KnownArrays, key: str, value: Buffer | None) -> None:
+def note_change(known: KnownNodes, key: str, value: Buffer | None) -> None:
     """Take note of a value that was just written, or, without one, deleted."""
-    arrays.kept.discard(key)
+    known.kept.discard(key)
     directory, _, name = key.rpartition("/")
     if name == "zarr.json" and value is not None:
-        arrays.written(directory, value.to_bytes())
+        known.written(directory, value.to_bytes())
     elif name == "zarr.json":
-        arrays.deleted(directory)
+        known.deleted(directory)
     elif name in METADATA_NAMES:
-        arrays.note_absence(directory)
+        known.note_absence(directory)
 
 
 # Deleting -------------------------------------------------------------------------------
 
 
-def deletable(arrays: KnownArrays, key: str) -> Steps[bool]:
+async def deletable(known: KnownNodes, key: str) -> bool:
     """Whether there is anything to delete; reject chunks that a manifest refers to."""
-    if key.rpartition("/")[2] in METADATA_NAMES or arrays.known_native(key):
+    if key.rpartition("/")[2] in METADATA_NAMES or known.is_native(key):
         return True
-    owner = yield from arrays.owner(key)
+    owner = await known.owner(key)
     if owner is None:
         return True
     array, index = owner.array, owner.index
-    reference = yield Call(lambda: array.names(index), lambda: array.names_sync(index))
+    reference = await array.names(index)
     if reference is not None and not reference.is_empty:
         raise _read_only(array, index)
     return False
@@ -232,7 +230,7 @@ def _read_only(array: ChunkManifestTransformer, index: tuple[int, ...]) -> ReadO
 
 
 async def delete_below(
-    store: Store, inside: Store, arrays: KnownArrays, directory: str, allowed: tuple[str, ...]
+    store: Store, inside: Store, known: KnownNodes, directory: str, allowed: tuple[str, ...]
 ) -> None:
     """Delete everything below a path, except what manifests of the hierarchy refer to.
 
@@ -250,9 +248,9 @@ async def delete_below(
     """
     below = f"{directory}/" if directory else ""
     keys = await list_own(inside, below)
-    kept = await _referenced(store, arrays, directory, keys, allowed) if keys else set[str]()
-    kept |= arrays.kept.intersection(keys)
-    arrays.kept |= kept
+    kept = await _referenced(store, known, directory, keys, allowed) if keys else set[str]()
+    kept |= known.kept.intersection(keys)
+    known.kept |= kept
     levels: dict[int, list[str]] = {}
     for key in keys:
         if key.rpartition("/")[2] in _OPENING:
@@ -264,7 +262,7 @@ async def delete_below(
         await _delete(inside, (key for key in keys if key not in kept and key not in gone))
     else:
         await inside.delete_dir(directory)
-    arrays.deleted_below(directory)
+    known.deleted_below(directory)
 
 
 async def _delete(store: Store, keys: Iterable[str]) -> None:
@@ -275,7 +273,7 @@ async def _delete(store: Store, keys: Iterable[str]) -> None:
 
 async def _referenced(
     store: Store,
-    arrays: KnownArrays,
+    known: KnownNodes,
     directory: str,
     keys: Sequence[str],
     allowed: tuple[str, ...],
@@ -291,7 +289,7 @@ async def _referenced(
         return set()
     reader = await open_for_reading(store)
     inside = await _nodes(reader, directory, allowed)
-    within = list(_manifest_arrays(arrays, inside))
+    within = list(_manifest_arrays(known, inside))
     sources = [location for array in within for location in await _locations(array)]
     kept = candidates & await asyncio.to_thread(own_keys.of_all, sources)
     documents = [location for array in within async for location in array.documents()]
@@ -300,7 +298,7 @@ async def _referenced(
         paths = {node.path for node in inside}
         others = [node for node in await _nodes(reader, "", allowed) if node.path not in paths]
         elsewhere: list[Location] = []
-        for array in _manifest_arrays(arrays, others):
+        for array in _manifest_arrays(known, others):
             elsewhere += await _locations(array)
             elsewhere += [location async for location in array.documents()]
         kept |= candidates & await asyncio.to_thread(own_keys.of_all, elsewhere)
@@ -315,11 +313,11 @@ async def _nodes(store: Store, below: str, allowed: tuple[str, ...]) -> list[Nod
 
 
 def _manifest_arrays(
-    arrays: KnownArrays, nodes: Iterable[Node]
+    known: KnownNodes, nodes: Iterable[Node]
 ) -> Iterator[ChunkManifestTransformer]:
     for node in nodes:
         if node.array is not None:
-            array = arrays.manifest_array(node.path, node.array, is_own=node.is_own)
+            array = known.manifest_array(node.path, node.array, is_own=node.is_own)
             if array is not None:
                 yield array
 

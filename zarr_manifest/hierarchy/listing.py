@@ -13,12 +13,13 @@ from msgspec import Struct, field
 from zarr.abc.store import Store
 
 from zarr_manifest.format import owner_candidates
-from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, KnownArrays
+from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer
 from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
+from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.underneath import store_name, unknown_members
 from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
 from zarr_manifest.locations import Location
-from zarr_manifest.sources import in_order, run_async
+from zarr_manifest.sources import in_order
 
 __all__ = [
     "list_chunks_below",
@@ -27,17 +28,17 @@ __all__ = [
     "list_prefix",
 ]
 
-# Number of nodes to look at at the same time.
+# Number of nodes to read at the same time.
 _AT_ONCE = 16
 
 # Number of keys that wait for the metadata of their array, which may be listed after them.
 _MOST_UNDECIDED = 100_000
 
 
-async def list_prefix(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
+async def list_prefix(store: Store, known: KnownNodes, prefix: str) -> AsyncIterator[str]:
     """Yield all keys below a prefix."""
-    listing = _Listing(arrays)
-    inside = await run_async(arrays.array_at(prefix.rstrip("/")))
+    listing = _Listing(known)
+    inside = await known.array_at(prefix.rstrip("/"))
     if inside is not None:
         listing.found[inside.array_path] = inside
     native: set[str] = set()  # what the keys of chunks of native arrays begin with
@@ -48,17 +49,17 @@ async def list_prefix(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIt
             continue
         path = node_of_metadata(key)
         if path is not None:
-            if not arrays.declares_nothing(path):
+            if not known.declares_nothing(path):
                 listing.nodes.append(path)
             yield key
-        elif arrays.known_native(key):
+        elif known.is_native(key):
             if name.isdecimal() and name.isascii():
                 native.add(above)
             yield key
         else:
             # The zarr.json of its array may come later.
-            for known in await listing.hold(key):
-                yield known
+            for decided in await listing.hold(key):
+                yield decided
     for key in await listing.rest():
         yield key
     for array in listing.found.values():
@@ -67,9 +68,9 @@ async def list_prefix(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIt
 
 
 class _Listing(Struct):
-    """What has been met below a prefix: nodes to look at, manifest arrays, and other keys."""
+    """What has been met below a prefix: nodes to be read, manifest arrays, and other keys."""
 
-    arrays: KnownArrays
+    known: KnownNodes
     nodes: list[str] = field(default_factory=list[str])
     found: dict[str, ChunkManifestTransformer] = field(
         default_factory=dict[str, ChunkManifestTransformer]
@@ -77,10 +78,10 @@ class _Listing(Struct):
     undecided: list[str] = field(default_factory=list[str])
     most: int = _MOST_UNDECIDED
 
-    async def look(self) -> None:
-        """Look at the nodes, several at a time."""
+    async def read(self) -> None:
+        """Read the nodes, several at a time."""
         nodes, self.nodes = self.nodes, []
-        calls = (functools.partial(run_async, self.arrays.array_at(path)) for path in nodes)
+        calls = (functools.partial(self.known.array_at, path) for path in nodes)
         async for array in in_order(calls, _AT_ONCE):
             if array is not None:
                 self.found[array.array_path] = array
@@ -90,15 +91,15 @@ class _Listing(Struct):
         self.undecided.append(key)
         if len(self.undecided) <= self.most:
             return []
-        await self.look()
-        native = [key for key in self.undecided if self.arrays.known_native(key)]
-        self.undecided = [key for key in self.undecided if self.arrays.route(key) is None]
+        await self.read()
+        native = [key for key in self.undecided if self.known.is_native(key)]
+        self.undecided = [key for key in self.undecided if self.known.route(key) is None]
         self.most = _MOST_UNDECIDED + 2 * len(self.undecided)
         return native
 
     async def rest(self) -> list[str]:
         """Return those of the undecided keys that are no chunks of manifest arrays."""
-        await self.look()
+        await self.read()
         return [key for key in self.undecided if not _is_chunk(key, self.found)]
 
 
@@ -119,20 +120,20 @@ async def list_chunk_keys(array: ChunkManifestTransformer, prefix: str) -> Async
 
 
 async def list_chunks_below(
-    store: Store, arrays: KnownArrays, prefix: str
+    store: Store, known: KnownNodes, prefix: str
 ) -> tuple[list[str], list[ChunkManifestTransformer]]:
     """Return what lies below a prefix: some chunks of one manifest array, or whole arrays."""
     directory = prefix.rstrip("/")
-    inside = await run_async(arrays.array_at(directory))
+    inside = await known.array_at(directory)
     if inside is not None and inside.array_path != directory:
         return [key async for key in list_chunk_keys(inside, directory)], []
-    return [], [array async for array in list_manifest_arrays(store, arrays, directory)]
+    return [], [array async for array in list_manifest_arrays(store, known, directory)]
 
 
-async def list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncIterator[str]:
+async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncIterator[str]:
     """Yield the names of keys and directories directly below a prefix."""
     directory = prefix.rstrip("/")
-    if arrays.declares_nothing(directory) or await run_async(arrays.array_at(directory)) is None:
+    if known.declares_nothing(directory) or await known.array_at(directory) is None:
         # Not before it is iterated over: zarr 3.1's ObjectStore needs an event loop for it.
         names = [name async for name in store.list_dir(prefix)]
         if METADATA_NAMES.isdisjoint(names) and await _is_group(store, directory):
@@ -142,7 +143,7 @@ async def list_dir(store: Store, arrays: KnownArrays, prefix: str) -> AsyncItera
         return
     below = f"{directory}/" if directory else ""
     first: dict[str, None] = {}
-    async for key in list_prefix(store, arrays, below):
+    async for key in list_prefix(store, known, below):
         first[key[len(below) :].partition("/")[0]] = None
     for name in first:
         yield name
@@ -154,13 +155,13 @@ async def _is_group(store: Store, path: str) -> bool:
 
 
 async def list_manifest_arrays(
-    store: Store, arrays: KnownArrays, directory: str
+    store: Store, known: KnownNodes, directory: str
 ) -> AsyncIterator[ChunkManifestTransformer]:
     """Yield the manifest arrays at and below a path."""
     below = f"{directory}/" if directory else ""
     paths = [node_of_metadata(key) async for key in store.list_prefix(below)]
-    nodes = [path for path in paths if path is not None and not arrays.declares_nothing(path)]
-    calls = (functools.partial(run_async, arrays.array_at(path)) for path in nodes)
+    nodes = [path for path in paths if path is not None and not known.declares_nothing(path)]
+    calls = (functools.partial(known.array_at, path) for path in nodes)
     number = 0
     async for array in in_order(calls, _AT_ONCE):
         if array is not None and array.array_path == nodes[number]:
@@ -169,7 +170,7 @@ async def list_manifest_arrays(
 
 
 async def list_locations(
-    store: Store, arrays: KnownArrays, directories: tuple[str, ...]
+    store: Store, known: KnownNodes, directories: tuple[str, ...]
 ) -> list[tuple[Location, int, int]]:
     """Return the locations that all manifests refer to, with references and known bytes.
 
@@ -184,7 +185,7 @@ async def list_locations(
             raise node.problem
         if node.array is None:
             continue
-        array = arrays.manifest_array(node.path, node.array, is_own=node.is_own)
+        array = known.manifest_array(node.path, node.array, is_own=node.is_own)
         if array is not None:
             found += [item async for item in array.statistics()]
     return found

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast
 
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.hierarchy.arrays import Chunk, KnownArrays, Native, Route
+from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes, Route
 from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
+from zarr_manifest.hierarchy.node_table import Native
 from zarr_manifest.hierarchy.underneath import pure_request, slice_of
 from zarr_manifest.hierarchy.zarr_internals import StoreOnStore
-from zarr_manifest.sources import run_async, run_sync
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
 
-__all__ = ["ReadableStore"]
+__all__ = ["ReadableStore", "in_own_loop"]
 
 
 class ReadableStore(StoreOnStore):
@@ -33,11 +34,16 @@ class ReadableStore(StoreOnStore):
 
     @property
     @abstractmethod
-    def _arrays(self) -> KnownArrays:
-        """What is known of the arrays."""
+    def _nodes(self) -> KnownNodes:
+        """What is known of the nodes."""
 
     _readable: Store
     """The hierarchy's own store, which reads and changes nothing outside its directory."""
+
+    @property
+    def _synchronous(self) -> Any:
+        """The same store with methods that ``Store`` does not declare."""
+        return self._readable
 
     # Values ------------------------------------------------------------------
 
@@ -49,21 +55,21 @@ class ReadableStore(StoreOnStore):
     ) -> Buffer | None:
         """Return the value of a key, or the bytes that its manifest refers to."""
         prototype = default_buffer_prototype() if prototype is None else prototype
-        route = self._arrays.route(key)
+        route = self._nodes.route(key)
         if route is None:
-            route = await run_async(self._arrays.find_route(key))
+            route = await self._nodes.find_route(key)
         if isinstance(route, Native):
             found = await self._readable.get(key, prototype, byte_range)
             if found is not None:
                 return found
-            route = await run_async(self._arrays.route_of_absent(key))
+            route = await self._nodes.route_of_absent(key)
         if isinstance(route, Chunk):
             body = await route.array.get(route.index, pure_request(byte_range))
             return None if body is None else prototype.buffer.from_bytes(body)
         if isinstance(route, Native):
             return None
         metadata = await self._readable.get(key, prototype)
-        return _reveal(self._arrays, route.path, metadata, prototype, byte_range)
+        return _reveal(self._nodes, route.path, metadata, prototype, byte_range)
 
     def get_sync(
         self,
@@ -72,26 +78,18 @@ class ReadableStore(StoreOnStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
-        """Return the value of a key, without an event loop."""
+        """Return the value of a key, without an event loop if it is of a known native array.
+
+        That is what zarr's synchronous pipelines read; for others, an event loop is started.
+        """
         prototype = default_buffer_prototype() if prototype is None else prototype
-        route = self._arrays.route(key)
-        if route is None:
-            route = run_sync(self._arrays.find_route(key))
-        readable: Any = self._readable  # get_sync is not declared by ``Store``
-        if isinstance(route, Native):
-            found: Buffer | None = readable.get_sync(
+        if self._nodes.is_native(key):
+            found: Buffer | None = self._synchronous.get_sync(
                 key, prototype=prototype, byte_range=byte_range
             )
-            if found is not None:
+            if found is not None or self._nodes.is_certainly_absent(key):
                 return found
-            route = run_sync(self._arrays.route_of_absent(key))
-        if isinstance(route, Chunk):
-            body = route.array.get_sync(route.index, pure_request(byte_range))
-            return None if body is None else prototype.buffer.from_bytes(body)
-        if isinstance(route, Native):
-            return None
-        metadata = readable.get_sync(key, prototype=prototype)
-        return _reveal(self._arrays, route.path, metadata, prototype, byte_range)
+        return in_own_loop(self.get(key, prototype, byte_range))
 
     async def get_partial_values(
         self,
@@ -127,7 +125,7 @@ class ReadableStore(StoreOnStore):
             except BaseExceptionGroup as error:
                 if not _is_missing(error):
                     raise
-                if _is_native(await run_async(self._arrays.route_of_absent(key))):
+                if _is_native(await self._nodes.route_of_absent(key)):
                     raise
             else:
                 return
@@ -145,20 +143,14 @@ class ReadableStore(StoreOnStore):
         prototype: BufferPrototype,
         **options: Any,
     ) -> Sequence[tuple[int, Buffer | None]]:
-        """Return many ranges of one value, without an event loop."""
-        route = self._arrays.route(key)
-        if route is None:
-            route = run_sync(self._arrays.find_route(key))
-        if isinstance(route, Native):
-            readable: Any = self._readable
+        """Return many ranges of one value; see :meth:`get_sync`."""
+        if self._nodes.is_native(key):
             try:
-                native: Any = readable.get_ranges_sync(
+                native: Any = self._synchronous.get_ranges_sync(
                     key, byte_ranges, prototype=prototype, **options
                 )
             except BaseExceptionGroup as error:
-                if not _is_missing(error):
-                    raise
-                if _is_native(run_sync(self._arrays.route_of_absent(key))):
+                if not _is_missing(error) or self._nodes.is_certainly_absent(key):
                     raise
             else:
                 return cast("Sequence[tuple[int, Buffer | None]]", native)
@@ -181,7 +173,7 @@ class ReadableStore(StoreOnStore):
             if await self._readable.exists(key):
                 return True
             if isinstance(route, Native):
-                route = await run_async(self._arrays.route_of_absent(key))
+                route = await self._nodes.route_of_absent(key)
         return isinstance(route, Chunk) and await route.array.names(route.index) is not None
 
     async def getsize(self, key: str) -> int:
@@ -192,7 +184,7 @@ class ReadableStore(StoreOnStore):
                 return await self._readable.getsize(key)
             except FileNotFoundError:
                 if isinstance(route, Native):
-                    route = await run_async(self._arrays.route_of_absent(key))
+                    route = await self._nodes.route_of_absent(key)
                 if not isinstance(route, Chunk):
                     raise
         size = await route.array.size(route.index)
@@ -201,13 +193,13 @@ class ReadableStore(StoreOnStore):
         return size
 
     async def _route(self, key: str) -> Route:
-        route = self._arrays.route(key)
-        return route if route is not None else await run_async(self._arrays.find_route(key))
+        route = self._nodes.route(key)
+        return route if route is not None else await self._nodes.find_route(key)
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Return the number of bytes below a prefix, including those that manifests refer to."""
         native = await self._readable.getsize_prefix(prefix)
-        keys, arrays = await list_chunks_below(self._readable, self._arrays, prefix)
+        keys, arrays = await list_chunks_below(self._readable, self._nodes, prefix)
         sizes = (*(self.getsize(key) for key in keys), *(array.total_size() for array in arrays))
         return native + sum(await asyncio.gather(*sizes))
 
@@ -223,11 +215,11 @@ class ReadableStore(StoreOnStore):
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield all keys below a prefix, including chunks of manifest arrays."""
-        return list_prefix(self._readable, self._arrays, prefix)
+        return list_prefix(self._readable, self._nodes, prefix)
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield the names of keys and directories directly below a prefix."""
-        return list_dir(self._readable, self._arrays, prefix)
+        return list_dir(self._readable, self._nodes, prefix)
 
 
 def _is_native(route: Route) -> bool:
@@ -240,7 +232,7 @@ def _is_missing(error: BaseExceptionGroup[BaseException]) -> bool:
 
 
 def _reveal(
-    arrays: KnownArrays,
+    known: KnownNodes,
     path: str,
     metadata: Buffer | None,
     prototype: BufferPrototype,
@@ -251,15 +243,28 @@ def _reveal(
     Raises
     ------
     ManifestError
-        As of :meth:`KnownArrays.reveal`.
+        As of :meth:`KnownNodes.reveal`.
     """
     if metadata is None:
-        arrays.note_missing(path)
+        known.note_missing(path)
         return None
     stored = metadata.to_bytes()
-    shown = arrays.reveal(path, stored)
+    shown = known.reveal(path, stored)
     if byte_range is not None:
         shown = shown[slice_of(byte_range, len(shown))]
     elif shown is stored:
         return metadata
     return prototype.buffer.from_bytes(shown)
+
+
+def in_own_loop[T](work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end in an event loop of its own.
+
+    Not in zarr's: the threads in which that reads files may all be waiting for this one.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()

@@ -8,7 +8,8 @@ read is said in :mod:`zarr_manifest.hierarchy.readable_store`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,17 +20,14 @@ from zarr_manifest.format import Configuration, Limits
 from zarr_manifest.hierarchy.arrays import (
     ChunkManifestTransformer,
     ConditionCheck,
-    KnownArrays,
-    Looks,
-    Remembered,
     Verify,
 )
 from zarr_manifest.hierarchy.changing import deletable, delete_below, note_change, writable
 from zarr_manifest.hierarchy.keys import METADATA_NAMES
-from zarr_manifest.hierarchy.listing import (
-    list_locations,
-)
-from zarr_manifest.hierarchy.readable_store import ReadableStore
+from zarr_manifest.hierarchy.known_nodes import KnownNodes
+from zarr_manifest.hierarchy.listing import list_locations
+from zarr_manifest.hierarchy.node_table import Remembered
+from zarr_manifest.hierarchy.readable_store import ReadableStore, in_own_loop
 from zarr_manifest.hierarchy.underneath import (
     WebStore,
     base_directory,
@@ -54,15 +52,12 @@ from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
     FOR_BULK,
     Allow,
-    Steps,
     access_by_prefix,
     describe_access,
     import_all,
     import_for_reading,
     local_directories,
     may_be_remote,
-    run_async,
-    run_sync,
 )
 
 if TYPE_CHECKING:
@@ -177,13 +172,17 @@ class ManifestStore(ReadableStore):
         self._may_be_remote = may_be_remote(self._allow)
         self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
         self._readable = inside_store(self._store, self._directories)
-        looks = Looks(are_cheap=self._sources.hierarchy_is_on_disk)
-        self._known = KnownArrays(self._readable, self._transformer, self._remembered, looks)
+        self._known = KnownNodes(
+            self._readable,
+            self._transformer,
+            self._remembered,
+            always_reads=self._sources.hierarchy_is_on_disk,
+        )
         self._local = local_store(self._store)
         self._root = None if self._local is None else self._local.root
 
     @property
-    def _arrays(self) -> KnownArrays:
+    def _nodes(self) -> KnownNodes:
         # zarr can move a LocalStore beneath this one: nothing must be read where it was before.
         if self._local is not None and self._local.root is not self._root:
             self._connect()
@@ -271,7 +270,7 @@ class ManifestStore(ReadableStore):
 
         Not if there is an array whose chunks may be far away: for those, requests must overlap.
         """
-        return super()._supports_sync_io and not (self._may_be_remote and self._arrays.declared)
+        return super()._supports_sync_io and not (self._may_be_remote and self._nodes.declared)
 
     @property
     def may_be_remote(self) -> bool:
@@ -282,7 +281,7 @@ class ManifestStore(ReadableStore):
 
     async def owner_of_chunk(self, key: str) -> ChunkManifestTransformer | None:
         """Return the manifest array that a chunk belongs to; None for what is stored natively."""
-        owner = await run_async(self._arrays.owner(key))
+        owner = await self._nodes.owner(key)
         return None if owner is None else owner.array
 
     async def read_ranges(self, ranges: ManyRanges, receiver: Receiver) -> None:
@@ -311,7 +310,7 @@ class ManifestStore(ReadableStore):
         return sync(self._locations())
 
     async def _locations(self) -> Sequence[ReferencedLocation]:
-        found = await list_locations(self._store, self._arrays, self._directories)
+        found = await list_locations(self._store, self._nodes, self._directories)
         urls = [location for location, _, _ in found if isinstance(location, UrlLocation)]
         return summarize(found, suggest_prefixes(urls), self._allow)
 
@@ -319,49 +318,46 @@ class ManifestStore(ReadableStore):
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write a native value, or metadata; a manifest array keeps its declaration."""
-        stored = await run_async(self._writable(key, value))
+        self._check_writable()
+        stored = await writable(self._nodes, key, value, may_grow=self._may_grow)
         await self._readable.set(key, stored)
-        note_change(self._arrays, key, stored)
+        note_change(self._nodes, key, stored)
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """Write a native value, without an event loop."""
-        stored = run_sync(self._writable(key, value))
-        self._synchronous.set_sync(key, stored)
-        note_change(self._arrays, key, stored)
+        """Write a native value; without an event loop if it is of a known native array."""
+        if not self._nodes.is_native(key):
+            in_own_loop(self.set(key, value))
+            return
+        self._check_writable()
+        self._synchronous.set_sync(key, value)
+        note_change(self._nodes, key, value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a native value unless its key has one."""
-        await self._readable.set_if_not_exists(key, await run_async(self._writable(key, value)))
+        self._check_writable()
+        stored = await writable(self._nodes, key, value, may_grow=self._may_grow)
+        await self._readable.set_if_not_exists(key, stored)
         if key.rpartition("/")[2] in METADATA_NAMES:
-            self._arrays.note_absence(key.rpartition("/")[0])
+            self._nodes.note_absence(key.rpartition("/")[0])
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
         await asyncio.gather(*(self.set(key, value) for key, value in values))
 
-    @property
-    def _synchronous(self) -> Any:
-        """The same store with methods that ``Store`` does not declare."""
-        return self._readable
-
-    def _writable(self, key: str, value: Buffer) -> Steps[Buffer]:
-        self._check_writable()
-        return writable(self._arrays, key, value, may_grow=self._may_grow)
-
-    def _deletable(self, key: str) -> Steps[bool]:
-        self._check_writable()
-        return deletable(self._arrays, key)
-
     async def delete(self, key: str) -> None:
         """Delete a native value. Data that manifests refer to is never touched."""
-        if await run_async(self._deletable(key)):
+        self._check_writable()
+        if await deletable(self._nodes, key):
             await self._readable.delete(key)
-            note_change(self._arrays, key, None)
+            note_change(self._nodes, key, None)
 
     def delete_sync(self, key: str) -> None:
-        """Delete a native value, without an event loop."""
-        if run_sync(self._deletable(key)):
-            self._synchronous.delete_sync(key)
-            note_change(self._arrays, key, None)
+        """Delete a native value; without an event loop if it is of a known native array."""
+        if not self._nodes.is_native(key):
+            in_own_loop(self.delete(key))
+            return
+        self._check_writable()
+        self._synchronous.delete_sync(key)
+        note_change(self._nodes, key, None)
 
     async def delete_dir(self, prefix: str) -> None:
         """Delete all keys below a prefix, except those that manifests refer to.
@@ -371,7 +367,7 @@ class ManifestStore(ReadableStore):
         """
         self._check_writable()
         await delete_below(
-            self._store, self._readable, self._arrays, prefix.rstrip("/"), self._directories
+            self._store, self._readable, self._nodes, prefix.rstrip("/"), self._directories
         )
 
     async def clear(self) -> None:
@@ -380,8 +376,13 @@ class ManifestStore(ReadableStore):
 
 
 def _in_bulk(usual: CodecPipeline) -> CodecPipeline:
+    return _bulk_pipeline()(usual)
+
+
+@functools.cache
+def _bulk_pipeline() -> Callable[[CodecPipeline], CodecPipeline]:
     # Imported with the first array: stores are opened for other purposes, too.
     import_all(FOR_BULK)
     from zarr_manifest.pipeline import BulkCodecPipeline
 
-    return BulkCodecPipeline(usual)
+    return BulkCodecPipeline

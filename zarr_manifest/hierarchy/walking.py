@@ -38,7 +38,7 @@ from zarr_manifest.format import (
     parse_node,
     unfinished_error,
 )
-from zarr_manifest.hierarchy.arrays import not_a_path
+from zarr_manifest.hierarchy.contradictions import not_a_path
 from zarr_manifest.hierarchy.keys import join
 from zarr_manifest.hierarchy.underneath import (
     CONSOLIDATE,

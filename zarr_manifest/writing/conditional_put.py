@@ -24,10 +24,10 @@ from zarr_manifest.hierarchy import (
     can_list,
     directory_of,
     ensure_open,
+    expire_timestamps,
     inside_store,
     join,
     list_own,
-    look_again,
     refused_key,
     store_errors,
     store_failure,
@@ -169,7 +169,7 @@ class GuardedStore(ABC):
         except store_errors() as error:
             failure = store_failure(error).in_context(location=store_name(self.store))
         finally:
-            look_again()  # in ManifestStores, which know nothing of what is written here
+            expire_timestamps()  # in ManifestStores, which know nothing of what is written here
         raise failure  # here, so that the text of obstore's error is not its context
 
     def _compare_and_put(self, key: str, before: Stored, body: bytes) -> None:
@@ -243,11 +243,11 @@ class _Directory(GuardedStore):
         try:
             self._files.put(key, body)
         finally:
-            look_again()
+            expire_timestamps()
 
     def delete(self, key: str) -> None:
         self._files.remove(key)
-        look_again()
+        expire_timestamps()
 
     def exists(self, key: str) -> bool:
         return self._files.size(key) is not None

@@ -13,10 +13,9 @@ from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidConfigurationError, InvalidEntryError
 from zarr_manifest.format import Limits, manifest_document
 from zarr_manifest.format.node_metadata import arrays_in
-from zarr_manifest.hierarchy import store
+from zarr_manifest.hierarchy import node_table, store
 from zarr_manifest.hierarchy.arrays import chunk_plans, transformer
 from zarr_manifest.hierarchy.arrays.documents import manifest_documents
-from zarr_manifest.hierarchy.arrays.known import seen_arrays
 from zarr_manifest.manifest import References, Row, decoding
 
 _MEMBERS = ("manifest", "base", "codecs", "partition_shape", "partitions")
@@ -45,9 +44,7 @@ def _change_declarations(change: Any) -> None:
 
 def _change_metadata(change: Any) -> None:
     """Let a function change the metadata of arrays before the declaration is looked for."""
-    replace(
-        seen_arrays, "parse_declaration", lambda parse: lambda metadata: parse(change(metadata))
-    )
+    replace(node_table, "parse_declaration", lambda parse: lambda metadata: parse(change(metadata)))
 
 
 def _without_lock(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +83,7 @@ def locked_arrays_refused() -> None:
 
         return refuse
 
-    replace(seen_arrays, "parse_declaration", make)
+    replace(node_table, "parse_declaration", make)
 
 
 @broken_in("declaration/must-understand-false")
@@ -136,7 +133,7 @@ def array_codecs_dropped() -> None:
 
         return changed
 
-    replace(seen_arrays, "without_declarations", make)
+    replace(node_table, "without_declarations", make)
 
 
 # ------------------------------------------------------------------ documents

@@ -14,8 +14,8 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.hierarchy.arrays import chunk_plans, transformer
-from zarr_manifest.hierarchy.arrays.known.known_arrays import KnownArrays
 from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
+from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.manifest import References, Row
 from zarr_manifest.sources import (
@@ -143,17 +143,17 @@ def native_arrays_unread() -> None:
 
     def asynchronous(get: Any) -> Any:
         def changed(self: Any, key: str, *rest: Any, **options: Any) -> Any:
-            return nothing() if self._arrays.known_native(key) else get(self, key, *rest, **options)
+            return nothing() if self._nodes.is_native(key) else get(self, key, *rest, **options)
 
         return changed
 
     def synchronous(get_sync: Any) -> Any:
         def changed(self: Any, key: str, **options: Any) -> Any:
-            return None if self._arrays.known_native(key) else get_sync(self, key, **options)
+            return None if self._nodes.is_native(key) else get_sync(self, key, **options)
 
         return changed
 
-    assert hasattr(KnownArrays, "known_native")
+    assert hasattr(KnownNodes, "is_native")
     replace(ManifestStore, "get", asynchronous)
     replace(ManifestStore, "get_sync", synchronous)
 

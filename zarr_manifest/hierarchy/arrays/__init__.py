@@ -13,47 +13,25 @@ from zarr_manifest.hierarchy.arrays.documents import (
 )
 from zarr_manifest.hierarchy.arrays.fill_chunks import encode_fill_chunk
 from zarr_manifest.hierarchy.arrays.key_encoding import ChunkKeyEncoding
-from zarr_manifest.hierarchy.arrays.known import (
-    Chunk,
-    KnownArrays,
-    Looks,
-    Metadata,
-    Native,
-    Remembered,
-    Route,
-    look_again,
-    not_a_path,
-    vanished,
-)
 from zarr_manifest.hierarchy.arrays.located_chunks import LocatedChunks
 from zarr_manifest.hierarchy.arrays.shared_calls import SharedCalls
 from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
 
 __all__ = [
     "CONCURRENCY",
-    "Chunk",
     "ChunkKeyEncoding",
     "ChunkManifestTransformer",
     "ConditionCheck",
     "DeclaredArray",
-    "KnownArrays",
     "LocatedChunks",
-    "Looks",
     "ManifestDocuments",
-    "Metadata",
-    "Native",
     "Partition",
     "PartitionKeys",
-    "Remembered",
-    "Route",
     "SharedCalls",
     "Verify",
     "encode_fill_chunk",
     "fetch_document",
     "interpret_array",
     "interpret_document_of",
-    "look_again",
-    "not_a_path",
     "partitions_to_read",
-    "vanished",
 ]

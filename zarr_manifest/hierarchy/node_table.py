@@ -1,0 +1,501 @@
+"""The table of a hierarchy's nodes: what is known of each, and where that is known from.
+
+Reads nothing. An array that once declared a manifest never becomes a native one, or none, unless
+this store itself has written or deleted it.
+
+zarr replaces the metadata of a node without reading them again, and a manifest that another
+process has declared meanwhile must not be lost. To read them again is a request, which zarr alone
+does not make: so metadata that this store has just seen are not read again before they are
+replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+from zarr.abc.store import Store
+
+from zarr_manifest.errors import ManifestError
+from zarr_manifest.format import (
+    ArrayMetadata,
+    Configuration,
+    ancestors,
+    arrays_in,
+    impossible_member,
+    is_placeholder,
+    parse_declaration,
+    parse_node,
+    plain_kind,
+    unfinished_error,
+    without_declarations,
+)
+from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer
+from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
+from zarr_manifest.hierarchy.keys import join
+from zarr_manifest.hierarchy.underneath import store_name
+
+__all__ = [
+    "NATIVE",
+    "UNSETTLED",
+    "Array",
+    "BuildArray",
+    "ConsolidatedCopy",
+    "Native",
+    "NodeState",
+    "NodeTable",
+    "Remembered",
+    "Shape",
+    "Unsettled",
+    "declares",
+    "expire_timestamps",
+]
+
+type Shape = tuple[int, ...]
+
+_NEVER = float("-inf")
+
+# In seconds: longer than an operation of zarr, which begins by opening the node, takes.
+_A_MOMENT = 5.0
+
+# A state takes about 200 bytes; beyond this many, forget those of paths without a node.
+_MOST_STATES = 100_000
+
+# When this process wrote metadata past all stores that are open for reading.
+_written_past = [_NEVER]
+
+
+def expire_timestamps() -> None:
+    """Let every store read again what it has just seen: metadata were written past it."""
+    _written_past[0] = time.monotonic()
+
+
+class Native(Struct, frozen=True):
+    """An array whose chunks are in the store, under their own keys."""
+
+
+NATIVE = Native()
+
+
+class Unsettled:
+    """An array of which different things have been seen; its metadata must be read again."""
+
+
+UNSETTLED = Unsettled()
+
+type BuildArray = Callable[[str, dict[str, Any], Configuration], ChunkManifestTransformer]
+
+type Array = Native | ChunkManifestTransformer | ManifestError
+"""What reads an array's chunks, or the error that refuses it."""
+
+
+class ConsolidatedCopy(Struct, frozen=True):
+    """What the consolidated metadata of a group say of an array.
+
+    Parameters
+    ----------
+    group : str
+        Path of the group.
+    declares : bool
+        Whether they declare a manifest.
+    """
+
+    group: str
+    declares: bool
+
+
+class NodeState(Struct):
+    """What is known of the node at a path, and where that is known from.
+
+    Parameters
+    ----------
+    own : {"group", "native", "manifest"} or None
+        What its own ``zarr.json`` says, as read or as this store has written it; None if there
+        is none, or if it has not been read.
+    copy : ConsolidatedCopy or None
+        What a group's consolidated metadata say of an array.
+    array : Array, Unsettled or None
+        What follows from both for its chunks; None if no array is known at the path.
+    made_of : str
+        The metadata that `array` was made of.
+    seen : float
+        When it was last seen to declare no manifest, or not to exist.
+    shape : tuple of int or None
+        The shape that it had then.
+    members_seen : float
+        When all members of the group had last been seen.
+    described : set of str or None
+        Paths of the arrays of which the group's consolidated metadata have a copy.
+    """
+
+    own: Literal["group", "native", "manifest"] | None = None
+    copy: ConsolidatedCopy | None = None
+    array: Array | Unsettled | None = None
+    made_of: str = ""
+    seen: float = _NEVER
+    shape: Shape | None = None
+    members_seen: float = _NEVER
+    described: set[str] | None = None  # an empty set takes as much as all the rest
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it only says that there was no node."""
+        return not (self.own or self.copy or self.array or self.described)
+
+
+_UNKNOWN = NodeState()
+
+
+class Remembered(Struct, frozen=True):
+    """What a store shares with its read-only views, and takes along when it is pickled.
+
+    Parameters
+    ----------
+    declared : set of str
+        Paths of the arrays that have been seen to declare a manifest.
+    outdated : dict of set
+        By path of a group, the paths of the nodes below it that this store has written or
+        deleted since the group's consolidated metadata were written.
+    """
+
+    declared: set[str] = field(default_factory=set[str])
+    outdated: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        outdated = {group: set(paths) for group, paths in list(self.outdated.items())}
+        return (type(self), (set(self.declared), outdated))
+
+
+class NodeTable:
+    """What is known of the nodes of a hierarchy, by path.
+
+    Parameters
+    ----------
+    store : Store
+        The hierarchy's own store.
+    build : callable
+        Creates the transformer of an array from its path, metadata and configuration.
+    remembered : Remembered
+        What was seen before, to be added to.
+    always_reads : bool
+        Whether metadata are always read again before they are replaced, because they are in files
+        or in memory.
+    """
+
+    def __init__(
+        self, store: Store, build: BuildArray, remembered: Remembered, *, always_reads: bool
+    ) -> None:
+        self._store = store
+        self._build = build
+        self._always_reads = always_reads
+        self.declared = remembered.declared
+        self._outdated = remembered.outdated
+        self._states: dict[str, NodeState] = {}
+        self._most_states = _MOST_STATES
+        # Keys that manifests of deleted arrays referred to: zarr may delete a directory twice.
+        self.kept: set[str] = set()
+
+    def _known(self, path: str) -> NodeState:
+        """Return the state of a node, not to be changed."""
+        return self._states.get(path, _UNKNOWN)
+
+    def _state(self, path: str) -> NodeState:
+        """Return the state of a node, to be changed."""
+        state = self._states.get(path)
+        if state is None:
+            if len(self._states) >= self._most_states:
+                self._forget_absent()
+            state = self._states.setdefault(path, NodeState())
+        return state
+
+    def _forget_absent(self) -> None:
+        for path, state in list(self._states.items()):
+            if state.is_absent:
+                self._states.pop(path, None)
+        self._most_states = _MOST_STATES + 2 * len(self._states)
+
+    # What zarr is shown ------------------------------------------------------------
+
+    def reveal(self, path: str, body: bytes) -> bytes:
+        """Record a node's ``zarr.json``, and return it without its declarations, for zarr.
+
+        Raises
+        ------
+        ManifestError
+            If the node is an array whose declaration cannot be honoured. For arrays
+            in consolidated metadata, the error is raised when their chunks are read.
+        """
+        if self._note_undeclared(path, body):
+            return body
+        try:
+            node = parse_node(body)
+        except ManifestError as error:
+            raise error.in_context(array=path) from error.__cause__
+        if node is None or node.get("node_type") != "array":
+            self.note_absence(path)
+        if node is None:
+            if not body.strip() or body.lstrip().startswith(b"{"):
+                raise incomplete(path)
+            return body
+        impossible = impossible_member(node)
+        if impossible is not None:
+            raise not_a_path(path, impossible)
+        declaring = False
+        for array in arrays_in(node):
+            declaring |= bool(array.declaration)
+            is_own = array.metadata is node
+            known = self._note(join(path, array.path), array, None if is_own else path)
+            if isinstance(known, ManifestError) and is_own:
+                raise known.in_context()
+            if isinstance(known, ChunkManifestTransformer):
+                known.opened()
+        if node.get("node_type") == "group":
+            self._note_group(path)
+        return without_declarations(node) if declaring else body
+
+    def _note_undeclared(self, path: str, body: bytes) -> bool:
+        """Record the metadata of a node if that they declare nothing is all there is to know."""
+        state = self._states.get(path)
+        if path in self.declared or (state is not None and state.copy is not None):
+            return False
+        kind = plain_kind(body)
+        if kind is None:
+            return False
+        state = state or self._state(path)
+        state.own = "native" if kind == "array" else "group"
+        state.array = NATIVE if kind == "array" else None
+        state.made_of = ""
+        self._note_seen(path, body)
+        return True
+
+    def _note_group(self, path: str) -> None:
+        self._state(path).own = "group"
+        self._note_seen(path)
+
+    def _note_seen(self, path: str, body: bytes | None = None) -> None:
+        """Record when a node was seen to declare nothing, and the shape in its ``zarr.json``."""
+        if not self._always_reads:
+            state = self._state(path)
+            state.shape = None if body is None else msgspec.json.decode(body, type=_Shaped).shape
+            state.seen = time.monotonic()
+
+    def note_missing(self, path: str) -> None:
+        """Record that there is no node with a ``zarr.json`` of its own at a path.
+
+        An array that was native stays known: it may be open, and what it lacks is no fill value.
+        """
+        was_native = self._known(path).array is NATIVE
+        self.note_absence(path)
+        if was_native and self._known(path).array is None:
+            self._state(path).array = NATIVE
+        self._note_seen(path)
+
+    def note_absence(self, path: str) -> None:
+        """Record that there is no array with metadata of its own at a path."""
+        is_unsettled = path in self.declared or self._known(path).copy is not None
+        if not is_unsettled and path not in self._states:
+            return
+        state = self._state(path)
+        state.own, state.made_of, state.seen = None, "", _NEVER
+        state.array = UNSETTLED if is_unsettled else None
+
+    def require_finished(self, metadata: bytes | dict[str, Any] | None) -> None:
+        """Refuse the metadata of a node below which nodes are being changed."""
+        if is_placeholder(metadata):
+            raise unfinished_error(store_name(self._store))
+
+    def declares_nothing(self, path: str) -> bool:
+        """Whether a node is known to be a group or a native array, by its own metadata."""
+        state = self._known(path)
+        if state.own == "group":
+            return True
+        return state.array is NATIVE and (state.own is not None or state.copy is None)
+
+    def was_just_seen(self, path: str, group: str | None = None) -> bool:
+        """Whether a node is known to declare no manifest, so that there is nothing to restore.
+
+        Parameters
+        ----------
+        path : str
+            Path of the node.
+        group : str, optional
+            The group in whose consolidated metadata it is replaced, if not in its own.
+        """
+        if path in self.declared:
+            return False
+        state = self._known(path)
+        if group is None or state.own in ("native", "manifest"):
+            return _is_recent(state.seen)
+        is_undeclared = state.copy == ConsolidatedCopy(group, declares=False)
+        is_valid = is_undeclared and not self._is_outdated(group, path)
+        return is_valid and _is_recent(self._known(group).seen)
+
+    def has_just_seen_members(self, group: str) -> bool:
+        """Whether this store has just seen the metadata of all members of a group."""
+        return _is_recent(self._known(group).members_seen)
+
+    def _note_members_seen(self, group: str) -> None:
+        if not self._always_reads:
+            self._state(group).members_seen = time.monotonic()
+
+    def may_have_grown(self, path: str, shape: list[object]) -> bool:
+        """Whether an array may have had a smaller shape than this before."""
+        state = self._known(path)
+        seen = state.shape if _is_recent(state.seen) else None
+        if seen is None or len(seen) != len(shape):
+            return True
+        return any(
+            not isinstance(size, int) or size > old for size, old in zip(shape, seen, strict=True)
+        )
+
+    # What this store has changed ---------------------------------------------------
+
+    def deleted(self, path: str) -> None:
+        """Forget a node whose ``zarr.json`` this store has deleted."""
+        self._forget(path)
+        self._outdate(path)
+
+    def deleted_below(self, prefix: str) -> None:
+        """Forget the arrays at and below a path, which this store has deleted."""
+        below = f"{prefix}/" if prefix else ""
+        for path in [*self._states, *self.declared]:
+            if path == prefix or path.startswith(below):
+                self._states.pop(path, None)
+                self.declared.discard(path)
+        self._outdate(prefix)
+
+    def written(self, path: str, body: bytes) -> None:
+        """Record a node's ``zarr.json`` that this store has just written."""
+        self._forget(path)
+        self._outdate(path)
+        # Its consolidated metadata are new as well.
+        self._outdated.pop(path, None)
+        self._forget_copies(path)
+        if self._note_undeclared(path, body):
+            return
+        node = parse_node(body) or {}
+        for array in arrays_in(node):
+            self._note(join(path, array.path), array, path if array.path else None)
+        if node.get("node_type") == "group":
+            self._note_group(path)
+
+    def _forget(self, path: str) -> None:
+        """Forget a node, but not what was seen of others in it."""
+        self.declared.discard(path)
+        known = self._states.pop(path, _UNKNOWN)
+        if known.members_seen != _NEVER or known.described:
+            self._states[path] = NodeState(
+                members_seen=known.members_seen, described=known.described
+            )
+
+    def _forget_copies(self, group: str) -> None:
+        """Forget a group's consolidated metadata."""
+        described = self._known(group).described
+        if described:
+            self._state(group).described = None
+            for path in described:
+                state = self._known(path)
+                if state.copy is not None and state.copy.group == group:
+                    state.copy = None
+
+    def _outdate(self, path: str) -> None:
+        """Record that all consolidated metadata above a node are older than the node."""
+        for group in ancestors(path):
+            self._outdated.setdefault(group, set()).add(path)
+
+    def _is_outdated(self, group: str, path: str) -> bool:
+        """Whether this store has changed a node since the group's metadata described it."""
+        changed = self._outdated.get(group)
+        return changed is not None and not changed.isdisjoint([path, *ancestors(path)])
+
+    # What arrays are ---------------------------------------------------------------
+
+    def _note(self, path: str, array: ArrayMetadata, group: str | None = None) -> Array | Unsettled:
+        """Record the metadata of an array: its own, or from a group's consolidated metadata."""
+        self.require_finished(array.metadata)
+        metadata = _text_of(array)
+        state = self._state(path)
+        known = state.array
+        if known is None or isinstance(known, Unsettled) or state.made_of != metadata:
+            known = self._interpret(path, array)
+        declaring = not isinstance(known, Native)
+        is_outdated = group is not None and self._is_outdated(group, path)
+        if declaring and not is_outdated:
+            self.declared.add(path)
+        if group is None:
+            state.own = "manifest" if declaring else "native"
+            if not declaring:
+                self._note_seen(path)
+        else:
+            state.copy = ConsolidatedCopy(group, declaring)
+            above = self._state(group)
+            above.described = above.described or set()
+            above.described.add(path)
+        is_native_somewhere = state.own == "native" or (
+            state.copy is not None and not state.copy.declares
+        )
+        differs = state.own != ("manifest" if declaring else "native")
+        if (path in self.declared and is_native_somewhere) or (is_outdated and differs):
+            state.array, state.made_of = UNSETTLED, ""
+            return UNSETTLED
+        state.array, state.made_of = known, metadata
+        return known
+
+    def _set_array(self, path: str, array: ArrayMetadata) -> Array:
+        """Let an array be what these metadata say."""
+        state = self._state(path)
+        state.made_of = _text_of(array)
+        known = state.array = self._interpret(path, array)
+        return known
+
+    def _interpret(self, path: str, array: ArrayMetadata) -> Array:
+        try:
+            configuration = parse_declaration(array.metadata)
+            if configuration is None:
+                return NATIVE
+            return self._build(path, array.undeclared, configuration)
+        except ManifestError as error:
+            return error.in_context(array=path)
+
+    def manifest_array(
+        self, path: str, array: ArrayMetadata, *, is_own: bool
+    ) -> ChunkManifestTransformer | None:
+        """Return an array that was found if it declares a manifest.
+
+        Raises
+        ------
+        ManifestError
+            Its declaration cannot be honoured.
+        """
+        known = self._note(path, array) if is_own else self._interpret(path, array)
+        if isinstance(known, Unsettled):
+            known = self._interpret(path, array)
+        if isinstance(known, ManifestError):
+            raise known.in_context()
+        return known if isinstance(known, ChunkManifestTransformer) else None
+
+
+def _is_recent(seen: float) -> bool:
+    return seen > max(time.monotonic() - _A_MOMENT, _written_past[0])
+
+
+class _Shaped(Struct):
+    shape: Shape | None = None
+
+
+def _text_of(array: ArrayMetadata) -> str:
+    """Return a text that differs for different metadata."""
+    # Not indented, which the json module does ten times as slowly: inline manifests are long.
+    return json.dumps(array.metadata)
+
+
+def declares(array: ArrayMetadata) -> bool:
+    """Whether an array has a declaration, be it one that cannot be honoured."""
+    try:
+        return parse_declaration(array.metadata) is not None
+    except ManifestError:
+        return True
