@@ -18,29 +18,20 @@ from zarr_manifest.hierarchy.arrays.documents.document_cache import DocumentCach
 @given(
     st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 5)), max_size=30),
     st.integers(0, 12),
-    st.booleans(),
 )
-def test_the_cache_keeps_the_latest_that_fit(
-    asked: list[tuple[str, int]], capacity: int, synchronous: bool
-) -> None:
+def test_the_cache_keeps_the_latest_that_fit(asked: list[tuple[str, int]], capacity: int) -> None:
     cache = DocumentCache[str, tuple[str, int]](capacity, lambda value: value[1])
     model: dict[str, tuple[str, int]] = {}
     made: list[str] = []
 
-    def make(value: tuple[str, int]) -> tuple[str, int]:
+    async def make(value: tuple[str, int]) -> tuple[str, int]:
         made.append(value[0])
         return value
-
-    async def make_async(value: tuple[str, int]) -> tuple[str, int]:
-        return make(value)
 
     for key, size in asked:
         made.clear()
         value = (key, size)
-        if synchronous:
-            found = cache.get_sync(key, lambda value=value: make(value))
-        else:
-            found = asyncio.run(cache.get(key, lambda value=value: make_async(value)))
+        found = asyncio.run(cache.get(key, lambda value=value: make(value)))
         assert found == model.get(key, value)
         assert made == ([] if key in model else [key])
         model[key] = model.pop(key, value)
@@ -61,11 +52,6 @@ class Gate:
         self.started.set()
         while not self.open.is_set():
             await asyncio.sleep(0.001)
-        return self._answer()
-
-    def make_sync(self) -> int:
-        self.started.set()
-        assert self.open.wait(10)
         return self._answer()
 
     def _answer(self) -> int:
@@ -118,26 +104,17 @@ async def test_failures_reach_all_who_wait_and_are_not_kept() -> None:
     assert await cache.get("k", gate.make) == 2
 
 
-def test_threads_wait_for_one_another_and_not_for_event_loops() -> None:
+def test_event_loops_do_not_wait_for_each_other() -> None:
     cache, gate = new_cache(), Gate()
-    with ThreadPoolExecutor(6) as pool:
+    with ThreadPoolExecutor(1) as pool:
         in_loop = pool.submit(lambda: asyncio.run(cache.get("k", gate.make)))
         assert gate.started.wait(10)
         opened = Gate()
         opened.open.set()
-        # An event loop is at it, and is not waited for.
-        assert cache.get_sync("k", opened.make_sync) == 1
-        assert cache.get_sync("k", opened.make_sync) == 1
+        assert asyncio.run(cache.get("k", opened.make)) == 1
         gate.open.set()
         in_loop.result(10)
     assert (gate.made, opened.made) == (1, 1)
-
-    cache, gate = new_cache(), Gate()
-    with ThreadPoolExecutor(6) as pool:
-        waiting = [pool.submit(cache.get_sync, "k", gate.make_sync) for _ in range(6)]
-        assert gate.started.wait(10)
-        gate.open.set()
-        assert [future.result(10) for future in waiting] == [1] * 6
 
 
 def test_an_event_loop_that_was_stopped_keeps_no_other_waiting() -> None:

@@ -313,6 +313,15 @@ def test_many_keys_at_once(table: zm.ManifestStore) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "request_", [RangeByteRequest(-2, 3), OffsetByteRequest(-1), SuffixByteRequest(-1)], ids=str
+)
+def test_negative_requests(request_: Any, table: zm.ManifestStore) -> None:
+    """They are no ranges counted from the end."""
+    with pytest.raises(ValueError, match="invalid byte range"):
+        asyncio.run(table.get("x/c/0", PROTOTYPE, request_))
+
+
 def test_unknown_kind_of_request(table: zm.ManifestStore) -> None:
     with pytest.raises(TypeError, match="Unexpected byte_range"):
         asyncio.run(table.get("x/c/0", PROTOTYPE, (0, 5)))  # type: ignore[arg-type]

@@ -111,8 +111,8 @@ class ReadableStore(StoreOnStore):
     ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
         """Yield many ranges of one value.
 
-        Ranges of one source object are merged by `Sources`, with this store's
-        own limits. Errors are raised directly, not in a group.
+        Ranges of one source object are merged with this store's own limits. Errors are raised
+        directly, not in a group.
         """
         route = await self._route(key)
         if isinstance(route, Native):
@@ -129,7 +129,12 @@ class ReadableStore(StoreOnStore):
                     raise
             else:
                 return
-        values = await asyncio.gather(*(self.get(key, prototype, part) for part in byte_ranges))
+        values: Sequence[Buffer | None]
+        if isinstance(route, Chunk):
+            parts = await route.array.get_ranges(route.index, [*map(pure_request, byte_ranges)])
+            values = [None if part is None else prototype.buffer.from_bytes(part) for part in parts]
+        else:
+            values = await asyncio.gather(*(self.get(key, prototype, part) for part in byte_ranges))
         if any(value is None for value in values):
             # What zarr expects for an absent key.
             raise BaseExceptionGroup("the chunk is missing", [FileNotFoundError(key)])

@@ -54,7 +54,6 @@ from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     Allow,
     in_order,
-    run_async,
 )
 
 if TYPE_CHECKING:
@@ -301,8 +300,8 @@ class _Validator:
         location = array.document(partition)
         where = None if isinstance(location, bytes) else str(location)
         try:
-            body = await run_async(
-                fetch_document(array, partition, self.hierarchy.sources, self.hierarchy.limits)
+            body = await fetch_document(
+                array, partition, self.hierarchy.sources, self.hierarchy.limits
             )
         except ManifestError as error:
             return 0, [_problem(array.path, "manifest", error.in_context(location=where))]

@@ -36,7 +36,7 @@ from zarr_manifest.pipeline.delivery import (
 from zarr_manifest.pipeline.read_ahead import ReadAhead
 from zarr_manifest.pipeline.shard_layout import count_in_box, shard_layout_of, sharding_of
 from zarr_manifest.pipeline.sharding import ShardedSelection, UnreadableShardError
-from zarr_manifest.sources import RangeError, Whole, in_decoding_thread, in_order
+from zarr_manifest.sources import WHOLE, RangeError, in_decoding_thread, in_order
 
 __all__ = ["read_selection"]
 
@@ -199,7 +199,7 @@ class _Selection(WantedChunks):
         return absent
 
     async def _body(self, position: int) -> memoryview | None:
-        return await self._array.get(tuple(self._indices[position].tolist()), Whole())
+        return await self._array.get(tuple(self._indices[position].tolist()), WHOLE)
 
     async def _decode_by_zarr(self, delivery: Delivery) -> None:
         bodies, delivery.undecoded = delivery.undecoded, {}

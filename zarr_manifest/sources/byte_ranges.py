@@ -1,4 +1,4 @@
-"""Zarr byte request x entry -> range of the source object.
+"""Ranges of objects, and of entries within them.
 
 Pure arithmetic (specification, "Reading"). Zarr requests part of a chunk, the entry
 says where the chunk lies in an object, and the result is the range of the object to
@@ -7,18 +7,14 @@ read. It never leaves the entry's own range.
 
 from __future__ import annotations
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from zarr_manifest.errors import LimitExceededError, RangeOutOfBoundsError
 from zarr_manifest.showing import counted
 
 __all__ = [
-    "Bounded",
-    "ByteRequest",
-    "From",
-    "Last",
+    "WHOLE",
     "SourceRange",
-    "Whole",
     "needs_size",
     "out_of_bounds",
     "slice_bounds",
@@ -26,85 +22,8 @@ __all__ = [
 ]
 
 
-class Whole(Struct, frozen=True):
-    """All bytes of a chunk.
-
-    Examples
-    --------
-    >>> slice_bounds(10, Whole())
-    (0, 10)
-    """
-
-
-class Bounded(Struct, frozen=True):
-    """The bytes of a chunk from `start` up to, but not including, `stop`.
-
-    Raises
-    ------
-    ValueError
-        Unless ``0 <= start <= stop``.
-
-    Examples
-    --------
-    >>> slice_bounds(10, Bounded(4, 12))
-    (4, 10)
-    """
-
-    start: int
-    stop: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.start <= self.stop:
-            raise ValueError(f"invalid byte range from {self.start} to {self.stop}")
-
-
-class From(Struct, frozen=True):
-    """The bytes of a chunk from `start` to its end.
-
-    Raises
-    ------
-    ValueError
-        If `start` is negative.
-
-    Examples
-    --------
-    >>> slice_bounds(10, From(4))
-    (4, 10)
-    """
-
-    start: int
-
-    def __post_init__(self) -> None:
-        if self.start < 0:
-            raise ValueError(f"invalid byte range from {self.start}")
-
-
-class Last(Struct, frozen=True):
-    """The last `count` bytes of a chunk, or all if it has fewer.
-
-    Raises
-    ------
-    ValueError
-        If `count` is negative.
-
-    Examples
-    --------
-    >>> slice_bounds(10, Last(4))
-    (6, 10)
-    """
-
-    count: int
-
-    def __post_init__(self) -> None:
-        if self.count < 0:
-            raise ValueError(f"invalid byte range: the last {self.count} bytes")
-
-
-type ByteRequest = Whole | Bounded | From | Last
-
-
 class SourceRange(Struct, frozen=True):
-    """Bytes of a source object.
+    """Bytes of a source object, or of an entry.
 
     Attributes
     ----------
@@ -131,6 +50,11 @@ class SourceRange(Struct, frozen=True):
     most: int | None = None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all bytes are requested, however many there are."""
+        return self.start == 0 and self.stop is None
+
+    @property
     def is_too_long(self) -> bool:
         """Whether it will not be accepted, provided that the object is long enough."""
         if self.most is None or self.stop is None:
@@ -147,8 +71,7 @@ class SourceRange(Struct, frozen=True):
         """
         if self.exact:
             return size < (self.stop or 0)
-        is_whole = self.start == 0 and self.stop is None
-        return size <= self.start and not is_whole
+        return size <= self.start and not self.is_whole
 
     def require_acceptable(self, size: int) -> None:
         """Reject an answer of more than `most` bytes, before they are read.
@@ -162,10 +85,14 @@ class SourceRange(Struct, frozen=True):
             raise LimitExceededError(f"{counted(size, 'byte')} would be read")
 
 
+WHOLE = SourceRange(0, None, False)
+"""All bytes of an object or an entry."""
+
+
 def source_range(
     offset: int,
     length: int | None,
-    request: ByteRequest,
+    request: SourceRange,
     *,
     size: int | None = None,
     most: int | None = None,
@@ -178,8 +105,8 @@ def source_range(
         Where the entry begins in the source object, in bytes.
     length : int or None
         Size of the entry in bytes; None if it runs to the end of the object.
-    request : ByteRequest
-        The requested bytes of the chunk.
+    request : SourceRange
+        The requested bytes of the entry.
     size : int, optional
         Size of the whole object in bytes, if known. Used only if `length` is None.
     most : int, optional
@@ -200,13 +127,13 @@ def source_range(
 
     Examples
     --------
-    >>> source_range(100, 50, Bounded(10, 20))
+    >>> source_range(100, 50, SourceRange(10, 20, False))
     SourceRange(start=110, stop=120, exact=True, most=None)
-    >>> source_range(100, 50, Last(80))
+    >>> source_range(100, 50, SourceRange(-80, None, False))
     SourceRange(start=100, stop=150, exact=True, most=None)
-    >>> source_range(100, None, From(10))
+    >>> source_range(100, None, SourceRange(10, None, False))
     SourceRange(start=110, stop=None, exact=False, most=None)
-    >>> source_range(100, None, Last(8), size=300)
+    >>> source_range(100, None, SourceRange(-8, None, False), size=300)
     SourceRange(start=292, stop=300, exact=True, most=None)
     """
     # A negative offset would become a suffix of the object: wrong bytes, and no error.
@@ -221,14 +148,17 @@ def source_range(
             )
         length = size - offset
     if length is None:
-        return structs.replace(_open_ended(offset, request), most=most)
-    if type(request) is Whole:
-        return SourceRange(offset, offset + length, True, most)
+        if request.start >= 0:
+            end = None if request.stop is None else offset + request.stop
+            return SourceRange(offset + request.start, end, False, most)
+        if offset > 0:
+            raise ValueError("the last bytes of an open-ended entry need the object's size")
+        return SourceRange(request.start, None, False, most)
     start, stop = slice_bounds(length, request)
     return SourceRange(offset + start, offset + stop, True, most)
 
 
-def needs_size(offset: int, length: int | None, request: ByteRequest) -> bool:
+def needs_size(offset: int, length: int | None, request: SourceRange) -> bool:
     """Whether `source_range` needs the size of the object.
 
     Parameters
@@ -244,12 +174,13 @@ def needs_size(offset: int, length: int | None, request: ByteRequest) -> bool:
 
     Examples
     --------
-    >>> needs_size(100, None, Last(8))
+    >>> last = SourceRange(-8, None, False)
+    >>> needs_size(100, None, last)
     True
-    >>> needs_size(0, None, Last(8)) or needs_size(100, 50, Last(8))
+    >>> needs_size(0, None, last) or needs_size(100, 50, last)
     False
     """
-    return length is None and offset > 0 and isinstance(request, Last)
+    return length is None and offset > 0 and request.start < 0
 
 
 def out_of_bounds(span: SourceRange, size: int) -> RangeOutOfBoundsError:
@@ -261,14 +192,14 @@ def out_of_bounds(span: SourceRange, size: int) -> RangeOutOfBoundsError:
     )
 
 
-def slice_bounds(n: int, request: ByteRequest) -> tuple[int, int]:
+def slice_bounds(n: int, request: SourceRange) -> tuple[int, int]:
     """Return where the requested bytes lie in a value of `n` bytes.
 
     Parameters
     ----------
     n : int
         Size of the whole value in bytes.
-    request : ByteRequest
+    request : SourceRange
         The requested bytes.
 
     Returns
@@ -278,33 +209,10 @@ def slice_bounds(n: int, request: ByteRequest) -> tuple[int, int]:
 
     Examples
     --------
-    >>> start, stop = slice_bounds(6, Last(4))
+    >>> start, stop = slice_bounds(6, SourceRange(-4, None, False))
     >>> b"abcdef"[start:stop]
     b'cdef'
     """
-    match request:
-        case Whole():
-            return 0, n
-        case Bounded():
-            return min(request.start, n), min(request.stop, n)
-        case From():
-            return min(request.start, n), n
-        case _:
-            return n - min(request.count, n), n
-
-
-def _open_ended(offset: int, request: ByteRequest) -> SourceRange:
-    match request:
-        case Whole():
-            return SourceRange(offset, None, False)
-        case Bounded():
-            return SourceRange(offset + request.start, offset + request.stop, False)
-        case From():
-            return SourceRange(offset + request.start, None, False)
-        case _:
-            if offset > 0:
-                raise ValueError("the last bytes of an open-ended entry need the object's size")
-            # -0 is not negative: it would mean the whole object.
-            if request.count == 0:
-                return SourceRange(0, 0, True)
-            return SourceRange(-request.count, None, False)
+    if request.start < 0:
+        return max(0, n + request.start), n
+    return min(request.start, n), n if request.stop is None else min(request.stop, n)

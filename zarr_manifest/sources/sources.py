@@ -1,7 +1,7 @@
 """Sources: bytes of authorised locations.
 
-Finds the reader for a location, says where redirects may lead, and merges reads of one
-object that are requested at the same moment into few requests.
+Finds the reader for a location, says where redirects may lead, and which reads of one object make
+one request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from zarr_manifest.errors import (
     InvalidPathError,
     LocationNotAllowedError,
     ManifestError,
-    RangeOutOfBoundsError,
     Setting,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
@@ -113,7 +112,6 @@ class Sources:
         self._max_request = max_request
         self._readers: dict[tuple[str, str], _StoreReader] = {}
         self._targets: dict[UrlLocation, _Target] = {}
-        self._batches: dict[_BatchKey, _Batch] = {}
 
     @property
     def hierarchy_is_on_disk(self) -> bool:
@@ -144,10 +142,7 @@ class Sources:
     async def fetch(
         self, location: Location, span: SourceRange, conditions: Conditions = NO_CONDITIONS
     ) -> memoryview:
-        """Return the bytes of a range; see :class:`SourceRange`.
-
-        Ranges of one object that are requested in the same turn of the event
-        loop are merged.
+        """Return the bytes of a range, which is requested as it is; see :class:`SourceRange`.
 
         Raises
         ------
@@ -158,25 +153,6 @@ class Sources:
         """
         if span.start == span.stop:
             return memoryview(b"")
-        start, stop, most = span.start, span.stop, span.most
-        is_too_long = most is not None and stop is not None and stop - start > most
-        if not span.exact or stop is None or self._max_gap < 0 or is_too_long:
-            return await self.fetch_alone(location, span, conditions)
-        loop = asyncio.get_running_loop()
-        batch_key = (loop, location, conditions)
-        batch = self._batches.get(batch_key)
-        if batch is None:
-            batch = self._batches[batch_key] = _Batch([], [], set())
-            loop.call_soon(self._flush, batch_key)
-        answer: asyncio.Future[memoryview] = loop.create_future()
-        batch.ranges.append((start, stop))
-        batch.answers.append(answer)
-        return await answer
-
-    async def fetch_alone(
-        self, location: Location, span: SourceRange, conditions: Conditions
-    ) -> memoryview:
-        """Return the bytes of a range, which is requested as it is; see :meth:`fetch`."""
         try:
             target = await self._target(location)
             return await target.reader.read(target.key, span, conditions)
@@ -197,15 +173,6 @@ class Sources:
             return await target.reader.read(target.key, span, conditions)
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
-
-    def _flush(self, batch_key: _BatchKey) -> None:
-        batch = self._batches.pop(batch_key)
-        _, location, conditions = batch_key
-        for request in self.plan(location, batch.ranges):
-            task = asyncio.ensure_future(self._answer(batch, request, location, conditions))
-            # The event loop keeps only weak references to tasks.
-            batch.tasks.add(task)
-            task.add_done_callback(batch.tasks.discard)
 
     def plan(self, location: Location, ranges: Sequence[tuple[int, int]]) -> list[PlannedRequest]:
         """Merge ranges of one object into few requests; see :func:`plan_requests`."""
@@ -244,38 +211,6 @@ class Sources:
             return self._hierarchy.on_disk
         return location.scheme == "file"
 
-    async def _answer(
-        self, batch: _Batch, request: PlannedRequest, location: Location, conditions: Conditions
-    ) -> None:
-        waiting = [batch.answers[i] for i in request.members]
-        span = SourceRange(request.start, request.stop, True)
-        try:
-            try:
-                body = await self.fetch_alone(location, span, conditions)
-            except RangeOutOfBoundsError:
-                if len(request.members) == 1:
-                    raise
-                # Some of the merged ranges may be inside the object.
-                await self._answer_one_by_one(batch, request, location, conditions)
-                return
-            for i, answer in zip(request.members, waiting, strict=True):
-                if not answer.done():
-                    first, last = batch.ranges[i]
-                    answer.set_result(body[first - request.start : last - request.start])
-        except BaseException as error:
-            for answer in waiting:
-                if not answer.done():
-                    answer.set_exception(error)
-            if not isinstance(error, Exception):
-                raise
-
-    async def _answer_one_by_one(
-        self, batch: _Batch, request: PlannedRequest, location: Location, conditions: Conditions
-    ) -> None:
-        for i in request.members:
-            alone = PlannedRequest(*batch.ranges[i], (i,))
-            await self._answer(batch, alone, location, conditions)
-
     def fetch_sync(
         self, location: Location, span: SourceRange, conditions: Conditions = NO_CONDITIONS
     ) -> memoryview:
@@ -295,16 +230,6 @@ class Sources:
             if isinstance(target.reader, FileReader):
                 return await asyncio.to_thread(open_body, target.reader, target.key, span)
             return await target.reader.read(target.key, span, NO_CONDITIONS)
-        except ManifestError as error:
-            raise error.in_context(location=str(location)) from error.__cause__
-
-    def fetch_lazily_sync(self, location: Location, span: SourceRange) -> memoryview | FileBody:
-        """Return the bytes of a range, without an event loop; see :meth:`fetch_lazily`."""
-        try:
-            target = self._target_sync(location)
-            if isinstance(target.reader, FileReader):
-                return open_body(target.reader, target.key, span)
-            return target.reader.read_sync(target.key, span, NO_CONDITIONS)
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 
@@ -480,13 +405,3 @@ def _redirected(asked: str, target: str) -> UrlLocation:
 
 
 type _StoreReader = ObstoreReader | WebReader
-
-type _BatchKey = tuple[asyncio.AbstractEventLoop, Location, Conditions]
-
-
-class _Batch(Struct, frozen=True):
-    """Ranges of one object that were requested in one turn of the event loop."""
-
-    ranges: list[tuple[int, int]]
-    answers: list[asyncio.Future[memoryview]]
-    tasks: set[asyncio.Future[None]]

@@ -113,8 +113,8 @@ def missing_partition_refused() -> None:
     """Refuse a block whose document does not exist."""
 
     def make(fetch: Any) -> Any:
-        def changed(*arguments: Any) -> Any:
-            body = yield from fetch(*arguments)
+        async def changed(*arguments: Any) -> Any:
+            body = await fetch(*arguments)
             if body is None:
                 raise ManifestNotFoundError("the document of a partition does not exist")
             return body

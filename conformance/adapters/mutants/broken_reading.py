@@ -13,16 +13,16 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.hierarchy.arrays import chunk_plans, transformer
+from zarr_manifest.hierarchy.arrays import transformer
 from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.manifest import References, Row
 from zarr_manifest.sources import (
+    SourceRange,
     local_files,
     object_reader,
 )
-from zarr_manifest.sources.byte_ranges import Bounded, Last, SourceRange
 
 # ------------------------------------------------------------------ ranges
 
@@ -37,8 +37,7 @@ def _change_ranges(change: Any) -> None:
 
         return changed
 
-    for module in (transformer, chunk_plans):
-        replace(module, "source_range", make)
+    replace(transformer, "source_range", make)
 
 
 @broken_in("ranges/get-bounded")
@@ -46,7 +45,7 @@ def range_off_by_one() -> None:
     """Take the stop of a range for its last byte."""
 
     def change(offset: int, length: int, request: Any) -> SourceRange | None:
-        if not isinstance(request, Bounded):
+        if request.start < 0 or request.stop is None:
             return None
         stop = min(request.stop + 1, length)
         return SourceRange(offset + min(request.start, stop), offset + stop, True)
@@ -59,7 +58,7 @@ def stop_unclamped() -> None:
     """Let a range leave the entry, and return bytes of its neighbour."""
 
     def change(offset: int, _length: int, request: Any) -> SourceRange | None:
-        if not isinstance(request, Bounded):
+        if request.start < 0 or request.stop is None:
             return None
         return SourceRange(offset + request.start, offset + request.stop, False)
 
@@ -71,9 +70,9 @@ def suffix_unclamped() -> None:
     """Let the last bytes of an entry begin before it."""
 
     def change(offset: int, length: int, request: Any) -> SourceRange | None:
-        if not isinstance(request, Last):
+        if request.start >= 0:
             return None
-        return SourceRange(max(0, offset + length - request.count), offset + length, True)
+        return SourceRange(max(0, offset + length + request.start), offset + length, True)
 
     _change_ranges(change)
 
@@ -83,9 +82,7 @@ def suffix_of_the_object() -> None:
     """Take the last bytes of the object for those of an entry."""
 
     def change(_offset: int, _length: int, request: Any) -> SourceRange | None:
-        if not isinstance(request, Last) or request.count == 0:
-            return None
-        return SourceRange(-request.count, None, False)
+        return SourceRange(request.start, None, False) if request.start < 0 else None
 
     _change_ranges(change)
 
@@ -97,8 +94,8 @@ def suffix_of_the_object() -> None:
 def empty_is_missing() -> None:
     """Take an explicitly empty chunk for a missing one."""
 
-    def nothing(_self: Any, *_request: Any) -> Any:
-        yield from ()
+    async def nothing(_self: Any, *_request: Any) -> None:
+        return None
 
     replace(ChunkManifestTransformer, "_read_empty", lambda _: nothing)
 
@@ -173,17 +170,7 @@ def _fill_instead_of(error: type[ManifestError]) -> None:
 
         return changed
 
-    def synchronous(get_sync: Any) -> Any:
-        def changed(self: Any, *request: Any) -> Any:
-            try:
-                return get_sync(self, *request)
-            except error:
-                return None
-
-        return changed
-
     replace(ChunkManifestTransformer, "get", asynchronous)
-    replace(ChunkManifestTransformer, "get_sync", synchronous)
 
 
 @broken_in("http/hierarchy-source-does-not-exist")

@@ -38,7 +38,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy import DeclaredArray
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import TO_THE_END, References, Row
-from zarr_manifest.sources import SourceRange, Sources, Whole, source_range
+from zarr_manifest.sources import WHOLE, SourceRange, Sources, source_range
 
 __all__ = ["ChunkReader", "ObjectVersion", "RecordedObject", "recorded_objects", "states_of"]
 
@@ -225,7 +225,7 @@ class ChunkReader:
                 yield from (answer for answer in answers if answer is not None)
 
     def _check(self, entry: Row, index: tuple[int, ...], found: ObjectVersion) -> None:
-        span: SourceRange = source_range(entry.offset, entry.length, Whole())
+        span: SourceRange = source_range(entry.offset, entry.length, WHOLE)
         stated = Conditions(version=found.version)
         body = self.sources.fetch_sync(found.location, span, stated)
         if entry.checksum is not None:

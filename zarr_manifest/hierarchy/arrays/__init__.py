@@ -1,6 +1,5 @@
 """Manifest arrays: what they declare, and whose chunk a key is."""
 
-from zarr_manifest.hierarchy.arrays.chunk_plans import ConditionCheck, Verify
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.arrays.documents import (
     CONCURRENCY,
@@ -15,7 +14,11 @@ from zarr_manifest.hierarchy.arrays.fill_chunks import encode_fill_chunk
 from zarr_manifest.hierarchy.arrays.key_encoding import ChunkKeyEncoding
 from zarr_manifest.hierarchy.arrays.located_chunks import LocatedChunks
 from zarr_manifest.hierarchy.arrays.shared_calls import SharedCalls
-from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
+from zarr_manifest.hierarchy.arrays.transformer import (
+    ChunkManifestTransformer,
+    ConditionCheck,
+    Verify,
+)
 
 __all__ = [
     "CONCURRENCY",

@@ -9,33 +9,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import zarr
+from msgspec import Struct
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import (
+    ChecksumMismatchError,
     LimitExceededError,
     ManifestError,
     RangeOutOfBoundsError,
 )
 from zarr_manifest.format import (
-    Conditions,
     Configuration,
     Limits,
     format_canonical,
     limit_exceeded,
     strict,
-)
-from zarr_manifest.hierarchy.arrays.chunk_plans import (
-    ChunkPlan,
-    ConditionCheck,
-    Verify,
-    finish_chunk,
-    plan_chunk,
-    to_verify,
+    verify_checksum,
 )
 from zarr_manifest.hierarchy.arrays.declared_array import interpret_array
 from zarr_manifest.hierarchy.arrays.documents import LoadedManifest, ManifestDocuments
@@ -44,20 +38,18 @@ from zarr_manifest.hierarchy.arrays.located_chunks import LocatedChunks
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import Row
 from zarr_manifest.sources import (
-    ByteRequest,
-    Call,
+    WHOLE,
     SourceRange,
     Sources,
-    Steps,
-    Whole,
     needs_size,
-    run_async,
-    run_sync,
     slice_bounds,
     source_range,
 )
 
-__all__ = ["ChunkManifestTransformer"]
+__all__ = ["ChunkManifestTransformer", "ConditionCheck", "Verify"]
+
+type Verify = Literal["auto", "always", "never"]
+type ConditionCheck = Literal["check", "ignore"]
 
 
 class ChunkManifestTransformer:
@@ -142,14 +134,14 @@ class ChunkManifestTransformer:
 
     # Reading -----------------------------------------------------------------
 
-    async def get(self, index: tuple[int, ...], request: ByteRequest) -> memoryview | None:
+    async def get(self, index: tuple[int, ...], request: SourceRange) -> memoryview | None:
         """Return the requested bytes of a chunk, or None for fill values.
 
         Parameters
         ----------
         index : tuple of int
             Grid index of the chunk.
-        request : ByteRequest
+        request : SourceRange
             The requested bytes.
 
         Raises
@@ -165,42 +157,87 @@ class ChunkManifestTransformer:
             row = loaded.manifest.get(index)
             if row is None:
                 return None
-            if row.path_number < 0 or row.length is None:
-                return await run_async(self._read_special(loaded, row, index, request))
-            plan = self._plan(loaded, row, index, request)
-            body = await self._sources.fetch(plan.location, plan.span, plan.conditions)
-            if plan.checksum is None:
-                return body
-            return finish_chunk(body, plan.checksum, plan.part, plan.location)
+            if row.is_empty:
+                return await self._read_empty(index, request)
+            return await self._read(loaded, row, index, request)
         except ManifestError as error:
             explained = self._explained(error, index)
             raise explained from explained.__cause__
 
-    def get_sync(self, index: tuple[int, ...], request: ByteRequest) -> memoryview | None:
-        """Return the bytes of a chunk without an event loop; see :meth:`get`."""
-        loaded = self._documents.known(index)
-        if loaded is None:
-            loaded = self._documents.authorise(self._documents.owner_sync(index))
+    async def get_ranges(
+        self, index: tuple[int, ...], requests: Sequence[SourceRange]
+    ) -> Sequence[memoryview | None]:
+        """Return many parts of a chunk, in few requests; see :meth:`get`."""
+        loaded = self._documents.authorise(await self._documents.owner(index))
+        row = loaded.manifest.get(index)
+        if row is not None and self._checksum(row, None) is not None:
+            whole = await self.get(index, WHOLE)
+            assert whole is not None  # it has a checksum
+            return [whole[slice(*slice_bounds(len(whole), request))] for request in requests]
+        if row is None or row.path_number < 0 or row.length is None:
+            return await asyncio.gather(*(self.get(index, request) for request in requests))
+        from zarr_manifest.sources import ManyRanges, RangeError, SourceObject, read_ranges
+
+        bounds = np.array([slice_bounds(row.length, request) for request in requests], np.int64)
+        rows = np.flatnonzero(bounds[:, 0] < bounds[:, 1])
+        source = SourceObject(loaded.locations[row.path_number], row.conditions)
+        starts, stops = bounds[rows].T + row.offset
+        parts = _Parts([memoryview(b"")] * len(requests), rows.tolist())
         try:
-            row = loaded.manifest.get(index)
-            if row is None:
-                return None
-            if row.path_number < 0 or row.length is None:
-                return run_sync(self._read_special(loaded, row, index, request))
-            plan = self._plan(loaded, row, index, request)
-            body = self._sources.fetch_sync(plan.location, plan.span, plan.conditions)
-            if plan.checksum is None:
-                return body
-            return finish_chunk(body, plan.checksum, plan.part, plan.location)
-        except ManifestError as error:
-            explained = self._explained(error, index)
-            raise explained from explained.__cause__
+            ranges = ManyRanges([source], np.zeros(len(rows), np.int64), starts, stops)
+            await read_ranges(self._sources, ranges, parts)
+        except RangeError as failed:
+            raise self._explained(failed.error, index) from failed.error.__cause__
+        return parts.bodies
 
-    def _plan(
-        self, loaded: LoadedManifest, row: Row, index: tuple[int, ...], request: ByteRequest
-    ) -> ChunkPlan:
-        most = self._most if self._most is not None else self._most_of(index)
-        return plan_chunk(row, loaded.locations[row.path_number], request, self._verify, most)
+    def _checksum(self, row: Row, request: SourceRange | None) -> str | None:
+        """Return the checksum of a chunk if it is to be verified for a request; otherwise None."""
+        if self._verify == "never":
+            return None
+        is_whole = request is not None and request.is_whole
+        return row.checksum if is_whole or self._verify == "always" else None
+
+    async def _read(
+        self, loaded: LoadedManifest, row: Row, index: tuple[int, ...], request: SourceRange
+    ) -> memoryview:
+        checksum = None if row.checksum is None else self._checksum(row, request)
+        wanted = request if checksum is None else WHOLE
+        location: Location | None = None
+        if row.data is not None:
+            body = memoryview(row.data)[slice(*slice_bounds(len(row.data), wanted))]
+        else:
+            location = loaded.locations[row.path_number]
+            most = self._most if self._most is not None else self._most_of(index)
+            body = await self._fetch(row, location, wanted, most)
+        if checksum is None:
+            return body
+        try:
+            verify_checksum(checksum, body)
+        except ChecksumMismatchError as error:
+            raise error.in_context(location=None if location is None else str(location)) from None
+        return body if wanted is request else body[slice(*slice_bounds(len(body), request))]
+
+    async def _fetch(
+        self, row: Row, location: Location, request: SourceRange, most: int
+    ) -> memoryview:
+        """Return part of what an entry refers to, which may run to the end of its object."""
+        offset, length, conditions = row.offset, row.length, row.conditions
+        size: int | None = None
+        if needs_size(offset, length, request):
+            size = await self._sources.size(location)
+        span = source_range(offset, length, request, size=size, most=most)
+        try:
+            body = await self._sources.fetch(location, span, conditions)
+        except RangeOutOfBoundsError:
+            if length is not None or size is not None or request.is_whole:
+                raise
+            # The request may start past the end of an open-ended entry: then it selects nothing.
+            size = await self._sources.size(location)
+            span = source_range(offset, None, request, size=size, most=most)
+            body = await self._sources.fetch(location, span, conditions)
+        if not body and length is None and request.is_whole:
+            raise RangeOutOfBoundsError("the object has no bytes at or after the entry's offset")
+        return body
 
     def _most_of(self, index: tuple[int, ...]) -> int:
         """Return how many encoded bytes of a chunk are accepted."""
@@ -213,62 +250,12 @@ class ChunkManifestTransformer:
             error = limit_exceeded(problem, self._most_of(index), "chunk_bytes")
         return self.in_chunk(error, index)
 
-    def _read_special(
-        self, loaded: LoadedManifest, row: Row, index: tuple[int, ...], request: ByteRequest
-    ) -> Steps[memoryview | None]:
-        """Read a chunk that is empty, inline, or whose length is not known."""
-        if row.is_empty:
-            return (yield from self._read_empty(index, request))
-        checksum = to_verify(row, request, self._verify)
-        wanted: ByteRequest = request if checksum is None else Whole()
-        location: Location | None = None
-        if row.data is not None:
-            body = memoryview(row.data)[slice(*slice_bounds(len(row.data), wanted))]
-        else:
-            location = loaded.locations[row.path_number]
-            body = yield from self._fetch_open_ended(row, location, wanted, self._most_of(index))
-        return finish_chunk(body, checksum, None if wanted is request else request, location)
-
-    def _fetch_open_ended(
-        self, row: Row, location: Location, request: ByteRequest, most: int
-    ) -> Steps[memoryview]:
-        """Read part of an entry that runs to the end of its object."""
-        offset, conditions = row.offset, row.conditions
-        ask_size = Call(
-            lambda: self._sources.size(location), lambda: self._sources.size_sync(location)
-        )
-        size: int | None = None
-        if needs_size(offset, None, request):
-            size = yield ask_size
-        span = source_range(offset, None, request, size=size, most=most)
-        try:
-            body: memoryview = yield self._fetch_call(location, span, conditions)
-        except RangeOutOfBoundsError:
-            if size is not None or isinstance(request, Whole):
-                raise
-            # The request may start past the end of an open-ended entry: then it selects nothing.
-            size = yield ask_size
-            span = source_range(offset, None, request, size=size, most=most)
-            body = yield self._fetch_call(location, span, conditions)
-        if not body and isinstance(request, Whole):
-            raise RangeOutOfBoundsError("the object has no bytes at or after the entry's offset")
-        return body
-
-    def _fetch_call(self, location: Location, span: SourceRange, conditions: Conditions) -> Call:
-        return Call(
-            lambda: self._sources.fetch(location, span, conditions),
-            lambda: self._sources.fetch_sync(location, span, conditions),
-        )
-
-    def _read_empty(self, index: tuple[int, ...], request: ByteRequest) -> Steps[memoryview | None]:
+    async def _read_empty(self, index: tuple[int, ...], request: SourceRange) -> memoryview | None:
         if not (self._missing_is_an_error or _missing_chunks_are_errors()):
             return None
-        key = self.key_of(index)
-
-        def encode() -> bytes:
-            return encode_fill_chunk(self.metadata, index, key)
-
-        encoded: bytes = yield Call(lambda: asyncio.to_thread(encode), encode)
+        encoded = await asyncio.to_thread(
+            encode_fill_chunk, self.metadata, index, self.key_of(index)
+        )
         return memoryview(encoded)[slice(*slice_bounds(len(encoded), request))]
 
     # In bulk -----------------------------------------------------------------
@@ -347,10 +334,6 @@ class ChunkManifestTransformer:
         """Return the manifest's reference to a chunk, without reading the chunk."""
         return (await self._documents.owner(index)).manifest.get(index)
 
-    def names_sync(self, index: tuple[int, ...]) -> Row | None:
-        """Return the manifest's reference to a chunk, without an event loop."""
-        return self._documents.owner_sync(index).manifest.get(index)
-
     async def chunk_keys(self) -> AsyncIterator[str]:
         """Yield the array's own relative keys for all chunks in the manifest."""
         async for loaded in self._documents.every():
@@ -396,6 +379,21 @@ class ChunkManifestTransformer:
     def documents(self) -> AsyncIterator[Location]:
         """Yield the locations of the manifest's documents that may exist."""
         return self._documents.locations()
+
+
+class _Parts(Struct, frozen=True):
+    """Receives parts of a chunk; each range is the part at a position."""
+
+    bodies: list[memoryview]
+    positions: list[int]
+
+    def destination(self, row: int) -> None:
+        """Return None: each part has its own memory."""
+
+    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        """Keep parts."""
+        for row, body in zip(rows, bodies, strict=True):
+            self.bodies[self.positions[row]] = body
 
 
 def _missing_chunks_are_errors() -> bool:

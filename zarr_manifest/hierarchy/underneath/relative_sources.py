@@ -16,9 +16,7 @@ from urllib.parse import quote
 from msgspec import Struct
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import (
-    ByteRequest as ZarrByteRequest,
-)
-from zarr.abc.store import (
+    ByteRequest,
     OffsetByteRequest,
     RangeByteRequest,
     Store,
@@ -44,18 +42,14 @@ from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
     GIVE_CREDENTIALS,
+    WHOLE,
     Access,
-    Bounded,
-    ByteRequest,
     Call,
     Directory,
     FileReader,
-    From,
-    Last,
     SourceRange,
     Sources,
     Steps,
-    Whole,
     known_cause,
     local_directories,
     missing_object,
@@ -315,33 +309,42 @@ def _failure(error: Exception) -> ManifestError:
     return SourceError(f"reading failed: {type(error).__name__}: {text}")
 
 
-def pure_request(byte_range: ZarrByteRequest | None) -> ByteRequest:
-    """Return a zarr byte request as a `ByteRequest`.
+def pure_request(byte_range: ByteRequest | None) -> SourceRange:
+    """Return what a zarr byte request selects of a value.
+
+    Raises
+    ------
+    ValueError
+        If it is negative.
 
     Examples
     --------
-    >>> pure_request(OffsetByteRequest(3))
-    From(start=3)
+    >>> pure_request(SuffixByteRequest(3))
+    SourceRange(start=-3, stop=None, exact=False, most=None)
     """
     match byte_range:
         case None:
-            return Whole()
+            return WHOLE
         case RangeByteRequest(start, end):
-            return Bounded(start, max(start, end))
-        case OffsetByteRequest(offset):
-            return From(offset)
-        case SuffixByteRequest(suffix):
-            return Last(suffix)
+            span = SourceRange(start, max(start, end), False)
+        case OffsetByteRequest(start):
+            span = SourceRange(start, None, False)
+        case SuffixByteRequest(start):
+            # -0 is not negative: it would mean the whole value.
+            span = SourceRange(-start, None if start else 0, False)
         case _:
             raise TypeError(f"Unexpected byte_range, got {byte_range}.")
+    if start < 0:
+        raise ValueError(f"invalid byte range: {byte_range}")
+    return span
 
 
-def slice_of(byte_range: ZarrByteRequest, size: int) -> slice:
+def slice_of(byte_range: ByteRequest, size: int) -> slice:
     """Return the slice of a value of `size` bytes that a zarr byte request selects."""
     return slice(*slice_bounds(size, pure_request(byte_range)))
 
 
-def zarr_request(span: SourceRange) -> ZarrByteRequest | None:
+def zarr_request(span: SourceRange) -> ByteRequest | None:
     """Return a range of an object as a zarr byte request."""
     if span.start < 0:
         return SuffixByteRequest(-span.start)

@@ -64,18 +64,6 @@ class DocumentCache[K: Hashable, V]:
 
         return await self._calls.get(key, make_and_keep)
 
-    def get_sync(self, key: K, make: Callable[[], V]) -> V:
-        """Return a value, without an event loop; see :meth:`get`."""
-        kept = self.find(key)
-        if kept is not None:
-            return kept
-
-        def make_and_keep() -> V:
-            kept = self.find(key)  # made since
-            return self._keep(key, make()) if kept is None else kept
-
-        return self._calls.get_sync(key, make_and_keep)
-
     def _keep(self, key: K, value: V) -> V:
         size = self._size_of(value)
         with self._lock:

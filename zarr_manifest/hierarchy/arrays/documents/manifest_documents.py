@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from msgspec import Struct, structs
 from zarr.abc.store import Store
@@ -42,14 +42,10 @@ from zarr_manifest.hierarchy.arrays.documents.partition_documents import (
 from zarr_manifest.locations import Base, Location, StoreLocation, resolver
 from zarr_manifest.manifest import References, interpret_manifest
 from zarr_manifest.sources import (
-    Call,
     FileBody,
     SourceRange,
     Sources,
-    Steps,
     in_order,
-    run_async,
-    run_sync,
 )
 
 __all__ = [
@@ -139,18 +135,9 @@ class ManifestDocuments:
         ManifestError
             If it cannot be read, or is invalid.
         """
-        found = await self._load(self._partition_of(index))
-        return await run_async(self._checked(found))
-
-    def owner_sync(self, index: tuple[int, ...]) -> LoadedManifest:
-        """Return the document that is responsible for a chunk, without an event loop."""
-        partition = self._partition_of(index)
-        found = self._cache.get_sync(partition, lambda: run_sync(self._read(partition)))
-        return run_sync(self._checked(found))
-
-    def _partition_of(self, index: tuple[int, ...]) -> Partition:
         partitions = self._array.partitions
-        return None if partitions is None else partitions.owner(index)
+        found = await self._load(None if partitions is None else partitions.owner(index))
+        return await self._checked(found)
 
     async def every(self, *, skip_lost: bool = False) -> AsyncIterator[LoadedManifest]:
         """Yield all documents in C order of the blocks, holding only a few at a time.
@@ -172,7 +159,7 @@ class ManifestDocuments:
             else:
                 yield found
         for found in met:
-            await run_async(self._checked(found))
+            await self._checked(found)
 
     async def locations(self) -> AsyncIterator[Location]:
         """Yield the locations of all documents that may exist; none if inline."""
@@ -206,7 +193,7 @@ class ManifestDocuments:
             It cannot be read, or is not valid.
         """
         missing = _Missing()
-        found = await run_async(self._read(partition, missing))
+        found = await self._read(partition, missing)
         if found is missing:
             self._missing = missing
         return self._no_entries() if isinstance(found, _Missing) else found
@@ -219,12 +206,12 @@ class ManifestDocuments:
         ManifestError
             ``manifest_not_found`` if it was; or the array's metadata cannot be read.
         """
-        await run_async(self._checked(self._missing))
+        await self._checked(self._missing)
 
     async def _load(
         self, partition: Partition, missing: _Missing | None = None
     ) -> LoadedManifest | _Missing:
-        return await self._cache.get(partition, lambda: run_async(self._read(partition, missing)))
+        return await self._cache.get(partition, lambda: self._read(partition, missing))
 
     async def _load_existing(
         self, partition: Partition, missing: _Missing
@@ -234,13 +221,13 @@ class ManifestDocuments:
         except ManifestNotFoundError:
             return _Missing(is_checked=True)
 
-    def _checked(self, found: LoadedManifest | _Missing) -> Steps[LoadedManifest]:
+    async def _checked(self, found: LoadedManifest | _Missing) -> LoadedManifest:
         """Return a document, or a manifest without entries if it is certain that there is none."""
         if not isinstance(found, _Missing):
             return found
         if not found.is_checked:
             try:
-                yield from self._require_still_declared()
+                await self._require_still_declared()
             except ManifestError as error:
                 raise error.in_context(array=self._array.path) from error.__cause__
             found.is_checked = True
@@ -254,9 +241,9 @@ class ManifestDocuments:
             self._nothing = LoadedManifest(manifest, ())
         return self._nothing
 
-    def _read(
+    async def _read(
         self, partition: Partition, missing: _Missing | None = None
-    ) -> Steps[LoadedManifest | _Missing]:
+    ) -> LoadedManifest | _Missing:
         """Load a document; if there is none, return `missing`, or check that without it."""
         where: str | None = None
         try:
@@ -264,10 +251,10 @@ class ManifestDocuments:
                 return _Missing(is_checked=True)
             document = self._array.document(partition)
             where = None if isinstance(document, bytes) else str(document)
-            body = yield from open_document(self._array, partition, self._sources, self._limits)
+            body = await open_document(self._array, partition, self._sources, self._limits)
             if body is None:
                 if missing is None:
-                    yield from self._require_still_declared()
+                    await self._require_still_declared()
                 return missing or _Missing(is_checked=True)
 
             def check() -> LoadedManifest:
@@ -280,15 +267,14 @@ class ManifestDocuments:
 
             try:
                 # Decoding a large document takes a while; other readers should not have to wait.
-                loaded: LoadedManifest = yield Call(lambda: asyncio.to_thread(check), check)
+                return await asyncio.to_thread(check)
             finally:
                 if isinstance(body, FileBody):
                     body.close()
         except ManifestError as error:
             raise error.in_context(array=self._array.path, location=where) from error.__cause__
-        return loaded
 
-    def _require_still_declared(self) -> Steps[None]:
+    async def _require_still_declared(self) -> None:
         """Raise if a partition has no document because the manifest was replaced.
 
         Writers remove the documents of a manifest after replacing it. Without this
@@ -296,10 +282,7 @@ class ManifestDocuments:
         """
         key = f"{self._array.path}/zarr.json".lstrip("/")
         try:
-            body: memoryview = yield Call(
-                lambda: self._sources.fetch(StoreLocation(key), _WHOLE_OBJECT),
-                lambda: self._sources.fetch_sync(StoreLocation(key), _WHOLE_OBJECT),
-            )
+            body = await self._sources.fetch(StoreLocation(key), _WHOLE_OBJECT)
         except SourceNotFoundError as error:
             raise ManifestNotFoundError(
                 f"a partition has no document, and the array no {key!r} that still declares "
@@ -333,9 +316,9 @@ def _memory(found: LoadedManifest | _Missing) -> int:
     return _OVERHEAD + (0 if isinstance(found, _Missing) else 2 * found.manifest.memory)
 
 
-def fetch_document(
+async def fetch_document(
     array: DeclaredArray, partition: Partition, sources: Sources, limits: Limits
-) -> Steps[bytes | memoryview | None]:
+) -> bytes | memoryview | None:
     """Return the document of a partition as stored; None if the partition has none.
 
     Raises
@@ -344,50 +327,33 @@ def fetch_document(
         One of ``manifest_not_found``, ``location_not_allowed``, or an error of
         reading a source.
     """
-
-    def fetch(location: Location, whole: SourceRange) -> Steps[memoryview]:
-        body: memoryview = yield Call(
-            lambda: sources.fetch(location, whole),
-            lambda: sources.fetch_sync(location, whole),
-        )
-        return body
-
-    return (yield from _fetch(array, partition, sources, limits, fetch))
+    return await _fetch(array, partition, sources, limits, sources.fetch)
 
 
-def open_document(
+async def open_document(
     array: DeclaredArray, partition: Partition, sources: Sources, limits: Limits
-) -> Steps[bytes | memoryview | FileBody | None]:
+) -> bytes | memoryview | FileBody | None:
     """Return the document of a partition; if it is a large file, that is read as it is used.
 
     See :func:`fetch_document`.
     """
-
-    def fetch(location: Location, whole: SourceRange) -> Steps[memoryview | FileBody]:
-        body: memoryview | FileBody = yield Call(
-            lambda: sources.fetch_lazily(location, whole),
-            lambda: sources.fetch_lazily_sync(location, whole),
-        )
-        return body
-
-    return (yield from _fetch(array, partition, sources, limits, fetch))
+    return await _fetch(array, partition, sources, limits, sources.fetch_lazily)
 
 
-def _fetch[T](
+async def _fetch[T](
     array: DeclaredArray,
     partition: Partition,
     sources: Sources,
     limits: Limits,
-    fetch: Callable[[Location, SourceRange], Steps[T]],
-) -> Steps[bytes | T | None]:
+    fetch: Callable[[Location, SourceRange], Awaitable[T]],
+) -> bytes | T | None:
     location = array.document(partition)
     if isinstance(location, bytes):
         return location
     sources.check([location])
+    whole = structs.replace(_WHOLE_OBJECT, most=limits.manifest_bytes)
     try:
-        body = yield from fetch(
-            location, structs.replace(_WHOLE_OBJECT, most=limits.manifest_bytes)
-        )
+        return await fetch(location, whole)
     except LimitExceededError as error:
         raise limit_exceeded(
             f"the manifest is too large: {error.problem}", limits.manifest_bytes, "manifest_bytes"
@@ -396,7 +362,6 @@ def _fetch[T](
         if not array.has_document(partition):
             return None
         raise lost_document(partition, error.location) from error
-    return body
 
 
 def interpret_document_of(
