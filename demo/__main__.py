@@ -72,7 +72,8 @@ def create(directory: Path, files: list[Path]) -> None:
     print(report.heading("1. Make a hierarchy: the chunks stay in the files"))
     print(f"  $ cd {os.path.relpath(directory)}")
     names = [file.relative_to(directory).as_posix() for file in files]
-    options = (HIERARCHY, "--concat-dim", DIMENSION)
+    # Every manifest in a file of its own, to be shown.
+    options = (HIERARCHY, "--concat-dim", DIMENSION, "--inline-below", "0")
     shown = ["create", f"{ARCHIVE}/*.nc", *options]
     require(run(directory, "create", *names, *options, "--overwrite", shown=shown))
 

@@ -116,7 +116,7 @@ def zarray(**members: Any) -> dict[str, Any]:
 
 def write_data(root: Path, source: Path) -> None:
     """Write a hierarchy with the arrays ``sst`` and ``ice``."""
-    conversion.write_hierarchy(root, conversion.read_files(source))
+    conversion.write_hierarchy(root, conversion.read_files(source), inline_below=0)
     zarr.create_array(root / "ice", data=np.arange(3))
 
 

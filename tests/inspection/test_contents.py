@@ -54,7 +54,7 @@ def test_unreadable_nodes_are_listed(tmp_path: Path) -> None:
     zarr.create_group(tmp_path)
     entries = {"0": {"path": "s3://b/f.nc"}}
     for path in ("a", "b", "c", "d"):
-        zm.create_array(tmp_path, path, entries, shape=2, chunks=2, dtype="i2")
+        zm.create_array(tmp_path, path, entries, shape=2, chunks=2, dtype="i2", inline=False)
     (tmp_path / "a/zarr.json").write_text("{")
     (tmp_path / "b/manifest.json").unlink()
     document = json.loads((tmp_path / "c/zarr.json").read_text())
@@ -90,7 +90,7 @@ def test_places_are_numbered(tmp_path: Path) -> None:
             "0": {"path": f"file://{first}", "length": 2},
             "1": {"path": f"file://{second}", "length": 2},
         }
-        zm.create_array(tmp_path, name, entries, shape=2, chunks=1, dtype="i2")
+        zm.create_array(tmp_path, name, entries, shape=2, chunks=1, dtype="i2", inline=False)
     found = contents(tmp_path)
     assert [place.prefix for place in found.locations] == [
         "file:///data/a/",

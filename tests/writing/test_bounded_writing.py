@@ -61,7 +61,9 @@ def write_stream(root: Path, options: dict[str, Any]) -> None:
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1]}},
         "chunk_key_encoding": {"name": "default"}, "fill_value": 0, "codecs": [{"name": "bytes"}],
     }  # fmt: skip
-    write_hierarchy(root, [ArrayNode("a", metadata, StreamedManifest((100, 100), parts()))])
+    write_hierarchy(
+        root, [ArrayNode("a", metadata, StreamedManifest((100, 100), parts()))], inline_below=0
+    )
 
 
 def write_again(root: Path, options: dict[str, Any]) -> None:

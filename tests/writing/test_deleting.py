@@ -177,7 +177,7 @@ def test_a_source_in_the_same_bucket(s3_server: S3Server, s3_bucket: str) -> Non
     zarr.create_group(store)
     url = f"s3://{s3_bucket}/h"
     entries: Any = {"0": {"path": f"{url}/x/raw.bin"}, "1": {"path": f"{url}2/f"}}
-    zm.create_array(objects, "x", entries, shape=2, chunks=1, dtype="u1")
+    zm.create_array(objects, "x", entries, shape=2, chunks=1, dtype="u1", inline=False)
     for key in ("h/x/raw.bin", "h/x/other.bin", "h2/f"):
         s3_server.put(s3_bucket, key, b"1")
     sync(store.delete_dir("x"))
@@ -259,7 +259,9 @@ def test_manifests_elsewhere_are_read_only_if_there_is_something_to_keep(tmp_pat
     """Arrays that consist of references are replaced one after the other: not quadratic."""
     zarr.create_group(tmp_path)
     for name in "ab":
-        zm.create_array(tmp_path, name, {"0": {"data": b"1"}}, shape=1, chunks=1, dtype="u1")
+        zm.create_array(
+            tmp_path, name, {"0": {"data": b"1"}}, shape=1, chunks=1, dtype="u1", inline=False
+        )
     (tmp_path / "b/manifest.json").write_text("{")
     sync(zm.ManifestStore(tmp_path).delete_dir("a"))
     sync(zm.ManifestStore(tmp_path).delete_dir("nothing"))
@@ -284,7 +286,9 @@ def test_the_view_that_was_pickled(root: Path) -> None:
 def test_memory() -> None:
     store = zm.ManifestStore(MemoryStore())
     zarr.create_group(store)
-    zm.create_array(store, "x", {"0": {"path": "raw/f"}}, shape=1, chunks=1, dtype="u1")
+    zm.create_array(
+        store, "x", {"0": {"path": "raw/f"}}, shape=1, chunks=1, dtype="u1", inline=False
+    )
     sync(store._store.set("x/raw/f", BUFFER.from_bytes(b"1")))
     sync(store.delete_dir("x"))
 

@@ -34,12 +34,12 @@ def write(store: Any) -> None:
         zarr.create_group(store, path=path)
     for name in ("top/native", "top/g/native"):
         zarr.create_array(store, name=name, compressors=None, **CREATION)[:] = VALUES
-    zm.create_array(store, "top/whole", ENTRIES, **CREATION)
+    zm.create_array(store, "top/whole", ENTRIES, **CREATION, inline=False)
     zm.create_array(store, "top/inline", ENTRIES, inline=True, **CREATION)
     for name in ("top/parts", "top/g/parts"):
         zm.create_array(store, name, ENTRIES, partition_shape=[2], **CREATION)
     entries = {"0": {"path": "raw/f"}, "1": {"path": "../native/c/0"}}
-    zm.create_array(store, "top/kept", entries, shape=2, chunks=1, dtype="u1")
+    zm.create_array(store, "top/kept", entries, shape=2, chunks=1, dtype="u1", inline=False)
     old = MemoryStore()
     zarr.create_array(old, zarr_format=2, **CREATION)[:] = VALUES
     for key, value in {**old._store_dict, "../kept/raw/f": old._store_dict["0"]}.items():

@@ -32,7 +32,7 @@ def declared(grid_shape: tuple[int, ...] = GRID) -> DeclaredArray:
     store = MemoryStore()
     chunks = (1,) * len(grid_shape)
     zarr.create_array(store, name="a", shape=grid_shape, chunks=chunks, dtype="u1")
-    write_manifest(store, "a", {}, base="../raw/")
+    write_manifest(store, "a", {}, base="../raw/", inline=False)
     node = parse_node(store._store_dict["a/zarr.json"].to_bytes())  # pyright: ignore[reportPrivateUsage]
     assert node is not None
     configuration = strict(interpret_declaration(node))

@@ -102,10 +102,10 @@ def test_growing_and_then_writing_the_references(tmp_path: Path) -> None:
     zarr.create_group(tmp_path)
     entries = {(i,): {"data": bytes([i] * 2)} for i in range(3)}
     zm.create_array(tmp_path, "x", {k: entries[k] for k in [(0,), (1,)]}, shape=4, chunks=2,
-                    dtype="u1")  # fmt: skip
+                    dtype="u1", inline=False)  # fmt: skip
     array: Any = zarr.open_array(zm.ManifestStore(tmp_path, may_grow=True), path="x", mode="r+")
     array.resize(6)
-    zm.write_manifest(tmp_path, "x", entries)
+    zm.write_manifest(tmp_path, "x", entries, inline=False)
     assert read(zm.ManifestStore(tmp_path), "x").tolist() == [0, 0, 1, 1, 2, 2]
 
 
@@ -153,7 +153,9 @@ def test_a_manifest_array_that_the_store_has_not_met(
     root = tmp_path / path
     zarr.create_group(root, overwrite=True)
     zarr.create_array(root / "n", shape=6, dtype="i4", dimension_names=["t"])
-    zm.create_array(root, "m", {}, shape=6, chunks=6, dtype="i4", dimension_names=["t"])
+    zm.create_array(
+        root, "m", {}, shape=6, chunks=6, dtype="i4", dimension_names=["t"], inline=False
+    )
     if is_consolidated:
         zarr.consolidate_metadata(zm.ManifestStore(root))
     (root / "no_node").mkdir()
@@ -173,14 +175,18 @@ def test_a_manifest_array_that_is_written_after_the_store_was_opened(tmp_path: P
     store = zm.ManifestStore(tmp_path)
     array: Any = zarr.open_array(store, path="n", mode="r+")
     array.resize(7)
-    zm.create_array(tmp_path, "m", {}, shape=7, chunks=7, dtype="i4", dimension_names=["t"])
+    zm.create_array(
+        tmp_path, "m", {}, shape=7, chunks=7, dtype="i4", dimension_names=["t"], inline=False
+    )
     refused(tmp_path, lambda: array.resize(8))
 
 
 def test_growing_synchronously_beside_a_manifest_array(tmp_path: Path) -> None:
     zarr.create_group(tmp_path)
     zarr.create_array(tmp_path / "n", shape=6, dtype="i4", dimension_names=["t"])
-    zm.create_array(tmp_path, "m", {}, shape=6, chunks=6, dtype="i4", dimension_names=["t"])
+    zm.create_array(
+        tmp_path, "m", {}, shape=6, chunks=6, dtype="i4", dimension_names=["t"], inline=False
+    )
     store = zm.ManifestStore(tmp_path)
     buffer: Any = store.get_sync("n/zarr.json")
     node = json.loads(buffer.to_bytes())

@@ -137,12 +137,24 @@ def written(path: str) -> dict[str, Callable[[Path, str], object]]:
     both = {"partition_shape": [1]}
     calls: dict[str, Callable[[Path, str], object]] = {
         "write_manifest": lambda root, _: zm.write_manifest(root, path, ENTRIES, inline=True),
-        "write documents": lambda root, _: zm.write_manifest(root, path, ENTRIES, **both),
-        "sole writer": lambda root, _: zm.write_manifest(root, path, {}, sole_writer=True),
-        "create_array": lambda root, _: zm.create_array(root, f"{prefix}new", ENTRIES, **CREATION),
-        "create below": lambda root, _: zm.create_array(root, f"{group}/new/x", {}, **CREATION),
-        "overwrite": lambda root, _: conversion.write_hierarchy(root, nodes(path), overwrite=True),
-        "overwrite all": lambda root, _: conversion.write_hierarchy(root, [], overwrite=True),
+        "write documents": lambda root, _: zm.write_manifest(
+            root, path, ENTRIES, **{"inline": False, **both}
+        ),
+        "sole writer": lambda root, _: zm.write_manifest(
+            root, path, {}, sole_writer=True, inline=False
+        ),
+        "create_array": lambda root, _: zm.create_array(
+            root, f"{prefix}new", ENTRIES, **CREATION, inline=False
+        ),
+        "create below": lambda root, _: zm.create_array(
+            root, f"{group}/new/x", {}, **CREATION, inline=False
+        ),
+        "overwrite": lambda root, _: conversion.write_hierarchy(
+            root, nodes(path), overwrite=True, inline_below=0
+        ),
+        "overwrite all": lambda root, _: conversion.write_hierarchy(
+            root, [], overwrite=True, inline_below=0
+        ),
         "upgrade": lambda root, _: conversion.upgrade(root),
     }
     for name in ("zarr.json", "c/0", "c/1", "manifest/0.json", "manifest.json", "zarr.json.lock"):
@@ -246,12 +258,12 @@ REFUSED: dict[str, Callable[[Path], object]] = {
     "create_group": lambda root: zarr.open_group(zm.ManifestStore(root)).create_group(
         "g", overwrite=True
     ),
-    "write_manifest": lambda root: zm.write_manifest(root, "g/a", ENTRIES),
-    "create_array": lambda root: zm.create_array(root, "g/new", ENTRIES, **CREATION),
+    "write_manifest": lambda root: zm.write_manifest(root, "g/a", ENTRIES, inline=False),
+    "create_array": lambda root: zm.create_array(root, "g/new", ENTRIES, **CREATION, inline=False),
     "native array": lambda root: zarr.create_array(
         zm.ManifestStore(root), name="g/new", data=np.arange(4), overwrite=True
     ),
-    "overwrite": lambda root: conversion.write_hierarchy(root, [], overwrite=True),
+    "overwrite": lambda root: conversion.write_hierarchy(root, [], overwrite=True, inline_below=0),
     "recover": lambda root: (stranger(root, "g/a"), conversion.recover(root, "finish")),
 }
 
@@ -274,7 +286,7 @@ def test_links_that_lead_to_no_node_are_left_alone(original: Path, tmp_path: Pat
     root = Path(shutil.copytree(original, tmp_path / "h"))
     (tmp_path / "archive").mkdir()
     (root / "sources").symlink_to(tmp_path / "archive")
-    conversion.write_hierarchy(root, [], overwrite=True)
+    conversion.write_hierarchy(root, [], overwrite=True, inline_below=0)
     assert (root / "sources").is_symlink()
     assert not (root / "a/zarr.json").exists()
 
@@ -283,12 +295,12 @@ def test_the_root_may_be_a_link(original: Path, tmp_path: Path) -> None:
     shutil.copytree(original, tmp_path / "h")
     root = tmp_path / "link"
     root.symlink_to(tmp_path / "h")
-    zm.write_manifest(root, "a", {"0": {"data": b"56"}})
+    zm.write_manifest(root, "a", {"0": {"data": b"56"}}, inline=False)
     array: Any = zarr.open_array(zm.ManifestStore(root), path="a")
     assert array[:].tolist() == [53, 54, 0, 0]
     native: Any = zarr.open_array(zm.ManifestStore(root), path="n")
     native[:] = 7
-    conversion.write_hierarchy(root, nodes("a"), overwrite=True)
+    conversion.write_hierarchy(root, nodes("a"), overwrite=True, inline_below=0)
     sync(zm.ManifestStore(root).clear())
     assert not list(root.iterdir())
 
@@ -298,8 +310,8 @@ def test_the_root_may_be_a_link(original: Path, tmp_path: Path) -> None:
 def test_impossible_names(name: str, call: str, original: Path, tmp_path: Path) -> None:
     root = Path(shutil.copytree(original, tmp_path / "h"))
     calls: dict[str, Callable[[], object]] = {
-        "write_manifest": lambda: zm.write_manifest(root, name, ENTRIES),
-        "create_array": lambda: zm.create_array(root, name, ENTRIES, **CREATION),
+        "write_manifest": lambda: zm.write_manifest(root, name, ENTRIES, inline=False),
+        "create_array": lambda: zm.create_array(root, name, ENTRIES, **CREATION, inline=False),
         "set": lambda: sync(zm.ManifestStore(root).set(name, BUFFER.from_bytes(b"1"))),
         "delete": lambda: sync(zm.ManifestStore(root).delete(name)),
         "recover": lambda: (stranger(root, name, new="{}"), conversion.recover(root, "finish")),
@@ -314,8 +326,8 @@ def test_impossible_locations(location: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: zm.ManifestStore(location),
         lambda: zm.contents(location),
-        lambda: zm.create_array(location, "a", {}, **CREATION),
-        lambda: conversion.write_hierarchy(location, []),
+        lambda: zm.create_array(location, "a", {}, **CREATION, inline=False),
+        lambda: conversion.write_hierarchy(location, [], inline_below=0),
         lambda: conversion.recover(location, "finish"),
     ]
     for call in calls:

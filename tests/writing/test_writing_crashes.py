@@ -97,7 +97,7 @@ def native(store: Any) -> None:
 def with_manifest(options: dict[str, Any]) -> Callable[[Any], None]:
     def prepare(store: Any) -> None:
         zarr.create_group(store)
-        zm.create_array(store, "a", inline_entries(OLD), **CREATION, **options)
+        zm.create_array(store, "a", inline_entries(OLD), **CREATION, **{"inline": False, **options})
 
     return prepare
 
@@ -141,7 +141,7 @@ def test_replaced(
     seen = []
 
     def write(store: Any) -> None:
-        zm.write_manifest(store, "a", NEW_ENTRIES, **OPTIONS[after])
+        zm.write_manifest(store, "a", NEW_ENTRIES, **{"inline": False, **OPTIONS[after]})
 
     complete = new_store(tmp_path / "complete")
     prepare(complete)
@@ -163,7 +163,7 @@ def test_consolidated_metadata_never_names_documents_that_are_gone(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
     def write(store: Any) -> None:
-        zm.write_manifest(store, "a", NEW_ENTRIES, **options)
+        zm.write_manifest(store, "a", NEW_ENTRIES, **{"inline": False, **options})
 
     for store, _ in interrupted_everywhere(memory, tmp_path, consolidated(options), write):
         assert is_one_of(read(store, use_consolidated=True), OLD, NEW)
@@ -177,10 +177,10 @@ def test_new_arrays_are_complete_or_not_there(
     tmp_path: Path, new_store: Callable[[Path], Store], options: dict[str, Any]
 ) -> None:
     def write(store: Any) -> None:
-        zm.create_array(store, "deep/a", NEW_ENTRIES, **CREATION, **options)
+        zm.create_array(store, "deep/a", NEW_ENTRIES, **CREATION, **{"inline": False, **options})
 
     def again(store: Any, entries: Any) -> None:
-        zm.create_array(store, "deep/a", entries, **CREATION, **options)
+        zm.create_array(store, "deep/a", entries, **CREATION, **{"inline": False, **options})
 
     def stored(store: Any) -> Values | None:
         try:
@@ -221,7 +221,7 @@ def test_writing_the_same_again_changes_nothing(options: dict[str, Any]) -> None
     store = InterruptedMemory()
     with_manifest(options)(store)
     store.left = 0
-    zm.write_manifest(store, "a", inline_entries(OLD), **options)
+    zm.write_manifest(store, "a", inline_entries(OLD), **{"inline": False, **options})
 
 
 @pytest.mark.parametrize("after", OPTIONS)
@@ -231,7 +231,7 @@ def test_an_array_that_stays_open_is_the_old_one_or_says_so(before: str, after: 
     with_manifest(OPTIONS[before])(store)
     array = zarr.open_array(zm.ManifestStore(store), path="a", mode="r")
     assert array[0, 0] == OLD[0, 0]
-    zm.write_manifest(store, "a", NEW_ENTRIES, **OPTIONS[after])
+    zm.write_manifest(store, "a", NEW_ENTRIES, **{"inline": False, **OPTIONS[after]})
     replaced = None
     try:
         found = np.asarray(array[...])

@@ -23,7 +23,7 @@ STATED = st.dictionaries(INDICES, st.binary(min_size=4, max_size=4))
 
 def written(entries: Any) -> bytes:
     store = MemoryStore()
-    zm.create_array(store, "", entries, **CREATION)
+    zm.create_array(store, "", entries, **CREATION, inline=False)
     return store._store_dict["manifest.json"].to_bytes()
 
 
@@ -67,7 +67,7 @@ def test_numbers_of_numpy(tmp_path: Path) -> None:
 )
 def test_entries_that_are_wrong(tmp_path: Path, entries: Any, code: str, problem: str) -> None:
     with pytest.raises(zm.ManifestError, match=problem) as raised:
-        zm.create_array(tmp_path, "a", entries, **CREATION)
+        zm.create_array(tmp_path, "a", entries, **CREATION, inline=False)
     assert (raised.value.code, raised.value.array) == (code, "a")
     assert files_below(tmp_path) == {}
 
@@ -75,7 +75,7 @@ def test_entries_that_are_wrong(tmp_path: Path, entries: Any, code: str, problem
 @pytest.mark.parametrize("entries", ['{"0.0": {}}', b"{}", None, 7, ["0.0"], [("0.0", {}, 1)]])
 def test_invalid_collections_of_entries(tmp_path: Path, entries: Any) -> None:
     with pytest.raises(TypeError, match="entries"):
-        zm.create_array(tmp_path, "a", entries, **CREATION)
+        zm.create_array(tmp_path, "a", entries, **CREATION, inline=False)
     assert files_below(tmp_path) == {}
 
 
@@ -90,6 +90,6 @@ def test_invalid_collections_of_entries(tmp_path: Path, entries: Any) -> None:
 )
 def test_forms_that_are_wrong(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
     with pytest.raises(zm.errors.InvalidConfigurationError) as raised:
-        zm.create_array(tmp_path, "a", {}, **CREATION, **options)
+        zm.create_array(tmp_path, "a", {}, **CREATION, **{"inline": False, **options})
     assert problem in raised.value.problem
     assert files_below(tmp_path) == {}

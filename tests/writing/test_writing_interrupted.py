@@ -47,7 +47,7 @@ def replace(root: Path) -> None:
 
 def replace_hierarchy(root: Path) -> None:
     nodes = [GroupNode("", {"old": False}), vector("a", [10, 11, 12]), streamed("g/b", [13])]
-    write_hierarchy(root, nodes, overwrite=True)
+    write_hierarchy(root, nodes, overwrite=True, inline_below=0)
 
 
 def edit(root: Path) -> None:
@@ -104,7 +104,7 @@ def test_creating_is_killed(tmp_path: Path, left: int) -> None:
 
 @pytest.mark.parametrize("left", range(0, 40, 5))
 def test_replacing_is_killed(tmp_path: Path, left: int) -> None:
-    zm.create_array(tmp_path, "a", entries(0), **CREATION)
+    zm.create_array(tmp_path, "a", entries(0), **CREATION, inline=False)
     was_killed = killed(replace, tmp_path, left)
     assert read(tmp_path, "a") in ([0, 1, 2], [10, 11, 12])
     replace(tmp_path)
@@ -173,7 +173,7 @@ def consolidate(root: Path) -> None:
 @pytest.mark.parametrize("left", range(6))
 @pytest.mark.parametrize("write", [edit, consolidate])
 def test_zarr_is_killed(tmp_path: Path, write: Callable[[Path], None], left: int) -> None:
-    zm.create_array(tmp_path, "a", entries(0), **CREATION)
+    zm.create_array(tmp_path, "a", entries(0), **CREATION, inline=False)
     assert killed(write, tmp_path, left) or left > 2
     for again in (False, True):
         if again:
@@ -228,7 +228,7 @@ def test_no_space(tmp_path: Path, write: Callable[[Path], None], size: int) -> N
 @pytest.mark.parametrize("body", [b"", b"{", b'{"zarr_format": 3, "node_type": "arr'])
 @pytest.mark.parametrize("mode", ["r", "r+", "a"])
 def test_incomplete_metadata(tmp_path: Path, body: bytes, mode: Any) -> None:
-    zm.create_array(tmp_path, "g/a", entries(0), **CREATION)
+    zm.create_array(tmp_path, "g/a", entries(0), **CREATION, inline=False)
     for path in ("g/a", "g", ""):
         document = tmp_path / path / "zarr.json"
         document.write_bytes(body)
@@ -261,7 +261,7 @@ def test_what_the_new_entries_refer_to_stays(tmp_path: Path, name: str, data: by
     (tmp_path / "a" / name).write_bytes(data)
     new = {(i,): {"path": name, "offset": i, "length": 1} for i in range(2)}
     for options in ({}, {"inline": True}, {"partition_shape": [1]}):
-        zm.write_manifest(tmp_path, "a", new, **options)
+        zm.write_manifest(tmp_path, "a", new, **{"inline": False, **options})
         assert (tmp_path / "a" / name).read_bytes() == data
         assert read(tmp_path, "a")[:2] == list(data[:2])
 
@@ -271,10 +271,10 @@ def test_data_of_others_stays(tmp_path: Path) -> None:
     declare(tmp_path, "./data.bin", "./")
     (tmp_path / "a" / "data.bin").write_bytes(b"\x01\x02\x03")
     other = {(i,): {"path": "../a/data.bin", "offset": i, "length": 1} for i in range(3)}
-    zm.create_array(tmp_path, "b", other, **CREATION)
-    zm.write_manifest(tmp_path, "a", entries(5))
+    zm.create_array(tmp_path, "b", other, **CREATION, inline=False)
+    zm.write_manifest(tmp_path, "a", entries(5), inline=False)
     assert read(tmp_path, "a") == [5, 6, 7]
-    write_hierarchy(tmp_path / "h", [])
+    write_hierarchy(tmp_path / "h", [], inline_below=0)
     assert read(tmp_path, "b") == [1, 2, 3]
 
 
@@ -289,6 +289,6 @@ def test_data_of_the_earlier_manifest_stays(tmp_path: Path) -> None:
     parts.mkdir()
     (parts / "0.json").write_text("{}")
     (parts / "1.json").write_text('{"1": {"path": "parts/0.json", "length": 1}}')
-    zm.write_manifest(tmp_path, "a", entries(5))
+    zm.write_manifest(tmp_path, "a", entries(5), inline=False)
     assert [path.name for path in parts.glob("*")] == ["0.json"]
     assert np.array_equal(read(tmp_path, "a"), [5, 6, 7])

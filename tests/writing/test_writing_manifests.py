@@ -144,9 +144,9 @@ def test_written_manifests_read_back(
             expected[2 * i : 2 * i + 2, 3 * j : 3 * j + 3] = np.frombuffer(
                 chunk(index), "<u2"
             ).reshape(CHUNKS)
-    zm.write_manifest(root, "a", entries, **options)
+    zm.write_manifest(root, "a", entries, **{"inline": False, **options})
     first = files_below(root)
-    zm.write_manifest(root, "a", entries, **options)
+    zm.write_manifest(root, "a", entries, **{"inline": False, **options})
     assert files_below(root) == first
     assert zm.validate(root) == []
     store = zm.ManifestStore(root)
@@ -179,7 +179,7 @@ def test_partitions_of_the_whole_grid_are_the_whole_manifest(
         zarr.create_array(
             root, name=path, shape=counts, chunks=(1,) * len(counts), dtype="u1", compressors=None
         )
-    zm.write_manifest(root, "whole", entries)
+    zm.write_manifest(root, "whole", entries, inline=False)
     zm.write_manifest(root, "parts", entries, partition_shape=larger)
     whole = (root / "whole" / "manifest.json").read_bytes()
     name = format_canonical((0,) * len(counts))
@@ -215,7 +215,7 @@ def test_any_store_and_any_path(tmp_path: Path, path: str, options: dict[str, An
     for location in locations:
         at = ObjectStore(location) if isinstance(location, obstore.store.MemoryStore) else location
         new_array(at, path)
-        zm.write_manifest(location, path, all_entries(), **options)
+        zm.write_manifest(location, path, all_entries(), **{"inline": False, **options})
         store = at if isinstance(at, zm.ManifestStore) else zm.ManifestStore(at)
         np.testing.assert_array_equal(zarr.open_array(store, path=path, mode="r")[:], DATA)
 
@@ -234,7 +234,7 @@ def test_an_open_store_sees_what_is_written_through_it(tmp_path: Path) -> None:
     new_array(tmp_path)
     store = zm.ManifestStore(tmp_path)
     assert (zarr.open_array(store, path="a")[:] == 9).all()
-    zm.write_manifest(store, "a", all_entries())
+    zm.write_manifest(store, "a", all_entries(), inline=False)
     np.testing.assert_array_equal(zarr.open_array(store, path="a")[:], DATA)
     zm.write_manifest(store, "a", {}, inline=True)
     assert (zarr.open_array(store, path="a")[:] == 9).all()
@@ -296,7 +296,7 @@ def test_other_entries_get_other_names_and_what_is_not_declared_is_removed(
     new_array(tmp_path)
     names = []
     for entries in (all_entries(), {"2.2": {}}, {}, all_entries()):
-        zm.write_manifest(tmp_path, "a", entries, partition_shape=shape)
+        zm.write_manifest(tmp_path, "a", entries, partition_shape=shape, inline=False)
         manifest = declared(tmp_path)[0]["configuration"]["manifest"]
         names.append(manifest)
         present = {path for path in files_below(tmp_path / "a") if path != "zarr.json"}
@@ -329,7 +329,7 @@ def test_documents_that_others_may_share_stay(tmp_path: Path) -> None:
 def test_a_file_that_is_there_is_not_replaced(tmp_path: Path) -> None:
     new_array(tmp_path)
     (tmp_path / "a" / "manifest.json").write_text("mine")
-    zm.write_manifest(tmp_path, "a", all_entries())
+    zm.write_manifest(tmp_path, "a", all_entries(), inline=False)
     assert (tmp_path / "a" / "manifest.json").read_text() == "mine"
     np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
 
@@ -413,10 +413,10 @@ def test_refused_before_anything_is_written(
     tmp_path: Path, entries: Any, options: dict[str, Any], code: str, says: str
 ) -> None:
     new_array(tmp_path)
-    zm.write_manifest(tmp_path, "a", all_entries())
+    zm.write_manifest(tmp_path, "a", all_entries(), inline=False)
     before = files_below(tmp_path)
     with pytest.raises(zm.ManifestError) as raised:
-        zm.write_manifest(tmp_path, "a", {**entries, "1.1": {}}, **options)
+        zm.write_manifest(tmp_path, "a", {**entries, "1.1": {}}, **{"inline": False, **options})
     assert raised.value.code == code
     assert says in str(raised.value)
     assert raised.value.array == "a"
@@ -427,10 +427,10 @@ def test_no_array_there(tmp_path: Path) -> None:
     zarr.create_group(tmp_path)
     for path in ("", "nothing"):
         with pytest.raises(zm.errors.InvalidConfigurationError, match="no Zarr v3 array"):
-            zm.write_manifest(tmp_path, path, {})
+            zm.write_manifest(tmp_path, path, {}, inline=False)
     for location in (tmp_path / "nowhere", (tmp_path / "nowhere").as_uri()):
         with pytest.raises(zm.errors.SourceNotFoundError, match="there is no Zarr hier") as caught:
-            zm.write_manifest(location, "a", {})
+            zm.write_manifest(location, "a", {}, inline=False)
         assert caught.value.location == (tmp_path / "nowhere").as_uri()
     assert not (tmp_path / "nowhere").exists()
 
@@ -441,10 +441,10 @@ def test_metadata_that_is_not_valid(tmp_path: Path) -> None:
     metadata = json.loads(document.read_text())
     document.write_text(json.dumps({**metadata, "storage_transformers": {}}))
     with pytest.raises(zm.errors.InvalidConfigurationError, match="not a list"):
-        zm.write_manifest(tmp_path, "a", {})
+        zm.write_manifest(tmp_path, "a", {}, inline=False)
     document.write_text(json.dumps({**metadata, "codecs": None}))
     with pytest.raises(zm.errors.InvalidConfigurationError, match="'codecs'"):
-        zm.write_manifest(tmp_path, "a", {})
+        zm.write_manifest(tmp_path, "a", {}, inline=False)
 
 
 def test_what_readers_would_find_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,15 +454,15 @@ def test_what_readers_would_find_too_large(tmp_path: Path, monkeypatch: pytest.M
     new_array(tmp_path)
     entries = {"0.0": {"data": bytes(2**10)}, "0.1": {"data": b"x"}}
     with pytest.raises(zm.errors.LimitExceededError, match="partition_shape"):
-        zm.write_manifest(tmp_path, "a", entries)
+        zm.write_manifest(tmp_path, "a", entries, inline=False)
     assert not (tmp_path / "a" / "manifest.json").exists()
 
 
 def test_numbers_of_numpy(tmp_path: Path) -> None:
     new_array(tmp_path)
     entries = {tuple(np.array([1, 2])): {"path": "f", "offset": np.int64(3), "length": np.uint8(4)}}
-    zm.write_manifest(tmp_path, "a", entries)
+    zm.write_manifest(tmp_path, "a", entries, inline=False)
     stored = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert stored == {"1.2": {"path": "f", "offset": 3, "length": 4}}
     with pytest.raises(TypeError, match="of type set"):
-        zm.write_manifest(tmp_path, "a", {"0.0": {"path": {"f"}}})
+        zm.write_manifest(tmp_path, "a", {"0.0": {"path": {"f"}}}, inline=False)

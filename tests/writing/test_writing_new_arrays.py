@@ -23,7 +23,13 @@ ENTRIES = {"0.0": {"data": b"\1\0\2\0"}, (1, 0): {"data": b"\3\0\4\0"}}
 def test_a_new_array(path: str, options: dict[str, Any]) -> None:
     store = MemoryStore()
     zm.create_array(
-        store, path, ENTRIES, **CREATION, attributes={"units": "K"}, fill_value=7, **options
+        store,
+        path,
+        ENTRIES,
+        **CREATION,
+        attributes={"units": "K"},
+        fill_value=7,
+        **{"inline": False, **options},
     )
     opened = zm.ManifestStore(store)
     array = zarr.open_array(opened, path=path, mode="r")
@@ -39,7 +45,7 @@ def test_entries_as_columns() -> None:
     store = MemoryStore()
     offsets = np.array([[0], [4]])
     manifest = zm.Manifest.from_columns((2, 1), paths="raw.bin", offsets=offsets, lengths=4)
-    zm.create_array(store, "a", manifest, base="../", **CREATION)
+    zm.create_array(store, "a", manifest, base="../", **CREATION, inline=False)
     body = bytes([1, 0, 2, 0, 3, 0, 4, 0])
     store._store_dict["raw.bin"] = zarr.buffer.default_buffer_prototype().buffer.from_bytes(body)
     array = zarr.open_array(zm.ManifestStore(store), path="a", mode="r")
@@ -49,7 +55,7 @@ def test_entries_as_columns() -> None:
 def test_groups_above_keep_what_they_have() -> None:
     store = MemoryStore()
     zarr.create_group(store, path="g", attributes={"x": 1})
-    zm.create_array(store, "g/a", ENTRIES, **CREATION)
+    zm.create_array(store, "g/a", ENTRIES, **CREATION, inline=False)
     assert dict(zarr.open_group(store, path="g", mode="r").attrs) == {"x": 1}
 
 
@@ -60,10 +66,10 @@ def test_a_node_that_is_there_is_not_replaced(tmp_path: Path, kind: str) -> None
     elif kind == "group":
         zarr.create_group(tmp_path, path="a")
     else:
-        zm.create_array(tmp_path, "a", {}, **CREATION)
+        zm.create_array(tmp_path, "a", {}, **CREATION, inline=False)
     before = files_below(tmp_path)
     with pytest.raises(zm.errors.WriteConflictError, match="already"):
-        zm.create_array(tmp_path, "a", ENTRIES, **CREATION)
+        zm.create_array(tmp_path, "a", ENTRIES, **CREATION, inline=False)
     assert files_below(tmp_path) == before
 
 
@@ -82,7 +88,7 @@ def test_nothing_is_written_of_what_is_wrong(
     tmp_path: Path, entries: Any, options: dict[str, Any], code: str
 ) -> None:
     with pytest.raises(zm.ManifestError) as raised:
-        zm.create_array(tmp_path, "a", entries, **CREATION, **options)
+        zm.create_array(tmp_path, "a", entries, **CREATION, **{"inline": False, **options})
     assert (raised.value.code, raised.value.array) == (code, "a")
     assert files_below(tmp_path) == {}
 
@@ -109,8 +115,8 @@ def test_names_that_no_node_has(tmp_path: Path, name: str, path: str) -> None:
     root = tmp_path / "deep" / "root"
     root.mkdir(parents=True)
     writers: list[Callable[[], None]] = [
-        lambda: zm.create_array(root, array, ENTRIES, **CREATION),
-        lambda: zm.write_manifest(root, array, ENTRIES),
+        lambda: zm.create_array(root, array, ENTRIES, **CREATION, inline=False),
+        lambda: zm.write_manifest(root, array, ENTRIES, inline=False),
     ]
     for write in writers:
         with pytest.raises(
@@ -124,7 +130,7 @@ def test_names_that_no_node_has(tmp_path: Path, name: str, path: str) -> None:
 def test_arguments_that_make_no_sense(name: str) -> None:
     options: dict[str, Any] = {**CREATION, name: None}
     with pytest.raises(TypeError, match=name):
-        zm.create_array(MemoryStore(), "a", {}, **options)
+        zm.create_array(MemoryStore(), "a", {}, **{"inline": False, **options})
 
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
@@ -137,7 +143,7 @@ def test_consolidated_metadata_gets_the_new_array(path: str, through_ours: bool)
     zarr.consolidate_metadata(store, path="g")
     zarr.consolidate_metadata(store)
     location = zm.ManifestStore(store) if through_ours else store
-    zm.create_array(location, path, ENTRIES, **CREATION)
+    zm.create_array(location, path, ENTRIES, **CREATION, inline=False)
     for opened in (zm.ManifestStore(store), location if through_ours else zm.ManifestStore(store)):
         for group in ("", "g"):
             root = zarr.open_group(opened, path=group, mode="r", use_consolidated=True)
@@ -160,5 +166,5 @@ def test_an_array_has_no_nodes_below_it(tmp_path: Path, above: str) -> None:
     with pytest.raises(
         zm.errors.WriteConflictError, match="an array, and cannot have nodes below it"
     ):
-        zm.create_array(tmp_path, "g/a/new", ENTRIES, **CREATION)
+        zm.create_array(tmp_path, "g/a/new", ENTRIES, **CREATION, inline=False)
     assert files_below(tmp_path) == before

@@ -78,7 +78,7 @@ def test_what_is_stated(
 def test_other_manifests_say_nothing(tmp_path: Path) -> None:
     create(tmp_path, [(0,)], (3,), (1,))
     for options in ({}, {"inline": True}):
-        zm.write_manifest(tmp_path, "a", {}, **options)
+        zm.write_manifest(tmp_path, "a", {}, **{"inline": False, **options})
         assert "partitions" not in declared(tmp_path, "a")[0]["configuration"]
 
 
@@ -102,7 +102,7 @@ def write_in_parts(root: Path, indices: list[Index], count: int) -> None:
         for index in random.Random(count).sample(indices, len(indices))
     ]
     node = ArrayNode("a", METADATA | {"shape": [count]}, StreamedManifest((1,), parts))
-    report = write_hierarchy(root, [node], codecs=["gzip"])
+    report = write_hierarchy(root, [node], codecs=["gzip"], inline_below=0)
     assert (report.references, report.refused) == (len(indices), [])
 
 
@@ -230,7 +230,14 @@ def test_any_resizing_reads_as_a_whole_manifest_does(
     store, whole = MemoryStore(contents), MemoryStore()
     create(store, indices, counts, shape)
     zm.create_array(
-        whole, "a", entries(indices), shape=counts, chunks=(1, 1), dtype="u1", fill_value=FILL
+        whole,
+        "a",
+        entries(indices),
+        shape=counts,
+        chunks=(1, 1),
+        dtype="u1",
+        fill_value=FILL,
+        inline=False,
     )
     for size in sizes:
         for root in (store, whole):

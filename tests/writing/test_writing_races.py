@@ -136,7 +136,9 @@ def test_one_of_many_wins(
     meeting = threading.Barrier(WRITERS)
 
     def write(writer: int) -> None:
-        zm.write_manifest(new_store(), "a", entries(writer, meeting.wait), **options)
+        zm.write_manifest(
+            new_store(), "a", entries(writer, meeting.wait), **{"inline": False, **options}
+        )
 
     winner = winner_of(race(write))
     array = zarr.open_array(zm.ManifestStore(new_store()), path="a", mode="r")
@@ -155,7 +157,7 @@ def test_one_of_many_creates(new_store: Callable[[], Store]) -> None:
     meeting = threading.Barrier(WRITERS)
 
     def write(writer: int) -> None:
-        zm.create_array(new_store(), "a", entries(writer, meeting.wait), **CREATION)
+        zm.create_array(new_store(), "a", entries(writer, meeting.wait), **CREATION, inline=False)
 
     winner = winner_of(race(write))
     array = zarr.open_array(zm.ManifestStore(new_store()), path="a", mode="r")
@@ -172,7 +174,7 @@ def test_an_edit_in_between_is_not_lost(new_store: Callable[[], Store]) -> None:
         zarr.open_array(store, path="a").attrs["edited"] = True
 
     with pytest.raises(WriteConflictError, match="another writer") as raised:
-        zm.write_manifest(new_store(), "a", entries(1, edit))
+        zm.write_manifest(new_store(), "a", entries(1, edit), inline=False)
     assert raised.value.array == "a"
     array = zarr.open_array(zm.ManifestStore(new_store()), path="a", mode="r")
     assert dict(array.attrs) == {"edited": True}
@@ -183,11 +185,11 @@ def test_an_edit_in_between_is_not_lost(new_store: Callable[[], Store]) -> None:
 @EVERYWHERE
 def test_writers_of_the_same_do_not_disturb_each_other(new_store: Callable[[], Store]) -> None:
     zarr.create_array(new_store(), name="a", **CREATION)
-    zm.write_manifest(new_store(), "a", entries(1, lambda: None))
+    zm.write_manifest(new_store(), "a", entries(1, lambda: None), inline=False)
     meeting = threading.Barrier(2)
 
     def write(_: int) -> None:
-        zm.write_manifest(new_store(), "a", entries(1, meeting.wait))
+        zm.write_manifest(new_store(), "a", entries(1, meeting.wait), inline=False)
 
     assert race(write, 2) == {1: None, 2: None}
     array = zarr.open_array(zm.ManifestStore(new_store()), path="a", mode="r")
@@ -206,7 +208,9 @@ def test_arrays_below_one_consolidated_group(new_store: Callable[[], Store]) -> 
 
     def write(writer: int) -> None:
         for i in range(3):
-            zm.write_manifest(new_store(), f"a{writer}", {(i,): {"data": bytes([writer])}})
+            zm.write_manifest(
+                new_store(), f"a{writer}", {(i,): {"data": bytes([writer])}}, inline=False
+            )
 
     assert set(race(write).values()) == {None}
     body = guarded_store(new_store()).read("zarr.json").body
@@ -228,7 +232,7 @@ def write_in_process(root: Path, writer: int, answers: Any) -> None:
             time.sleep(0.001)
 
     try:
-        zm.write_manifest(root, "a", entries(writer, meet))
+        zm.write_manifest(root, "a", entries(writer, meet), inline=False)
     except WriteConflictError as error:
         answers.put((writer, error.code))
     else:
@@ -263,11 +267,11 @@ def test_a_lock_that_another_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     lock = tmp_path / "a" / "zarr.json.lock"
     with own_files.OwnFiles(str(tmp_path)).locked("a/zarr.json"):
         with pytest.raises(WriteConflictError) as raised:
-            zm.write_manifest(tmp_path, "a", entries(1, lambda: None))
+            zm.write_manifest(tmp_path, "a", entries(1, lambda: None), inline=False)
         assert f"process {os.getpid()} on " in str(raised.value)
         assert lock.exists()
     assert not lock.exists()
-    zm.write_manifest(tmp_path, "a", entries(1, lambda: None))
+    zm.write_manifest(tmp_path, "a", entries(1, lambda: None), inline=False)
     assert not lock.exists()
 
 
@@ -276,7 +280,7 @@ def test_a_lock_that_was_left_behind(tmp_path: Path) -> None:
     zarr.create_array(tmp_path, name="a", **CREATION)
     lock = tmp_path / "a" / "zarr.json.lock"
     lock.write_text("process 7 on elsewhere\n")
-    zm.write_manifest(tmp_path, "a", entries(1, lambda: None))
+    zm.write_manifest(tmp_path, "a", entries(1, lambda: None), inline=False)
     assert not lock.exists()
 
 
@@ -293,7 +297,7 @@ def test_a_lock_that_is_held_for_a_moment(tmp_path: Path) -> None:
     holder.start()
     held.wait()
     threading.Timer(0.1, release.set).start()
-    zm.write_manifest(tmp_path, "a", entries(1, lambda: None))
+    zm.write_manifest(tmp_path, "a", entries(1, lambda: None), inline=False)
     assert release.is_set()
     holder.join()
 
@@ -310,9 +314,15 @@ def test_stores_that_cannot_tell_need_a_promise() -> None:
     ):
         zarr.create_array(store, name="a", **CREATION)
         with pytest.raises(WriteConflictError, match="sole_writer=True"):
-            zm.write_manifest(store, "a", entries(1, lambda: None))
+            zm.write_manifest(store, "a", entries(1, lambda: None), inline=False)
         for options in OPTIONS.values():
-            zm.write_manifest(store, "a", entries(1, lambda: None), sole_writer=True, **options)
+            zm.write_manifest(
+                store,
+                "a",
+                entries(1, lambda: None),
+                sole_writer=True,
+                **{"inline": False, **options},
+            )
             array = zarr.open_array(zm.ManifestStore(store), path="a", mode="r")
             assert array[:].tolist() == values(1)
 
@@ -322,8 +332,8 @@ def test_a_service_without_conditions(s3_server: S3Server, s3_bucket: str) -> No
     zarr.create_array(ObjectStore(S3Store.from_url(url, **s3_server.options)), name="a", **CREATION)
     objects = S3Store.from_url(url, **s3_server.options, conditional_put="disabled")
     with pytest.raises(WriteConflictError, match="sole_writer=True"):
-        zm.write_manifest(objects, "a", entries(1, lambda: None))
-    zm.write_manifest(objects, "a", entries(1, lambda: None), sole_writer=True)
+        zm.write_manifest(objects, "a", entries(1, lambda: None), inline=False)
+    zm.write_manifest(objects, "a", entries(1, lambda: None), sole_writer=True, inline=False)
 
 
 def test_a_service_that_refuses(s3_server: S3Server, s3_bucket: str) -> None:
@@ -332,9 +342,9 @@ def test_a_service_that_refuses(s3_server: S3Server, s3_bucket: str) -> None:
     zarr.create_array(mine, name="a", **CREATION)
     objects = S3Store.from_url(url, **s3_server.anonymous_options)
     calls: list[Callable[[], Any]] = [
-        lambda: zm.write_manifest(objects, "a", entries(1, lambda: None)),
-        lambda: zm.create_array(objects, "b", entries(1, lambda: None), **CREATION),
-        lambda: conversion.write_hierarchy(objects, [], overwrite=True),
+        lambda: zm.write_manifest(objects, "a", entries(1, lambda: None), inline=False),
+        lambda: zm.create_array(objects, "b", entries(1, lambda: None), **CREATION, inline=False),
+        lambda: conversion.write_hierarchy(objects, [], overwrite=True, inline_below=0),
         lambda: conversion.recover(objects, "finish"),
     ]
     for call in calls:

@@ -27,7 +27,7 @@ class Layout:
     base: str | None
     codecs: tuple[str, ...]
     partition_shape: tuple[int, ...] | dict[str, tuple[int, ...]] | None
-    inline_below: int
+    inline_below: int | None
     overwrite: bool
     lock: bool
     sole_writer: bool

@@ -110,9 +110,9 @@ writing_options = _together(
     click.option(
         "--inline-below",
         type=click.IntRange(min=0),
-        default=0,
         metavar="BYTES",
-        help="Write manifests smaller than this into zarr.json.",
+        help="Write manifests smaller than this into zarr.json; 0 writes documents for all. "
+        "By default, those below 4 kB, until all of them have 256 kB.",
     ),
     click.option(
         "--rename",

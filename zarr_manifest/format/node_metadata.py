@@ -57,6 +57,9 @@ _MOST_LEVELS = 100
 # own, ten thousand short names take three times as many bytes.
 _NAMES = re.compile(r'(?<="partitions": )\[\s*+(?:"[0-9.]++",?+\s*+)++\]')
 
+# An inline manifest: texts contain no line breaks, so that the indentation says where it ends.
+_MANIFEST = re.compile(r'^(( *)"manifest": )(\{\n.*?\n\2\})', re.DOTALL | re.MULTILINE)
+
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 
 # The members needed to read chunks, and their types (Zarr core specification, v3), in the order
@@ -430,7 +433,9 @@ def declare(array: ArrayMetadata, declaration: dict[str, Any]) -> None:
 
 
 def dump_node(node: dict[str, Any]) -> bytes:
-    """Return a node's ``zarr.json``, formatted as zarr does, but the names of partitions in a row.
+    """Return a node's ``zarr.json``, formatted as zarr does, but each inline entry in a line.
+
+    So are the names of partitions: many of them would take most of the document.
 
     Examples
     --------
@@ -438,12 +443,27 @@ def dump_node(node: dict[str, Any]) -> bytes:
     {
       "partitions": ["0", "2"]
     }
+    >>> print(dump_node({"manifest": {"0": {"path": "f"}, "1": {}}}).decode())
+    {
+      "manifest": {
+        "0": {"path":"f"},
+        "1": {}
+      }
+    }
     """
 
     def in_a_row(found: re.Match[str]) -> str:
         return json.dumps(json.loads(found[0]))
 
-    return _NAMES.sub(in_a_row, json.dumps(node, indent=2)).encode()
+    def in_rows(found: re.Match[str]) -> str:
+        rows = (
+            f"{found[2]}  {json.dumps(key)}: {json.dumps(entry, separators=(',', ':'))}"
+            for key, entry in json.loads(found[3]).items()
+        )
+        return f"{found[1]}{{\n" + ",\n".join(rows) + f"\n{found[2]}}}"
+
+    text = json.dumps(node, indent=2)
+    return _MANIFEST.sub(in_rows, _NAMES.sub(in_a_row, text)).encode()
 
 
 # Every Zarr v3 or v2 node has one of these.

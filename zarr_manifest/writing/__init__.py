@@ -10,9 +10,11 @@ from zarr_manifest.writing.consolidated import (
 )
 from zarr_manifest.writing.document_names import is_document, with_token, without_token
 from zarr_manifest.writing.document_removal import earlier_array, removable, unused_documents
+from zarr_manifest.writing.new_documents import SMALL_MANIFEST, small_size
 from zarr_manifest.writing.writing import create_array, write_manifest
 
 __all__ = [
+    "SMALL_MANIFEST",
     "ArrayWriter",
     "Form",
     "GuardedStore",
@@ -23,6 +25,7 @@ __all__ = [
     "has_consolidated",
     "is_document",
     "removable",
+    "small_size",
     "unused_documents",
     "update_consolidated",
     "with_copies",

@@ -76,6 +76,7 @@ from zarr_manifest.writing.new_documents import (
     empty_document,
     encode_manifest,
     partitions_to_fill,
+    small_size,
     weight,
 )
 
@@ -93,11 +94,18 @@ class Form:
     """How a manifest is written; see :func:`zarr_manifest.write_manifest`."""
 
     manifest: str | None = None
-    inline: bool = False
+    inline: bool | None = None
     base: str | None = None
     codecs: Sequence[str | Mapping[str, Any]] = ()
     partition_shape: Sequence[int] | None = None
     lock: bool = True
+
+    def is_inline(self, manifest: References) -> bool:
+        """Whether a manifest goes into ``zarr.json``."""
+        if self.inline is not None:
+            return self.inline
+        says_how = self.manifest is not None or self.codecs or self.partition_shape is not None
+        return not says_how and small_size(manifest) is not None
 
     @property
     def reference(self) -> str:
@@ -192,7 +200,7 @@ class ArrayWriter:
         self._note_sources(manifest)
 
     def _write(self, manifest: References) -> None:
-        if self._form.inline:
+        if self._form.is_inline(manifest):
             self.array = self._declared(json.loads(manifest.dumps()))
             return
         documents = NewDocuments(self.array, manifest)

@@ -9,9 +9,30 @@ from zarr_manifest.format import Limits, Partitions, encode_body, needs_every_do
 from zarr_manifest.hierarchy import DeclaredArray, Partition
 from zarr_manifest.manifest import References
 
+__all__ = [
+    "SMALL_MANIFEST",
+    "NewDocuments",
+    "empty_document",
+    "encode_manifest",
+    "partitions_to_fill",
+    "small_size",
+    "weight",
+]
+
 _BYTES_PER_ROW = 100
 
-__all__ = ["NewDocuments", "empty_document", "encode_manifest", "partitions_to_fill", "weight"]
+# Smaller manifests are written into ``zarr.json``: a request of its own takes longer than its
+# bytes do, also where they are read in vain.
+SMALL_MANIFEST = 4096
+
+
+def small_size(manifest: References, below: int = SMALL_MANIFEST) -> int | None:
+    """Return the size of a manifest as a document, in bytes; None unless it is below a limit."""
+    # An entry takes at least `"0":{}`: large manifests need not be encoded to find out.
+    if len(manifest) * 6 >= below:
+        return None
+    size = len(manifest.dumps())
+    return size if size < below else None
 
 
 class NewDocuments:

@@ -62,7 +62,7 @@ def write_manifest(
     entries: Entries,
     *,
     manifest_url: str | None = None,
-    inline: bool = False,
+    inline: bool | None = None,
     base: str | None = None,
     codecs: Sequence[str | Mapping[str, Any]] = (),
     partition_shape: Sequence[int] | None = None,
@@ -99,8 +99,10 @@ def write_manifest(
         own store; with `partition_shape`, it contains ``{partition}``. By default
         ``./manifest.json`` or ``./manifest/{partition}.json``. A name that is
         already in use gets a suffix: ``./manifest-0123456789ab.json``.
-    inline : bool
-        Write the manifest into ``zarr.json`` instead.
+    inline : bool, optional
+        Whether to write the manifest into ``zarr.json`` instead, so that it needs no request of
+        its own. By default, if it has less than 4 kB, and nothing is said about its document:
+        no `manifest_url`, `codecs` or `partition_shape`.
     base : str, optional
         URL reference that relative paths resolve against; the array's own location
         by default.
@@ -139,7 +141,8 @@ def write_manifest(
     >>> root = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (root / "raw.bin").write_bytes(bytes(range(8)))
     >>> _ = zarr.create_array(root / "a", shape=8, chunks=4, dtype="u1", compressors=None)
-    >>> write_manifest(root, "a", {(1,): {"path": "raw.bin", "offset": 4, "length": 4}}, base="../")
+    >>> entries = {(1,): {"path": "raw.bin", "offset": 4, "length": 4}}
+    >>> write_manifest(root, "a", entries, base="../", inline=False)
     >>> print((root / "a" / "manifest.json").read_text())
     {
     "1":{"path":"raw.bin","offset":4,"length":4}
@@ -174,7 +177,7 @@ def create_array(
     chunks: int | Sequence[int],
     dtype: Any,
     manifest_url: str | None = None,
-    inline: bool = False,
+    inline: bool | None = None,
     base: str | None = None,
     codecs: Sequence[str | Mapping[str, Any]] = (),
     partition_shape: Sequence[int] | None = None,

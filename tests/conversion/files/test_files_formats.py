@@ -523,7 +523,7 @@ def test_a_zarr_hierarchy_is_referred_to_object_by_object(tmp_path: Path, versio
     expected = dict(root.members(max_depth=None))
     for path, item in found.arrays.items():
         assert same(item[...], expected[path][...]), path
-    manifest = (tmp_path / "h.zarr" / "inner" / "x" / "manifest.json").read_text()
+    manifest = (tmp_path / "h.zarr" / "inner" / "x" / "zarr.json").read_text()
     assert "a%20b.zarr" in manifest
 
 

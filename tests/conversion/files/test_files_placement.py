@@ -301,8 +301,8 @@ def test_a_variable_that_a_file_lacks(
         made = opened(filled)
         for name in ("v", "w", "t", "mask"):
             assert made[name].equals(expected[name].load()), name
-    kept = json.loads((filled.root / "v" / "manifest.json").read_text())
-    assert len(kept) == 2
+    declared = json.loads((filled.root / "v" / "zarr.json").read_text())["storage_transformers"]
+    assert len(declared[0]["configuration"]["manifest"]) == 2
 
 
 def test_a_whole_group_that_a_file_lacks(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_directory_of_the_writer_cannot_be_searched_for(writer: Path) -> Non
     assert report.repaired == []
     valid = "valid"
     entry = {"path": "f.bin", "offset": 0, "length": 2}
-    zm.create_array(store, valid, {(0,): entry}, shape=2, chunks=2, dtype="u1")
+    zm.create_array(store, valid, {(0,): entry}, shape=2, chunks=2, dtype="u1", inline=False)
     ((path, note),) = upgrade(store).notes
     assert (path, "is unknown. State it: working_directory=" in note) == (valid, True)
 

@@ -45,7 +45,7 @@ def test_paths_that_lead_out_of_the_hierarchy(members: Any, tmp_path: Path) -> N
 
 def test_documents_that_are_none(tmp_path: Path) -> None:
     zarr.create_group(tmp_path)
-    zm.create_array(tmp_path, "a", {}, shape=4, chunks=4, dtype="u1")
+    zm.create_array(tmp_path, "a", {}, shape=4, chunks=4, dtype="u1", inline=False)
     own = "a/manifest-0123456789ab.json"
     for name in ("data.nc", "a/data.nc", "a/data.json", own):
         (tmp_path / name).write_text("[]")

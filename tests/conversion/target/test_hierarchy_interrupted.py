@@ -52,7 +52,7 @@ def write(store: Store, values: Values, *, overwrite: bool = False) -> None:
     nodes: list[Node] = [GroupNode("", {"old": values is OLD})]
     for path, numbers in values.items():
         nodes.append((streamed if path == "g/parts" else vector)(path, numbers))
-    write_hierarchy(store, nodes, overwrite=overwrite)
+    write_hierarchy(store, nodes, overwrite=overwrite, inline_below=0)
 
 
 def new(store: Store, *, there: bool) -> None:
@@ -262,7 +262,7 @@ def test_two_writers(request: pytest.FixtureRequest, kind: str, tmp_path: Path) 
         server: S3Server = request.getfixturevalue("s3_server")
         bucket: str = request.getfixturevalue("s3_bucket")
         store = ObjectStore(S3Store.from_url(f"s3://{bucket}/h", **server.options))
-    write_hierarchy(store, [vector("a", [0]), vector("g/b", [0])])
+    write_hierarchy(store, [vector("a", [0]), vector("g/b", [0])], inline_below=0)
     meeting = threading.Barrier(3)
     outcomes: dict[int, Exception | None] = {}
 
@@ -272,7 +272,7 @@ def test_two_writers(request: pytest.FixtureRequest, kind: str, tmp_path: Path) 
             meeting.wait()
 
         try:
-            write_hierarchy(store, nodes(), overwrite=True)
+            write_hierarchy(store, nodes(), overwrite=True, inline_below=0)
             outcomes[writer] = None
         except Exception as error:
             outcomes[writer] = error
@@ -313,10 +313,12 @@ def test_a_writer_that_is_taken_for_interrupted(how: str) -> None:
     """It is told, and its nodes are not mixed with others."""
     store = Overtaken()
     paths = ["g/a", "g/b", "h/c"]
-    write_hierarchy(store, [vector(path, [0]) for path in paths])
+    write_hierarchy(store, [vector(path, [0]) for path in paths], inline_below=0)
     store.how, store.has_begun = how, False
     with pytest.raises(WriteConflictError, match="another writer"):
-        write_hierarchy(store, [vector(path, [1]) for path in paths], overwrite=True)
+        write_hierarchy(
+            store, [vector(path, [1]) for path in paths], overwrite=True, inline_below=0
+        )
     assert [read(store, path) for path in paths] == [[int(how == "finish")]] * 3
     assert len(zarr.open_group(zm.ManifestStore(store), mode="r")) == 2
     assert zm.validate(store) == []
@@ -345,7 +347,7 @@ def test_whoever_inspects_or_exports_it_is_told(tmp_path: Path) -> None:
         lambda: zm.ManifestStore(store).locations(),
         lambda: conversion.export_kerchunk_json(store, tmp_path / "r.json"),
         lambda: conversion.upgrade(store),
-        lambda: zm.create_array(store, "x", {}, shape=1, chunks=1, dtype="u1"),
+        lambda: zm.create_array(store, "x", {}, shape=1, chunks=1, dtype="u1", inline=False),
     ):
         with pytest.raises(WriteConflictError, match="interrupted"):
             inspect()

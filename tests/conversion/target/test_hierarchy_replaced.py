@@ -36,19 +36,21 @@ def test_an_importer_that_fails_leaves_everything_as_it_was() -> None:
     store = MemoryStore()
     for there in ({}, {"b": [1, 2]}):
         if there:
-            write_hierarchy(store, [vector(path, values) for path, values in there.items()])
+            write_hierarchy(
+                store, [vector(path, values) for path, values in there.items()], inline_below=0
+            )
         before = dict(store._store_dict)
         with pytest.raises(RuntimeError, match="cannot be read"):
-            write_hierarchy(store, nodes(), overwrite=bool(there))
+            write_hierarchy(store, nodes(), overwrite=bool(there), inline_below=0)
         assert store._store_dict == before
 
 
 def test_a_hierarchy_is_not_replaced_unless_told() -> None:
     store = MemoryStore()
-    write_hierarchy(store, [vector("a", [1])])
+    write_hierarchy(store, [vector("a", [1])], inline_below=0)
     before = dict(store._store_dict)
     with pytest.raises(WriteConflictError, match="overwrite=True"):
-        write_hierarchy(store, [vector("a", [2])])
+        write_hierarchy(store, [vector("a", [2])], inline_below=0)
     assert store._store_dict == before
 
 
@@ -69,6 +71,7 @@ def test_earlier_nodes_are_replaced_and_removed(tmp_path: Path) -> None:
         root,
         [vector("a", [1, 2]), vector("gone", [3]), vector("g/inside", [4]), vector("was", [5])],
         overwrite=True,
+        inline_below=0,
     )
     zarr.create_array(root, name="was_native", shape=2, chunks=1, dtype="u1")[:] = [8, 9]
     report = write_hierarchy(
@@ -81,6 +84,7 @@ def test_earlier_nodes_are_replaced_and_removed(tmp_path: Path) -> None:
             vector("was_native", [12, 13]),
         ],
         overwrite=True,
+        inline_below=0,
     )
     group = zarr.open_group(zm.ManifestStore(root), mode="r")
     expected = {"a": [6, 7], "b": [8, 9], "g": [10], "was/array": [11], "was_native": [12, 13]}
@@ -118,7 +122,7 @@ def test_consolidated_metadata_are_written_and_stay_current(tmp_path: Path) -> N
     zm.write_manifest(tmp_path, "b", {"0": {"data": b"\x09"}}, inline=True)
     assert members(tmp_path) == {"g", "g/a", "b"}
     more: Any = {"shape": 1, "chunks": 1, "dtype": "u1"}
-    zm.create_array(tmp_path, "new/c", {"0": {"data": b"\x07"}}, **more)
+    zm.create_array(tmp_path, "new/c", {"0": {"data": b"\x07"}}, **more, inline=False)
     assert members(tmp_path) == {"g", "g/a", "b", "new", "new/c"}
     upgrade(tmp_path)
     assert members(tmp_path) == {"g", "g/a", "b", "new", "new/c"}
@@ -128,12 +132,12 @@ def test_consolidated_metadata_are_written_and_stay_current(tmp_path: Path) -> N
 
 
 def test_consolidated_metadata_of_a_group_stay(tmp_path: Path) -> None:
-    write_hierarchy(tmp_path, [vector("g/a", [1, 2]), vector("g/h/b", [3])])
+    write_hierarchy(tmp_path, [vector("g/a", [1, 2]), vector("g/h/b", [3])], inline_below=0)
     zarr.create_array(tmp_path, name="k/native", data=np.arange(3))
     for path in ("g", "k"):
         with pytest.warns(UserWarning, match="onsolidated"):
             zarr.consolidate_metadata(zm.ManifestStore(tmp_path), path=path)
-    write_hierarchy(tmp_path, [vector("g/a", [4])], overwrite=True)
+    write_hierarchy(tmp_path, [vector("g/a", [4])], overwrite=True, inline_below=0)
     assert members(tmp_path, "g") == {"a"}
     assert members(tmp_path, "k") == {"native"}
     assert members(tmp_path) == {"g", "g/a", "k", "k/native"}
@@ -142,12 +146,12 @@ def test_consolidated_metadata_of_a_group_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["mask", "g/mask", "more/of/mask"])
 def test_native_arrays_of_others_are_kept(tmp_path: Path, path: str) -> None:
     nodes = [vector("g/a", [1, 2]), vector("b", [3])]
-    write_hierarchy(tmp_path, nodes)
+    write_hierarchy(tmp_path, nodes, inline_below=0)
     added = zarr.create_array(tmp_path, name=path, data=np.arange(3), attributes={"by": "others"})
     if "/" in path:
         zarr.open_group(tmp_path, path=path.rpartition("/")[0]).attrs["by"] = "others"
     before = {key: body for key, body in files_below(tmp_path).items() if key.startswith(path)}
-    report = write_hierarchy(tmp_path, [vector("a", [4])], overwrite=True)
+    report = write_hierarchy(tmp_path, [vector("a", [4])], overwrite=True, inline_below=0)
     after = files_below(tmp_path)
     assert before.items() <= after.items()
     assert [node for node, _ in report.notes] == ["b", *(["g"] if path[0] != "g" else []), "g/a"]
@@ -160,11 +164,13 @@ def test_native_arrays_of_others_are_kept(tmp_path: Path, path: str) -> None:
 
 
 def test_a_native_array_is_not_hidden_below_a_new_array(tmp_path: Path) -> None:
-    write_hierarchy(tmp_path, [vector("g/a", [1, 2])])
+    write_hierarchy(tmp_path, [vector("g/a", [1, 2])], inline_below=0)
     zarr.create_array(tmp_path, name="g/mask", data=np.arange(3))
     before = files_below(tmp_path)
     with pytest.raises(WriteConflictError, match="would hide a native array") as caught:
-        write_hierarchy(tmp_path, [vector("b", [1]), vector("g", [4])], overwrite=True)
+        write_hierarchy(
+            tmp_path, [vector("b", [1]), vector("g", [4])], overwrite=True, inline_below=0
+        )
     assert caught.value.array == "g/mask"
     assert files_below(tmp_path) == before
 
@@ -172,10 +178,12 @@ def test_a_native_array_is_not_hidden_below_a_new_array(tmp_path: Path) -> None:
 def test_an_interruption_while_nothing_but_one_array_changes() -> None:
     for left in range(8):
         store = InterruptedMemory()
-        write_hierarchy(store, [vector("a", [1]), vector("b", [2])])
+        write_hierarchy(store, [vector("a", [1]), vector("b", [2])], inline_below=0)
         store.left = left
         with contextlib.suppress(Interrupted):
-            write_hierarchy(store, [vector("a", [3]), vector("b", [2])], overwrite=True)
+            write_hierarchy(
+                store, [vector("a", [3]), vector("b", [2])], overwrite=True, inline_below=0
+            )
         store.left = 10**9
         assert (read(store, "a"), read(store, "b")) in (([1], [2]), ([3], [2]))
         zarr.open_group(zm.ManifestStore(store), mode="r")
@@ -184,7 +192,9 @@ def test_an_interruption_while_nothing_but_one_array_changes() -> None:
 def test_files_outside_a_hierarchy_are_left_alone(tmp_path: Path) -> None:
     zarr.create_array(tmp_path / "others.zarr", name="native", data=np.arange(3))
     before = files_below(tmp_path)
-    report = write_hierarchy(tmp_path, [vector("a", [1]), vector("b", [2])], overwrite=True)
+    report = write_hierarchy(
+        tmp_path, [vector("a", [1]), vector("b", [2])], overwrite=True, inline_below=0
+    )
     assert report.notes == []
     after = files_below(tmp_path)
     assert before.items() <= after.items()
@@ -193,7 +203,7 @@ def test_files_outside_a_hierarchy_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_failure_leaves_consolidated_metadata() -> None:
     store = MemoryStore()
-    write_hierarchy(store, [vector("a", [1])])
+    write_hierarchy(store, [vector("a", [1])], inline_below=0)
     with pytest.warns(UserWarning, match="onsolidated"):
         zarr.consolidate_metadata(zm.ManifestStore(store))
     before = dict(store._store_dict)
@@ -203,9 +213,9 @@ def test_a_failure_leaves_consolidated_metadata() -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        write_hierarchy(store, nodes(), overwrite=True)
+        write_hierarchy(store, nodes(), overwrite=True, inline_below=0)
     assert store._store_dict == before
-    report = write_hierarchy(store, [vector("a", [1])], overwrite=True)
+    report = write_hierarchy(store, [vector("a", [1])], overwrite=True, inline_below=0)
     assert report.notes == []
     assert members(store) == {"a"}
 
@@ -216,10 +226,10 @@ def test_a_root_of_another_kind() -> None:
     ):
         for left in itertools.count():
             store = InterruptedMemory()
-            write_hierarchy(store, before)
+            write_hierarchy(store, before, inline_below=0)
             store.left = left
             try:
-                write_hierarchy(store, after, overwrite=True)
+                write_hierarchy(store, after, overwrite=True, inline_below=0)
             except Interrupted:
                 store.left = 10**9
                 try:
@@ -239,22 +249,22 @@ def test_a_root_of_another_kind() -> None:
 
 def test_somebody_else_writes_a_node_meanwhile() -> None:
     store = ObjectStore(ObstoreMemoryStore())
-    write_hierarchy(store, [vector("a", [1]), vector("b", [2])])
+    write_hierarchy(store, [vector("a", [1]), vector("b", [2])], inline_below=0)
 
     def nodes() -> Iterator[Node]:
         yield vector("b", [3])
-        zm.write_manifest(store, "a", {"0": {"data": b"\x09"}})
+        zm.write_manifest(store, "a", {"0": {"data": b"\x09"}}, inline=False)
         yield vector("a", [4])
 
     with pytest.raises(WriteConflictError):
-        write_hierarchy(store, nodes(), overwrite=True)
+        write_hierarchy(store, nodes(), overwrite=True, inline_below=0)
     assert read(store, "a") == [9]
 
     def others() -> Iterator[Node]:
         yield vector("b", [3])
-        zm.write_manifest(store, "a", {"0": {"data": b"\x08"}})
+        zm.write_manifest(store, "a", {"0": {"data": b"\x08"}}, inline=False)
 
     with pytest.raises(WriteConflictError, match="Nothing was replaced"):
-        write_hierarchy(store, others(), overwrite=True)
+        write_hierarchy(store, others(), overwrite=True, inline_below=0)
     assert read(store, "a") == [8]
     assert read(store, "b") == [2]

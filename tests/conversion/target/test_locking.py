@@ -62,16 +62,16 @@ def unlocked(tmp_path: Path) -> Path:
 
 
 def by_create_array(root: Path, **lock: bool) -> None:
-    zm.create_array(root, "a", ENTRIES, **CREATION, **lock)
+    zm.create_array(root, "a", ENTRIES, **CREATION, **lock, inline=False)
 
 
 def by_write_manifest(root: Path, **lock: bool) -> None:
     zarr.create_array(root, name="a", **CREATION)
-    zm.write_manifest(root, "a", ENTRIES, **lock)
+    zm.write_manifest(root, "a", ENTRIES, **lock, inline=False)
 
 
 def by_write_hierarchy(root: Path, **lock: bool) -> None:
-    conversion.write_hierarchy(root, [vector("a", [1, 2])], **lock)
+    conversion.write_hierarchy(root, [vector("a", [1, 2])], **lock, inline_below=0)
 
 
 def by_write_hierarchy_inline(root: Path, **lock: bool) -> None:
@@ -79,7 +79,7 @@ def by_write_hierarchy_inline(root: Path, **lock: bool) -> None:
 
 
 def by_write_hierarchy_in_parts(root: Path, **lock: bool) -> None:
-    conversion.write_hierarchy(root, [streamed("a", [1, 2])], **lock)
+    conversion.write_hierarchy(root, [streamed("a", [1, 2])], **lock, inline_below=0)
 
 
 WRITERS = [
@@ -104,9 +104,9 @@ def test_writers_lock_unless_told_otherwise(tmp_path: Path, write: Callable[...,
 
 def test_writing_a_manifest_again_decides_anew(tmp_path: Path) -> None:
     by_create_array(tmp_path)
-    zm.write_manifest(tmp_path, "a", ENTRIES, lock=False)
+    zm.write_manifest(tmp_path, "a", ENTRIES, lock=False, inline=False)
     assert NAME not in node(tmp_path, "a")
-    zm.write_manifest(tmp_path, "a", ENTRIES)
+    zm.write_manifest(tmp_path, "a", ENTRIES, inline=False)
     assert node(tmp_path, "a")[NAME] == LOCK
 
 
@@ -120,7 +120,7 @@ def test_a_lost_declaration_is_an_error_until_the_manifest_is_written_again(
     for path in ("", "a"):
         with pytest.raises(InvalidConfigurationError, match="the declaration was lost"):
             zarr.open(zm.ManifestStore(tmp_path), path=path, mode="r")["a" if not path else ...]
-    zm.write_manifest(tmp_path, "a", ENTRIES)
+    zm.write_manifest(tmp_path, "a", ENTRIES, inline=False)
     assert read(zm.ManifestStore(tmp_path), "a").tolist() == [1, 2, 3, 4]
 
 
@@ -259,13 +259,13 @@ def test_upgrading_locks(unlocked: Path) -> None:
 
 
 def test_what_is_exported_has_no_lock(tmp_path: Path) -> None:
-    conversion.write_hierarchy(tmp_path / "data.zarr", [vector("a", [1, 2])])
+    conversion.write_hierarchy(tmp_path / "data.zarr", [vector("a", [1, 2])], inline_below=0)
     conversion.export_kerchunk_json(tmp_path / "data.zarr", tmp_path / "refs.json")
     assert "must_understand" not in (tmp_path / "refs.json").read_text()
 
 
 def test_in_memory() -> None:
     store = MemoryStore()
-    zm.create_array(store, "a", ENTRIES, lock=False, **CREATION)
+    zm.create_array(store, "a", ENTRIES, lock=False, **CREATION, inline=False)
     assert conversion.lock(store) == ["a"]
     np.testing.assert_array_equal(read(zm.ManifestStore(store), "a"), [1, 2, 3, 4])

@@ -33,7 +33,7 @@ def node(store: MemoryStore, path: str) -> dict[str, Any]:
 def test_the_name_that_xarray_gives_to_arrays_without_one() -> None:
     store = MemoryStore()
     old = "__xarray_dataarray_variable__"
-    report = write_hierarchy(store, [vector(old, [1, 2]), vector(f"g/{old}", [3])])
+    report = write_hierarchy(store, [vector(old, [1, 2]), vector(f"g/{old}", [3])], inline_below=0)
     assert report.refused == []
     assert read(store, "xarray_dataarray_variable") == [1, 2]
     assert read(store, "g/xarray_dataarray_variable") == [3]
@@ -53,7 +53,7 @@ def test_new_names_of_arrays_and_groups() -> None:
         RefusedNode("__g/bad", "not_convertible", "for some reason"),
     ]
     rename = {"/__g/": "g", "__g/__v": "v", "__xarray_dataarray_variable__": "sst", "no/x": "y"}
-    report = write_hierarchy(store, nodes, rename=rename)
+    report = write_hierarchy(store, nodes, rename=rename, inline_below=0)
     assert [refused.path for refused in report.refused] == ["__g/bad"]
     assert read(store, "g/v") == [1]
     assert read(store, "g/w") == [2]
@@ -76,7 +76,9 @@ def test_dimensions_and_references_to_other_variables_follow() -> None:
         named("g/v", "__time", "y", coordinates="__lat lon", cell_measures="area: __lat"),
         named("other/v", "__time", coordinates="__lat"),
     ]
-    report = write_hierarchy(store, nodes, rename={"g/__time": "time", "g/__lat": "lat"})
+    report = write_hierarchy(
+        store, nodes, rename={"g/__time": "time", "g/__lat": "lat"}, inline_below=0
+    )
     assert report.refused == []
     assert node(store, "g")["attributes"] == {"coordinates": "lat other", "title": "__time __lat"}
     assert node(store, "g/time")["dimension_names"] == ["time"]
@@ -89,7 +91,9 @@ def test_dimensions_and_references_to_other_variables_follow() -> None:
 
 
 def test_a_new_name_that_is_taken() -> None:
-    report = write_hierarchy(MemoryStore(), [vector("a", [1]), vector("b", [2])], rename={"b": "a"})
+    report = write_hierarchy(
+        MemoryStore(), [vector("a", [1]), vector("b", [2])], rename={"b": "a"}, inline_below=0
+    )
     assert [(refused.path, refused.reason) for refused in report.refused] == [
         ("a", "there is already a node at this path")
     ]
@@ -99,12 +103,14 @@ def test_a_new_name_that_is_taken() -> None:
 def test_names_that_zarr_does_not_allow(name: str) -> None:
     store = MemoryStore()
     with pytest.raises(zm.errors.InvalidPathError, match="cannot be renamed to"):
-        write_hierarchy(store, [vector("a", [1])], rename={"a": name})
+        write_hierarchy(store, [vector("a", [1])], rename={"a": name}, inline_below=0)
     assert store._store_dict == {}
 
 
 def test_the_refusal_names_the_remedy() -> None:
-    report = write_hierarchy(MemoryStore(), [vector("a/__g/b", [1]), vector("..", [1])])
+    report = write_hierarchy(
+        MemoryStore(), [vector("a/__g/b", [1]), vector("..", [1])], inline_below=0
+    )
     group, dots = (refused.reason for refused in report.refused)
     assert group.endswith("the name '__g'. Give it another: rename={'a/__g': ...}.")
     assert dots.endswith("the name '..'")

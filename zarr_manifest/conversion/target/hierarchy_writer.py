@@ -56,12 +56,23 @@ from zarr_manifest.sources import (
     Allow,
     access_by_prefix,
 )
-from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store
+from zarr_manifest.writing import (
+    SMALL_MANIFEST,
+    ArrayWriter,
+    Form,
+    GuardedStore,
+    guarded_store,
+    small_size,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 __all__ = ["write_hierarchy"]
+
+# Size of all manifests that are written inline by default. Receiving these takes about as long as
+# one request, so that nobody waits longer for those that are not wanted.
+_MOST_INLINE = 2**18
 
 type PartitionShape = Sequence[int] | Mapping[str, Sequence[int]] | None
 
@@ -73,7 +84,7 @@ def write_hierarchy(
     base: str | None = None,
     codecs: Sequence[str | Mapping[str, Any]] = (),
     partition_shape: PartitionShape = None,
-    inline_below: int = 0,
+    inline_below: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
     lock: bool = True,
@@ -116,8 +127,10 @@ def write_hierarchy(
         Number of chunks in a partition, along every dimension: either for all arrays
         with that many dimensions and more than one partition, or by path of the array.
         Streamed manifests have their own.
-    inline_below : int
-        Manifests whose document has fewer bytes are written into ``zarr.json``.
+    inline_below : int, optional
+        Manifests whose document has fewer bytes are written into ``zarr.json``, and so into
+        the root's consolidated metadata, with which they are read. By default, those below
+        4 kB that are not split, until all of them have 256 kB.
     overwrite : bool
         Replace an existing hierarchy.
     progress : callable, optional
@@ -209,13 +222,15 @@ class _Settings:
 
     codecs: Sequence[str | Mapping[str, Any]]
     partition_shape: PartitionShape
-    inline_below: int
+    inline_below: int | None
     lock: bool
 
     def form(self, path: str, grid: ChunkGrid, base: str | None) -> Form:
         """Return how to write the manifest of an array that is neither small nor streamed."""
         shape = self._shape(path, grid)
-        return Form(base=base, codecs=self.codecs, partition_shape=shape, lock=self.lock)
+        return Form(
+            inline=False, base=base, codecs=self.codecs, partition_shape=shape, lock=self.lock
+        )
 
     def _shape(self, path: str, grid: ChunkGrid) -> Sequence[int] | None:
         stated = self.partition_shape
@@ -226,10 +241,21 @@ class _Settings:
         )
         return stated if several else None
 
-    def is_small(self, manifest: References) -> bool:
-        """Whether to write a manifest inline."""
-        # An entry takes at least `"0":{}`: large manifests need not be encoded to find out.
-        return len(manifest) * 6 < self.inline_below and len(manifest.dumps()) < self.inline_below
+    def largest_inline(self, form: Form, inline_bytes: int) -> int:
+        """Return the number of bytes from which on a manifest is not written inline.
+
+        Parameters
+        ----------
+        form : Form
+            How to write it if it is not.
+        inline_bytes : int
+            Size of the manifests that are inline already.
+        """
+        if self.inline_below is not None:
+            return self.inline_below
+        if form.partition_shape is not None:
+            return 0
+        return min(SMALL_MANIFEST, _MOST_INLINE - inline_bytes)
 
 
 class _HierarchyWriter:
@@ -250,6 +276,7 @@ class _HierarchyWriter:
         # Nodes so far, by path; "implied" is a group that may still get attributes.
         self._kinds: dict[str, Literal["group", "array", "implied"]] = {"": "implied"}
         self._arrays: dict[str, ArrayWriter] = {}
+        self._inline_bytes = 0
         self._groups: dict[str, bytes] = {"": dump_node(_group({}))}
 
     def add(self, node: Node) -> None:
@@ -316,7 +343,9 @@ class _HierarchyWriter:
         rewritten, any_relative = self._paths.rewritten(manifest)
         base = self._paths.base_of(path, any_relative=any_relative)
         form = self._settings.form(path, grid, base)
-        if self._settings.is_small(rewritten):
+        size = small_size(rewritten, self._settings.largest_inline(form, self._inline_bytes))
+        if size is not None:
+            self._inline_bytes += size
             form = Form(base=base, inline=True, lock=self._settings.lock)
         writer = ArrayWriter(self._store, path, metadata, self._earlier.read(path), form)
         writer.write(rewritten)
@@ -327,6 +356,7 @@ class _HierarchyWriter:
         self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: StreamedManifest
     ) -> ArrayWriter:
         form = Form(
+            inline=False,
             # Parts to come may have relative paths.
             base=self._paths.base_of(path),
             codecs=self._settings.codecs,

@@ -1,0 +1,114 @@
+"""What the first read of each variable requests: nothing but the bytes that are wanted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import zarr_manifest as zm
+from tests.servers.http_files import FileServer
+from zarr_manifest.conversion import ArrayNode, write_hierarchy
+
+VARIABLES = 20
+CHUNKS = 36
+
+pytestmark = pytest.mark.servers
+
+
+def nodes(url: str, variables: int = VARIABLES, chunks: int = CHUNKS) -> list[ArrayNode]:
+    """Return variables whose chunks are interleaved in two objects."""
+    metadata = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [chunks],
+        "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes"}],
+        "dimension_names": ["x"],
+    }
+    numbers = np.arange(chunks)
+    paths = np.array([f"{url}/o0", f"{url}/o1"])[numbers % 2]
+    return [
+        ArrayNode(
+            f"v{number}",
+            metadata,
+            zm.Manifest.from_columns(
+                (chunks,), paths=list(paths), offsets=numbers * variables + number, lengths=1
+            ),
+        )
+        for number in range(variables)
+    ]
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with FileServer() as found:
+        for name in ("o0", "o1"):
+            found.put(name, bytes(number % 251 for number in range(VARIABLES * CHUNKS)))
+        yield found
+
+
+def publish(root: Path, server: FileServer) -> None:
+    for path in root.rglob("*"):
+        if path.is_file():
+            server.put(f"h/{path.relative_to(root).as_posix()}", path.read_bytes())
+
+
+def requested(server: FileServer) -> Counter[str]:
+    return Counter(request.target for request in server.requests)
+
+
+def test_small_manifests_are_opened_with_the_group(tmp_path: Path, server: FileServer) -> None:
+    write_hierarchy(tmp_path, nodes(server.url))
+    publish(tmp_path, server)
+    dataset = xr.open_zarr(zm.ManifestStore(f"{server.url}/h", allow=[server.url]), chunks=None)
+    opening = requested(server)
+    for number in range(VARIABLES):
+        assert dataset[f"v{number}"][1].values == (VARIABLES + number) % 251
+    touched = requested(server) - opening
+    assert set(touched) == {"/o1"}
+    assert {target for target in opening if "/v" in target} == set()
+
+
+def test_a_hierarchy_keeps_few_bytes_of_manifests_in_its_root(tmp_path: Path) -> None:
+    """Receiving them must not take longer than the requests that they save."""
+    many = nodes("https://example.org/a-long-name", 400)
+    write_hierarchy(tmp_path, many)
+    inline = [one.path for one in many if not list((tmp_path / one.path).glob("manifest*"))]
+    assert 50 < len(inline) < 400
+    assert (tmp_path / "zarr.json").stat().st_size < 800_000
+
+
+@pytest.mark.parametrize(("chunks", "is_inline"), [(36, True), (400, False)])
+def test_manifests_are_written_inline_if_they_are_small(
+    tmp_path: Path, chunks: int, is_inline: bool
+) -> None:
+    node = nodes("https://example.org", 1, chunks)[0]
+    zm.create_array(tmp_path, "a", node.manifest, shape=chunks, chunks=1, dtype="u1")
+    assert (tmp_path / "a/manifest.json").exists() is not is_inline
+    zm.write_manifest(tmp_path, "a", node.manifest, inline=not is_inline)
+    documents = list((tmp_path / "a").glob("manifest*"))
+    assert bool(documents) is is_inline
+    zm.write_manifest(tmp_path, "a", node.manifest)
+    documents = list((tmp_path / "a").glob("manifest*"))
+    assert bool(documents) is not is_inline
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{"manifest_url": "./m.json"}, {"codecs": ["gzip"]}, {"partition_shape": [7]}],
+    ids=lambda document: next(iter(document)),
+)
+def test_who_says_how_to_write_documents_gets_them(
+    tmp_path: Path, document: dict[str, object]
+) -> None:
+    node = nodes("https://example.org", 1)[0]
+    zm.create_array(tmp_path, "a", node.manifest, shape=CHUNKS, chunks=1, dtype="u1", **document)
+    assert len(list((tmp_path / "a").rglob("*.json"))) > 1
