@@ -25,6 +25,8 @@ CLASSES = (
     "zarr_manifest.inspection.Problem",
     "zarr_manifest.locations.ReferencedLocation",
     "zarr_manifest.manifest.Reference",
+    "zarr_manifest.sources.ObjectPart",
+    "zarr_manifest.sources.RangeReader",
 )
 
 

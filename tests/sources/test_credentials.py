@@ -17,10 +17,10 @@ from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer
 from tests.untrusted_manifests import RAW, VALUES, declare, read
 from zarr_manifest.locations import Cloud, UrlLocation, storage_kinds
+from zarr_manifest.sources import key_within
 from zarr_manifest.sources.access import (
     anonymous,
     environment,
-    key_within,
     open_object_store,
     requested_url,
 )

@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.locations.kinds import kind_of
 from zarr_manifest.locations.redaction import redact
 from zarr_manifest.locations.resolving import Base, UrlLocation, resolve_reference
 
@@ -58,6 +59,12 @@ class AllowList:
         # Only these depths are looked up: a hostile path may have any number of segments.
         depths = {at.path.count("/") + 1 if at.path else 0 for at in self._originals}
         self._depths = sorted(depths, reverse=True)
+
+    @property
+    def other_schemes(self) -> frozenset[str]:
+        """Schemes of prefixes that the specification does not know."""
+        schemes = {at.scheme for at in self._originals}
+        return frozenset(scheme for scheme in schemes if kind_of(scheme) is None)
 
     def match(self, location: UrlLocation) -> str | None:
         """Return the longest prefix that covers the location, as it was given, or None.

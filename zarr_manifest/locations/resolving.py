@@ -23,6 +23,7 @@ from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import FORBIDDEN_CHARACTER
 from zarr_manifest.locations.kinds import Cloud, Files, WebServers, kind_of, known_schemes
 from zarr_manifest.locations.redaction import redact
+from zarr_manifest.showing import without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -141,7 +142,7 @@ class UrlLocation(Struct, frozen=True):
 type Location = StoreLocation | UrlLocation
 
 
-class Base(Struct, frozen=True, repr_omit_defaults=True):
+class Base(Struct, frozen=True):
     """What a manifest's relative paths resolve against. Made by :meth:`parse`.
 
     Parameters
@@ -159,6 +160,9 @@ class Base(Struct, frozen=True, repr_omit_defaults=True):
     authority: str
     path: str
     schemes: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return without_defaults(self)
 
     @classmethod
     @functools.lru_cache(maxsize=1024)  # each array parses its own several times

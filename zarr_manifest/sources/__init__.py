@@ -7,15 +7,13 @@ from zarr_manifest.sources.access import (
     GIVE_CREDENTIALS,
     Access,
     Allow,
-    Anonymous,
-    Environment,
     access_by_prefix,
     access_to,
     anonymous,
     cloud_of,
     describe_access,
     environment,
-    key_within,
+    has_options,
     open_object_store,
     reader_of,
     requested_url,
@@ -31,7 +29,8 @@ from zarr_manifest.sources.byte_ranges import (
 )
 from zarr_manifest.sources.directories import HIERARCHY, Directory, link_outside
 from zarr_manifest.sources.first_imports import FOR_BULK, import_all, import_for_reading
-from zarr_manifest.sources.local_access import local_directories, may_be_remote
+from zarr_manifest.sources.given_readers import ObjectPart, RangeReader
+from zarr_manifest.sources.keys_in_stores import key_within, local_directories, may_be_remote
 from zarr_manifest.sources.local_files import FileBody, FileReader
 from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.obstore_failures import known_cause
@@ -63,15 +62,15 @@ __all__ = [
     "WHOLE",
     "Access",
     "Allow",
-    "Anonymous",
     "Call",
     "Directory",
-    "Environment",
     "FileBody",
     "FileReader",
     "ManyRanges",
+    "ObjectPart",
     "OwnFiles",
     "RangeError",
+    "RangeReader",
     "Receiver",
     "SourceObject",
     "SourceRange",
@@ -83,6 +82,7 @@ __all__ = [
     "cloud_of",
     "describe_access",
     "environment",
+    "has_options",
     "import_all",
     "import_for_reading",
     "in_decoding_thread",

@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from msgspec.structs import replace
 
@@ -35,9 +35,11 @@ from zarr_manifest.locations import (
 )
 from zarr_manifest.sources.content_encoding import asking_for_identity
 from zarr_manifest.sources.credentials import with_given_credentials
+from zarr_manifest.sources.given_readers import RangeReader, is_range_reader
 
 if TYPE_CHECKING:
     from obstore.store import HTTPStore, ObjectStore, RetryConfig
+    from typing_extensions import TypeIs
 
     from zarr_manifest.sources.object_reader import ObstoreReader
 
@@ -54,12 +56,9 @@ __all__ = [
     "cloud_of",
     "describe_access",
     "environment",
-    "is_below",
-    "key_within",
     "open_object_store",
     "reader_of",
     "requested_url",
-    "root_path",
     "web_directory",
 ]
 
@@ -129,7 +128,7 @@ def _call(function: str, options: Mapping[str, Any]) -> str:
     return f"{function}({', '.join(f'{name}=…' for name in options)})"
 
 
-type Access = ObjectStore | Anonymous | Environment | Mapping[str, Any] | None
+type Access = ObjectStore | RangeReader | Anonymous | Environment | Mapping[str, Any] | None
 
 type Allow = Mapping[str, Access] | Mapping[Path, Access] | Iterable[str | Path] | None
 
@@ -167,11 +166,11 @@ def access_by_prefix(allow: Allow) -> dict[str, Access]:
         if not _is_access(access):
             raise TypeError(
                 f"the access to {prefix!r} is of type {type(access).__name__}; it must be an "
-                "obstore store, a mapping of options, anonymous(), environment() or None"
+                "obstore store, a reader, a mapping of options, anonymous(), environment() or None"
             )
     prefixes = AllowList(accesses)  # raises if one is not a URL prefix
     for prefix, access in accesses.items():
-        if access is None or isinstance(access, Anonymous | Environment | Mapping):
+        if has_options(access):
             _require_known(prefixes.normalized(prefix))
     return accesses
 
@@ -225,8 +224,15 @@ def access_to(
     return prefixes.normalized(prefix), allow[prefix]
 
 
-def _is_access(value: object) -> bool:
-    if isinstance(value, Anonymous | Environment | Mapping | NoneType):
+def has_options(access: Access) -> TypeIs[Anonymous | Environment | Mapping[str, Any] | None]:
+    """Whether it says how to make a store; anything else is a store, or a reader."""
+    return not is_range_reader(access) and isinstance(
+        access, Anonymous | Environment | Mapping | NoneType
+    )
+
+
+def _is_access(value: Any) -> bool:
+    if has_options(value) or is_range_reader(value):
         return True
     from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
@@ -241,17 +247,16 @@ def describe_access(access: Access) -> str:
     >>> describe_access(None), describe_access(environment(region="us-east-1"))
     ('without credentials', 'with credentials from the environment, options: region')
     """
-    match access:
-        case None:
-            how, options = "without credentials", cast("Mapping[str, Any]", {})
-        case Anonymous():
-            how, options = "without credentials", access.options
-        case Environment():
-            how, options = "with credentials from the environment", access.options
-        case Mapping():
-            how, options = "as configured", access
-        case _:
-            return f"through {type(access).__name__}"
+    if access is None:
+        return "without credentials"
+    if isinstance(access, Anonymous | Environment):
+        secret = isinstance(access, Environment)
+        how = "with credentials from the environment" if secret else "without credentials"
+        options = access.options
+    elif isinstance(access, Mapping):
+        how, options = "as configured", access
+    else:
+        return f"through {type(access).__name__}"
     return f"{how}, options: {', '.join(sorted(options))}" if options else how
 
 
@@ -309,15 +314,20 @@ def open_object_store(
     Raises
     ------
     SourceError
-        If the options do not fit the scheme, or some are missing; or if the given store
-        would drop the query.
+        If the options do not fit the scheme, or some are missing; if the given store
+        would drop the query; or if there is a reader, which is no store.
 
     Examples
     --------
     >>> open_object_store(UrlLocation("https", "example.com", "d"), None).url
     'https://example.com/'
     """
-    if access is not None and not isinstance(access, Anonymous | Environment | Mapping):
+    if is_range_reader(access):
+        raise SourceError(
+            f"there is a {type(access).__name__} for {prefix}, which only reads sources",
+            remedy="Here, `allow` needs an obstore store for the prefix; or pass a store of zarr.",
+        )
+    if not has_options(access):
         if query:
             raise SourceError(
                 f"the location has a query, which the store for {prefix} cannot send",
@@ -337,13 +347,7 @@ def open_object_store(
     elif access is not None:
         options |= access
     cloud = kind if isinstance(kind, Cloud) else None
-    client: Any = options.pop("client_options", None) or client_options_in_environment(cloud)
-    if isinstance(client, Mapping):
-        # Naming a server without encryption means wanting to use it.
-        endpoint = str(options.get("endpoint", ""))
-        is_plain = prefix.scheme == "http" or (cloud is not None and endpoint.startswith("http:"))
-        allowing = {"allow_http": is_plain} if cloud is None or is_plain else {}
-        client = {**DEFAULT_TIMEOUTS, **allowing, **cast("Mapping[str, Any]", client)}
+    client = _client_options(prefix, cloud, options)
     if cloud is None:
         # With a trailing slash, obstore would request `/directory//key`.
         root = prefix.url.rstrip("/") if at_prefix and prefix.path else f"{prefix.origin}/"
@@ -358,6 +362,18 @@ def open_object_store(
         prefix = replace(prefix, scheme=cloud.opened_as)
     url = prefix.url if at_prefix else prefix.origin
     return _from_url(url, {"client_options": client, **options})
+
+
+def _client_options(prefix: UrlLocation, cloud: Cloud | None, options: dict[str, Any]) -> Any:
+    """Take the options of the HTTP client out of all options, and complete them."""
+    client: Any = options.pop("client_options", None) or client_options_in_environment(cloud)
+    if not isinstance(client, Mapping):
+        return client
+    # Naming a server without encryption means wanting to use it.
+    endpoint = str(options.get("endpoint", ""))
+    is_plain = prefix.scheme == "http" or (cloud is not None and endpoint.startswith("http:"))
+    allowing = {"allow_http": is_plain} if cloud is None or is_plain else {}
+    return {**DEFAULT_TIMEOUTS, **allowing, **cast("Mapping[str, Any]", client)}
 
 
 def client_options_in_environment(cloud: Cloud | None) -> dict[str, Any]:
@@ -424,39 +440,6 @@ def reader_of(store: ObjectStore) -> ObstoreReader:
     return ObstoreReader(store)
 
 
-def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -> str:
-    """Return the key of an authorised location in a store.
-
-    If the store is for the same bucket (or host, or disk) and rooted at the prefix
-    or above it, keys are relative to its root; any other store stands in for the
-    prefix.
-
-    Raises
-    ------
-    SourceError
-        If the store is rooted below the prefix, and the location is outside its root.
-
-    Examples
-    --------
-    >>> import obstore.store
-    >>> prefix = UrlLocation("s3", "bucket", "2024", "")
-    >>> location = UrlLocation("s3", "bucket", "2024/f.nc", "")
-    >>> key_within(obstore.store.S3Store("bucket", skip_signature=True), prefix, location)
-    '2024/f.nc'
-    >>> key_within(obstore.store.MemoryStore(), prefix, location)
-    'f.nc'
-    """
-    root = root_path(store, prefix)
-    if root is None or not (is_below(prefix.path, root) or is_below(root, prefix.path)):
-        root = prefix.path
-    if not is_below(location.path, root):
-        raise SourceError(
-            f"the store for {prefix} is rooted at {root!r}, but the location is not below that",
-            remedy="Allow the prefix at which the store is rooted, or pass a store for the bucket.",
-        )
-    return location.path[len(root) :].removeprefix("/")
-
-
 def requested_url(store: HTTPStore, key: str) -> str:
     """Return the URL that an HTTP store requests, which has no user information.
 
@@ -497,28 +480,3 @@ def cloud_of(store: ObjectStore) -> Cloud | None:
 
     clouds = (kind for kind in storage_kinds() if isinstance(kind, Cloud))
     return next((c for c in clouds if isinstance(store, getattr(obstore.store, c.store))), None)
-
-
-def is_below(path: str, root: str) -> bool:
-    """Whether a path is another, or continues it by whole segments."""
-    return not root or f"{path}/".startswith(f"{root}/")
-
-
-def root_path(store: ObjectStore, place: UrlLocation) -> str | None:
-    """Return a store's root in the bucket, host or file system of `place`; None if elsewhere."""
-    from obstore.store import HTTPStore, LocalStore, MemoryStore
-
-    if isinstance(store, MemoryStore):
-        return None
-    if isinstance(store, HTTPStore):
-        parts = urlsplit(store.url)
-        same_host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" == place.origin
-        return unquote(parts.path).strip("/") if same_host else None
-    if isinstance(store, LocalStore):
-        return os.path.realpath(store.prefix or "/").strip("/") if place.scheme == "file" else None
-    cloud = cloud_of(store)
-    if cloud is None:
-        return None
-    config: Mapping[str, Any] = dict(store.config)
-    same_bucket = config.get(cloud.bucket) == place.authority.partition("@")[0]
-    return str(store.prefix or "").strip("/") if same_bucket else None

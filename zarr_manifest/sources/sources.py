@@ -31,7 +31,6 @@ from zarr_manifest.locations import (
 from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import (
     Access,
-    key_within,
     open_object_store,
     reader_of,
     web_directory,
@@ -39,7 +38,8 @@ from zarr_manifest.sources.access import (
 from zarr_manifest.sources.arriving import PieceReader, Take
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.directories import Directory
-from zarr_manifest.sources.local_access import local_directories, local_place
+from zarr_manifest.sources.given_readers import GivenReader, is_range_reader, key_below
+from zarr_manifest.sources.keys_in_stores import key_within, local_directories, local_place
 from zarr_manifest.sources.local_files import FileBody, FileReader, open_body
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
 from zarr_manifest.sources.web import is_web_reader, web_reader_of, within_host
@@ -117,6 +117,11 @@ class Sources:
     def hierarchy_is_on_disk(self) -> bool:
         """Whether reading from the hierarchy's own store needs no network round trip."""
         return self._hierarchy.on_disk
+
+    @property
+    def other_schemes(self) -> frozenset[str]:
+        """Schemes that the specification does not know, and for which readers were given."""
+        return self._allow_list.other_schemes
 
     def check(self, locations: Iterable[Location]) -> None:
         """Reject locations outside the hierarchy's store that are not authorised.
@@ -286,6 +291,8 @@ class Sources:
 
     def _target_in(self, prefix: str, reader: _StoreReader, location: UrlLocation) -> _Target:
         normalized = self._allow_list.normalized(prefix)
+        if isinstance(reader, GivenReader):
+            return _Target(reader, key_below(normalized, location))
         place = local_place(reader.store, normalized, location)
         if place is None:
             return _Target(reader, key_within(reader.store, normalized, location))
@@ -314,7 +321,10 @@ class Sources:
         from obstore.store import HTTPStore
 
         normalized = self._allow_list.normalized(prefix)
-        opened = open_object_store(normalized, self._allow[prefix], query=location.query)
+        access = self._allow[prefix]
+        if is_range_reader(access):
+            return GivenReader(access)
+        opened = open_object_store(normalized, access, query=location.query)
         store = within_host(opened)
         if isinstance(store, HTTPStore):
             return web_reader_of(store, self.follow)
@@ -404,4 +414,4 @@ def _redirected(asked: str, target: str) -> UrlLocation:
     return location
 
 
-type _StoreReader = ObstoreReader | WebReader
+type _StoreReader = ObstoreReader | WebReader | GivenReader

@@ -115,7 +115,12 @@ class DeclaredArray(Struct, frozen=True):
 
 
 def interpret_array(
-    path: str, metadata: dict[str, Any], configuration: Configuration, *, base: str | None = None
+    path: str,
+    metadata: dict[str, Any],
+    configuration: Configuration,
+    *,
+    base: str | None = None,
+    schemes: frozenset[str] = frozenset(),
 ) -> Findings[DeclaredArray | None]:
     """Yield the problems of an array that declares a manifest, and return the array.
 
@@ -130,12 +135,14 @@ def interpret_array(
     base : str, optional
         The reader's own base for relative paths, resolved against the root of
         the hierarchy; None uses the declared base.
+    schemes : frozenset of str, optional
+        Schemes of sources that only this reader knows.
     """
     chunk_grid = yield from _interpret_chunk_grid(metadata)
     encoding = yield from _interpret_encoding(metadata, chunk_grid)
     partitions, named = yield from _interpret_partitions(configuration, chunk_grid)
     usable = configuration.partition_shape is None or partitions is not None
-    resolved = yield from _interpret_base(path, configuration, base)
+    resolved = yield from _interpret_base(path, configuration, base, schemes)
     usable &= yield from _interpret_document(path, configuration, chunk_grid)
     # What else zarr needs, and refuses without naming it.
     usable &= yield from interpret_members(metadata, ("data_type", "codecs", "fill_value"))
@@ -196,12 +203,12 @@ def _interpret_partitions(
 
 
 def _interpret_base(
-    path: str, configuration: Configuration, override: str | None
+    path: str, configuration: Configuration, override: str | None, schemes: frozenset[str]
 ) -> Findings[Base | None]:
     try:
         # The declared base is checked even if the reader overrides it.
-        declared = Base.parse(configuration.base, directory=path)
-        return declared if override is None else Base.parse(override)
+        declared = Base.parse(configuration.base, directory=path, schemes=schemes)
+        return declared if override is None else Base.parse(override, schemes=schemes)
     except InvalidPathError as error:
         yield error
         return None

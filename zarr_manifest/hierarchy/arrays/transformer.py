@@ -104,7 +104,10 @@ class ChunkManifestTransformer:
         self._sources = sources
         self._verify: Verify = verify
         try:
-            array = strict(interpret_array(array_path, metadata, configuration, base=base))
+            known = sources.other_schemes
+            array = strict(
+                interpret_array(array_path, metadata, configuration, base=base, schemes=known)
+            )
         except ManifestError as error:
             raise error.in_context(array=array_path) from error.__cause__
         assert array is not None  # it has no problems

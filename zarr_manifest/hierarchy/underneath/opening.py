@@ -26,9 +26,8 @@ from zarr_manifest.locations import (
 )
 from zarr_manifest.sources import (
     Access,
-    Anonymous,
-    Environment,
     access_to,
+    has_options,
     key_within,
     open_object_store,
     within_host,
@@ -184,15 +183,16 @@ def base_directory(base: str | PurePath | None) -> str | None:
 
 def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
     head, mark, query = location.partition("?")
-    root = Base.parse("./").resolve(f"{head.rstrip('/')}/zarr.json{mark}{query}")
+    prefixes = AllowList(allow)
+    here = Base.parse("./", schemes=prefixes.other_schemes)
+    root = here.resolve(f"{head.rstrip('/')}/zarr.json{mark}{query}")
     assert isinstance(root, UrlLocation)  # it has a scheme
     directory = UrlLocation(root.scheme, root.authority, root.path.rpartition("/")[0])
-    prefix, access = access_to(directory, AllowList(allow), allow)
-    if root.query or access is None or isinstance(access, Anonymous | Environment | Mapping):
-        return open_object_store(directory, access, query=root.query, at_prefix=True)
-    if key_within(access, prefix, directory):
+    prefix, access = access_to(directory, prefixes, allow)
+    store = open_object_store(directory, access, query=root.query, at_prefix=True)
+    if not has_options(access) and key_within(store, prefix, directory):
         raise ValueError(
             f"`allow` has a store for {prefix}, which is not rooted at {directory}: pass a store "
             "instead of the URL, such as S3Store(bucket, prefix=...)"
         )
-    return access
+    return store
