@@ -23,9 +23,9 @@ from zarr_manifest.errors import (
     SourceError,
 )
 from zarr_manifest.format import NODE_METADATA
+from zarr_manifest.hierarchy.underneath.own_store import translated
 from zarr_manifest.hierarchy.underneath.relative_sources import store_name
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of
-from zarr_manifest.hierarchy.underneath.translated_store import translated
 from zarr_manifest.sources import (
     HIERARCHY,
     Directory,
