@@ -1,5 +1,7 @@
 """The end of the process: obstore's threads must be done with the interpreter by then.
 
+Without this, scripts that read from a bucket are now and then killed by SIGABRT after their work.
+
 A thread of obstore that has an answer wakes the event loop that waits for it, and then wants
 the interpreter once more. If that is ending, CPython before 3.14 ends the thread instead, which
 Rust takes for a fatal error: the process is aborted, after its work was done. So requests that

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.store import Store
-from zarr.storage import ObjectStore as ZarrObjectStore
 
 from zarr_manifest.format import Configuration, Limits
 from zarr_manifest.hierarchy.arrays import (
@@ -29,7 +28,6 @@ from zarr_manifest.hierarchy.listing import list_locations
 from zarr_manifest.hierarchy.node_table import Remembered
 from zarr_manifest.hierarchy.readable_store import ReadableStore, in_own_loop
 from zarr_manifest.hierarchy.underneath import (
-    WebStore,
     base_directory,
     hierarchy_sources,
     inside_store,
@@ -148,8 +146,7 @@ class ManifestStore(ReadableStore):
         if conditions not in ("check", "ignore"):
             raise ValueError(f"conditions must be 'check' or 'ignore', not {conditions!r}")
         self._allow = access_by_prefix(allow)
-        is_url = isinstance(location, str) and "://" in location
-        import_for_reading([*self._allow, str(location)] if is_url else self._allow)
+        self._import(location)
         self._store = open_hierarchy(location, self._allow, read_only=read_only)
         self._base = base_directory(base)
         self._verify: Verify = verify
@@ -161,13 +158,20 @@ class ManifestStore(ReadableStore):
         super().__init__(read_only=self._store.read_only)
         self._connect()
 
+    def _import(self, location: object) -> None:
+        """Import what reading needs; `location` is that of the hierarchy, or its store."""
+        urls = [*self._allow]
+        # A store of obstore, or zarr's on top of one.
+        kind = type(getattr(location, "store", location))
+        if isinstance(location, str) and "://" in location:
+            urls.append(location)
+        elif kind.__name__ == "HTTPStore":
+            urls.append("http:")
+        import_for_reading(urls, is_object_store=kind.__module__.startswith("obstore"))
+
     def _connect(self) -> None:
         """Create what is not pickled: clients, and the arrays that were seen."""
         wrap_pipelines(ManifestStore, _in_bulk)
-        roots = ["http:"] if isinstance(self._store, WebStore) else []
-        import_for_reading(
-            [*self._allow, *roots], is_object_store=type(self._store) is ZarrObjectStore
-        )
         self._directories = local_directories(self._allow)
         self._may_be_remote = may_be_remote(self._allow)
         self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
@@ -224,6 +228,7 @@ class ManifestStore(ReadableStore):
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
+        self._import(self._store)
         self._connect()
 
     def __eq__(self, value: object) -> bool:
