@@ -66,7 +66,6 @@ from zarr_manifest.hierarchy.zarr_internals import (
     ignored_transformers,
     is_store,
     opening_module,
-    reads_synchronously,
     select_inner_chunks,
     sync,
 )
@@ -124,7 +123,6 @@ __all__ = [
     "partitions_to_read",
     "pure_request",
     "read_node",
-    "reads_synchronously",
     "refused_key",
     "select_inner_chunks",
     "slice_of",

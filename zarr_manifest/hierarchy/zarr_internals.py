@@ -39,7 +39,6 @@ __all__ = [
     "io_loop",
     "is_store",
     "opening_module",
-    "reads_synchronously",
     "select_inner_chunks",
     "supports_synchronous_io",
     "sync",
@@ -212,11 +211,6 @@ def codecs_of(pipeline: CodecPipeline) -> CodecsOfPipeline | None:
     return CodecsOfPipeline(
         tuple(known.array_array_codecs), known.array_bytes_codec, tuple(known.bytes_bytes_codecs)
     )
-
-
-def reads_synchronously(pipeline: CodecPipeline) -> bool:
-    """Whether a pipeline reads without an event loop, if the store can."""
-    return hasattr(pipeline, "read_sync")
 
 
 def decodes_synchronously(codec: Any) -> bool:

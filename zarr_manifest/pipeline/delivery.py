@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 from zarr.abc.codec import CodecPipeline
+from zarr.buffer import cpu
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import verify_checksum
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
 
-__all__ = ["ChunkRequest", "Delivery", "Prefetched", "UndecodableChunkError", "WantedChunks"]
+__all__ = [
+    "ChunkRequest",
+    "Delivery",
+    "Prefetched",
+    "UndecodableChunkError",
+    "WantedChunks",
+    "is_plain_memory",
+]
 
 
 class ChunkRequest(NamedTuple):
@@ -51,6 +59,14 @@ class ChunkRequest(NamedTuple):
     is_complete: bool
 
 
+def is_plain_memory(out: Any) -> bool:
+    """Whether all that has to be done for an output is to write to the array within."""
+    if type(out) is not cpu.NDBuffer:
+        return False
+    memory: Any = out.as_ndarray_like()
+    return type(memory) in (np.ndarray, np.memmap)
+
+
 class _Requests(Protocol):
     """The requests of a selection, by their positions."""
 
@@ -73,21 +89,21 @@ class Delivery(Struct):
     ----------
     requests : sequence of ChunkRequest
         The selection.
-    located : LocatedChunks
-        Where its chunks are, and their checksums.
     values : ndarray
-        The output.
+        The output; unused if zarr has to decode.
     drop_axes : tuple of int
         Axes of what is selected of a chunk that the output does not have.
     decoder : ChunkDecoder or None
         None if zarr has to decode the chunks, which are then kept in `undecoded`.
+    checksums : dict of int to str
+        What the bytes of chunks must match.
     """
 
     requests: _Requests
-    located: LocatedChunks
     values: npt.NDArray[Any]
     drop_axes: tuple[int, ...]
     decoder: ChunkDecoder | None
+    checksums: dict[int, str] = field(default_factory=dict[int, str])
     undecoded: dict[int, memoryview] = field(default_factory=dict[int, memoryview])
     is_verbatim: bool = False
 
@@ -100,7 +116,7 @@ class Delivery(Struct):
 
     def verify(self, position: int, body: memoryview) -> None:
         """Compare bytes with the checksum that the manifest states, if it does."""
-        checksum = self.located.checksums.get(position)
+        checksum = self.checksums.get(position)
         if checksum is not None:
             verify_checksum(checksum, body)
 
@@ -125,8 +141,8 @@ class Delivery(Struct):
 
     def whole_chunk(self, request: ChunkRequest) -> memoryview | None:
         """Return where a chunk goes as it is in memory; None if it does not."""
-        decoder = self.decoder
-        if decoder is None or self.values.dtype != decoder.stored_type:
+        decoder, values = self.decoder, self.values
+        if decoder is None or values.dtype != decoder.stored_type:
             return None
         for part in request.chunk_selection:
             if type(part) is not slice:
@@ -134,7 +150,7 @@ class Delivery(Struct):
         for part in request.out_selection:
             if type(part) is not slice:
                 return None
-        view = self.values[request.out_selection]
+        view = values[request.out_selection]
         if not (view.flags.c_contiguous and view.flags.writeable):
             return None
         if view.size != math.prod(request.spec.shape):
@@ -152,7 +168,7 @@ class RangeDelivery(Struct, frozen=True):
     def destination(self, row: int) -> memoryview | None:
         """Return where a chunk goes as it is stored; None if it has to be looked at."""
         delivery, position = self.delivery, self.positions[row]
-        if not delivery.is_verbatim or position in delivery.located.checksums:
+        if not delivery.is_verbatim or position in delivery.checksums:
             return None
         view = delivery.whole_chunk(delivery.requests[position])
         stored = int(self.ranges.stops[row] - self.ranges.starts[row])
@@ -160,7 +176,7 @@ class RangeDelivery(Struct, frozen=True):
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Decode chunks, and put their values where they go."""
-        delivery, checksums = self.delivery, self.delivery.located.checksums
+        delivery, checksums = self.delivery, self.delivery.checksums
         for row, body in zip(rows, bodies, strict=True):
             position = self.positions[row]
             if position in checksums:

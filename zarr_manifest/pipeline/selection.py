@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from zarr.abc.codec import CodecPipeline
-from zarr.buffer import cpu
 from zarr.storage import StorePath
 
 from zarr_manifest.errors import ManifestError
@@ -23,7 +22,6 @@ from zarr_manifest.hierarchy import (
     LocatedChunks,
     ManifestStore,
     codecs_of,
-    reads_synchronously,
 )
 from zarr_manifest.pipeline.decoding import chunk_decoder
 from zarr_manifest.pipeline.delivery import (
@@ -32,9 +30,10 @@ from zarr_manifest.pipeline.delivery import (
     Prefetched,
     UndecodableChunkError,
     WantedChunks,
+    is_plain_memory,
 )
 from zarr_manifest.pipeline.read_ahead import ReadAhead
-from zarr_manifest.pipeline.shard_layout import count_in_box, shard_layout_of, sharding_of
+from zarr_manifest.pipeline.shard_layout import shard_layout_of
 from zarr_manifest.pipeline.sharding import ShardedSelection, UnreadableShardError
 from zarr_manifest.sources import WHOLE, RangeError, in_decoding_thread, in_order
 
@@ -43,20 +42,19 @@ __all__ = ["read_selection"]
 # Chunks that cannot be read together with others are read as zarr reads chunks: so many at once.
 _MOST_ALONE = 10
 
-# So many inner chunks of one shard are read as quickly by zarr; if its pipeline for codecs that
-# need no event loop is used, so many.
-_LITTLE = {False: 1, True: 32}
-
 # Encoded bytes that are held for zarr to decode, if it has to.
 _MOST_PREFETCHED = 64 * 1024 * 1024
+
+# A single chunk of at most so many encoded bytes is decoded without handing it to a thread.
+_QUICKLY_DECODED = 64 * 1024
 
 
 async def read_selection(
     usual: CodecPipeline, batch: Sequence[Any], out: Any, drop_axes: tuple[int, ...]
 ) -> Any:
-    """Read a selection in bulk, or with the usual pipeline if it is none for this one."""
+    """Read a selection of a manifest array in bulk, and others with the usual pipeline."""
     requests = [ChunkRequest(*each) for each in batch]
-    owned = await _owned_chunks(requests, out) if _gains(usual, requests) else None
+    owned = await _owned_chunks(requests) if requests else None
     if owned is None:
         return await usual.read(batch, out, drop_axes)
     if usual.supports_partial_decode:
@@ -72,20 +70,6 @@ async def read_selection(
         return await usual.read(batch, out, drop_axes)
 
 
-def _gains(usual: CodecPipeline, requests: Sequence[ChunkRequest]) -> bool:
-    """Whether zarr would read a selection more slowly."""
-    if len(requests) != 1:
-        return bool(requests)
-    request = requests[0]
-    sharding = sharding_of(usual)
-    if sharding is None:
-        # Others around it may be read ahead.
-        store = getattr(request.getter, "store", None)
-        return isinstance(store, ManifestStore) and store.may_be_remote
-    inner = count_in_box(request.chunk_selection, request.spec.shape, sharding.chunk_shape)
-    return inner is None or inner > _LITTLE[reads_synchronously(usual)]
-
-
 async def _read_shards(
     usual: CodecPipeline,
     owned: _OwnedChunks,
@@ -94,7 +78,7 @@ async def _read_shards(
     drop_axes: tuple[int, ...],
 ) -> Any:
     layout = shard_layout_of(usual, requests[0].spec)
-    if layout is None:
+    if layout is None or not is_plain_memory(out):
         return await usual.read(requests, out, drop_axes)
     selection = ShardedSelection(*owned, requests, out, drop_axes, usual, layout=layout)
     try:
@@ -112,10 +96,8 @@ class _OwnedChunks(NamedTuple):
     indices: npt.NDArray[np.int64]
 
 
-async def _owned_chunks(requests: Sequence[ChunkRequest], out: Any) -> _OwnedChunks | None:
-    """Return what is needed to read chunks in bulk; None if they are not to be."""
-    if not _is_plain_memory(out):
-        return None
+async def _owned_chunks(requests: Sequence[ChunkRequest]) -> _OwnedChunks | None:
+    """Return what is needed to read chunks in bulk; None if they are of a native array."""
     first = requests[0].getter
     if not isinstance(first, StorePath) or not isinstance(first.store, ManifestStore):
         return None
@@ -127,29 +109,26 @@ async def _owned_chunks(requests: Sequence[ChunkRequest], out: Any) -> _OwnedChu
     return None if indices is None else _OwnedChunks(first.store, array, indices)
 
 
-def _is_plain_memory(out: Any) -> bool:
-    """Whether what is written to the array within an output is all that it must be told of."""
-    if type(out) is not cpu.NDBuffer:
-        return False
-    memory: Any = out.as_ndarray_like()
-    return type(memory) in (np.ndarray, np.memmap)
-
-
 class _Selection(WantedChunks):
     """Chunks that are read, and where their values go."""
 
     async def read(self) -> list[dict[str, str]]:
         """Read everything, and return what zarr wants to know of each chunk."""
+        values, decoder = np.zeros(0), None
+        if is_plain_memory(self._out):
+            values = self._out.as_numpy_array()
+            decoder = chunk_decoder(codecs_of(self._usual), self._requests[0].spec)
+        delivery = Delivery(self._requests, values, self._drop_axes, decoder)
+        if len(self._requests) == 1 and not self._store.may_be_remote:
+            # Nothing is read ahead of local files.
+            return [await self._read_one(delivery)]
         located = await self._array.locate(self._indices)
         ahead = await ReadAhead.of_running_loop().take(
             self._store, self._array, self._indices, located
         )
         located = located.with_bodies(ahead)
+        delivery.checksums = located.checksums
         results = self._results(located)
-        decoder = chunk_decoder(codecs_of(self._usual), self._requests[0].spec)
-        delivery = Delivery(
-            self._requests, located, self._out.as_numpy_array(), self._drop_axes, decoder
-        )
         if located.inline:
             await in_decoding_thread(self._take_inline, located, delivery)
         await self._read_ranges(located, delivery)
@@ -157,6 +136,17 @@ class _Selection(WantedChunks):
             results[position] = self._fill(position)
         await self._decode_by_zarr(delivery)
         return results
+
+    async def _read_one(self, delivery: Delivery) -> dict[str, str]:
+        body = await self._body(0)
+        if body is None:
+            return self._fill(0)
+        if len(body) <= _QUICKLY_DECODED:
+            delivery.deliver(0, body)
+        else:
+            await in_decoding_thread(delivery.deliver, 0, body)
+        await self._decode_by_zarr(delivery)
+        return {"status": "present"}
 
     def _take_inline(self, located: LocatedChunks, delivery: Delivery) -> None:
         for position, body in located.inline.items():

@@ -28,10 +28,8 @@ __all__ = [
     "InnerRanges",
     "InnerRequests",
     "ShardLayout",
-    "count_in_box",
     "inner_requests",
     "shard_layout_of",
-    "sharding_of",
     "tuple_of",
 ]
 
@@ -131,7 +129,7 @@ class ShardLayout(NamedTuple):
         return InnerRanges(starts, starts + np.where(missing, 0, lengths).astype(np.int64), missing)
 
 
-def sharding_of(usual: CodecPipeline) -> Any:
+def _sharding_of(usual: CodecPipeline) -> Any:
     """Return the codec of zarr that is all that a pipeline consists of; None if there is more."""
     codecs = codecs_of(usual)
     if codecs is None or codecs.array_array or codecs.bytes_bytes:
@@ -149,7 +147,7 @@ def shard_layout_of(usual: CodecPipeline, spec: Any) -> ShardLayout | None:
     spec : ArraySpec
         Of one of its shards.
     """
-    sharding = sharding_of(usual)
+    sharding = _sharding_of(usual)
     if sharding is None or not spec.shape:
         return None
     index_codecs = list(sharding.index_codecs)
@@ -239,17 +237,6 @@ def _box(selection: Any, shape: tuple[int, ...]) -> list[tuple[int, int]] | None
             return None
         sides.append((start, stop))
     return sides
-
-
-def count_in_box(
-    selection: Any, shape: tuple[int, ...], chunk_shape: tuple[int, ...]
-) -> int | None:
-    """Return how many inner chunks a selection of a shard touches; None if it is not a box."""
-    sides = _box(selection, shape)
-    if sides is None:
-        return None
-    along = zip(sides, chunk_shape, strict=True)
-    return math.prod(-(-stop // size) - start // size for (start, stop), size in along)
 
 
 def tuple_of(selection: Any) -> tuple[Any, ...]:

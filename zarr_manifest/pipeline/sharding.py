@@ -32,7 +32,6 @@ __all__ = ["Shard", "ShardedSelection", "UnreadableShardError"]
 
 
 _NONE = np.zeros(0, np.int64)
-_WITHOUT_CHECKSUMS = LocatedChunks(_NONE, ManyRanges([], _NONE, _NONE, _NONE), {}, [], [], [], {})
 
 
 class Shard:
@@ -122,9 +121,7 @@ class Shard:
                 if values is None:
                     dtype = self.request.spec.dtype.to_native_dtype()
                     values = np.empty(self._wanted.shape, dtype, order=spec.order)
-                self._delivery = Delivery(
-                    self._wanted, _WITHOUT_CHECKSUMS, values, (), self.layout.decoder
-                )
+                self._delivery = Delivery(self._wanted, values, (), self.layout.decoder)
             return self._delivery
 
     def destination(self, inner: int, nbytes: int) -> memoryview | None:
