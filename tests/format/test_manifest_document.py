@@ -21,7 +21,7 @@ from zarr_manifest.format.manifest_document import (
     decode_document,
     interpret_document,
 )
-from zarr_manifest.manifest.manifest import Manifest
+from zarr_manifest.manifest import Manifest
 
 # No surrogates: they cannot be written as UTF-8.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -15,12 +15,19 @@ from zarr_manifest.format import grid_index
 from zarr_manifest.format.chunk_keys import format_canonical
 from zarr_manifest.format.conditions import Conditions
 from zarr_manifest.format.manifest_document import LARGEST_INTEGER, encode_document
-from zarr_manifest.manifest.author_columns import TO_THE_END, NumberedPaths
-from zarr_manifest.manifest.encoding import encode_rows
-from zarr_manifest.manifest.manifest import Manifest
-from zarr_manifest.manifest.reference import EMPTY, INLINE, Extras, entry_of
-from zarr_manifest.manifest.reference_table import References
-from zarr_manifest.manifest.text_columns import TextColumns
+from zarr_manifest.manifest import (
+    EMPTY,
+    INLINE,
+    TO_THE_END,
+    ChunkNumbers,
+    Extras,
+    Manifest,
+    NumberedPaths,
+    References,
+    TextColumns,
+    entry_of,
+)
+from zarr_manifest.manifest.encoding import encode_references
 
 # As long as a number may be, and as short.
 NUMBER = st.integers(0, LARGEST_INTEGER) | st.integers(0, 10**5) | st.sampled_from([0, 9999, 10**4])
@@ -52,7 +59,7 @@ def tables(draw: st.DrawFn) -> References:
             extras[row] = draw(st.just(shared) | EXTRAS)
     return References(
         GRID,
-        np.array(numbers, np.int64),
+        ChunkNumbers.of(np.array(numbers, np.int64)),
         np.array([draw(NUMBER) if kind >= 0 else 0 for kind in kinds], np.int64),
         np.array(lengths, np.int64),
         np.array(kinds, np.int32),
@@ -63,14 +70,9 @@ def tables(draw: st.DrawFn) -> References:
 
 @given(tables(), st.integers(1, 5))
 def test_the_bytes_are_those_of_entries_one_by_one(table: References, at_once: int) -> None:
-    rows = zip(table.indices(), map(table.reference, range(len(table))), strict=True)
-    expected = encode_document((format_canonical(i), entry_of(reference)) for i, reference in rows)
-    numbers, offsets, lengths, path_numbers = table.columns()
-    extras = {row: extra for extra, rows in table.extras() for row in rows}
-    found = encode_rows(
-        GRID, numbers, offsets, lengths, path_numbers, table.paths, extras, table.reference,
-        at_once=at_once, few=0,
-    )  # fmt: skip
+    entries = ((format_canonical(i), entry_of(table.reference(row))) for i, row in table.items())
+    expected = encode_document(entries)
+    found = encode_references(table, at_once=at_once, few=0)
     assert found == expected == table.dumps()
 
 

@@ -16,10 +16,14 @@ import zarr_manifest as zm
 from tests.properties import examples
 from zarr_manifest.format.findings import strict
 from zarr_manifest.format.limits import Limits
-from zarr_manifest.manifest.decoding import interpret_columns
-from zarr_manifest.manifest.entry_columns import EntryColumns, JoinedParts, Shared
-from zarr_manifest.manifest.keys import Grid
-from zarr_manifest.manifest.manifest import Manifest
+from zarr_manifest.manifest import (
+    Grid,
+    JoinedReferences,
+    Manifest,
+    PathNumbers,
+    References,
+    interpret_manifest,
+)
 from zarr_manifest.manifest.parts import LazyPart
 from zarr_manifest.manifest.scanner import Scanner
 
@@ -100,31 +104,30 @@ def documents(draw: st.DrawFn, *, proper: bool) -> tuple[bytes, tuple[int, ...]]
 
 def at_once(document: bytes, grid: Grid, limits: Limits) -> Any:
     """What is read at once, as values that compare; None if nothing is."""
-    shared = Shared({}, {})
-    columns = Scanner(grid, limits, shared).columns(LazyPart.all_of(document))
-    if columns is None:
-        assert not shared.paths
+    paths = PathNumbers()
+    rows = Scanner(grid, limits, paths, {}).scan(LazyPart.all_of(document))
+    if rows is None:
+        assert not paths
         return None
-    parts = JoinedParts(len(document))
-    parts.add(columns, len(document))
-    joined = parts.in_order(list(shared.paths))
-    assert joined is not None
-    return comparable(*joined)
+    joined = JoinedReferences(paths)
+    joined.add(*rows)
+    assert grid.shape is not None
+    references = joined.references(grid.shape)
+    assert references is not None
+    return comparable(references)
 
 
 def one_by_one(document: bytes, grid: Grid, limits: Limits) -> Any:
     """What is read entry by entry, or the error."""
     try:
-        return comparable(*strict(interpret_columns(document, grid, limits, least_bytes=2**60)))
+        return comparable(strict(interpret_manifest(document, grid, limits, least_bytes=2**60)))
     except zm.ManifestError as error:
         return error
 
 
-def comparable(columns: EntryColumns, paths: tuple[str, ...]) -> Any:
-    kept = (columns.numbers(), columns.offsets, columns.lengths, columns.path_numbers)
-    arrays = [(column.dtype, column.tolist()) for column in kept]
-    shared = {id(extra) for extra in columns.extras.values()}
-    return columns.grid_shape, arrays, paths, sorted(columns.extras.items()), len(shared)
+def comparable(references: References) -> Any:
+    arrays = [(column.dtype, column.tolist()) for column in references.columns()]
+    return references.grid_shape, arrays, references.paths, [*references.extras()]
 
 
 @given(documents(proper=False), st.sampled_from([Limits(), Limits(path_length=3)]))
@@ -170,26 +173,25 @@ def test_a_document_is_read_as_if_none_had_been_read_before(
 ) -> None:
     """All are read into the same memory: nothing of one may be taken for another's."""
     grid = Grid(1, (12,))
-    reader = Scanner(grid, Limits(), Shared({}, {}))
+    reader = Scanner(grid, Limits(), PathNumbers(), {})
     for document, _ in cases:
-        found = reader.columns(LazyPart.all_of(document))
-        alone = Scanner(grid, Limits(), Shared({}, {})).columns(LazyPart.all_of(document))
+        found = reader.scan(LazyPart.all_of(document))
+        alone = Scanner(grid, Limits(), PathNumbers(), {}).scan(LazyPart.all_of(document))
         assert (found is None) == (alone is None)
         if found is not None and alone is not None:
-            assert found.numbers().tolist() == alone.numbers().tolist()
-            assert found.offsets.tolist() == alone.offsets.tolist()
-            assert found.lengths.tolist() == alone.lengths.tolist()
+            for column, expected in zip(found[0][:3], alone[0][:3], strict=True):
+                assert column.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("end", range(1, 60))
 def test_a_document_that_ends_early_is_not_continued_by_the_one_before(end: int) -> None:
     document = b'{"0":{"path":"a","offset":1},"1":{"path":"a","offset":2},"2":{"path":"a"}}'
-    reader = Scanner(Grid(1, (12,)), Limits(), Shared({}, {}))
+    reader = Scanner(Grid(1, (12,)), Limits(), PathNumbers(), {})
     longer = (
         b'{"3":{"path":"a","offset":1},"4":{"path":"a","offset":2},"5":{"path":"a","offset":3}}'
     )
-    assert reader.columns(LazyPart.all_of(longer)) is not None
-    assert reader.columns(LazyPart(document, 0, end)) is None
+    assert reader.scan(LazyPart.all_of(longer)) is not None
+    assert reader.scan(LazyPart(document, 0, end)) is None
 
 
 def is_unusual(document: bytes) -> bool:
@@ -238,12 +240,13 @@ def test_what_writers_write_is_read_at_once(writer: str, more: dict[str, str]) -
     entries = {key: {**entry, **more} for key, entry in plain(1500).items()}
     document = WRITERS[writer](entries)
     for region in (None, (range(2), range(1000))):
-        reader = Scanner(Grid(2, (2, 1000), region), Limits(), Shared({}, {}))
-        columns = reader.columns(LazyPart.all_of(document))
-        assert columns is not None
+        reader = Scanner(Grid(2, (2, 1000), region), Limits(), PathNumbers(), {})
+        rows = reader.scan(LazyPart.all_of(document))
+        assert rows is not None
+        columns, _ = rows
         assert columns.offsets.tolist() == [
             entries[f"{number // 1000}.{number % 1000}"]["offset"]
-            for number in columns.numbers().tolist()
+            for number in columns.numbers.tolist()
         ]
 
 
@@ -278,7 +281,7 @@ def test_memory_while_a_document_is_read() -> None:
     for _ in range(3):
         tracemalloc.start()
         try:
-            strict(interpret_columns(document, Grid(2, (100, 1000)), Limits()))
+            strict(interpret_manifest(document, Grid(2, (100, 1000)), Limits()))
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
@@ -288,10 +291,10 @@ def test_memory_while_a_document_is_read() -> None:
 @pytest.mark.slow
 def test_memory_per_reference() -> None:
     document = json.dumps(plain(100_000)).encode()
-    columns, _ = strict(interpret_columns(document, Grid(2, (100, 1000)), Limits()))
+    references = strict(interpret_manifest(document, Grid(2, (100, 1000)), Limits()))
+    assert references.nbytes == 20 * 100_000
+    columns = references.columns()
     kept = [columns.offsets, columns.lengths, columns.path_numbers]
-    assert sum(column.nbytes for column in kept) == 20 * 100_000
     # What no row uses is left over because the number of rows is not known in advance.
     held = [column if column.base is None else column.base for column in kept]
     assert sum(column.nbytes for column in held) <= 21.5 * 100_000
-    assert columns.chunk_numbers is None  # each is the number of its row

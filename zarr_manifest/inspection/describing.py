@@ -31,7 +31,6 @@ from zarr_manifest.locations import (
     suggest_prefixes,
     summarize,
 )
-from zarr_manifest.manifest import INLINE
 from zarr_manifest.sources import (
     Allow,
     in_order,
@@ -160,11 +159,10 @@ async def _counts(hierarchy: InspectedHierarchy, node: Node) -> _Counts:
     async for loaded in hierarchy.documents(array).every():
         manifest = loaded.manifest
         statistics = manifest.statistics()
-        references = sum(count for _, count, _ in statistics)
-        inline = sum(1 for _ in manifest.with_path(INLINE))
+        references, inline, empty = manifest.counts()
         counts.references += references
         counts.inline += inline
-        counts.empty += len(manifest) - references - inline
+        counts.empty += empty
         counts.nbytes += sum(nbytes for _, _, nbytes in statistics)
         counts.open_ended += sum(1 for _ in manifest.open_ended())
         counts.found += [

@@ -3,23 +3,37 @@
 For users: :class:`Manifest`, and :class:`Reference`, its entry for one chunk.
 """
 
-from zarr_manifest.manifest.author_columns import TO_THE_END, Columns, NumberedPaths
-from zarr_manifest.manifest.encoding import canonical_keys
+from zarr_manifest.manifest.chunk_numbers import ChunkNumbers
+from zarr_manifest.manifest.decoding import interpret_manifest
+from zarr_manifest.manifest.encoding import canonical_keys, entry_of
+from zarr_manifest.manifest.given_columns import NumberedPaths, references_from_columns
+from zarr_manifest.manifest.joining import JoinedReferences, PathNumbers
 from zarr_manifest.manifest.keys import Grid, Rows, canonical_indices, interpret_keys
 from zarr_manifest.manifest.manifest import Manifest, references_of
-from zarr_manifest.manifest.reference import EMPTY, INLINE, Extras, Reference, Row
-from zarr_manifest.manifest.reference_table import References, interpret_manifest
+from zarr_manifest.manifest.references import (
+    EMPTY,
+    INLINE,
+    TO_THE_END,
+    Columns,
+    Extras,
+    Reference,
+    References,
+    Row,
+)
 from zarr_manifest.manifest.text_columns import TextColumns
 
 __all__ = [
     "EMPTY",
     "INLINE",
     "TO_THE_END",
+    "ChunkNumbers",
     "Columns",
     "Extras",
     "Grid",
+    "JoinedReferences",
     "Manifest",
     "NumberedPaths",
+    "PathNumbers",
     "Reference",
     "References",
     "Row",
@@ -27,7 +41,9 @@ __all__ = [
     "TextColumns",
     "canonical_indices",
     "canonical_keys",
+    "entry_of",
     "interpret_keys",
     "interpret_manifest",
+    "references_from_columns",
     "references_of",
 ]

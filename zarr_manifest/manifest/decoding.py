@@ -1,4 +1,4 @@
-"""A manifest document -> columns, for readers and validators.
+"""A manifest document -> references, for readers and validators.
 
 A large document is read in parts, since a million entries take ten times the memory of
 their columns. If anything is wrong with it, it is read again to report the problems: as a
@@ -8,17 +8,14 @@ whole, unless it is so large that a stranger could fill the memory with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated
 
 import msgspec
 import numpy as np
 
-from zarr_manifest.errors import InvalidChunkKeyError, InvalidEntryError, ManifestError
+from zarr_manifest.errors import InvalidChunkKeyError, ManifestError
 from zarr_manifest.format import (
-    LARGEST_INTEGER,
     NO_CONDITIONS,
     Body,
-    Conditions,
     Entry,
     Findings,
     Limits,
@@ -36,19 +33,20 @@ from zarr_manifest.format import (
     strict,
     too_much,
 )
-from zarr_manifest.manifest.author_columns import TO_THE_END
-from zarr_manifest.manifest.entry_columns import EntryColumns, JoinedParts, Shared
+from zarr_manifest.manifest.joining import JoinedReferences, PathNumbers
 from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
-from zarr_manifest.manifest.parts import LazyPart, split_document, split_members
-from zarr_manifest.manifest.reference import EMPTY, INLINE, Extras
+from zarr_manifest.manifest.parts import split_document, split_members
+from zarr_manifest.manifest.references import (
+    EMPTY,
+    INLINE,
+    TO_THE_END,
+    Columns,
+    Extras,
+    References,
+)
 from zarr_manifest.manifest.scanner import Scanner
 
-__all__ = [
-    "Resolve",
-    "interpret_columns",
-    "interpret_conditions",
-    "interpret_rows",
-]
+__all__ = ["Resolve", "interpret_manifest", "interpret_rows"]
 
 # Size of the parts in which a document is read: some ten thousand entries. The smaller, the more
 # of them; the larger, the less of what is computed from them stays in the cache of a processor,
@@ -66,11 +64,14 @@ _WHOLE_BYTES = 2**24
 # Turns a path into a location, or raises.
 type Resolve = Callable[[str], object]
 
-# The columns, and the paths to which their path numbers refer.
-type _Columns = tuple[EntryColumns, tuple[str, ...]]
+# Values that many rows of a document share, held once: extras, by what entries state.
+type KnownExtras = dict[tuple[object, ...], Extras]
+
+# Rows, whose paths are numbered elsewhere, and what only some of them have.
+type _Rows = tuple[Columns, dict[int, Extras]]
 
 
-def interpret_columns(
+def interpret_manifest(
     document: Body,
     grid: Grid,
     limits: Limits,
@@ -79,8 +80,8 @@ def interpret_columns(
     part_bytes: int | None = None,
     whole_bytes: int = _WHOLE_BYTES,
     least_bytes: int = _LEAST_BYTES,
-) -> Findings[_Columns]:
-    """Yield the problems of a manifest document, and return its valid entries as columns.
+) -> Findings[References]:
+    """Yield the problems of a manifest document, and return its valid references.
 
     Parameters
     ----------
@@ -99,18 +100,15 @@ def interpret_columns(
     whole_bytes : int
         Documents larger than this are read in parts even if they are invalid.
     least_bytes : int
-        Smaller documents are read entry by entry, unless they are read in parts.
+        Smaller documents are decoded entry by entry, unless they are read in parts.
     """
     if part_bytes is None:
         part_bytes = _PART_BYTES if len(document) < _LARGE_BYTES else _LARGE_PART_BYTES
-    found: _Columns | None = None
-    if resolve is None and len(document) <= limits.manifest_bytes:
-        if len(document) > part_bytes:
-            found = _read_in_parts(document, grid, limits, part_bytes, whole_bytes)
-        elif len(document) >= least_bytes:
-            found = _read_plain(document, grid, limits)
-    if found is not None:
-        return found
+    is_large = len(document) >= least_bytes or len(document) > part_bytes
+    if resolve is None and is_large and len(document) <= limits.manifest_bytes:
+        found = _read_valid(document, grid, limits, part_bytes, whole_bytes)
+        if found is not None:
+            return found
     document = bytes(document)
     if whole_bytes < len(document) <= limits.manifest_bytes:
         return (yield from _interpret_parts(document, grid, limits, part_bytes, resolve))
@@ -119,14 +117,16 @@ def interpret_columns(
 
 def _interpret_whole(
     document: bytes, grid: Grid, limits: Limits, resolve: Resolve | None = None
-) -> Findings[_Columns]:
+) -> Findings[References]:
     members = Members(document)
     refused: list[str] = []
     findings = interpret_document(document, limits, members, validating=resolve is not None)
     entries = yield from _noting_chunks(findings, refused)
-    shared = Shared({}, {})
-    columns = yield from _interpret_entries(entries, members, grid, shared, resolve, refused)
-    return columns, tuple(shared.paths)
+    reader = _EntryReader(grid)
+    yield from reader.interpret(entries, members, resolve, refused)
+    found = reader.joined.references(reader.grid_shape)
+    assert found is not None  # keys that name the same chunk are problems
+    return found
 
 
 def _noting_chunks[T](findings: Findings[T], chunks: list[str]) -> Findings[T]:
@@ -140,30 +140,54 @@ def _noting_chunks[T](findings: Findings[T], chunks: list[str]) -> Findings[T]:
     return mapped(findings, note)
 
 
-def _interpret_entries(
-    entries: Mapping[str, Entry],
-    members: Members,
-    grid: Grid,
-    shared: Shared,
-    resolve: Resolve | None = None,
-    refused: Sequence[str] = (),
-) -> Findings[EntryColumns]:
-    keys, values = list(entries), list(entries.values())
-    findings = interpret_keys(keys, grid, report_outside=resolve is not None)
-    if resolve is not None and refused:
-        # The keys of refused entries are checked as well, beside all others.
-        every = interpret_keys(list(members.raw), grid, report_outside=True)
-        yield from mapped(every, members.locate)
-        rows, _ = collect(findings)
-    else:
-        rows = yield from mapped(findings, members.locate)
-    columns = yield from mapped(interpret_rows(rows, keys, values, shared), members.locate)
-    if resolve is not None:
-        foreign = set(range(len(keys))).difference(rows.members.tolist())
-        for number in sorted(foreign):
-            yield from mapped(_interpret_extras(values[number], keys[number]), members.locate)
-        yield from mapped(_interpret_paths(entries, resolve), members.locate)
-    return columns
+class _EntryReader:
+    """Interprets the entries of a document, or of its parts, one after the other.
+
+    Attributes
+    ----------
+    grid_shape : tuple of int
+        Number of chunks along each dimension; just large enough for the keys, if it is unknown.
+    joined : JoinedReferences
+        The rows so far.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self._paths = PathNumbers()
+        self._known: KnownExtras = {}
+        self.grid_shape: tuple[int, ...] = grid.shape or ()
+        self.joined = JoinedReferences(self._paths)
+
+    def scanner(self, limits: Limits) -> Scanner:
+        """Return a scanner whose rows have the same path numbers."""
+        return Scanner(self._grid, limits, self._paths, self._known)
+
+    def interpret(
+        self,
+        entries: Mapping[str, Entry],
+        members: Members,
+        resolve: Resolve | None = None,
+        refused: Sequence[str] = (),
+    ) -> Findings[None]:
+        """Yield what is wrong with entries, and add the valid ones."""
+        keys, values = list(entries), list(entries.values())
+        findings = interpret_keys(keys, self._grid, report_outside=resolve is not None)
+        if resolve is not None and refused:
+            # The keys of refused entries are checked as well, beside all others.
+            every = interpret_keys(list(members.raw), self._grid, report_outside=True)
+            yield from mapped(every, members.locate)
+            rows, _ = collect(findings)
+        else:
+            rows = yield from mapped(findings, members.locate)
+        self.grid_shape = rows.grid_shape
+        interpreted = interpret_rows(rows, keys, values, self._paths, self._known)
+        columns, extras = yield from mapped(interpreted, members.locate)
+        self.joined.add(columns, extras)
+        if resolve is not None:
+            foreign = set(range(len(keys))).difference(rows.members.tolist())
+            for number in sorted(foreign):
+                yield from mapped(_interpret_extras(values[number], keys[number]), members.locate)
+            yield from mapped(_interpret_paths(entries, resolve), members.locate)
 
 
 def _interpret_paths(entries: Mapping[str, Entry], resolve: Resolve) -> Findings[None]:
@@ -187,19 +211,20 @@ def _interpret_paths(entries: Mapping[str, Entry], resolve: Resolve) -> Findings
 # ------------------------------------------------------------ in parts
 
 
-def _read_in_parts(
+def _read_valid(
     document: Body, grid: Grid, limits: Limits, part_bytes: int, whole_bytes: int
-) -> _Columns | None:
-    """Return the columns of a valid document; None if it may have problems."""
+) -> References | None:
+    """Return the references of a valid document; None if it may have problems."""
     if grid.shape is None:
         return None  # each part would infer a different grid from its keys
-    joined, shared = JoinedParts(len(document)), Shared({}, {})
-    plain = Scanner(grid, limits, shared)
-    count = inline_bytes = 0
+    reader = _EntryReader(grid)
+    scanner, joined = reader.scanner(limits), reader.joined
+    count = inline_bytes = read_bytes = 0
     for part in split_document(document, part_bytes):
-        columns = plain.columns(part)
-        if columns is not None:
-            count += len(columns.offsets)
+        rows = scanner.scan(part)
+        if rows is not None:
+            joined.add(*rows)
+            count += len(rows[0].numbers)
         elif len(part) > whole_bytes:
             return None
         else:
@@ -208,7 +233,7 @@ def _read_in_parts(
             try:
                 # Not all problems: there may be one per entry.
                 entries = strict(interpret_document(read, limits, members))
-                columns = strict(_interpret_entries(entries, members, grid, shared))
+                strict(reader.interpret(entries, members))
             except ManifestError:
                 return None
             count += len(entries)
@@ -217,24 +242,15 @@ def _read_in_parts(
                 return None
         if count > limits.entries or inline_bytes > limits.inline_bytes:
             return None
-        joined.add(columns, len(part))
-    return joined.in_order(list(shared.paths))
-
-
-def _read_plain(document: Body, grid: Grid, limits: Limits) -> _Columns | None:
-    """Return the columns of a document of entries that are all written alike, or None."""
-    joined, shared = JoinedParts(len(document)), Shared({}, {})
-    columns = Scanner(grid, limits, shared).columns(LazyPart.all_of(document))
-    if columns is None or len(columns.offsets) > limits.entries:
-        return None
-    joined.add(columns, len(document))
-    return joined.in_order(list(shared.paths))
+        read_bytes += len(part)
+        joined.expect(len(joined) * len(document) // read_bytes)
+    return joined.references(grid.shape)
 
 
 def _interpret_parts(
     document: bytes, grid: Grid, limits: Limits, part_bytes: int, resolve: Resolve | None
-) -> Findings[_Columns]:
-    """Yield the problems of a large document, in bounded memory, and return its columns."""
+) -> Findings[References]:
+    """Yield the problems of a large document, in bounded memory, and return its references."""
     nothing = _interpret_whole(b"{}", grid, limits)
     problem = explain_object(document)
     if problem is not None:
@@ -242,8 +258,7 @@ def _interpret_parts(
         return (yield from nothing)
     if grid.shape is None:
         grid = msgspec.structs.replace(grid, shape=_inferred_shape(document, grid, part_bytes))
-    lines, shared = Lines(document), Shared({}, {})
-    joined = JoinedParts(len(document))
+    lines, reader = Lines(document), _EntryReader(grid)
     count = inline_bytes = 0
     for part in split_members(document, part_bytes):
         members = Members(part.document, lines, part.start)
@@ -257,11 +272,10 @@ def _interpret_parts(
         for exceeded in too_much(count, inline_bytes, limits):
             yield exceeded
             return (yield from nothing)
-        columns = yield from _interpret_entries(entries, members, grid, shared, resolve, refused)
-        joined.add(columns, len(part.document))
-    found = joined.in_order(list(shared.paths))
+        yield from reader.interpret(entries, members, resolve, refused)
+    found = reader.joined.references(reader.grid_shape)
     if found is None:
-        yield from _repeated(joined)
+        yield from _repeated(reader)
         return (yield from nothing)
     return found
 
@@ -275,21 +289,25 @@ def _inferred_shape(document: bytes, grid: Grid, part_bytes: int) -> tuple[int, 
     return shape
 
 
-def _repeated(parts: JoinedParts) -> Iterator[ManifestError]:
+def _repeated(reader: _EntryReader) -> Iterator[ManifestError]:
     """Yield the chunks that members of different parts name."""
-    for number in parts.repeated():
-        key = format_canonical(grid_index(parts.grid_shape, number))
+    for number in reader.joined.repeated():
+        key = format_canonical(grid_index(reader.grid_shape, number))
         yield InvalidChunkKeyError(
             f"the manifest has several members for the chunk {key!r}", chunk=key
         )
+
+
+# ------------------------------------------------------------ entries
 
 
 def interpret_rows(
     rows: Rows,
     keys: Sequence[str],
     entries: Sequence[Entry],
-    shared: Shared,
-) -> Findings[EntryColumns]:
+    paths: PathNumbers,
+    known: KnownExtras,
+) -> Findings[_Rows]:
     """Yield the problems of individual entries, and return the entries as columns.
 
     Parameters
@@ -298,21 +316,16 @@ def interpret_rows(
         Which member of the document each row is, in C order of the chunks.
     keys, entries : sequence
         The members of the document.
-    shared : Shared
+    paths, known
         Updated with new paths and extras.
     """
     unset = msgspec.UNSET
-    path_index = shared.paths
     extras: dict[int, Extras] = {}
     members: list[int] = rows.members.tolist()
     ordered = [entries[member] for member in members]
     # One whole column at a time: there may be millions of rows.
     path_numbers = np.array(
-        [
-            EMPTY if entry.path is unset else path_index.setdefault(entry.path, len(path_index))
-            for entry in ordered
-        ],
-        np.int32,
+        [EMPTY if entry.path is unset else paths[entry.path] for entry in ordered], np.int32
     )
     offsets = np.array([entry.offset or 0 for entry in ordered], np.int64)
     lengths = np.array([entry.length or TO_THE_END for entry in ordered], np.int64)
@@ -320,29 +333,8 @@ def interpret_rows(
         entry = ordered[row]
         if entry.data is not unset:
             path_numbers[row], lengths[row] = INLINE, len(entry.data)
-        extras[row] = yield from _extras_of(entry, keys[members[row]], shared)
-    return EntryColumns(rows.grid_shape, rows.numbers, offsets, lengths, path_numbers, extras)
-
-
-def interpret_conditions(path: str, given: Mapping[str, str | int]) -> Conditions:
-    """Return the conditions, given by name, on the object of a path."""
-    unknown = sorted(set(given) - set(_Conditions.__struct_fields__))
-    if unknown:
-        raise InvalidEntryError(f"unknown condition {unknown[0]!r} for {path!r}")
-    try:
-        stated = msgspec.convert(given, _Conditions)
-    except msgspec.ValidationError as error:
-        raise InvalidEntryError(f"a condition for {path!r} is invalid: {error}") from None
-    return parse_conditions(stated.etag, stated.last_modified, stated.version, stated.size)
-
-
-class _Conditions(msgspec.Struct):
-    """Conditions as their writer gives them."""
-
-    etag: str | None = None
-    last_modified: str | None = None
-    version: str | None = None
-    size: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] | None = None
+        extras[row] = yield from _extras_of(entry, keys[members[row]], known)
+    return Columns(rows.numbers, offsets, lengths, path_numbers), extras
 
 
 def _has_extras(entry: Entry) -> bool:
@@ -357,18 +349,18 @@ def _has_extras(entry: Entry) -> bool:
     )
 
 
-def _extras_of(entry: Entry, key: str, shared: Shared) -> Findings[Extras]:
+def _extras_of(entry: Entry, key: str, known: KnownExtras) -> Findings[Extras]:
     """Yield what is wrong with extras, which are checked once if many rows share them."""
     said = (
         entry.data, entry.checksum, entry.etag, entry.last_modified, entry.version, entry.size,
     )  # fmt: skip
-    known = shared.extras.get(said)
-    if known is not None:
-        return known
+    found = known.get(said)
+    if found is not None:
+        return found
     extras, problems = collect(_interpret_extras(entry, key))
     yield from problems
     if not problems:
-        shared.extras[said] = extras
+        known[said] = extras
     return extras
 
 

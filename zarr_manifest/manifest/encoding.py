@@ -6,18 +6,27 @@ For manifests with millions of entries. Writes exactly what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from io import SEEK_CUR, SEEK_END, BytesIO
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.format import format_canonical, grid_index, grid_indices
-from zarr_manifest.manifest.reference import Extras, Reference, entry_of
+from zarr_manifest.format import (
+    Conditions,
+    Entry,
+    format_canonical,
+    format_last_modified,
+    grid_indices,
+)
 from zarr_manifest.manifest.text_columns import TextColumns
 
-__all__ = ["canonical_keys", "encode_rows"]
+if TYPE_CHECKING:
+    from zarr_manifest.manifest.references import Columns, Extras, Reference, References
+
+__all__ = ["canonical_keys", "encode_references", "entry_of"]
 
 # Number of rows encoded at a time: they fit into a processor's cache.
 _AT_ONCE = 2**13
@@ -31,85 +40,46 @@ _WIDEST = 512
 _ENCODE = msgspec.json.Encoder().encode
 
 
-def encode_rows(
-    grid_shape: Sequence[int],
-    numbers: npt.NDArray[np.int64] | None,
-    offsets: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.int64],
-    path_numbers: npt.NDArray[np.int32],
-    paths: Sequence[str],
-    extras: Mapping[int, Extras],
-    reference: Callable[[int], Reference],
-    *,
-    at_once: int = _AT_ONCE,
-    few: int = _FEW,
-) -> bytes:
-    """Encode rows as a manifest document, one entry per line.
+def encode_references(references: References, *, at_once: int = _AT_ONCE, few: int = _FEW) -> bytes:
+    """Encode references as a manifest document, one entry per line.
 
     Parameters
     ----------
-    grid_shape : sequence of int
-        Number of chunks along each dimension.
-    numbers : ndarray or None
-        C-order number of each row's chunk; None if that is the number of the row.
-    offsets, lengths, path_numbers : ndarray
-        One value per row; a negative length means the rest of the object.
-    paths : sequence of str
-        The paths to which the path numbers refer.
-    extras : mapping of int to Extras
-        What only some rows have.
-    reference : callable
-        Returns the reference in a row, for those that are written one by one.
+    references : References
+        The references.
     at_once : int
         Number of rows encoded at a time.
     few : int
         Up to so many rows are encoded one by one.
-
-    Examples
-    --------
-    >>> columns = np.array([0, 2]), np.array([0, 9]), np.array([-1, 5]), np.array([0, 0])
-    >>> print(encode_rows((3,), *columns, ["f.nc"], {}, Reference, few=0).decode())
-    {
-    "0":{"path":"f.nc"},
-    "2":{"path":"f.nc","offset":9,"length":5}
-    }
-    <BLANKLINE>
     """
-    if not len(offsets):
+    count = len(references)
+    if not count:
         return b"{}\n"
-    if len(offsets) <= few:
-        return _one_by_one(grid_shape, numbers, len(offsets), reference)
+    if count <= few:
+        return _one_by_one(references)
     document = BytesIO(b"{\n")
     document.seek(0, SEEK_END)
-    for start in range(0, len(offsets), at_once):
-        rows = slice(start, min(start + at_once, len(offsets)))
-        chunks = np.arange(start, rows.stop) if numbers is None else numbers[rows]
-        lines = TextColumns(len(chunks))
-        _add_keys(lines, grid_indices(grid_shape, chunks))
+    for start in range(0, count, at_once):
+        columns = references.columns(slice(start, min(start + at_once, count)))
+        lines = TextColumns(len(columns.numbers))
+        _add_keys(lines, grid_indices(references.grid_shape, columns.numbers))
         lines.constant(b'":{')
-        alone = _add_paths(lines, path_numbers[rows], paths)
-        _add_ranges(lines, offsets[rows], lengths[rows], path_numbers[rows] >= 0)
-        if extras:
-            alone |= _add_extras(lines, range(start, rows.stop), extras)
+        alone = _add_paths(lines, columns.path_numbers, references.paths)
+        _add_ranges(lines, columns)
+        if extras := references.extras_of(range(start, start + len(columns.numbers))):
+            alone |= _add_extras(lines, len(columns.numbers), extras)
         lines.constant(b"},\n")
         text = lines.text()
-        document.write(_with_rows(text, start, alone, reference) if alone else text)
+        document.write(_with_rows(text, start, alone, references) if alone else text)
     document.seek(-len(b",\n"), SEEK_CUR)
     document.write(b"\n}\n")
     return document.getvalue()
 
 
-def _one_by_one(
-    grid_shape: Sequence[int],
-    numbers: npt.NDArray[np.int64] | None,
-    count: int,
-    reference: Callable[[int], Reference],
-) -> bytes:
-    chunks: Iterable[int] = range(count) if numbers is None else numbers.tolist()
-    keys = (format_canonical(grid_index(grid_shape, number)) for number in chunks)
+def _one_by_one(references: References) -> bytes:
     lines = [
-        b'"%b":%b' % (key.encode(), _ENCODE(entry_of(reference(row))))
-        for row, key in enumerate(keys)
+        b'"%b":%b' % (format_canonical(index).encode(), _encode(references.reference(row)))
+        for index, row in references.items()
     ]
     return b"{\n%b\n}\n" % b",\n".join(lines)
 
@@ -153,12 +123,8 @@ def _blank_long_texts(table: list[bytes]) -> list[int]:
     return too_long
 
 
-def _add_ranges(
-    lines: TextColumns,
-    offsets: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.int64],
-    has_path: npt.NDArray[np.bool_],
-) -> None:
+def _add_ranges(lines: TextColumns, columns: Columns) -> None:
+    offsets, lengths, has_path = columns.offsets, columns.lengths, columns.path_numbers >= 0
     has_length = has_path & (lengths >= 0)
     has_offset = has_length | (has_path & (offsets > 0))
     for name, values, where in (("offset", offsets, has_offset), ("length", lengths, has_length)):
@@ -170,19 +136,18 @@ def _add_ranges(
             lines.numbers(np.where(where, values, 0), where)
 
 
-def _add_extras(lines: TextColumns, rows: range, extras: Mapping[int, Extras]) -> set[int]:
+def _add_extras(lines: TextColumns, count: int, extras: Sequence[tuple[int, Extras]]) -> set[int]:
     """Add checksums and conditions; return the rows that have inline data or long texts."""
-    own = list(extras.keys() & rows)
-    own_extras = [extras[row] for row in own]
+    own = [extra for _, extra in extras]
     # Many rows share one. By identity: equality would compare whole chunks.
     _, first, numbers = np.unique(
-        np.fromiter(map(id, own_extras), np.int64, len(own)), return_index=True, return_inverse=True
+        np.fromiter(map(id, own), np.int64, len(own)), return_index=True, return_inverse=True
     )
     places: list[int] = first.tolist()
-    distinct = [own_extras[place] for place in places]
+    distinct = [own[place] for place in places]
     table = [b"", *map(_members_after_a_path, distinct)]
-    column = np.zeros(len(rows), np.intp)
-    column[np.array(own, np.intp) - rows.start] = numbers + 1
+    column = np.zeros(count, np.intp)
+    column[[row for row, _ in extras]] = numbers + 1
     alone = [1 + number for number, extra in enumerate(distinct) if extra.data is not None]
     alone += _blank_long_texts(table)
     lines.texts(table, column)
@@ -192,20 +157,51 @@ def _add_extras(lines: TextColumns, rows: range, extras: Mapping[int, Extras]) -
 def _members_after_a_path(extras: Extras) -> bytes:
     if extras.data is not None:
         return b""
-    entry = entry_of(Reference(None, checksum=extras.checksum, conditions=extras.conditions))
-    members = _ENCODE(entry)[1:-1]
+    members = _ENCODE(_entry(extras.checksum, extras.conditions))[1:-1]
     return b"," + members if members else b""
 
 
 def _with_rows(
-    text: bytes | bytearray, start: int, rows: Iterable[int], reference: Callable[[int], Reference]
+    text: bytes | bytearray, start: int, rows: Iterable[int], references: References
 ) -> bytes:
     """Replace the entries in some of the lines, by those in rows from `start`."""
     lines = bytes(text).split(b"\n")
     for row in rows:
         key = lines[row].partition(b":")[0]
-        lines[row] = b"%b:%b," % (key, _ENCODE(entry_of(reference(start + row))))
+        lines[row] = b"%b:%b," % (key, _encode(references.reference(references.row(start + row))))
     return b"\n".join(lines)
+
+
+def _encode(reference: Reference) -> bytes:
+    return _ENCODE(entry_of(reference))
+
+
+def entry_of(reference: Reference) -> Entry:
+    """Return a reference as an entry of a document."""
+    unset = msgspec.UNSET
+    path, length, data = reference.path, reference.length, reference.data
+    has_range = path is not None and (reference.offset > 0 or length is not None)
+    entry = _entry(reference.checksum, reference.conditions)
+    return msgspec.structs.replace(
+        entry,
+        path=unset if path is None else path,
+        offset=reference.offset if has_range else unset,
+        length=unset if path is None or length is None else length,
+        data=unset if data is None else data,
+    )
+
+
+def _entry(checksum: str | None, conditions: Conditions) -> Entry:
+    unset = msgspec.UNSET
+    has_time = conditions.last_modified is not None
+    last_modified = format_last_modified(conditions) if has_time else None
+    return Entry(
+        checksum=unset if checksum is None else checksum,
+        etag=unset if conditions.etag is None else conditions.etag,
+        last_modified=unset if last_modified is None else last_modified,
+        version=unset if conditions.version is None else conditions.version,
+        size=unset if conditions.size is None else conditions.size,
+    )
 
 
 def canonical_keys(indices: npt.NDArray[np.int64]) -> Iterable[str]:

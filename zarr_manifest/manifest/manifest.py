@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
@@ -10,19 +11,16 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import Limits, format_canonical, strict
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest.author_columns import (
-    TO_THE_END,
-    Columns,
+from zarr_manifest.manifest.decoding import interpret_manifest
+from zarr_manifest.manifest.given_columns import (
     NumberedPaths,
-    path_rows,
-    with_rows_without_path,
+    number_indices,
+    references_from_columns,
 )
 from zarr_manifest.manifest.keys import Grid
-from zarr_manifest.manifest.reference import EMPTY, INLINE, Reference
-from zarr_manifest.manifest.reference_table import References, interpret_manifest
+from zarr_manifest.manifest.references import Columns, Reference, References
 from zarr_manifest.showing import counted, html_table, size
 
 __all__ = ["Manifest", "references_of"]
@@ -58,8 +56,8 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
 
     __slots__ = ("_references",)
 
-    def __init__(self, table: References) -> None:
-        self._references = table
+    def __init__(self, references: References) -> None:
+        self._references = references
 
     @classmethod
     def loads(
@@ -153,22 +151,21 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
         >>> manifest[1, 0].offset
         20
         """
-        rows = path_rows(grid_shape, paths, offsets, lengths, indices)
-        inline = {} if data is None else dict(data)
-        for index, encoded in inline.items():
-            if not encoded:
-                raise InvalidEntryError("'data' must not be empty", chunk=format_canonical(index))
-        without_path = [*inline, *empty]
-        if without_path:
-            kinds = [INLINE] * len(inline) + [EMPTY] * (len(without_path) - len(inline))
-            sizes = [len(encoded) for encoded in inline.values()]
-            sizes += [TO_THE_END] * (len(without_path) - len(inline))
-            rows = with_rows_without_path(grid_shape, rows, without_path, kinds, sizes)
-        references = References(
-            grid_shape, rows.numbers, rows.offsets, rows.lengths, rows.path_numbers, rows.paths, {}
+        by_number = functools.partial(_by_number, grid_shape)
+        numbers = None if indices is None else number_indices(grid_shape, np.asarray(indices))
+        return cls(
+            references_from_columns(
+                grid_shape,
+                paths=paths,
+                offsets=offsets,
+                lengths=lengths,
+                numbers=numbers,
+                data=by_number(data or {}),
+                empty=[*by_number(dict.fromkeys(empty))],
+                checksums=by_number(checksums or {}),
+                conditions=conditions,
+            )
         )
-        references.put_extras(inline, checksums or {}, conditions or {})
-        return cls(references)
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
@@ -227,10 +224,10 @@ class Manifest(Mapping[tuple[int, ...], Reference]):
     def __getitem__(self, index: Sequence[int]) -> Reference:
         if not self._is_index(index):
             raise KeyError(index)
-        reference = self._references.find(index)
-        if reference is None:
+        row = self._references.get(index)
+        if row is None:
             raise KeyError(format_canonical(index))
-        return reference
+        return self._references.reference(row)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Manifest) and self.grid_shape != other.grid_shape:
@@ -305,8 +302,16 @@ class _Items(ItemsView[tuple[int, ...], Reference]):
         self._references = references
 
     def __iter__(self) -> Iterator[tuple[tuple[int, ...], Reference]]:
-        for row, index in enumerate(self._references.indices()):
+        for index, row in self._references.items():
             yield index, self._references.reference(row)
+
+
+def _by_number[T](
+    grid_shape: tuple[int, ...], by_index: Mapping[tuple[int, ...], T]
+) -> dict[int, T]:
+    """Return values by chunk number, which are given by grid index."""
+    indices = np.array(list(by_index), np.int64).reshape(len(by_index), len(grid_shape))
+    return dict(zip(number_indices(grid_shape, indices).tolist(), by_index.values(), strict=True))
 
 
 def references_of(manifest: Manifest) -> References:

@@ -22,11 +22,10 @@ from msgspec import Struct, structs
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Conditions, Limits, parse_checksum, parse_conditions
-from zarr_manifest.manifest.author_columns import TO_THE_END
-from zarr_manifest.manifest.entry_columns import EntryColumns, Shared
+from zarr_manifest.manifest.joining import PathNumbers
 from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.parts import LazyPart
-from zarr_manifest.manifest.reference import Extras
+from zarr_manifest.manifest.references import TO_THE_END, Columns, Extras
 from zarr_manifest.manifest.scanned_text import (
     WORD,
     Places,
@@ -63,18 +62,27 @@ class Scanner:
         The chunks that keys may name.
     limits : Limits
         Of which only the lengths of strings are checked.
-    shared : Shared
-        Updated with new paths and extras.
+    paths : PathNumbers
+        Updated with new paths.
+    known : dict of tuple to Extras
+        Extras by what entries state; updated with new ones.
     """
 
-    def __init__(self, grid: Grid, limits: Limits, shared: Shared) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        limits: Limits,
+        paths: PathNumbers,
+        known: dict[tuple[object, ...], Extras],
+    ) -> None:
         self._grid = grid
         self._limits = limits
-        self._shared = shared
+        self._paths = paths
+        self._known = known
         self._text = Text(_MARGIN)
 
-    def columns(self, document: LazyPart) -> EntryColumns | None:
-        """Return the columns of a document, in its order; None if its entries are not all alike.
+    def scan(self, document: LazyPart) -> tuple[Columns, dict[int, Extras]] | None:
+        """Return the rows of a document, in its order; None if its entries are not all alike.
 
         Also if anything else might be wrong with it. Then nothing is added to the paths.
 
@@ -103,7 +111,30 @@ class Scanner:
             for name in _LIMITED
         ):
             return None
-        return _columns(keys.values, values, shape, self._shared)
+        return self._rows(keys.values, values)
+
+    def _rows(
+        self, numbers: _Integers, values: _Values
+    ) -> tuple[Columns, dict[int, Extras]] | None:
+        count = len(numbers)
+        offsets, lengths = values.numbers.get("offset"), values.numbers.get("length")
+        if lengths is not None and not lengths.all():
+            return None
+        extras = _extras_of(values.strings, values.numbers.get("size"), count, self._known)
+        if extras is None:
+            return None
+        if count > 1 and not (numbers[1:] > numbers[:-1]).all():
+            ordered = np.sort(numbers)
+            if (ordered[1:] == ordered[:-1]).any():
+                return None
+        columns = Columns(
+            numbers,
+            np.zeros(count, np.int64) if offsets is None else offsets,
+            np.full(count, TO_THE_END, np.int64) if lengths is None else lengths,
+            # Last, so that the general decoder finds no paths that are not used.
+            _path_numbers(values.strings["path"], count, self._paths),
+        )
+        return columns, extras
 
 
 class _Keys(Struct, frozen=True):
@@ -211,36 +242,10 @@ def _read_member(
     return True
 
 
-def _path_numbers(column: StringRuns, count: int, paths: dict[str, int]) -> npt.NDArray[np.int32]:
+def _path_numbers(column: StringRuns, count: int, paths: PathNumbers) -> npt.NDArray[np.int32]:
     """Return the number of each row's path, and number new ones."""
-    table = np.array([paths.setdefault(path, len(paths)) for path in column.values], np.int32)
+    table = np.array([paths[path] for path in column.values], np.int32)
     return np.repeat(table[column.numbers], np.diff(column.starts, append=count))
-
-
-def _columns(
-    numbers: _Integers, values: _Values, shape: tuple[int, ...], shared: Shared
-) -> EntryColumns | None:
-    count = len(numbers)
-    offsets, lengths = values.numbers.get("offset"), values.numbers.get("length")
-    if lengths is not None and not lengths.all():
-        return None
-    extras = _extras_of(values.strings, values.numbers.get("size"), count, shared)
-    if extras is None:
-        return None
-    if len(numbers) > 1 and not (numbers[1:] > numbers[:-1]).all():
-        ordered = np.sort(numbers)
-        if (ordered[1:] == ordered[:-1]).any():
-            return None
-    # Last, so that whoever reads the document instead finds no paths that are not used.
-    path_numbers = _path_numbers(values.strings["path"], count, shared.paths)
-    return EntryColumns(
-        shape,
-        numbers,
-        np.zeros(count, np.int64) if offsets is None else offsets,
-        np.full(count, TO_THE_END, np.int64) if lengths is None else lengths,
-        path_numbers,
-        extras,
-    )
 
 
 # ------------------------------------------------------------ how entries are written
@@ -353,7 +358,7 @@ def _extras_of(
     strings: Mapping[str, StringRuns],
     sizes: npt.NDArray[np.int64] | None,
     count: int,
-    shared: Shared,
+    known: dict[tuple[object, ...], Extras],
 ) -> dict[int, Extras] | None:
     """Return the extras of each row; None if they are not valid.
 
@@ -365,7 +370,7 @@ def _extras_of(
         The sizes of the objects, one a row.
     count : int
         Number of rows.
-    shared : Shared
+    known : dict of tuple to Extras
         Updated with new extras.
     """
     starts = [strings[name].starts for name in _NAMES if name in strings]
@@ -377,7 +382,7 @@ def _extras_of(
     columns = [_at(runs, strings.get(name)) for name in _NAMES]
     columns.append(itertools.repeat(msgspec.UNSET) if sizes is None else sizes[runs].tolist())
     try:
-        extras = _distinct(zip(*columns, strict=False), shared)
+        extras = _distinct(zip(*columns, strict=False), known)
     except ManifestError:
         return None
     if len(runs) == count:
@@ -398,8 +403,10 @@ def _at(runs: npt.NDArray[np.int64], strings: StringRuns | None) -> Iterable[_Gi
     return map(strings.values.__getitem__, numbers)
 
 
-def _distinct(rows: Iterable[tuple[_Given, ...]], shared: Shared) -> list[Extras]:
-    known, conditions = shared.extras, dict[tuple[_Given, ...], Conditions]()
+def _distinct(
+    rows: Iterable[tuple[_Given, ...]], known: dict[tuple[object, ...], Extras]
+) -> list[Extras]:
+    conditions = dict[tuple[_Given, ...], Conditions]()
     found: list[Extras] = []
     for row in rows:
         said = (msgspec.UNSET, *row)

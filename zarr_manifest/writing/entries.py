@@ -31,10 +31,9 @@ from zarr_manifest.hierarchy import (
 )
 from zarr_manifest.manifest import Manifest, References, references_of
 from zarr_manifest.writing.entry_columns import (
-    CollectedColumns,
-    EntryColumns,
     Pair,
     PlainEntries,
+    TakenEntries,
 )
 
 __all__ = ["Entries", "interpret_entries"]
@@ -99,13 +98,13 @@ def _interpret_pairs(array: DeclaredArray, pairs: Iterator[Pair], at_once: int) 
     not depend on batches which problem is reported.
     """
     plain = PlainEntries(array.chunk_grid.counts)
-    given: list[EntryColumns | list[Pair]] = []
+    given: list[TakenEntries | list[Pair]] = []
     try:
         return _in_columns(array, _batches(pairs, given, at_once), plain, given)
     except _Doubt as doubt:
         error = doubt.__cause__
     again = (
-        plain.give_back(batch) if isinstance(batch, EntryColumns) else batch for batch in given
+        plain.give_back(batch) if isinstance(batch, TakenEntries) else batch for batch in given
     )
     return _interpret_as_document(array, itertools.chain(*again, _failing(error), pairs))
 
@@ -129,7 +128,7 @@ def _in_columns(
     array: DeclaredArray,
     batches: Iterator[list[Pair]],
     plain: PlainEntries,
-    given: list[EntryColumns | list[Pair]],
+    given: list[TakenEntries | list[Pair]],
 ) -> References:
     """Return pairs of chunk and entry as a manifest; the last of those given may be replaced.
 
@@ -138,23 +137,19 @@ def _in_columns(
     _Doubt
         Something may be wrong with them.
     """
-    collected = CollectedColumns(plain.paths)
     for batch in batches:
-        columns = plain.take(batch)
-        if columns is not None:
-            given[-1] = columns
-            collected.add(columns)
+        taken = plain.take(batch)
+        if taken is not None:
+            given[-1] = taken
             continue
         usual = [pair for pair in batch if plain.may_take(pair[1])]
-        columns = plain.take(usual) if usual else None
-        if columns is not None:
-            collected.add(columns)
-        others = batch if columns is None else [p for p in batch if not plain.may_take(p[1])]
+        taken = plain.take(usual) if usual else None
+        others = batch if taken is None else [p for p in batch if not plain.may_take(p[1])]
         try:
-            collected.add_table(_interpret_as_document(array, others))
+            plain.joined.add_references(_interpret_as_document(array, others))
         except (ManifestError, TypeError, ValueError, RecursionError):
             raise _Doubt from None
-    found = collected.table(array.chunk_grid.counts)
+    found = plain.joined.references(array.chunk_grid.counts)
     if found is None:
         raise _Doubt
     try:
@@ -165,7 +160,7 @@ def _in_columns(
 
 
 def _batches(
-    pairs: Iterator[Pair], given: list[EntryColumns | list[Pair]], at_once: int
+    pairs: Iterator[Pair], given: list[TakenEntries | list[Pair]], at_once: int
 ) -> Iterator[list[Pair]]:
     """Yield pairs in batches, and note them as given, even if the next pair is an error."""
     while True:
@@ -186,7 +181,7 @@ def _require_paths(array: DeclaredArray, manifest: References) -> None:
         try:
             array.base.resolve(path)
         except InvalidPathError as error:
-            index = next(manifest.with_path(number))
+            index = next(manifest.indices_with_path(number))
             raise error.in_context(chunk=format_canonical(index)) from None
 
 

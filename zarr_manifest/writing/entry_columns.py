@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -18,14 +18,14 @@ import numpy.typing as npt
 from zarr_manifest.format import grid_indices, number_chunks
 from zarr_manifest.manifest import (
     EMPTY,
-    INLINE,
     TO_THE_END,
-    Extras,
-    References,
+    Columns,
+    JoinedReferences,
+    PathNumbers,
     canonical_indices,
 )
 
-__all__ = ["CollectedColumns", "EntryColumns", "Pair", "PlainEntries"]
+__all__ = ["Pair", "PlainEntries", "TakenEntries"]
 
 # A chunk, and its entry.
 type Pair = tuple[Any, Any]
@@ -40,25 +40,22 @@ _PLAIN = frozenset(
 ) | {()}
 
 
-class EntryColumns(NamedTuple):
-    """Entries as columns, in the order in which they were given.
+class TakenEntries(NamedTuple):
+    """Entries in the order in which they were given.
 
     Attributes
     ----------
-    numbers, offsets, lengths, path_numbers : ndarray
-        As in :class:`zarr_manifest.manifest.Columns`.
+    rows : slice
+        Their rows among all that were taken.
     shapes : tuple of tuple of str
         Which members entries have, in which order.
     shape_numbers : ndarray of uint8
         Index of each row's shape; empty if all have the same.
     """
 
-    numbers: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
-    path_numbers: npt.NDArray[np.int32]
-    shapes: tuple[tuple[str, ...], ...] = ()
-    shape_numbers: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+    rows: slice[int, int]
+    shapes: tuple[tuple[str, ...], ...]
+    shape_numbers: npt.NDArray[np.uint8]
 
 
 class PlainEntries:
@@ -71,29 +68,29 @@ class PlainEntries:
 
     Attributes
     ----------
-    paths : dict of str to int
-        The number of every path so far.
+    joined : JoinedReferences
+        What was taken so far.
 
     Examples
     --------
     >>> plain = PlainEntries((4,))
-    >>> plain.take([((1,), {"path": "a"}), ((3,), {})]).numbers
-    array([1, 3])
+    >>> plain.take([((1,), {"path": "a"}), ((3,), {})]).rows
+    slice(0, 2, None)
     >>> plain.take([((1,), {"path": "a", "etag": '"1"'})]) is None
     True
     """
 
     def __init__(self, grid_shape: tuple[int, ...]) -> None:
         self._grid_shape = grid_shape
-        self.paths = defaultdict[str, int]()
-        self.paths.default_factory = self.paths.__len__
+        self._paths = PathNumbers()
+        self.joined = JoinedReferences(self._paths)
 
     def may_take(self, entry: Any) -> bool:
         """Whether an entry has no other members, though their values may be anything."""
         return set(map(type, [entry])) == {dict} and tuple(entry) in _PLAIN
 
-    def take(self, pairs: Sequence[Pair]) -> EntryColumns | None:
-        """Return entries as columns, or None if one of them may not be valid, or not plain."""
+    def take(self, pairs: Sequence[Pair]) -> TakenEntries | None:
+        """Take entries, unless one of them may be invalid, or have other members."""
         entries: list[Any] = [entry for _, entry in pairs]
         if set(map(type, entries)) != {dict}:
             return None
@@ -113,16 +110,18 @@ class PlainEntries:
             return None
         numbered = {shape: number for number, shape in enumerate(shapes)}
         of_rows = [numbered[tuple(entry)] for entry in entries] if len(shapes) > 1 else []
-        return EntryColumns(
-            numbers, offsets, lengths, path_numbers, tuple(shapes), np.array(of_rows, np.uint8)
-        )
+        start = len(self.joined)
+        self.joined.add(Columns(numbers, offsets, lengths, path_numbers))
+        rows = slice(start, start + len(entries))
+        return TakenEntries(rows, tuple(shapes), np.array(of_rows, np.uint8))
 
-    def give_back(self, columns: EntryColumns) -> Iterator[Pair]:
+    def give_back(self, taken: TakenEntries) -> Iterator[Pair]:
         """Yield entries like those that were taken."""
+        columns = self.joined.columns(taken.rows)
         indices: list[list[int]] = grid_indices(self._grid_shape, columns.numbers).tolist()
-        names, (every, *_) = [*self.paths, ""], columns.shapes
-        numbers: list[int] = columns.shape_numbers.tolist()
-        shapes = [columns.shapes[number] for number in numbers] or [every] * len(indices)
+        names, (every, *_) = [*self._paths, ""], taken.shapes
+        shape_numbers: list[int] = taken.shape_numbers.tolist()
+        shapes = [taken.shapes[number] for number in shape_numbers] or [every] * len(indices)
         values: list[list[int]] = [
             column.tolist() for column in (columns.offsets, columns.lengths, columns.path_numbers)
         ]
@@ -153,13 +152,13 @@ class PlainEntries:
         """Return the numbers of paths; of those that are absent, which are empty, that of none."""
         if set(map(type, paths)) != {str} or paths.count("") != absent:
             return None
-        known = len(self.paths)
+        known = len(self._paths)
         if absent:
-            numbers = [self.paths[path] if path else EMPTY for path in paths]
+            numbers = [self._paths[path] if path else EMPTY for path in paths]
         else:
-            numbers = list(map(self.paths.__getitem__, paths))
+            numbers = list(map(self._paths.__getitem__, paths))
         try:
-            "".join(itertools.islice(self.paths, known, None)).encode()
+            "".join(itertools.islice(self._paths, known, None)).encode()
         except UnicodeEncodeError:  # half of a surrogate pair
             return None
         return np.array(numbers, np.int32)
@@ -171,58 +170,6 @@ def _members(
     if all(name in shape for shape in shapes):
         return list(map(operator.itemgetter(name), entries))
     return [entry.get(name, default) for entry in entries]
-
-
-class CollectedColumns:
-    """Puts columns together, and what is kept aside.
-
-    Parameters
-    ----------
-    paths : dict of str to int
-        The number of every path, which all columns share.
-    """
-
-    def __init__(self, paths: dict[str, int]) -> None:
-        self._paths = paths
-        self._parts: list[EntryColumns] = []
-        self._extras: dict[int, Extras] = {}
-        self._count = 0
-
-    def add(self, columns: EntryColumns) -> None:
-        """Add rows."""
-        self._parts.append(columns)
-        self._count += len(columns.numbers)
-
-    def add_table(self, table: References) -> None:
-        """Add rows that may have more than a path and a range."""
-        for extra, rows in table.extras():
-            self._extras.update(dict.fromkeys([self._count + row for row in rows], extra))
-        numbers, offsets, lengths, path_numbers = table.columns()
-        # Rows without a path have negative numbers, which index from the end.
-        own = [self._paths[path] for path in table.paths]
-        renumbered = np.array([*own, EMPTY, INLINE], np.int32)[path_numbers]
-        self.add(EntryColumns(numbers, offsets, lengths, renumbered))
-
-    def table(self, grid_shape: tuple[int, ...]) -> References | None:
-        """Return all rows, in C order of the chunks; None if two are of the same chunk."""
-        none = np.empty(0, np.int64)
-        parts = self._parts or [EntryColumns(none, none, none, none.astype(np.int32))]
-        numbers = np.concatenate([part.numbers for part in parts])
-        offsets = np.concatenate([part.offsets for part in parts])
-        lengths = np.concatenate([part.lengths for part in parts])
-        path_numbers = np.concatenate([part.path_numbers for part in parts])
-        extras = self._extras
-        if not (numbers[1:] > numbers[:-1]).all():
-            order = np.argsort(numbers, kind="stable")
-            numbers = numbers[order]
-            if (numbers[1:] == numbers[:-1]).any():
-                return None
-            offsets, lengths, path_numbers = offsets[order], lengths[order], path_numbers[order]
-            if extras:
-                rows: list[int] = order.tolist()
-                extras = {place: extras[row] for place, row in enumerate(rows) if row in extras}
-        paths = tuple(self._paths)
-        return References(grid_shape, numbers, offsets, lengths, path_numbers, paths, extras)
 
 
 def _integers(values: list[Any], least: int) -> npt.NDArray[np.int64] | None:

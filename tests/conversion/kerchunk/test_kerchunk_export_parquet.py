@@ -29,7 +29,7 @@ from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
 from zarr_manifest.conversion.nodes import ArrayNode, ConversionReport, StreamedManifest
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.errors import SourceNotFoundError
-from zarr_manifest.manifest.reference import entry_of
+from zarr_manifest.manifest import entry_of
 from zarr_manifest.writing.writing import write_manifest
 
 # fsspec's choice of reader.

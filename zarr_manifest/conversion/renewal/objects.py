@@ -203,16 +203,15 @@ class ChunkReader:
         objects : mapping of (int, str or None) to ObjectVersion
             What to read, by the number of a path, and the version that entries name.
         """
-        numbers = table.columns().path_numbers
-        rows = np.flatnonzero(numbers >= 0).tolist()
-        chunks = table.chunk_numbers()
+        columns = table.columns()
+        rows = np.flatnonzero(columns.path_numbers >= 0).tolist()
 
         def check(row: int) -> tuple[ObjectVersion, ManifestError] | None:
             entry = table.row(row)
             found = objects.get((entry.path_number, entry.conditions.version))
             if found is None:
                 return None
-            index = grid_index(table.grid_shape, int(chunks[row]))
+            index = grid_index(table.grid_shape, int(columns.numbers[row]))
             try:
                 self._check(entry, index, found)
             except ManifestError as error:

@@ -71,7 +71,7 @@ class SourcePaths:
             try:
                 written, is_relative = self._known.get(path) or self._learn(path)
             except InvalidPathError as error:
-                index = next(manifest.with_path(number))
+                index = next(manifest.indices_with_path(number))
                 raise error.in_context(chunk=format_canonical(index)) from None
             paths.append(written)
             any_relative |= is_relative

@@ -86,8 +86,8 @@ class Exporter:
         NotConvertibleError
             kerchunk cannot express an entry.
         """
-        numbers, columns = manifest.chunk_numbers(), manifest.ranges(slice(None))
-        sizes = columns.lengths
+        columns = manifest.columns()
+        numbers, sizes = columns.numbers, columns.lengths
         if sizes.min(initial=1) < 1:
             _require_lengths(manifest)
             sizes = np.maximum(sizes, 0)

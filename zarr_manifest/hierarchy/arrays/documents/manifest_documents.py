@@ -396,6 +396,6 @@ def _interpret_paths(manifest: References, base: Base) -> Findings[tuple[Locatio
         try:
             locations.append(resolve(path))
         except InvalidPathError as error:
-            for index in manifest.with_path(number):
+            for index in manifest.indices_with_path(number):
                 yield error.in_context(chunk=format_canonical(index))
     return tuple(locations)

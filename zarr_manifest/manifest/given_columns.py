@@ -1,4 +1,4 @@
-"""Columns of references -> rows in C order of the chunks, with the same checks as entries.
+"""Columns that an author gives -> references in C order of the chunks, with the checks of entries.
 
 For millions of references given as arrays of numbers: no Python loop over them, and no copy of
 columns that are in order already and of the right type. Pure.
@@ -7,33 +7,38 @@ columns that are in order already and of the right type. Pure.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, NamedTuple, cast
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
 from zarr_manifest.errors import InvalidChunkKeyError, InvalidEntryError, LimitExceededError
-from zarr_manifest.format import format_canonical, grid_index, number_chunks
+from zarr_manifest.format import (
+    LARGEST_INTEGER,
+    Conditions,
+    format_canonical,
+    grid_index,
+    number_chunks,
+    parse_checksum,
+    parse_conditions,
+)
+from zarr_manifest.manifest.chunk_numbers import ChunkNumbers
+from zarr_manifest.manifest.joining import PathNumbers, number_by_first_use
+from zarr_manifest.manifest.references import (
+    EMPTY,
+    INLINE,
+    NO_EXTRAS,
+    TO_THE_END,
+    Extras,
+    References,
+)
 from zarr_manifest.showing import counted
 
-__all__ = [
-    "TO_THE_END",
-    "Columns",
-    "NumberedPaths",
-    "PathRows",
-    "path_rows",
-    "with_rows_without_path",
-]
+__all__ = ["NumberedPaths", "number_indices", "references_from_columns"]
 
-# Value of the length column for entries that run to the end of their object.
-TO_THE_END = -1
-
-_LARGEST_INTEGER = 2**53 - 1
-
-# Number of rows looked at together.
+# Number of rows checked together, so that this needs little memory.
 _AT_ONCE = 2**16
 
 
@@ -52,59 +57,24 @@ class NumberedPaths(NamedTuple):
     paths: Sequence[str]
 
 
-class Columns(NamedTuple):
-    """The references of a manifest: one value per row, in C order of the chunks.
-
-    Attributes
-    ----------
-    numbers : ndarray of int64
-        C-order number of each row's chunk in the grid.
-    offsets, lengths : ndarray of int64
-        In bytes; a length of -1 means the rest of the object.
-    path_numbers : ndarray of int32
-        Index of each row's path; negative for a chunk that is inline or explicitly empty.
-    """
-
-    numbers: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
-    path_numbers: npt.NDArray[np.int32]
-
-    def __repr__(self) -> str:
-        return f"<Columns: {counted(len(self.numbers), 'row')}>"
-
-
-class PathRows(Struct, frozen=True):
-    """Rows with a path, in C order of the chunks.
-
-    Attributes
-    ----------
-    numbers : ndarray of int64, sorted
-        C-order number of each row's chunk in the grid; None if that is the number of the row.
-    offsets, lengths : ndarray of int64
-        In bytes; a length of -1 means the rest of the object.
-    path_numbers : ndarray of int32
-        Index of each row's path.
-    paths : tuple of str
-        Distinct paths, in order of first use.
-    """
-
-    numbers: npt.NDArray[np.int64] | None
-    offsets: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
-    path_numbers: npt.NDArray[np.int32]
-    paths: tuple[str, ...]
-
-
-def path_rows(
+def references_from_columns(
     grid_shape: tuple[int, ...],
+    *,
     paths: str | npt.ArrayLike | NumberedPaths,
-    offsets: npt.ArrayLike | None,
-    lengths: npt.ArrayLike | None,
-    indices: npt.ArrayLike | None,
-) -> PathRows:
-    """Return the rows that have a path; see :meth:`Manifest.from_columns`."""
-    numbers = None if indices is None else _chunk_numbers(grid_shape, np.asarray(indices))
+    offsets: npt.ArrayLike | None = None,
+    lengths: npt.ArrayLike | None = None,
+    numbers: npt.NDArray[np.int64] | None = None,
+    data: Mapping[int, bytes] | None = None,
+    empty: Collection[int] = (),
+    checksums: Mapping[int, str] | None = None,
+    conditions: Mapping[str, Mapping[str, str | int]] | None = None,
+) -> References:
+    """Return references given in columns.
+
+    As :meth:`Manifest.from_columns`, which checks grid indices, but with chunk numbers: `numbers`
+    are those of the rows. They, and the keys of `data`, `empty` and `checksums`, are within the
+    grid.
+    """
     count = _count(grid_shape) if numbers is None else len(numbers)
     path_numbers, names = _path_column(paths, count)
     first = _integers("offsets", offsets, count, 0)
@@ -114,38 +84,29 @@ def path_rows(
         numbers = rows if numbers is None else numbers[rows]
         path_numbers, first, sizes = path_numbers[rows], first[rows], sizes[rows]
     _require_valid(grid_shape, numbers, first, sizes)
+    inline = data or {}
+    if inline or empty:
+        with_path = np.arange(len(first)) if numbers is None else numbers
+        nothing = np.zeros(len(inline) + len(empty), np.int64)
+        numbers = np.concatenate([with_path, np.array([*inline, *empty], np.int64)])
+        first = np.concatenate([first, nothing])
+        own = [*map(len, inline.values())] + [TO_THE_END] * len(empty)
+        sizes = np.concatenate([sizes, np.array(own, np.int64)])
+        kinds = [INLINE] * len(inline) + [EMPTY] * len(empty)
+        path_numbers = np.concatenate([path_numbers, np.array(kinds, np.int32)])
     if numbers is not None and not (numbers[1:] > numbers[:-1]).all():
         order = np.argsort(numbers, kind="stable")
         numbers = numbers[order]
         _require_distinct(grid_shape, numbers)
         path_numbers, first, sizes = path_numbers[order], first[order], sizes[order]
-    return PathRows(numbers, first, sizes, path_numbers, names)
+    chunks = ChunkNumbers(0, count) if numbers is None else ChunkNumbers.of(numbers)
+    path_numbers, names = number_by_first_use(path_numbers, names)
+    extras = _extras_of_paths(path_numbers, names, conditions or {})
+    _add_own_extras(grid_shape, extras, chunks, path_numbers, inline, checksums or {})
+    return References(grid_shape, chunks, first, sizes, path_numbers, names, extras)
 
 
-def with_rows_without_path(
-    grid_shape: tuple[int, ...],
-    rows: PathRows,
-    chunks: Sequence[tuple[int, ...]],
-    kinds: Sequence[int],
-    lengths: Sequence[int],
-) -> PathRows:
-    """Insert rows without a path, which have a kind in place of a path number."""
-    indices = np.array(chunks, np.int64).reshape(len(chunks), len(grid_shape))
-    with_path = np.arange(len(rows.offsets)) if rows.numbers is None else rows.numbers
-    numbers = np.concatenate([with_path, _chunk_numbers(grid_shape, indices)])
-    order = np.argsort(numbers, kind="stable")
-    numbers = numbers[order]
-    _require_distinct(grid_shape, numbers)
-    return PathRows(
-        numbers,
-        np.concatenate([rows.offsets, np.zeros(len(chunks), np.int64)])[order],
-        np.concatenate([rows.lengths, np.array(lengths, np.int64)])[order],
-        np.concatenate([rows.path_numbers, np.array(kinds, np.int32)])[order],
-        rows.paths,
-    )
-
-
-def _chunk_numbers(
+def number_indices(
     grid_shape: tuple[int, ...], indices: npt.NDArray[np.generic]
 ) -> npt.NDArray[np.int64]:
     """Return the C-order numbers of chunks, given as an array of shape (chunks, dimensions).
@@ -196,52 +157,31 @@ def _count(grid_shape: tuple[int, ...]) -> int:
 
 def _path_column(
     paths: str | npt.ArrayLike | NumberedPaths, count: int
-) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """Return the path number of each row, -1 for a row without one, and the distinct paths."""
+) -> tuple[npt.NDArray[np.int32], Sequence[str]]:
+    """Return the path number of each row, negative for a row without one, and distinct paths."""
     if isinstance(paths, str):
         return _same(0 if paths else -1, count, np.int32), (paths,) if paths else ()
-    if isinstance(paths, NumberedPaths):
-        return _in_order_of_use(paths)
-    column = np.asarray(paths).reshape(-1)
-    if column.size and column.dtype.kind not in "UOT":
+    names = paths.paths if isinstance(paths, NumberedPaths) else None
+    column = np.asarray(paths.numbers if isinstance(paths, NumberedPaths) else paths).reshape(-1)
+    if names is None and column.size and column.dtype.kind not in "UOT":
         raise InvalidEntryError(f"'paths' holds {column.dtype}, not strings")
     if len(column) != count:
         raise InvalidEntryError(
             f"'paths' has {counted(len(column), 'value')} for {counted(count, 'chunk')}"
         )
-    table = defaultdict[str, int](None, {"": -1})
-    table.default_factory = lambda: len(table) - 1
+    if names is not None:
+        return column.astype(np.int32, copy=False), names
+    table = PathNumbers({"": 0})
     numbers = np.empty(count, np.int32)
     for rows in _batches(count):
         # One look-up per row: np.unique would have to sort all the strings.
         values = cast("list[str]", column[rows].tolist())
         numbers[rows] = np.fromiter(map(table.__getitem__, values), np.int32, len(values))
     del table[""]
+    numbers -= 1
     if not all(isinstance(path, str) for path in cast("Iterable[object]", table)):
         raise InvalidEntryError("'paths' holds a value that is not a string")
     return numbers, tuple(table)
-
-
-def _in_order_of_use(column: NumberedPaths) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """Return a column with only the paths in use, numbered in order of first use."""
-    count = len(column.numbers)
-    first_row = np.full(len(column.paths), count)
-    for rows in reversed([*_batches(count)]):
-        # Of repeated assignments the last one wins: in reverse order, that of the first row.
-        with_path = np.flatnonzero(column.numbers[rows] >= 0)[::-1] + rows.start
-        first_row[column.numbers[with_path]] = with_path
-    used: list[int] = np.argsort(first_row, kind="stable")[
-        : int((first_row < count).sum())
-    ].tolist()
-    paths = tuple([column.paths[number] for number in used])
-    if used == list(range(len(used))):
-        return np.asarray(column.numbers, np.int32), paths
-    renumbered = np.full(len(column.paths) + 1, -1, np.int32)  # the last one is for no path
-    renumbered[used] = np.arange(len(used))
-    numbers = np.empty(count, np.int32)
-    for rows in _batches(count):
-        numbers[rows] = renumbered[np.maximum(column.numbers[rows], -1)]
-    return numbers, paths
 
 
 def _same[T: np.generic](value: int, count: int, dtype: type[T]) -> npt.NDArray[T]:
@@ -263,7 +203,7 @@ def _integers(
         raise InvalidEntryError(
             f"'{name}' has {counted(column.size, 'value')} for {counted(count, 'chunk')}"
         )
-    if column.size and int(column.max()) > _LARGEST_INTEGER:
+    if column.size and int(column.max()) > LARGEST_INTEGER:
         raise InvalidEntryError(f"'{name}' holds a number larger than 2^53-1")
     return column.reshape(-1).astype(np.int64, copy=False)
 
@@ -293,5 +233,64 @@ def _wrong(
     yield "the offset is negative", offsets < 0
     yield "the length is negative", lengths < TO_THE_END
     yield "the length is 0; list an explicitly empty chunk in 'empty'", lengths == 0
-    too_large = offsets + lengths > _LARGEST_INTEGER
+    too_large = offsets + lengths > LARGEST_INTEGER
     yield "'offset' + 'length' is larger than 2^53-1", too_large
+
+
+# ------------------------------------------------------------ extras
+
+
+class _GivenConditions(msgspec.Struct):
+    etag: str | None = None
+    last_modified: str | None = None
+    version: str | None = None
+    size: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] | None = None
+
+
+def _extras_of_paths(
+    path_numbers: npt.NDArray[np.int32],
+    paths: Sequence[str],
+    conditions: Mapping[str, Mapping[str, str | int]],
+) -> dict[int, Extras]:
+    """Return the conditions of paths, by row."""
+    if not conditions:
+        return {}
+    by_path = {path: Extras(conditions=_conditions(path, g)) for path, g in conditions.items()}
+    with_conditions = [number for number, path in enumerate(paths) if path in by_path]
+    rows = np.flatnonzero(np.isin(path_numbers, with_conditions))
+    numbers: list[int] = path_numbers[rows].tolist()
+    return {row: by_path[paths[number]] for row, number in zip(rows.tolist(), numbers, strict=True)}
+
+
+def _conditions(path: str, given: Mapping[str, str | int]) -> Conditions:
+    """Return the conditions, given by name, on the object of a path."""
+    unknown = sorted(set(given) - set(_GivenConditions.__struct_fields__))
+    if unknown:
+        raise InvalidEntryError(f"unknown condition {unknown[0]!r} for {path!r}")
+    try:
+        stated = msgspec.convert(given, _GivenConditions)
+    except msgspec.ValidationError as error:
+        raise InvalidEntryError(f"a condition for {path!r} is invalid: {error}") from None
+    return parse_conditions(stated.etag, stated.last_modified, stated.version, stated.size)
+
+
+def _add_own_extras(
+    grid_shape: tuple[int, ...],
+    extras: dict[int, Extras],
+    chunks: ChunkNumbers,
+    path_numbers: npt.NDArray[np.int32],
+    data: Mapping[int, bytes],
+    checksums: Mapping[int, str],
+) -> None:
+    for number in {**data, **checksums}:
+        row, encoded = chunks.row_of(number), data.get(number)
+        chunk = format_canonical(grid_index(grid_shape, number))
+        if encoded is not None and not encoded:
+            raise InvalidEntryError("'data' must not be empty", chunk=chunk)
+        if row is None or path_numbers[row] == EMPTY:
+            raise InvalidEntryError("'checksum' requires a path or data", chunk=chunk)
+        checksum = checksums.get(number)
+        if checksum is not None:
+            parse_checksum(checksum)
+        conditions = extras.get(row, NO_EXTRAS).conditions
+        extras[row] = Extras(encoded, checksum, conditions)

@@ -15,9 +15,8 @@ from zarr_manifest import Manifest, ManifestError
 from zarr_manifest.format.chunk_grid import grid_index
 from zarr_manifest.format.chunk_keys import format_canonical
 from zarr_manifest.format.manifest_document import encode_document
-from zarr_manifest.manifest.author_columns import NumberedPaths
-from zarr_manifest.manifest.manifest import references_of
-from zarr_manifest.manifest.reference import NO_EXTRAS, entry_of
+from zarr_manifest.manifest import NumberedPaths, entry_of, references_of
+from zarr_manifest.manifest.references import NO_EXTRAS
 
 INDEX = st.tuples(st.integers(0, 2), st.integers(0, 3))
 PATH_ENTRY = st.fixed_dictionaries(
