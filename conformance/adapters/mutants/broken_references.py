@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from conformance.adapters.mutants.registry import broken_in, register, replace
 from zarr_manifest.errors import InvalidPathError
-from zarr_manifest.locations import resolving
-from zarr_manifest.locations.allow_list import AllowList
-from zarr_manifest.locations.resolving import Base, UrlLocation
+from zarr_manifest.locations import AllowList, Base, Cloud, StorageKind, UrlLocation, resolving
 from zarr_manifest.sources.sources import Sources
 
 # ------------------------------------------------------------------ characters
@@ -122,16 +123,18 @@ def any_port() -> None:
     replace(resolving, "_host", make)
 
 
-def _change_origins(change: Callable[[str, str | None, str], str | None]) -> None:
+def _change_authorities(change: Callable[[str, str | None, str], str | None]) -> None:
     """Let a function give an authority for a scheme, an authority and a path."""
 
-    def make(origin_of: Any) -> Any:
-        def changed(reference: str, scheme: str, authority: str | None, path: str) -> Any:
-            return origin_of(reference, scheme, change(scheme.lower(), authority, path), path)
+    def make(authority_of: Any) -> Any:
+        def changed(
+            reference: str, scheme: str, authority: str | None, path: str, *others: Any
+        ) -> Any:
+            return authority_of(reference, scheme, change(scheme, authority, path), path, *others)
 
         return changed
 
-    replace(resolving, "_origin", make)
+    replace(resolving, "_authority", make)
 
 
 def _refuse(reference: str) -> Any:
@@ -141,7 +144,7 @@ def _refuse(reference: str) -> Any:
 @broken_in("paths/user-information*")
 def user_information_dropped() -> None:
     """Drop what stands before the @ of a host."""
-    _change_origins(
+    _change_authorities(
         lambda scheme, authority, _: (
             (authority or "").rpartition("@")[2] if scheme.startswith("http") else authority
         )
@@ -151,13 +154,15 @@ def user_information_dropped() -> None:
 @broken_in("hosts/another-container")
 def containers_are_user_information() -> None:
     """Refuse the container of an abfs URL as user information."""
-    replace(resolving, "_CONTAINER_AT_ACCOUNT", lambda _: frozenset())
+    _change_kinds(
+        lambda kind: structs.replace(kind, with_account=()) if isinstance(kind, Cloud) else kind
+    )
 
 
 @broken_in("hosts/file-with-one-slash")
 def file_urls_need_two_slashes() -> None:
     """Refuse file:/x, which has no authority."""
-    _change_origins(
+    _change_authorities(
         lambda scheme, authority, path: (
             _refuse(path) if scheme == "file" and authority is None else authority
         )
@@ -167,7 +172,7 @@ def file_urls_need_two_slashes() -> None:
 @broken_in("hosts/file-of-localhost-in-capitals")
 def localhost_in_lower_case_only() -> None:
     """Know localhost in file URLs, and not LOCALHOST."""
-    _change_origins(
+    _change_authorities(
         lambda scheme, authority, path: (
             _refuse(path)
             if scheme == "file" and authority and authority != "localhost"
@@ -179,7 +184,22 @@ def localhost_in_lower_case_only() -> None:
 @broken_in("validators/memory")
 def memory_is_stored() -> None:
     """Know the scheme memory as one that may stand in a manifest, even when validating."""
-    replace(resolving, "_SCHEMES", lambda schemes: (*schemes, "memory"))
+    _change_kinds(
+        lambda kind: (
+            structs.replace(kind, schemes=(*kind.schemes, "memory"))
+            if "s3" in kind.schemes
+            else kind
+        )
+    )
+
+
+def _change_kinds(change: Callable[[StorageKind], StorageKind]) -> None:
+    """Let a function give another record for each kind of storage."""
+    replace(
+        sys.modules[StorageKind.__module__],
+        "_KINDS",
+        lambda records: tuple(change(kind) for kind in records),
+    )
 
 
 # ------------------------------------------------------------------ base and query
@@ -189,7 +209,7 @@ def _change_parsed_bases(change: Callable[[str], str]) -> None:
     """Let a function change every base before it is parsed, but no other reference."""
 
     def make(parse: Any) -> Any:
-        return lambda reference, *, directory="": parse(change(reference), directory=directory)
+        return lambda reference, **options: parse(change(reference), **options)
 
     replace(Base, "parse", make)
 

@@ -118,7 +118,7 @@ def hosts_left_to_the_client() -> None:
 @broken_in("hosts/default-port-of-http")
 def default_ports_kept() -> None:
     """Take a default port for a port like any other."""
-    replace(resolving, "_DEFAULT_PORTS", lambda ports: dict.fromkeys(ports, 0))
+    replace(resolving, "_host", lambda host_of: lambda a, _, b: host_of(a, 0, b))
 
 
 @broken_in("paths/encoded-c1-control")
