@@ -21,6 +21,7 @@ from zarr_manifest.format import (
     arrays_in,
     likely_owner,
     owner_candidates,
+    parse_declaration,
     parse_node,
     plain_kind,
 )
@@ -41,7 +42,6 @@ from zarr_manifest.hierarchy.node_table import (
     NodeTable,
     Remembered,
     Unsettled,
-    declares,
 )
 from zarr_manifest.hierarchy.underneath import list_names
 
@@ -256,6 +256,23 @@ class KnownNodes(NodeTable):
             raise known.in_context()
         return known
 
+    def manifest_array(
+        self, path: str, array: ArrayMetadata, *, is_own: bool
+    ) -> ChunkManifestTransformer | None:
+        """Return an array that was found if it declares a manifest.
+
+        Raises
+        ------
+        ManifestError
+            Its declaration cannot be honoured.
+        """
+        known = self._note(path, array) if is_own else self._interpret(path, array)
+        if isinstance(known, Unsettled):
+            known = self._interpret(path, array)
+        if isinstance(known, ManifestError):
+            raise known.in_context()
+        return known if isinstance(known, ChunkManifestTransformer) else None
+
     # Reading again -----------------------------------------------------------------
 
     async def _settled(self, path: str) -> Array | None:
@@ -267,19 +284,19 @@ class KnownNodes(NodeTable):
         self.require_finished(body)
         own = array = _array_in(body)
         copy, member = self._known(path).copy, None
-        if copy is not None and (own is None or declares(own) != copy.declares):
+        if copy is not None and (own is None or _declares(own) != copy.declares):
             member = await self.consolidated(copy.group, path)
             self._state(path).copy = (
-                None if member is None else ConsolidatedCopy(copy.group, declares(member))
+                None if member is None else ConsolidatedCopy(copy.group, _declares(member))
             )
         is_outdated = copy is not None and self._is_outdated(copy.group, path)
         if own is not None:
-            differs = member is not None and declares(member) != declares(own)
+            differs = member is not None and _declares(member) != _declares(own)
             if copy is not None and differs and not is_outdated:
-                raise contradiction(path, copy.group, declares(own))
-            if path in self.declared and not declares(own):
+                raise contradiction(path, copy.group, _declares(own))
+            if path in self.declared and not _declares(own):
                 raise vanished(path, body)
-        elif not is_outdated and body is None and member is not None and declares(member):
+        elif not is_outdated and body is None and member is not None and _declares(member):
             array = member  # only consolidated metadata describe it
         elif path in self.declared:
             raise vanished(path, body)
@@ -295,10 +312,10 @@ class KnownNodes(NodeTable):
         state = self._state(path)
         state.array = None
         if own is not None:
-            state.own = "manifest" if declares(own) else "native"
+            state.own = "manifest" if _declares(own) else "native"
         if array is None:
             return None
-        if declares(array):
+        if _declares(array):
             self.declared.add(path)
         return self._set_array(path, array)
 
@@ -365,3 +382,11 @@ def _array_in(body: bytes | None) -> ArrayMetadata | None:
     node = None if body is None else parse_node(body)
     is_array = node is not None and node.get("node_type") == "array"
     return ArrayMetadata("", node) if node is not None and is_array else None
+
+
+def _declares(array: ArrayMetadata) -> bool:
+    """Whether an array has a declaration, be it one that cannot be honoured."""
+    try:
+        return parse_declaration(array.metadata) is not None
+    except ManifestError:
+        return True

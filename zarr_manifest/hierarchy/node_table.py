@@ -51,7 +51,6 @@ __all__ = [
     "Remembered",
     "Shape",
     "Unsettled",
-    "declares",
     "expire_timestamps",
 ]
 
@@ -461,23 +460,6 @@ class NodeTable:
         except ManifestError as error:
             return error.in_context(array=path)
 
-    def manifest_array(
-        self, path: str, array: ArrayMetadata, *, is_own: bool
-    ) -> ChunkManifestTransformer | None:
-        """Return an array that was found if it declares a manifest.
-
-        Raises
-        ------
-        ManifestError
-            Its declaration cannot be honoured.
-        """
-        known = self._note(path, array) if is_own else self._interpret(path, array)
-        if isinstance(known, Unsettled):
-            known = self._interpret(path, array)
-        if isinstance(known, ManifestError):
-            raise known.in_context()
-        return known if isinstance(known, ChunkManifestTransformer) else None
-
 
 def _is_recent(seen: float) -> bool:
     return seen > max(time.monotonic() - _A_MOMENT, _written_past[0])
@@ -491,11 +473,3 @@ def _text_of(array: ArrayMetadata) -> str:
     """Return a text that differs for different metadata."""
     # Not indented, which the json module does ten times as slowly: inline manifests are long.
     return json.dumps(array.metadata)
-
-
-def declares(array: ArrayMetadata) -> bool:
-    """Whether an array has a declaration, be it one that cannot be honoured."""
-    try:
-        return parse_declaration(array.metadata) is not None
-    except ManifestError:
-        return True

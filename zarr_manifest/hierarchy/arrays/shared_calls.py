@@ -1,7 +1,7 @@
 """Calls that are made once for all who wait for their result.
 
 Event loops do not wait for each other: one that was stopped in the middle of a call would
-keep the others waiting for ever. Readers without an event loop wait only for one another.
+keep the others waiting for ever.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
-from concurrent.futures import Future
 from weakref import WeakKeyDictionary
 
 __all__ = ["SharedCalls"]
@@ -27,7 +26,6 @@ class SharedCalls[K: Hashable, V]:
         self._of_loops: WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[K, list[asyncio.Future[V]]]
         ] = WeakKeyDictionary()
-        self._without_loop: dict[K, Future[V]] = {}
 
     async def get(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
         """Make the call, or wait for another reader of the same event loop to do so.
@@ -67,47 +65,6 @@ class SharedCalls[K: Hashable, V]:
         if is_under_way:
             await self.get(key, make)
         return await self.get(key, make)
-
-    def get_later_sync(self, key: K, make: Callable[[], V]) -> V:
-        """As :meth:`get_later`, without an event loop."""
-        with self._lock:
-            is_under_way = key in self._without_loop
-        if is_under_way:
-            self.get_sync(key, make)
-        return self.get_sync(key, make)
-
-    def get_sync(self, key: K, make: Callable[[], V]) -> V:
-        """Make the call without an event loop, or wait for another such reader to do so."""
-        while True:
-            answer, mine = self._join(key)
-            if not mine:
-                try:
-                    return answer.result()
-                except _AbandonedError:
-                    continue
-            try:
-                value = make()
-            except BaseException as error:
-                abandoned = error if isinstance(error, Exception) else _AbandonedError()
-                self._leave(key).set_exception(abandoned)
-                raise
-            self._leave(key).set_result(value)
-            return value
-
-    def _join(self, key: K) -> tuple[Future[V], bool]:
-        """Return a future for the result, and whether the caller must make the call."""
-        with self._lock:
-            others = self._without_loop.get(key)
-            if others is not None:
-                return others, False
-            answer = self._without_loop[key] = Future[V]()
-            # A running future cannot be cancelled by a waiting reader.
-            answer.set_running_or_notify_cancel()
-            return answer, True
-
-    def _leave(self, key: K) -> Future[V]:
-        with self._lock:
-            return self._without_loop.pop(key)
 
 
 def _still[V](waiting: Iterable[asyncio.Future[V]]) -> Iterator[asyncio.Future[V]]:

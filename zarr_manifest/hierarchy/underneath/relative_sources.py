@@ -8,7 +8,7 @@ check conditions.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
@@ -37,6 +37,7 @@ from zarr_manifest.format import Conditions
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
 from zarr_manifest.hierarchy.underneath.urls import store_urls
 from zarr_manifest.hierarchy.underneath.web_store import WebStore
+from zarr_manifest.hierarchy.zarr_internals import sync
 from zarr_manifest.locations import redact, without_secrets
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
@@ -44,19 +45,15 @@ from zarr_manifest.sources import (
     GIVE_CREDENTIALS,
     WHOLE,
     Access,
-    Call,
     Directory,
     FileReader,
     SourceRange,
     Sources,
-    Steps,
     known_cause,
     local_directories,
     missing_object,
     out_of_bounds,
     reader_of,
-    run_async,
-    run_sync,
     slice_bounds,
 )
 
@@ -208,28 +205,19 @@ class _ZarrStoreReader(Struct, frozen=True):
             self.directory.require(key)
         return quote(key) if self.quotes else key
 
-    def _get(self, key: str, request: Any) -> Steps[Buffer]:
+    async def _get(self, key: str, request: Any) -> Buffer:
         name = self._name(key)
-        prototype = default_buffer_prototype()
-        get_sync: Callable[..., Buffer | None] | None = getattr(self.store, "get_sync", None)
-
-        def synchronous() -> Buffer | None:
-            if get_sync is None:
-                raise SourceError(f"{type(self.store).__name__} cannot be read synchronously")
-            return get_sync(name, prototype=prototype, byte_range=request)
-
         try:
-            found = yield Call(lambda: self.store.get(name, prototype, request), synchronous)
+            found = await self.store.get(name, default_buffer_prototype(), request)
         except Exception as error:  # of any store
             failure = _failure(error)
         else:
             if found is not None:
-                buffer: Buffer = found
-                return buffer
+                return found
             failure = _failure(FileNotFoundError(key))
         raise failure
 
-    def _read(self, key: str, span: SourceRange, conditions: Conditions) -> Steps[memoryview]:
+    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         if conditions:
             raise SourceError(
                 f"{type(self.store).__name__} cannot tell whether the object has changed since the "
@@ -237,13 +225,12 @@ class _ZarrStoreReader(Struct, frozen=True):
                 remedy="Open the hierarchy through obstore, which can.",
             )
         if span.is_too_long:
-            size = yield Call(lambda: self.size(key), lambda: self.size_sync(key))
-            span.require_acceptable(size)
-        buffer = yield from self._get(key, zarr_request(span))
+            span.require_acceptable(await self.size(key))
+        buffer = await self._get(key, zarr_request(span))
         view = memoryview(buffer.as_numpy_array())
         span.require_acceptable(len(view))
         if span.exact and span.stop is not None and len(view) != span.stop - span.start:
-            size = len((yield from self._get(key, None)))
+            size = len(await self._get(key, None))
             if size < span.stop:
                 raise out_of_bounds(span, size)
             raise ShortReadError(
@@ -251,11 +238,8 @@ class _ZarrStoreReader(Struct, frozen=True):
             )
         return view
 
-    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        return await run_async(self._read(key, span, conditions))
-
     def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        return run_sync(self._read(key, span, conditions))
+        return sync(self.read(key, span, conditions))
 
     async def size(self, key: str) -> int:
         try:
@@ -265,7 +249,7 @@ class _ZarrStoreReader(Struct, frozen=True):
         raise failure
 
     def size_sync(self, key: str) -> int:
-        return len(run_sync(self._get(key, None)))
+        return sync(self.size(key))
 
     def state_sync(self, key: str, version: str | None) -> Conditions:
         Conditions(version=version).require(etag=None, last_modified=None, version=None)

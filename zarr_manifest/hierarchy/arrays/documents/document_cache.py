@@ -1,8 +1,4 @@
-"""A bounded cache, and calls that are made once for all who wait for their result.
-
-Event loops do not wait for each other: one that was stopped in the middle of a call would
-keep the others waiting for ever. Readers without an event loop wait only for one another.
-"""
+"""A bounded cache, and calls that are made once for all who wait for their result."""
 
 from __future__ import annotations
 
