@@ -28,6 +28,7 @@ from tests.hierarchies import (
     copy_into,
     write_manifest_array,
 )
+from tests.servers.http_files import FileServer
 
 PROTOTYPE = default_buffer_prototype()
 # zarr says so of sources and v2 nodes that lie in a v3 group; of nothing else here.
@@ -158,3 +159,34 @@ def test_the_whole_array_loads_the_manifest_once(hundred: tuple[Counting, bytes]
     assert array[:].tobytes() == expected
     assert array[:].tobytes() == expected
     assert underneath.asked.count("x/manifest.json") == 1
+
+
+@pytest.mark.servers
+def test_a_worker_opens_a_manifest_once(root: Path, http_server: FileServer) -> None:
+    """dask pickles the store with each of its tasks."""
+    entries = {str(i): {"data": bytes([i] * 4)} for i in range(8)}
+    zm.create_array(root, "x", entries, shape=32, chunks=4, dtype="u1", inline=False)
+    for file in root.rglob("*.json"):
+        http_server.put(file.relative_to(root).as_posix(), file.read_bytes())
+    array: Any = zarr.open_array(zm.ManifestStore(http_server.url), path="x", mode="r")
+    pickled = pickle.dumps(array)
+    tasks: list[Any] = [pickle.loads(pickled) for _ in range(8)]
+    http_server.clear()
+    for i, task in enumerate(tasks):
+        assert task[4 * i : 4 * i + 4].tolist() == [i] * 4
+    assert len([each for each in http_server.requests if "manifest.json" in each.target]) == 1
+
+
+def test_a_worker_sees_what_the_store_had_seen(root: Path) -> None:
+    zm.create_array(root, "w", {"0": {"data": b"\1"}}, shape=2, chunks=1, dtype="u1")
+    store = zm.ManifestStore(root)
+    pickle.loads(pickle.dumps(store))
+    zm.create_array(root, "x", {"0": {"data": b"\1"}}, shape=2, chunks=1, dtype="u1")
+    array: Any = zarr.open_array(store, path="x", mode="r")
+    assert array[:].tolist() == [1, 0]
+    again = pickle.loads(pickle.dumps(store))
+    metadata = json.loads((root / "x" / "zarr.json").read_text())
+    del metadata["storage_transformers"], metadata["chunk-manifest-json"]
+    (root / "x" / "zarr.json").write_text(json.dumps(metadata))
+    with pytest.raises(zm.ManifestError):
+        zarr.open_array(again, path="x", mode="r")[:]

@@ -165,8 +165,13 @@ class Remembered(Struct, frozen=True):
     outdated: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
     def __reduce__(self) -> tuple[Any, ...]:
+        copied = self.copied()
+        return (type(self), (copied.declared, copied.outdated))
+
+    def copied(self) -> Remembered:
+        """Return what is remembered now."""
         outdated = {group: set(paths) for group, paths in list(self.outdated.items())}
-        return (type(self), (set(self.declared), outdated))
+        return Remembered(set(self.declared), outdated)
 
 
 class NodeTable:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -155,6 +157,7 @@ class ManifestStore(ReadableStore):
         self._max_gap = max_gap
         self._may_grow = may_grow
         self._remembered = Remembered()
+        self._identity = os.urandom(16)
         super().__init__(read_only=self._store.read_only)
         self._connect()
 
@@ -213,6 +216,7 @@ class ManifestStore(ReadableStore):
         "_allow",
         "_base",
         "_conditions",
+        "_identity",
         "_limits",
         "_max_gap",
         "_may_grow",
@@ -226,6 +230,18 @@ class ManifestStore(ReadableStore):
         return {name: getattr(self, name) for name in self._STATE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        same = state["_store"], state["_remembered"].copied()
+        known = _unpickled.pop(state["_identity"], None)
+        if known is not None and known[0] == same:
+            # The next task of a worker finds nodes, manifests and clients of the one before.
+            self.__dict__.update(known[1])
+        else:
+            self._set(state)
+        _unpickled[state["_identity"]] = same, dict(self.__dict__)
+        if len(_unpickled) > _MOST_UNPICKLED:
+            _unpickled.popitem(last=False)
+
+    def _set(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
         self._import(self._store)
@@ -266,7 +282,7 @@ class ManifestStore(ReadableStore):
         twin = object.__new__(type(self))
         store = self._store.with_read_only(read_only)
         # What one of them sees, or deletes, concerns the other.
-        twin.__setstate__({**self.__getstate__(), "_store": store})
+        twin._set({**self.__getstate__(), "_store": store, "_identity": os.urandom(16)})
         return twin
 
     @property
@@ -378,6 +394,12 @@ class ManifestStore(ReadableStore):
     async def clear(self) -> None:
         """Delete everything except data that manifests refer to."""
         await self.delete_dir("")
+
+
+# The state of stores that this process has unpickled, by identity, the latest last; with the store
+# underneath, and what was remembered when they were pickled. dask pickles one with every task.
+_unpickled = OrderedDict[bytes, tuple[tuple[Store, Remembered], dict[str, Any]]]()
+_MOST_UNPICKLED = 8
 
 
 def _in_bulk(usual: CodecPipeline) -> CodecPipeline:
