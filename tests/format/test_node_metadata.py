@@ -132,6 +132,18 @@ def test_what_zarr_writes_but_json_does_not_know() -> None:
     assert json.loads(dump_node(node))["attributes"]["y"] == [math.inf, -math.inf]
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=3), inside),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), JSON, max_size=3))
+def test_nodes_are_written_as_zarr_writes_them(node: dict[str, Any]) -> None:
+    assert dump_node(node) == json.dumps(node, indent=2).encode()
+
+
 VALID = {
     "shape": [],
     "data_type": "int8",

