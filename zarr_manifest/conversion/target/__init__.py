@@ -1,6 +1,6 @@
 """The target of a conversion: a hierarchy of manifest arrays."""
 
-from zarr_manifest.conversion.target.array_metadata import require_valid_array
+from zarr_manifest.conversion.target.array_metadata import open_with_zarr, require_valid_array
 from zarr_manifest.conversion.target.earlier_hierarchy import EarlierHierarchy
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.target.inline_arrays import (
@@ -22,6 +22,7 @@ __all__ = [
     "decoded_values",
     "encoded_chunks",
     "lock",
+    "open_with_zarr",
     "recover",
     "require_valid_array",
     "unwritten_array",

@@ -13,9 +13,9 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 import zarr.registry
-from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.nodes import ArrayNode
+from zarr_manifest.conversion.target import open_with_zarr
 from zarr_manifest.conversion.values import as_object, json_attributes, unstable_types_accepted
 from zarr_manifest.conversion.virtualizarr_internals import MISSING, ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
@@ -104,7 +104,7 @@ def checked_metadata(stated: Mapping[str, Any]) -> dict[str, Any]:
     for codec in metadata["codecs"]:
         _check_codec(codec)
     try:
-        ArrayV3Metadata.from_dict(json.loads(json.dumps(metadata)))
+        open_with_zarr(metadata)
     except (ValueError, TypeError, KeyError, NotImplementedError) as error:
         raise NotConvertibleError(f"zarr cannot read its metadata: {error}") from error
     return metadata
