@@ -327,7 +327,7 @@ def test_remedies_name_options(inputs: Path) -> None:
 def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that another writer holds is not put right by overwriting."""
     monkeypatch.setattr(own_files, "_PATIENCE", 0.1)
-    with OwnFiles(str(inputs / "new.zarr")).locked("zarr.json"):
+    with OwnFiles(str(inputs / "new.zarr")).locked("zarr.json.unfinished.held"):
         done = run("import", "kerchunk", "references.json", "new.zarr")
     assert done.status == 3
     assert "error: write_conflict: another writer has held the lock" in done.stderr

@@ -193,9 +193,14 @@ class OwnFiles(Struct, frozen=True):
                 partial.become(place)
 
     def create(self, key: str, body: bytes | memoryview) -> bool:
-        """Write a file unless there is something; return whether it was. Raises as :meth:`put`."""
-        with self._place(key, make=True) as place:
-            if place.status() is not None:
+        """Write a file unless there is one; return whether it was. Raises as :meth:`put`.
+
+        Takes no lock: the system gives a name only once.
+        """
+        # On Windows, two writers might write the same partial file.
+        locked = self.locked(key) if sys.platform == "win32" else contextlib.nullcontext()
+        with locked, self._place(key, make=True) as place:
+            if _require_no_link(place) is not None:
                 return False
             with _written(place, body) as partial:
                 try:
@@ -337,10 +342,12 @@ def _checked_path(directory: str, segments: list[str], make: bool) -> str:
     return str(path)
 
 
-def _require_no_link(place: _Place) -> None:
+def _require_no_link(place: _Place) -> os.stat_result | None:
+    """Return the status of what is there, which must be no link; None if nothing is."""
     status = place.status()
     if status is not None and stat.S_ISLNK(status.st_mode):
         raise LinkMetError
+    return status
 
 
 def _behind_link(path: str) -> LocationNotAllowedError:

@@ -66,6 +66,9 @@ class GuardedStore(ABC):
         Where symbolic links may lead when they are read: what the reader authorised.
     """
 
+    #: Whether :meth:`held` keeps other processes away.
+    can_hold = False
+
     def __init__(self, store: Store, directories: tuple[str, ...] = ()) -> None:
         self.store = store
         self._inside = inside_store(store, directories)
@@ -117,6 +120,18 @@ class GuardedStore(ABC):
         own = self._own_files
         found = self._run(names()) if own is None else own.names(path)
         return [name for name in found if own is None or _may_be_member(own, join(path, name))]
+
+    def is_empty(self) -> bool:
+        """Whether the store is known to hold nothing."""
+
+        async def has_names() -> bool:
+            async for _ in self._inside.list_dir(""):
+                return True
+            return False
+
+        if self._own_files is not None:
+            return not self._own_files.names("")
+        return can_list(self.store) and not self._run(has_names())
 
     def require_own(self, key: str) -> None:
         """Refuse an object that must not be changed, before anything is changed.
@@ -222,6 +237,8 @@ class _Directory(GuardedStore):
     Not through the store, whose event loop takes longer for a small file than the system.
     """
 
+    can_hold = True
+
     def __init__(self, store: Store, directory: str) -> None:
         super().__init__(store)
         self._files = OwnFiles(directory)
@@ -231,10 +248,10 @@ class _Directory(GuardedStore):
         return super().read(key)
 
     def create(self, key: str, body: bytes) -> bool:
-        if self.read(key).body is not None:
-            return False
-        with self._files.locked(key):
+        try:
             return self._files.create(key, body)
+        finally:
+            expire_timestamps()
 
     def _get(self, key: str) -> bytes | None:
         return self._files.read(key)
@@ -262,6 +279,10 @@ class _Directory(GuardedStore):
             yield
 
     def replace(self, key: str, before: Stored, body: bytes) -> None:
+        if before.body is None:
+            if not self.create(key, body) and self._get(key) != body:
+                raise _conflict(key)
+            return
         with self._files.locked(key):
             self._compare_and_put(key, before, body)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -392,3 +393,25 @@ def test_streamed_manifests_are_not_held_at_once(tmp_path: Path) -> None:
     size = sum(map(len, files_below(tmp_path).values()))
     assert size > 10_000_000
     assert peak < size / 2
+
+
+def test_an_array_of_a_new_hierarchy_takes_few_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else sees it yet: nothing is read or locked for each array."""
+    opened: list[object] = []
+    open_file = os.open
+
+    def count(*arguments: Any, **options: Any) -> int:
+        opened.append(arguments)
+        return open_file(*arguments, **options)
+
+    monkeypatch.setattr(os, "open", count)
+    counts: list[int] = []
+    for number in (10, 40):
+        opened.clear()
+        nodes = [vector(f"a{n}", [n]) for n in range(number)]
+        write_hierarchy(tmp_path / str(number), nodes, inline_below=1000)
+        counts.append(len(opened))
+    # Twice the root and the directory of the array; and its metadata, under their first name.
+    assert (counts[1] - counts[0]) / 30 <= 6

@@ -44,6 +44,8 @@ class EarlierHierarchy:
         self._may_replace = may_replace
         self._nodes: dict[str, Stored] = {}
         self._first_read: dict[str, Stored] = {}
+        # Whoever creates a node there meanwhile gets in the way of ours.
+        self._is_empty = store.is_empty()
         if may_replace:
             self._look()
             self._first_read |= self._nodes
@@ -75,7 +77,7 @@ class EarlierHierarchy:
             return self._first_read[path]
         key = join(path, "zarr.json")
         self._store.require_own(key)
-        found = self._store.read(key)
+        found = Stored(None) if self._is_empty else self._store.read(key)
         if found.body is not None and not self._may_replace:
             raise WriteConflictError(
                 "there is already a node, of another hierarchy or of an interrupted conversion",
@@ -188,7 +190,8 @@ class EarlierHierarchy:
 
     def _same_but_copies(self, path: str, body: bytes | None) -> bool:
         """Whether nothing but the consolidated metadata of a group would change."""
-        before, after = _parsed(self.read(path)), None if body is None else parse_node(body)
+        before = _parsed(self.read(path))
+        after = None if before is None or body is None else parse_node(body)
         return (
             before is not None
             and after is not None

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import os
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -153,18 +154,17 @@ class Journal:
         if body is None:
             return None
         journal = cls.loads(body)
-        journal.require_own(store)
+        journal.require_own(store, journal.nodes)
         return journal
 
-    def require_own(self, store: GuardedStore) -> None:
-        """Refuse a change of what lies behind a link, before anything is changed.
+    def require_own(self, store: GuardedStore, paths: Iterable[str]) -> None:
+        """Refuse a change of nodes or documents behind a link, before anything is changed.
 
         Raises
         ------
         LocationNotAllowedError
-            Something that it names lies behind a symbolic link.
         """
-        for path in self.nodes:
+        for path in paths:
             store.require_own(join(path, "zarr.json"))
         for key in (*self.old_documents, *self.new_documents, *self.unused):
             store.require_own(key)
@@ -193,7 +193,8 @@ class Journal:
         LocationNotAllowedError
             Something that it names lies behind a symbolic link.
         """
-        self.require_own(store)
+        # Where there was no node, there was no link either.
+        self.require_own(store, (p for p, change in self.nodes.items() if change.old is not None))
         body = self.dumps()
         # A request that was retried because its response was lost conflicts with itself.
         if not store.create(JOURNAL, body) and store.read(JOURNAL).body != body:
@@ -276,13 +277,14 @@ class Journal:
 
         What is no document stays, whatever the journal says.
         """
-        bodies = [(p, body) for p, c in self.nodes.items() for body in (c.old, c.new)]
-        for key in removable(store, self.unused, bodies):
-            store.delete(key)
+        if self.unused:
+            bodies = [(p, body) for p, c in self.nodes.items() for body in (c.old, c.new)]
+            for key in removable(store, self.unused, bodies):
+                store.delete(key)
         store.delete(JOURNAL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Switch:
     """Brings nodes to one side, whichever side they are on."""
 
@@ -294,23 +296,32 @@ class _Switch:
     # Arrays that another writer has changed since.
     foreign: list[DeclaredArray] = field(default_factory=list[DeclaredArray])
 
+    @functools.cached_property
+    def closed(self) -> bytes:
+        """The metadata of a group that cannot be opened meanwhile."""
+        return placeholder(self.journal.writer)
+
     def close(self, path: str) -> None:
         """Put a placeholder in place of a node, if there is one, or if it is the root."""
         change = self.journal.nodes[path]
         writers = (self.journal.writer, *self.journal.earlier_writers)
         found = self._find(path, {change.old, change.new, *map(placeholder, writers)})
         if found is not None and (found.body is not None or not path):
-            self._put(path, found, placeholder(self.journal.writer))
+            self._put(path, found, self.closed)
 
     def change(self, path: str) -> None:
         """Bring a node to the side."""
-        change, closed = self.journal.nodes[path], placeholder(self.journal.writer)
+        change, closed = self.journal.nodes[path], self.closed
         wanted: bytes | None = getattr(change, self.side)
         expected = {change.old, change.new}
         if path in self.journal.groups:
             expected = {closed, wanted} if path else {closed}
             expected |= {None} & {change.old, change.new}
-        elif self.journal.groups and not self.store.holds("zarr.json", closed):
+        elif (
+            self.journal.groups
+            and not self.store.can_hold
+            and not self.store.holds("zarr.json", closed)
+        ):
             raise _another_writer(self.store)
         found = self._find(path, expected)
         if found is not None:
