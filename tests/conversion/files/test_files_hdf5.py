@@ -188,6 +188,44 @@ def test_compact_datasets_are_held_inline(tmp_path: Path) -> None:
             assert same(found.arrays[name][...], hdf5_values(file[name])), name
 
 
+@settings(examples(0.25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 3), max_size=2),
+            st.sampled_from(["<i2", ">i2", "<f8", "S3", LITTLE, h5py.enum_dtype({"SEA": 7})]),
+            st.sampled_from([None, 1]),
+            st.booleans(),
+        ),
+        min_size=2,
+        max_size=8,
+    )
+)
+def test_datasets_that_are_alike_keep_what_differs(
+    tmp_path_factory: pytest.TempPathFactory, stated: list[tuple[list[int], Any, Any, bool]]
+) -> None:
+    directory = tmp_path_factory.mktemp("alike")
+    with h5py.File(directory / "f.h5", "w") as file:
+        for number, (shape, dtype, fill, is_written) in enumerate(stated):
+            may_fill = np.dtype(dtype).kind in "if"
+            options = {"fillvalue": fill} if may_fill else {}
+            dataset = file.create_dataset(f"d{number}", shape, dtype, **options)
+            dataset.attrs["number"] = number
+            if is_written:
+                raw = bytes(range(number + 1, number + 1 + dataset.nbytes))
+                values = np.frombuffer(raw, np.dtype(dtype).newbyteorder("="), dataset.size)
+                dataset[...] = values.reshape(shape)
+    found = convert(directory / "f.h5", directory / "h.zarr")
+    with h5py.File(directory / "f.h5") as file:
+        for name in file.keys() - found.refused.keys():
+            array = found.arrays[name]
+            assert same(array[...], hdf5_values(file[name])), name
+            assert array.attrs["number"] == int(name[1:])
+            expected = file[name].fillvalue
+            assert bytes(np.asarray(array.fill_value)) == bytes(np.asarray(expected))
+    assert found.refused.keys() <= NOT_IN_THIS_ZARR
+
+
 def test_a_block_for_the_user_before_the_file_is_counted_in(tmp_path: Path) -> None:
     # As MATLAB writes them.
     with h5py.File(tmp_path / "f.mat", "w", userblock_size=1024) as file:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,6 +58,7 @@ def virtual_array(
     dimension_names: tuple[str, ...],
     attributes: Mapping[Any, Any],
     note: Callable[[str], None],
+    alike: dict[Hashable, Any],
 ) -> Any:
     """Return the ``ManifestArray`` for a dataset.
 
@@ -72,9 +74,13 @@ def virtual_array(
         Of the array; the attributes may have any values.
     note : callable
         Called with sentences about what changed.
+    alike : dict
+        Arrays of the same file, remembered because others are like them.
     """
     if treatment is Treatment.UNWRITTEN:
         array = _without_chunks(dataset)
+    elif treatment is Treatment.REFERENCES and dataset.chunks is None:
+        array = _contiguous(url, dataset, note, alike)
     else:
         array = _parsed(url, dataset, note, is_inline=treatment is Treatment.INLINE)
     if _has_undefined_fill_value(dataset) and MISSING in ManifestColumns.of(array.manifest).paths:
@@ -120,6 +126,33 @@ def _parsed(url: str, dataset: Any, note: Callable[[str], None], *, is_inline: b
     if bare.has_latin_1:
         note("some of its strings are not UTF-8, and were read as Latin-1")
     return _with_chunks(with_metadata(array, shape=dataset.shape), {}) if is_empty else array
+
+
+def _contiguous(
+    url: str, dataset: Any, note: Callable[[str], None], alike: dict[Hashable, Any]
+) -> Any:
+    """Parse a dataset that is not chunked, such as MATLAB writes by the thousand.
+
+    VirtualiZarr takes a millisecond for each, so it parses one of those that differ in their
+    shapes and positions only.
+    """
+    shape: tuple[int, ...] = dataset.shape
+    dtype = packed_type(dataset.dtype)
+    kind = (dtype, np.asarray(_fill_value(dataset), dtype).tobytes(), len(shape))
+    if kind not in alike:
+        array = _parsed(url, dataset, note, is_inline=False)
+        if array.metadata.chunk_grid.chunk_shape == shape:
+            alike[kind] = array
+        return array
+    metadata = alike[kind].metadata
+    if metadata.shape != shape:
+        grid = dataclasses.replace(metadata.chunk_grid, chunk_shape=shape)
+        metadata = dataclasses.replace(metadata, shape=shape, chunk_grid=grid)
+    columns = ManifestColumns.of_grid((1,) * len(shape))
+    columns.paths[...] = ManifestColumns.of(alike[kind].manifest).paths
+    columns.offsets[...] = dataset.id.get_offset()
+    columns.lengths[...] = dataset.id.get_storage_size()
+    return columns.array(metadata)
 
 
 class _BareDataset:

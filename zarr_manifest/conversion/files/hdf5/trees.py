@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,6 +73,7 @@ class _Walk:
     scales: ScalePaths
     phony: PhonyNames = field(default_factory=PhonyNames)
     unlimited: UnlimitedDimensions = field(default_factory=UnlimitedDimensions)
+    alike: dict[Hashable, Any] = field(default_factory=dict[Hashable, Any])
     is_netcdf: bool = False
 
     @contextmanager
@@ -172,6 +173,7 @@ class _Walk:
                 dimension_names=dimension_names(dataset.shape, paths, self.phony),
                 attributes=attributes,
                 note=notes.append,
+                alike=self.alike,
             )
         except FOREIGN_ERRORS as error:
             self.reader.require_no_failure()
