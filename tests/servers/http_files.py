@@ -256,6 +256,11 @@ class FileServer:
         return f"http://{self._host}:{self._server.server_port}"
 
     @property
+    def connections(self) -> int:
+        """Number of connections so far."""
+        return self._server.accepted
+
+    @property
     def requests(self) -> list[Recorded]:
         """A copy of the requests so far, in order of arrival."""
         with self._lock:
@@ -402,11 +407,13 @@ class _Server(ThreadingHTTPServer):
         self.files = files
         self._live: set[socket.socket] = set()
         self._live_lock = threading.Lock()
+        self.accepted = 0
         super().__init__((host, 0), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._live_lock:
             self._live.add(request)
+            self.accepted += 1
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:

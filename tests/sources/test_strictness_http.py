@@ -110,22 +110,17 @@ def test_http_truncated_body(web: Web) -> None:
     web.refused(zm.errors.ShortReadError)
 
 
-def test_http_truncated_body_is_resumed(web: Web) -> None:
-    """The obstore client asks for the rest of a body that ends early."""
+def test_http_truncated_body_is_requested_again(web: Web) -> None:
     web.declare_one()
-    web.script(truncate(3))
+    web.script(truncate(3), sticky=False)
     assert web.read()[:8].tolist() == DATA[:8].tolist()
 
 
 def test_http_truncated_body_of_an_object_that_changes(web: Web) -> None:
     """The rest must not come from another object, not even without conditions."""
     web.declare_one()
-    web.script(ignore_range(), truncate(3), change(bytes(24)), sticky=False)
-    try:
-        values = web.read()[:8].tolist()
-    except zm.ManifestError:
-        return
-    assert values in (DATA[:8].tolist(), [0] * 8)
+    web.script(truncate(3), change(bytes(24)), sticky=False)
+    assert web.read()[:8].tolist() == [0] * 8
 
 
 @pytest.mark.parametrize("fault", [short_content_range(2), short_body(2)])

@@ -35,9 +35,10 @@ from zarr_manifest.sources.local_files import FileBody, FileReader
 from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.obstore_failures import known_cause
 from zarr_manifest.sources.own_files import LOCK, PARTIAL, OwnFiles, undetectable_writers
+from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
-from zarr_manifest.sources.web import web_reader_of, within_host
+from zarr_manifest.sources.web import web_reader_of
 
 if TYPE_CHECKING:
     from zarr_manifest.sources.bulk import (

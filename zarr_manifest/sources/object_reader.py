@@ -37,19 +37,16 @@ from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from obstore import GetResult, ObjectMeta
+    from obstore import GetResult
     from obstore.store import ObjectStore
 
-__all__ = ["LARGE", "CheckObject", "ObjectReader", "ObstoreReader"]
+__all__ = ["LARGE", "ObjectReader", "ObstoreReader"]
 
 # Bodies of at least this many bytes are taken piece by piece.
 LARGE = 1024 * 1024
 
 # Smaller pieces take more calls, larger ones more memory.
 _LEAST_PIECE = 1024 * 1024
-
-type CheckObject = Callable[[ObjectMeta], None]
-"""Raises an error if the metadata of an object are not as they must be."""
 
 
 class ObjectReader(Protocol):
@@ -95,37 +92,20 @@ class ObstoreReader(Struct, frozen=True):
         """Whether reading needs no network round trip."""
         return isinstance(self.store, LocalStore | MemoryStore)
 
-    async def read(
-        self,
-        key: str,
-        span: SourceRange,
-        conditions: Conditions,
-        check: CheckObject | None = None,
-    ) -> memoryview:
-        """Return the bytes of a range of an object; `check` sees its metadata before that."""
-        return await run_async(self._read(key, span, conditions, check, _whole_body))
+    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        """Return the bytes of a range of an object."""
+        return await run_async(self._read(key, span, conditions, _whole_body))
 
-    def read_sync(
-        self,
-        key: str,
-        span: SourceRange,
-        conditions: Conditions,
-        check: CheckObject | None = None,
-    ) -> memoryview:
+    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         """Return the bytes of a range of an object, without an event loop; see :meth:`read`."""
-        return run_sync(self._read(key, span, conditions, check, _whole_body))
+        return run_sync(self._read(key, span, conditions, _whole_body))
 
     async def read_pieces(
-        self,
-        key: str,
-        span: SourceRange,
-        conditions: Conditions,
-        take: Take,
-        check: CheckObject | None = None,
+        self, key: str, span: SourceRange, conditions: Conditions, take: Take
     ) -> memoryview | None:
         """Return the bytes of a range of an object; None if they were taken as they arrived."""
         return await run_async(
-            self._read(key, span, conditions, check, lambda answer: _pieces(answer, take))
+            self._read(key, span, conditions, lambda answer: _pieces(answer, take))
         )
 
     def _read[T](
@@ -133,7 +113,6 @@ class ObstoreReader(Struct, frozen=True):
         key: str,
         span: SourceRange,
         conditions: Conditions,
-        check: CheckObject | None,
         body_of: Callable[[GetResult], Steps[T]],
     ) -> Steps[T]:
         try:
@@ -144,7 +123,7 @@ class ObstoreReader(Struct, frozen=True):
                     raise
                 # The server may have made its own tag weak, which no condition matches.
                 answer = yield self._request(key, span, conditions.version_only())
-            _check_answer(answer, span, conditions, check)
+            _check_answer(answer, span, conditions)
             return (yield from body_of(answer))
         except _FOREIGN_ERRORS as error:
             size: int | None = None
@@ -216,13 +195,9 @@ def _options(span: SourceRange, conditions: Conditions) -> Any:
     return options
 
 
-def _check_answer(
-    answer: GetResult, span: SourceRange, conditions: Conditions, check: CheckObject | None
-) -> None:
+def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) -> None:
     """Check the metadata of a response, before its body is read."""
     meta = answer.meta
-    if check is not None:
-        check(meta)
     reject_encoded(answer.attributes.get("Content-Encoding"))
     if conditions:
         conditions.require(

@@ -42,7 +42,8 @@ from zarr_manifest.sources.given_readers import GivenReader, is_range_reader, ke
 from zarr_manifest.sources.keys_in_stores import key_within, local_directories, local_place
 from zarr_manifest.sources.local_files import FileBody, FileReader, open_body
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
-from zarr_manifest.sources.web import is_web_reader, web_reader_of, within_host
+from zarr_manifest.sources.proxies import within_host
+from zarr_manifest.sources.web import is_web_reader, web_reader_of
 
 if TYPE_CHECKING:
     from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
@@ -324,11 +325,10 @@ class Sources:
         access = self._allow[prefix]
         if is_range_reader(access):
             return GivenReader(access)
-        opened = open_object_store(normalized, access, query=location.query)
-        store = within_host(opened)
+        store = open_object_store(normalized, access, query=location.query)
         if isinstance(store, HTTPStore):
             return web_reader_of(store, self.follow)
-        return reader_of(store)
+        return reader_of(within_host(store))
 
     def follow(self, asked: str, target: str) -> tuple[ObjectReader, str]:
         """Return the reader and the key of what a web server redirects to, if that may be read.

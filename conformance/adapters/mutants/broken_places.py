@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from time import monotonic
 from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
@@ -12,10 +11,9 @@ from zarr_manifest.locations import resolving
 from zarr_manifest.locations.allow_list import AllowList
 from zarr_manifest.locations.resolving import Base, UrlLocation
 from zarr_manifest.sources import sources
-from zarr_manifest.sources.access import Anonymous, Environment, reader_of
+from zarr_manifest.sources.access import Anonymous, Environment, open_object_store
 from zarr_manifest.sources.sources import Sources
-from zarr_manifest.sources.web import web_reader
-from zarr_manifest.sources.web.web_reader import WebReader
+from zarr_manifest.sources.web import web_reader_of
 
 # ------------------------------------------------------------------ paths
 
@@ -114,12 +112,15 @@ def redirects_followed() -> None:
     """Follow a redirect to wherever it leads."""
 
     def make(_: Any) -> Any:
-        def located(self: WebReader, key: str, part: Any) -> Any:
-            return web_reader._Place(reader_of(self.store), key, None, False, monotonic()), None
+        def changed(self: Sources, asked: str, target: str) -> Any:
+            location: Any = Base.parse(asked).resolve(target)
+            origin = UrlLocation(location.scheme, location.authority, "")
+            store: Any = open_object_store(origin, None, query=location.query)
+            return web_reader_of(store, lambda *urls: self.follow(*urls)), location.path
 
-        return located
+        return changed
 
-    replace(WebReader, "_located", make)
+    replace(Sources, "follow", make)
 
 
 # ------------------------------------------------------------------ access

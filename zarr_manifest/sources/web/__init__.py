@@ -1,13 +1,11 @@
-"""Web servers: what they are asked, where their redirects may lead, and what they answer.
+"""Web servers: what they are asked, what they answer, and where their redirects lead.
 
-Most of it is imported with the first web server: who reads files does not wait for it.
+Imported with the first web server: reading local files does not need it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeGuard
-
-from zarr_manifest.sources.web.proxies import within_host
 
 if TYPE_CHECKING:
     from obstore.store import HTTPStore
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from zarr_manifest.sources.web.web_reader import Follow as Follow
     from zarr_manifest.sources.web.web_reader import WebReader as WebReader
 
-__all__ = ["is_web_reader", "web_reader_of", "within_host"]
+__all__ = ["is_web_reader", "web_reader_of"]
 
 
 def web_reader_of(store: HTTPStore, follow: Follow) -> WebReader:
