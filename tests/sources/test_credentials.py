@@ -17,7 +17,6 @@ from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer
 from tests.untrusted_manifests import RAW, VALUES, declare, read
 from zarr_manifest.locations import Cloud, UrlLocation, storage_kinds
-from zarr_manifest.sources import key_within
 from zarr_manifest.sources.access import (
     anonymous,
     environment,
@@ -25,6 +24,7 @@ from zarr_manifest.sources.access import (
     requested_url,
 )
 from zarr_manifest.sources.credentials import with_given_credentials
+from zarr_manifest.sources.keys_in_stores import key_within
 
 AZURE = next(kind for kind in storage_kinds() if isinstance(kind, Cloud) and "az" in kind.schemes)
 KEY = base64.b64encode(b"k" * 32).decode()

@@ -50,11 +50,10 @@ from zarr_manifest.locations import (
 from zarr_manifest.showing import html_table
 from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
-    FOR_BULK,
     Allow,
     access_by_prefix,
     describe_access,
-    import_all,
+    import_for_bulk,
     import_for_reading,
     local_directories,
     may_be_remote,
@@ -409,7 +408,7 @@ def _in_bulk(usual: CodecPipeline) -> CodecPipeline:
 @functools.cache
 def _bulk_pipeline() -> Callable[[CodecPipeline], CodecPipeline]:
     # Imported with the first array: stores are opened for other purposes, too.
-    import_all(FOR_BULK)
+    import_for_bulk()
     from zarr_manifest.pipeline import BulkCodecPipeline
 
     return BulkCodecPipeline

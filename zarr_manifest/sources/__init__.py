@@ -8,16 +8,12 @@ from zarr_manifest.sources.access import (
     Access,
     Allow,
     access_by_prefix,
-    access_to,
     anonymous,
-    cloud_of,
     describe_access,
     environment,
-    has_options,
     open_object_store,
     reader_of,
     requested_url,
-    web_directory,
 )
 from zarr_manifest.sources.byte_ranges import (
     WHOLE,
@@ -27,14 +23,19 @@ from zarr_manifest.sources.byte_ranges import (
     slice_bounds,
     source_range,
 )
-from zarr_manifest.sources.directories import HIERARCHY, Directory, link_outside
-from zarr_manifest.sources.first_imports import FOR_BULK, import_all, import_for_reading
+from zarr_manifest.sources.directories import Directory, link_outside
+from zarr_manifest.sources.first_imports import import_for_bulk, import_for_reading
 from zarr_manifest.sources.given_readers import ObjectPart, RangeReader
-from zarr_manifest.sources.keys_in_stores import key_within, local_directories, may_be_remote
+from zarr_manifest.sources.keys_in_stores import (
+    NamedStores,
+    local_directories,
+    may_be_remote,
+    urls_of,
+)
 from zarr_manifest.sources.local_files import FileBody, FileReader
 from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.obstore_failures import known_cause
-from zarr_manifest.sources.own_files import LOCK, PARTIAL, OwnFiles, undetectable_writers
+from zarr_manifest.sources.own_files import MOMENTARY, OwnFiles, undetectable_writers
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
@@ -42,7 +43,6 @@ from zarr_manifest.sources.web import web_reader_of
 
 if TYPE_CHECKING:
     from zarr_manifest.sources.bulk import (
-        MOST_BYTES_IN_FLIGHT,
         ManyRanges,
         RangeError,
         Receiver,
@@ -54,12 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_MAX_GAP",
-    "FOR_BULK",
     "GIVE_CREDENTIALS",
-    "HIERARCHY",
-    "LOCK",
-    "MOST_BYTES_IN_FLIGHT",
-    "PARTIAL",
+    "MOMENTARY",
     "WHOLE",
     "Access",
     "Allow",
@@ -68,6 +64,7 @@ __all__ = [
     "FileBody",
     "FileReader",
     "ManyRanges",
+    "NamedStores",
     "ObjectPart",
     "OwnFiles",
     "RangeError",
@@ -78,17 +75,13 @@ __all__ = [
     "Sources",
     "Steps",
     "access_by_prefix",
-    "access_to",
     "anonymous",
-    "cloud_of",
     "describe_access",
     "environment",
-    "has_options",
-    "import_all",
+    "import_for_bulk",
     "import_for_reading",
     "in_decoding_thread",
     "in_order",
-    "key_within",
     "known_cause",
     "link_outside",
     "local_directories",
@@ -105,7 +98,7 @@ __all__ = [
     "slice_bounds",
     "source_range",
     "undetectable_writers",
-    "web_directory",
+    "urls_of",
     "web_reader_of",
     "within_host",
 ]

@@ -50,12 +50,12 @@ __all__ = [
     "Anonymous",
     "Environment",
     "access_by_prefix",
-    "access_to",
     "anonymous",
     "client_options_in_environment",
     "cloud_of",
     "describe_access",
     "environment",
+    "has_options",
     "open_object_store",
     "reader_of",
     "requested_url",
@@ -186,42 +186,6 @@ def _unknown(prefix: UrlLocation) -> str:
 
 def _known() -> str:
     return f"Known schemes: {', '.join(known_schemes())}. For others, `allow` takes a reader."
-
-
-def access_to(
-    location: UrlLocation, prefixes: AllowList, allow: Mapping[str, Access]
-) -> tuple[UrlLocation, Access]:
-    """Return the access to a location that the caller named: it needs no authorisation.
-
-    Parameters
-    ----------
-    location : UrlLocation
-        Named by the caller, not by a manifest.
-    prefixes : AllowList
-        The prefixes of `allow`.
-    allow : mapping of str to Access
-        How URLs are accessed, by prefix.
-
-    Returns
-    -------
-    tuple of UrlLocation and Access
-        The longest prefix that covers the location, and its access; if there is none, the
-        whole bucket or host, without credentials.
-
-    Examples
-    --------
-    >>> allow = {"s3://b/mine": Environment()}
-    >>> prefix, access = access_to(UrlLocation("s3", "b", "mine/h.zarr"), AllowList(allow), allow)
-    >>> print(prefix, access)
-    s3://b/mine environment()
-    >>> prefix, access = access_to(UrlLocation("s3", "b", "yours"), AllowList(allow), allow)
-    >>> print(prefix, access)
-    s3://b/ None
-    """
-    prefix = prefixes.match(location)
-    if prefix is None:
-        return UrlLocation(location.scheme, location.authority, ""), None
-    return prefixes.normalized(prefix), allow[prefix]
 
 
 def has_options(access: Access) -> TypeIs[Anonymous | Environment | Mapping[str, Any] | None]:

@@ -37,7 +37,6 @@ from zarr_manifest.sources.openat2 import (
 )
 
 __all__ = [
-    "HIERARCHY",
     "LONGEST_PATH",
     "NO_LINK",
     "OPENS_IN_DIRECTORIES",
@@ -106,7 +105,7 @@ def _within(root: str, real: str) -> str | None:
     return real if f"{real}{os.sep}".startswith(f"{root.rstrip(os.sep)}{os.sep}") else None
 
 
-def link_outside(name: str) -> LocationNotAllowedError:
+def link_outside(name: str = HIERARCHY) -> LocationNotAllowedError:
     """Return the error for a link that leads out of a directory, given what messages call that."""
     # Where it leads is not the business of whoever sees the error.
     return LocationNotAllowedError(

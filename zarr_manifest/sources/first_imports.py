@@ -13,7 +13,7 @@ from importlib import import_module
 
 from zarr_manifest.locations import Files, WebServers, kind_of
 
-__all__ = ["FOR_BULK", "import_all", "import_for_reading"]
+__all__ = ["import_for_bulk", "import_for_reading"]
 
 _FOR_STORES = ("obstore", "obstore.store", "obstore.exceptions")
 
@@ -26,7 +26,7 @@ _FOR_WEB = (
     "encodings.idna",  # for names of servers
 )
 
-FOR_BULK = (
+_FOR_BULK = (
     "zarr_manifest.pipeline",
     "zarr_manifest.hierarchy.arrays.located_chunks",
     "zarr_manifest.sources.bulk",
@@ -35,11 +35,16 @@ FOR_BULK = (
 _importing = threading.RLock()
 
 
-def import_all(modules: tuple[str, ...]) -> None:
+def _import_all(modules: tuple[str, ...]) -> None:
     """Import modules, while other threads wait with forking."""
     with _importing:
         for module in modules:
             import_module(module)
+
+
+def import_for_bulk() -> None:
+    """Import what reading arrays in bulk needs."""
+    _import_all(_FOR_BULK)
 
 
 def import_for_reading(urls: Collection[str], *, is_object_store: bool = False) -> None:
@@ -54,11 +59,11 @@ def import_for_reading(urls: Collection[str], *, is_object_store: bool = False) 
     """
     found = [kind_of(url.partition(":")[0].lower()) for url in urls if ":" in url]
     if any(isinstance(kind, WebServers) for kind in found):
-        import_all(_FOR_WEB)
+        _import_all(_FOR_WEB)
     elif is_object_store or not all(isinstance(kind, Files) for kind in found):
-        import_all(_FOR_OBJECTS)
+        _import_all(_FOR_OBJECTS)
     elif urls:
-        import_all(_FOR_STORES)
+        _import_all(_FOR_STORES)
 
 
 def _forked() -> None:

@@ -16,13 +16,91 @@ from msgspec.structs import replace
 
 from zarr_manifest.errors import SourceError
 from zarr_manifest.locations import AllowList, UrlLocation
-from zarr_manifest.sources.access import Access, cloud_of, has_options
+from zarr_manifest.sources.access import (
+    Access,
+    cloud_of,
+    has_options,
+    open_object_store,
+    web_directory,
+)
 from zarr_manifest.sources.given_readers import is_range_reader
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["LocalPlace", "key_within", "local_directories", "local_place", "may_be_remote"]
+__all__ = [
+    "LocalPlace",
+    "NamedStores",
+    "key_within",
+    "local_directories",
+    "local_place",
+    "may_be_remote",
+    "urls_of",
+]
+
+
+class NamedStores:
+    """Stores of what the caller named, and not a manifest: it needs no authorisation.
+
+    It is accessed as `allow` says for the longest prefix that covers it; if there is none, without
+    credentials.
+
+    Parameters
+    ----------
+    allow : mapping of str to Access
+        How URLs are accessed, by prefix.
+
+    Examples
+    --------
+    >>> _, key = NamedStores({"/data": None}).find(UrlLocation("file", "", "data/f.nc"))
+    >>> key
+    'data/f.nc'
+    """
+
+    def __init__(self, allow: Mapping[str, Access]) -> None:
+        self._allow = allow
+        self._prefixes = AllowList(allow)
+        self._stores: dict[tuple[UrlLocation, str], ObjectStore] = {}
+
+    def _access(self, location: UrlLocation) -> tuple[UrlLocation, Access]:
+        prefix = self._prefixes.match(location)
+        if prefix is None:
+            return UrlLocation(location.scheme, location.authority, ""), None
+        return self._prefixes.normalized(prefix), self._allow[prefix]
+
+    def find(self, location: UrlLocation) -> tuple[ObjectStore, str]:
+        """Return the store of an object, and its key there; the same store for all below a prefix.
+
+        Raises
+        ------
+        SourceError
+            As of :func:`open_object_store` and :func:`key_within`.
+        """
+        prefix, access = self._access(location)
+        store = self._stores.get((prefix, location.query))
+        if store is None:
+            store = open_object_store(prefix, access, query=location.query)
+            self._stores[prefix, location.query] = store
+        return store, key_within(store, prefix, location)
+
+    def open_directory(self, directory: UrlLocation, query: str) -> ObjectStore:
+        """Return a store that is rooted at a directory.
+
+        Raises
+        ------
+        SourceError
+            As of :func:`open_object_store`.
+        ValueError
+            `allow` has a store that is rooted elsewhere.
+        """
+        prefix, access = self._access(directory)
+        store = open_object_store(directory, access, query=query, at_prefix=True)
+        if not has_options(access) and key_within(store, prefix, directory):
+            raise ValueError(
+                f"`allow` has a store for {prefix}, which is not rooted at {directory}: pass a "
+                "store instead of the URL, such as S3Store(bucket, prefix=...)"
+            )
+        return store
 
 
 def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -> str:
@@ -168,3 +246,23 @@ def _root_path(store: ObjectStore, place: UrlLocation) -> str | None:
     config: Mapping[str, Any] = dict(store.config)
     same_bucket = config.get(cloud.bucket) == place.authority.partition("@")[0]
     return str(store.prefix or "").strip("/") if same_bucket else None
+
+
+def urls_of(store: ObjectStore) -> list[UrlLocation]:
+    """Return the URLs of the root of a store that keeps no files; nothing if it has none.
+
+    Buckets of the same name are assumed to be the same, whatever their server. The URL of a
+    web server comes without user information and query, which may be secret.
+    """
+    from obstore.store import HTTPStore
+
+    if isinstance(store, HTTPStore):
+        root = web_directory(store.url)
+        return [] if root is None else [root]
+    cloud = cloud_of(store)
+    if cloud is None:
+        return []
+    bucketed: Any = store
+    bucket, prefix = str(bucketed.config[cloud.bucket]), str(bucketed.prefix or "").strip("/")
+    schemes = (scheme for scheme in cloud.schemes if scheme not in cloud.with_account)
+    return [UrlLocation(scheme, bucket, prefix) for scheme in schemes]

@@ -43,10 +43,10 @@ from zarr_manifest.sources.directories import (
 )
 from zarr_manifest.sources.openat2 import DIRECTORY_FLAGS, FILE_FLAGS
 
-__all__ = ["LOCK", "PARTIAL", "OwnFiles", "undetectable_writers"]
+__all__ = ["MOMENTARY", "OwnFiles", "undetectable_writers"]
 
 # What the names of files that exist for a moment end with; a process that is killed leaves them.
-LOCK, PARTIAL = ".lock", ".partial"
+MOMENTARY = LOCK, PARTIAL = ".lock", ".partial"
 
 # How long another process may hold a lock, in seconds; it only writes one small file.
 _PATIENCE = 5.0

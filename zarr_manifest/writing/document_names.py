@@ -21,7 +21,7 @@ from zarr_manifest.hierarchy import (
     PartitionKeys,
 )
 from zarr_manifest.locations import Base, StoreLocation
-from zarr_manifest.sources import LOCK, PARTIAL
+from zarr_manifest.sources import MOMENTARY
 
 __all__ = [
     "DocumentNames",
@@ -45,7 +45,7 @@ _INSERTED = re.compile(r"-[0-9a-f]{12}(?=[./]|$)")
 _PARTITION_MARK = "the-place-of-the-partition"
 
 # What the writer of a file leaves beside it if it is killed.
-_MOMENTARY = f"({re.escape(LOCK)}|{re.escape(PARTIAL)})"
+_MOMENTARY = f"({'|'.join(map(re.escape, MOMENTARY))})"
 
 
 def default_reference(*, partitioned: bool) -> str:

@@ -20,13 +20,11 @@ from obstore.exceptions import BaseError
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
-from zarr_manifest.locations import AllowList, Base, UrlLocation
+from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.sources import (
     Access,
+    NamedStores,
     SourceRange,
-    access_to,
-    key_within,
-    open_object_store,
     reader_of,
 )
 
@@ -133,8 +131,7 @@ class FileSources:
     ) -> None:
         self.allow = dict(allow or {})
         self._states = dict(states or {})
-        self._prefixes = AllowList(self.allow)
-        self._stores: dict[tuple[str, str], ObjectStore] = {}
+        self._stores = NamedStores(self.allow)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Clients are not pickled: workers make their own.
@@ -147,14 +144,7 @@ class FileSources:
 
     def resolve(self, url: str) -> tuple[ObjectStore, str]:
         """Return the obstore store of an object, and its key there."""
-        location = _location(url)
-        prefix, access = access_to(location, self._prefixes, self.allow)
-        known = (prefix.url, location.origin + "?" + location.query)
-        store = self._stores.get(known)
-        if store is None:
-            store = open_object_store(prefix, access, query=location.query)
-            self._stores[known] = store
-        return store, key_within(store, prefix, location)
+        return self._stores.find(_location(url))
 
     def know(self, url: str, state: State) -> None:
         """Take the state of an object as known."""

@@ -26,10 +26,7 @@ from zarr_manifest.locations import (
 )
 from zarr_manifest.sources import (
     Access,
-    access_to,
-    has_options,
-    key_within,
-    open_object_store,
+    NamedStores,
     within_host,
 )
 
@@ -183,16 +180,8 @@ def base_directory(base: str | PurePath | None) -> str | None:
 
 def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
     head, mark, query = location.partition("?")
-    prefixes = AllowList(allow)
-    here = Base.parse("./", schemes=prefixes.other_schemes)
+    here = Base.parse("./", schemes=AllowList(allow).other_schemes)
     root = here.resolve(f"{head.rstrip('/')}/zarr.json{mark}{query}")
     assert isinstance(root, UrlLocation)  # it has a scheme
     directory = UrlLocation(root.scheme, root.authority, root.path.rpartition("/")[0])
-    prefix, access = access_to(directory, prefixes, allow)
-    store = open_object_store(directory, access, query=root.query, at_prefix=True)
-    if not has_options(access) and key_within(store, prefix, directory):
-        raise ValueError(
-            f"`allow` has a store for {prefix}, which is not rooted at {directory}: pass a store "
-            "instead of the URL, such as S3Store(bucket, prefix=...)"
-        )
-    return store
+    return NamedStores(allow).open_directory(directory, root.query)

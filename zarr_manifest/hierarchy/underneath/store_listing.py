@@ -27,7 +27,6 @@ from zarr_manifest.hierarchy.underneath.own_store import translated
 from zarr_manifest.hierarchy.underneath.relative_sources import store_name
 from zarr_manifest.hierarchy.underneath.store_directory import directory_of
 from zarr_manifest.sources import (
-    HIERARCHY,
     Directory,
 )
 from zarr_manifest.sources import link_outside as outside
@@ -139,7 +138,7 @@ async def list_names(store: Store, path: str) -> list[str]:
 
 def link_outside(path: str) -> ManifestError:
     """Return the error for a node behind a link that leads out of its hierarchy."""
-    return outside(HIERARCHY).in_context(array=path)
+    return outside().in_context(array=path)
 
 
 def not_listable(store: Store, problem: str, *, remedy: str | None = None) -> SourceError:

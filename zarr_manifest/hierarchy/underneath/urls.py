@@ -15,7 +15,7 @@ from zarr_manifest.locations import (
     UrlLocation,
     local_location,
 )
-from zarr_manifest.sources import cloud_of, web_directory
+from zarr_manifest.sources import urls_of
 
 __all__ = ["object_url", "store_urls"]
 
@@ -48,8 +48,7 @@ def object_url(roots: Sequence[UrlLocation], key: str) -> UrlLocation:
 def store_urls(store: Store) -> list[UrlLocation]:
     """Return the URLs of the directory that a store's keys are relative to.
 
-    Buckets of the same name are assumed to be the same, whatever their server. The URL of a
-    web server comes without user information and query, which may be secret.
+    See :func:`urls_of`.
 
     Examples
     --------
@@ -60,21 +59,12 @@ def store_urls(store: Store) -> list[UrlLocation]:
         return _directories(str(store.root))
     if not isinstance(store, ObjectStore):
         return []
-    from obstore.store import HTTPStore
     from obstore.store import LocalStore as ObstoreLocalStore
 
     inner: Any = cast(Any, store).store
-    if isinstance(inner, HTTPStore):
-        root = web_directory(inner.url)
-        return [] if root is None else [root]
     if isinstance(inner, ObstoreLocalStore):
         return _directories(str(inner.prefix)) if inner.prefix is not None else []
-    cloud = cloud_of(inner)
-    if cloud is None:
-        return []
-    bucket, prefix = str(inner.config[cloud.bucket]), str(inner.prefix or "").strip("/")
-    schemes = (scheme for scheme in cloud.schemes if scheme not in cloud.with_account)
-    return [UrlLocation(scheme, bucket, prefix) for scheme in schemes]
+    return urls_of(inner)
 
 
 def _directories(path: str) -> list[UrlLocation]:

@@ -54,17 +54,15 @@ from zarr_manifest.hierarchy import (
     open_hierarchy,
     sync,
 )
-from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
+from zarr_manifest.locations import Base, UrlLocation, redact
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     Access,
     Allow,
+    NamedStores,
     SourceRange,
     Sources,
     access_by_prefix,
-    access_to,
-    key_within,
-    open_object_store,
     reader_of,
 )
 
@@ -253,9 +251,8 @@ async def _fetched(url: str, access: Mapping[str, Access]) -> memoryview:
         return await reader.read(unquote(name), whole, NO_CONDITIONS)
     location = Base.parse("./").resolve(url)
     assert isinstance(location, UrlLocation)  # it has a scheme
-    prefix, how = access_to(location, AllowList(access), access)
-    store = open_object_store(prefix, how)
-    return await reader_of(store).read(key_within(store, prefix, location), whole, NO_CONDITIONS)
+    store, key = NamedStores(access).find(location)
+    return await reader_of(store).read(key, whole, NO_CONDITIONS)
 
 
 # ------------------------------------------------------------ versions
