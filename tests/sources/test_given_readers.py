@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
+from tests.servers.http_files import FileServer, redirect
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused
+from zarr_manifest.conversion import read_files
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources import Directory, FileReader, ObjectPart, RangeReader, SourceRange
 from zarr_manifest.sources.given_readers import GivenReader
@@ -186,6 +188,16 @@ def test_ranges_are_those_of_a_file(
     assert outcome(GivenReader(DirectoryReader(directory))) == ours
 
 
+def test_a_web_server_redirects_to_what_a_reader_reads(
+    root: Path, shelf: Path, http_server: FileServer
+) -> None:
+    http_server.script("d/f.bin", redirect("https://intranet/x/a%20b/f.bin"), sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    allow = {f"{http_server.url}/d/": None, "https://intranet/x/": DirectoryReader(shelf)}
+    assert read(root, allow=allow) == VALUES
+    refused(root, allow={f"{http_server.url}/d/": None})
+
+
 # What it must not read ---------------------------------------------------------------------
 
 
@@ -239,6 +251,14 @@ def test_a_hierarchy_is_not_opened_through_a_reader(shelf: Path) -> None:
         with pytest.raises(zm.errors.SourceError, match="DirectoryReader") as raised:
             zm.ManifestStore(url, allow={prefix: DirectoryReader(shelf)})
         assert "store of zarr" in str(raised.value)
+
+
+def test_files_are_not_scanned_through_a_reader(shelf: Path) -> None:
+    """Parsers read through stores of obstore."""
+    allow = {"https://intranet/x/": DirectoryReader(shelf)}
+    with pytest.raises(zm.ManifestError, match="DirectoryReader") as raised:
+        list(read_files(["https://intranet/x/a%20b/f.nc"], allow=allow))
+    assert "an obstore store for the prefix" in str(raised.value)
 
 
 def test_validators_report_what_others_cannot_read(root: Path) -> None:
