@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import zarr_manifest as zm
-from tests.servers.http_files import FileServer
+from tests.servers.http_files import Fault, FileServer, delay, status
 from zarr_manifest.conversion import ArrayNode, write_hierarchy
 
 VARIABLES = 20
@@ -112,3 +114,74 @@ def test_who_says_how_to_write_documents_gets_them(
     node = nodes("https://example.org", 1)[0]
     zm.create_array(tmp_path, "a", node.manifest, shape=CHUNKS, chunks=1, dtype="u1", **document)
     assert len(list((tmp_path / "a").rglob("*.json"))) > 1
+
+
+# Larger manifests ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def documents(tmp_path: Path, server: FileServer) -> zm.ManifestStore:
+    """Return a hierarchy whose manifests are documents."""
+    write_hierarchy(tmp_path, nodes(server.url), inline_below=0)
+    publish(tmp_path, server)
+    return zm.ManifestStore(f"{server.url}/h", allow=[server.url])
+
+
+def manifests(server: FileServer) -> list[str]:
+    """Return which manifests were requested, each once, whatever else its request took."""
+    targets = [request.target for request in server.requests if "manifest" in request.target]
+    return list(dict.fromkeys(target.split("/")[2] for target in targets))
+
+
+def value(number: int) -> int:
+    return (VARIABLES + number) % 251
+
+
+def test_manifests_of_one_variable_after_the_other_are_loaded_together(
+    documents: zm.ManifestStore, server: FileServer
+) -> None:
+    dataset = xr.open_zarr(documents, chunks=None)
+    waits = 0
+    for number, name in enumerate(dataset):
+        before = len(manifests(server))
+        assert dataset[name][1].values == value(int(str(name)[1:]))
+        loaded = len(manifests(server))
+        waits += loaded > before
+        assert loaded <= 2 * (number + 1)
+    assert len(manifests(server)) == VARIABLES
+    assert waits <= 6
+
+
+def test_manifests_are_not_loaded_for_who_reads_here_and_there(
+    documents: zm.ManifestStore, server: FileServer
+) -> None:
+    dataset = xr.open_zarr(documents, chunks=None)
+    wanted = ["v11", "v3", "v17", "v0"]
+    for name in wanted:
+        assert dataset[name][1].values == value(int(name[1:]))
+    assert manifests(server) == wanted
+
+
+def test_many_chunks_are_not_loaded_in_vain(tmp_path: Path, server: FileServer) -> None:
+    write_hierarchy(tmp_path, [*nodes(server.url, 2, 6000), *nodes(server.url, 9, 6000)[2:]])
+    publish(tmp_path, server)
+    group = zarr.open_group(zm.ManifestStore(f"{server.url}/h", allow=[server.url]), mode="r")
+    for number in range(4):
+        group[f"v{number}"][0]  # type: ignore[index]
+    assert manifests(server) == ["v0", "v1", "v2", "v3", "v4"]
+
+
+@pytest.mark.parametrize("fault", [status(404), status(503), delay(2)], ids=["404", "503", "slow"])
+def test_a_manifest_that_nobody_wanted_concerns_nobody(
+    documents: zm.ManifestStore, server: FileServer, fault: Fault
+) -> None:
+    server.script("h/v10/manifest.json", fault, sticky=True)
+    dataset = xr.open_zarr(documents, chunks=None)
+    begun = time.monotonic()
+    for name in ("v0", "v1", "v11"):  # v10 follows v1
+        assert dataset[name][1].values == value(int(name[1:]))
+    assert time.monotonic() - begun < 1.5
+    assert "v10" in manifests(server)
+    server.script("h/v10/manifest.json", status(403), sticky=True)
+    with pytest.raises(zm.errors.SourceAccessDeniedError):
+        _ = dataset["v10"][1].values

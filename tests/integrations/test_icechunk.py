@@ -79,7 +79,7 @@ def test_manifests_are_written_inline(repository: Any, source: str) -> None:
     shape: Any = {"shape": FIELD.shape, "chunks": FIELD.shape, "dtype": FIELD.dtype}
     options: Any = {"allow": [source], "sole_writer": True, "compressors": None, **shape}
     with pytest.raises(SourceError, match=KEPT) as caught:
-        zm.create_array(session, "new", entries, **options)
+        zm.create_array(session, "new", entries, inline=False, **options)
     assert "inline=True" in str(caught.value)
     assert caught.value.location == "new/manifest.json"
     zm.create_array(session, "new", entries, inline=True, **options)

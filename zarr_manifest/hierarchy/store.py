@@ -21,6 +21,7 @@ from zarr_manifest.format import Configuration, Limits
 from zarr_manifest.hierarchy.arrays import (
     ChunkManifestTransformer,
     ConditionCheck,
+    FollowingManifests,
     Verify,
 )
 from zarr_manifest.hierarchy.changing import deletable, delete_below, note_change, writable
@@ -178,6 +179,8 @@ class ManifestStore(ReadableStore):
         self._may_be_remote = may_be_remote(self._allow)
         self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
         self._readable = inside_store(self._store, self._directories)
+        # Where requests take no time, nothing is loaded in advance.
+        self._following = None if self._sources.hierarchy_is_on_disk else FollowingManifests()
         self._known = KnownNodes(
             self._readable,
             self._transformer,
@@ -207,6 +210,7 @@ class ManifestStore(ReadableStore):
             verify=self._verify,
             conditions=self._conditions,
             limits=self._limits,
+            following=self._following,
         )
 
     # What the store is -------------------------------------------------------

@@ -3,6 +3,7 @@
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.arrays.documents import (
     CONCURRENCY,
+    FollowingManifests,
     ManifestDocuments,
     Partition,
     PartitionKeys,
@@ -26,6 +27,7 @@ __all__ = [
     "ChunkManifestTransformer",
     "ConditionCheck",
     "DeclaredArray",
+    "FollowingManifests",
     "LocatedChunks",
     "ManifestDocuments",
     "Partition",

@@ -32,7 +32,11 @@ from zarr_manifest.format import (
     verify_checksum,
 )
 from zarr_manifest.hierarchy.arrays.declared_array import interpret_array
-from zarr_manifest.hierarchy.arrays.documents import LoadedManifest, ManifestDocuments
+from zarr_manifest.hierarchy.arrays.documents import (
+    FollowingManifests,
+    LoadedManifest,
+    ManifestDocuments,
+)
 from zarr_manifest.hierarchy.arrays.fill_chunks import encode_fill_chunk
 from zarr_manifest.hierarchy.arrays.located_chunks import LocatedChunks
 from zarr_manifest.locations import Location
@@ -79,6 +83,8 @@ class ChunkManifestTransformer:
         Whether sources must have the state that entries record.
     limits : Limits
         Larger manifests are rejected.
+    following : FollowingManifests, optional
+        Loads the manifests of other arrays with this one.
 
     Raises
     ------
@@ -98,6 +104,7 @@ class ChunkManifestTransformer:
         verify: Verify,
         conditions: ConditionCheck,
         limits: Limits,
+        following: FollowingManifests | None = None,
     ) -> None:
         self.array_path = array_path
         self.metadata = metadata
@@ -117,7 +124,12 @@ class ChunkManifestTransformer:
         # Returns the grid index of one of the array's own relative chunk keys, or None.
         self.index_of = array.encoding.decode
         self._documents = ManifestDocuments(
-            array, sources, store, limits, ignore_conditions=conditions == "ignore"
+            array,
+            sources,
+            store,
+            limits,
+            ignore_conditions=conditions == "ignore",
+            following=following,
         )
         self._missing_is_an_error = False
         is_regular = array.chunk_grid.regular is not None

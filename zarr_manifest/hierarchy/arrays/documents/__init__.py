@@ -1,5 +1,6 @@
 """The manifest documents of an array: which exist, and what they hold."""
 
+from zarr_manifest.hierarchy.arrays.documents.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.arrays.documents.manifest_documents import (
     CONCURRENCY,
     LoadedManifest,
@@ -15,6 +16,7 @@ from zarr_manifest.hierarchy.arrays.documents.partition_documents import (
 
 __all__ = [
     "CONCURRENCY",
+    "FollowingManifests",
     "LoadedManifest",
     "ManifestDocuments",
     "Partition",

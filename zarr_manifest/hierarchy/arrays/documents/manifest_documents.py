@@ -34,6 +34,7 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
 from zarr_manifest.hierarchy.arrays.documents.document_cache import DocumentCache
+from zarr_manifest.hierarchy.arrays.documents.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.arrays.documents.partition_documents import (
     Partition,
     lost_document,
@@ -101,6 +102,8 @@ class ManifestDocuments:
         Larger documents are rejected.
     ignore_conditions : bool
         Whether sources are read whatever state they are in.
+    following : FollowingManifests, optional
+        Loads the manifests of other arrays with this one.
     """
 
     def __init__(
@@ -111,8 +114,9 @@ class ManifestDocuments:
         limits: Limits,
         *,
         ignore_conditions: bool = False,
+        following: FollowingManifests | None = None,
     ) -> None:
-        self._array = array
+        self.array = array
         self._sources = sources
         self._store = store
         self._limits = limits
@@ -120,10 +124,29 @@ class ManifestDocuments:
         self._cache = DocumentCache[Partition, LoadedManifest | _Missing](_MOST_MEMORY, _memory)
         self._nothing: LoadedManifest | None = None
         self._missing = _Missing(is_checked=True)
+        is_document = isinstance(array.configuration.manifest, str) and array.partitions is None
+        self._following = following if is_document else None
+        if self._following is not None:
+            self._following.add(self)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether a manifest that is one document is loaded."""
+        return self._cache.find(None) is not None
+
+    async def load(self) -> None:
+        """Load a manifest that is one document.
+
+        Raises
+        ------
+        ManifestError
+            It cannot be read, or is invalid.
+        """
+        await self._load(None)
 
     def known(self, index: tuple[int, ...]) -> LoadedManifest | None:
         """Return the document that is responsible for a chunk if it is loaded, and authorised."""
-        partitions = self._array.partitions
+        partitions = self.array.partitions
         found = self._cache.find(None if partitions is None else partitions.owner(index))
         return found if isinstance(found, LoadedManifest) and found.authorised else None
 
@@ -135,7 +158,9 @@ class ManifestDocuments:
         ManifestError
             If it cannot be read, or is invalid.
         """
-        partitions = self._array.partitions
+        if self._following is not None and not self.is_loaded:
+            await self._following.load(self)
+        partitions = self.array.partitions
         found = await self._load(None if partitions is None else partitions.owner(index))
         return await self._checked(found)
 
@@ -147,7 +172,7 @@ class ManifestDocuments:
         """
         missing = _Missing()
         met: set[_Missing] = set()  # those of other readers too
-        wanted = await partitions_to_read(self._array, self._store, self._limits)
+        wanted = await partitions_to_read(self.array, self._store, self._limits)
         if wanted.without_document:
             met.add(missing)
         load = self._load_existing if skip_lost else self._load
@@ -163,9 +188,9 @@ class ManifestDocuments:
 
     async def locations(self) -> AsyncIterator[Location]:
         """Yield the locations of all documents that may exist; none if inline."""
-        wanted = await partitions_to_read(self._array, self._store, self._limits)
+        wanted = await partitions_to_read(self.array, self._store, self._limits)
         for partition in wanted.partitions:
-            document = self._array.document(partition)
+            document = self.array.document(partition)
             if not isinstance(document, bytes):
                 yield document
 
@@ -177,7 +202,7 @@ class ManifestDocuments:
         LimitExceededError
             There are too many, and their documents cannot be listed.
         """
-        wanted = await partitions_to_read(self._array, self._store, self._limits)
+        wanted = await partitions_to_read(self.array, self._store, self._limits)
         if wanted.without_document:
             self._missing = _Missing()
         return wanted.partitions
@@ -229,14 +254,14 @@ class ManifestDocuments:
             try:
                 await self._require_still_declared()
             except ManifestError as error:
-                raise error.in_context(array=self._array.path) from error.__cause__
+                raise error.in_context(array=self.array.path) from error.__cause__
             found.is_checked = True
         return self._no_entries()
 
     def _no_entries(self) -> LoadedManifest:
         """Return a manifest without entries, for partitions that have no document."""
         if self._nothing is None:
-            grid = self._array.grid(None)
+            grid = self.array.grid(None)
             manifest = strict(interpret_manifest(b"{}", grid, self._limits))
             self._nothing = LoadedManifest(manifest, ())
         return self._nothing
@@ -247,18 +272,18 @@ class ManifestDocuments:
         """Load a document; if there is none, return `missing`, or check that without it."""
         where: str | None = None
         try:
-            if self._array.certainly_holds_nothing(partition):
+            if self.array.certainly_holds_nothing(partition):
                 return _Missing(is_checked=True)
-            document = self._array.document(partition)
+            document = self.array.document(partition)
             where = None if isinstance(document, bytes) else str(document)
-            body = await open_document(self._array, partition, self._sources, self._limits)
+            body = await open_document(self.array, partition, self._sources, self._limits)
             if body is None:
                 if missing is None:
                     await self._require_still_declared()
                 return missing or _Missing(is_checked=True)
 
             def check() -> LoadedManifest:
-                steps = interpret_document_of(self._array, partition, body, self._limits)
+                steps = interpret_document_of(self.array, partition, body, self._limits)
                 loaded = strict(steps)
                 assert loaded is not None  # otherwise there was a problem
                 if self._ignore_conditions:
@@ -272,7 +297,7 @@ class ManifestDocuments:
                 if isinstance(body, FileBody):
                     body.close()
         except ManifestError as error:
-            raise error.in_context(array=self._array.path, location=where) from error.__cause__
+            raise error.in_context(array=self.array.path, location=where) from error.__cause__
 
     async def _require_still_declared(self) -> None:
         """Raise if a partition has no document because the manifest was replaced.
@@ -280,7 +305,7 @@ class ManifestDocuments:
         Writers remove the documents of a manifest after replacing it. Without this
         check, a reader that opened the array before would see missing chunks.
         """
-        key = f"{self._array.path}/zarr.json".lstrip("/")
+        key = f"{self.array.path}/zarr.json".lstrip("/")
         try:
             body = await self._sources.fetch(StoreLocation(key), _WHOLE_OBJECT)
         except SourceNotFoundError as error:
@@ -291,7 +316,7 @@ class ManifestDocuments:
                 f"metadata describes it, restore its {'zarr.json'!r}.",
             ) from error
         node = parse_node(bytes(body)) or {}
-        if parse_declaration(node) != self._array.configuration:
+        if parse_declaration(node) != self.array.configuration:
             raise ManifestNotFoundError(
                 "the manifest of the array has been replaced since the array was opened",
                 remedy="Open it again.",
@@ -305,7 +330,7 @@ class ManifestDocuments:
                 loaded.authorised = True
             except ManifestError as error:
                 # Kept, because it is the same for every chunk.
-                loaded.refusal = error.in_context(array=self._array.path)
+                loaded.refusal = error.in_context(array=self.array.path)
         if loaded.refusal is not None:
             raise loaded.refusal.in_context()
         return loaded
