@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest.hierarchy.arrays.documents.document_cache import DocumentCache
+from zarr_manifest.hierarchy.shared_calls import DocumentCache
 
 
 @given(

@@ -18,14 +18,14 @@ import zarr_manifest as zm
 from tests.conversion.older_writers.older_writer_stores import unpack
 from tests.hierarchies import copy_into, files_below, write_hierarchy
 from zarr_manifest import conversion
-from zarr_manifest.hierarchy.underneath.store_listing import (
+from zarr_manifest.hierarchy.walking import list_nodes
+from zarr_manifest.inspection.describing import contents
+from zarr_manifest.stores.store_listing import (
     Listing,
     list_inside,
     list_keys,
 )
-from zarr_manifest.hierarchy.walking import list_nodes
-from zarr_manifest.hierarchy.zarr_internals import sync
-from zarr_manifest.inspection.describing import contents
+from zarr_manifest.zarr_internals import sync
 
 V2: dict[str, Any] = {"zarr_format": 2, "chunks": (2, 2), "compressors": None}
 VALUES = np.arange(1, 17, dtype="<i2").reshape(4, 4)

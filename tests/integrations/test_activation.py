@@ -20,7 +20,7 @@ from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore
 import zarr_manifest as zm
 from tests.hierarchies import FIELD, write_hierarchy, write_manifest_array
 from tests.servers.http_files import FileServer
-from zarr_manifest.hierarchy import zarr_internals
+from zarr_manifest import zarr_internals
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"

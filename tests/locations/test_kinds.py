@@ -12,7 +12,6 @@ from zarr.storage import ObjectStore
 
 import zarr_manifest as zm
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
-from zarr_manifest.hierarchy import store_urls
 from zarr_manifest.locations import (
     AllowList,
     Base,
@@ -25,6 +24,7 @@ from zarr_manifest.locations import (
     storage_kinds,
 )
 from zarr_manifest.sources import environment, open_object_store, urls_of, within_host
+from zarr_manifest.stores import store_urls
 
 
 class BarnStore(S3Store):

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarr_manifest.errors import InvalidPathError
-from zarr_manifest.hierarchy import base_directory, open_hierarchy
 from zarr_manifest.locations import (
     AllowList,
     Base,
@@ -19,6 +18,7 @@ from zarr_manifest.locations import (
     local_reference,
     path_of_file_url,
 )
+from zarr_manifest.stores import base_directory, open_hierarchy
 
 # Names that every system allows; macOS may store é as two characters, which stay two.
 NAMES = st.lists(

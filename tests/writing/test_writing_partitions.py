@@ -21,7 +21,7 @@ from tests.hierarchies import declared, files_below, read, without_partitions
 from tests.properties import examples
 from zarr_manifest.conversion import ArrayNode, StreamedManifest, write_hierarchy
 from zarr_manifest.format import partition_names
-from zarr_manifest.hierarchy import resizing
+from zarr_manifest.hierarchy import changing
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 
@@ -89,7 +89,7 @@ FEW, MOST = 4, 12
 def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_names, "_FEW_NAMES", FEW)
     monkeypatch.setattr(partition_names, "MOST_NAMES", MOST)
-    monkeypatch.setattr(resizing, "MOST_NAMES", MOST)
+    monkeypatch.setattr(changing, "MOST_NAMES", MOST)
 
 
 def write_at_once(root: Path, indices: list[Index], count: int) -> None:

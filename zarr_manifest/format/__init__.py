@@ -57,6 +57,7 @@ from zarr_manifest.format.manifest_document import (
     interpret_document,
     unknown_member,
 )
+from zarr_manifest.format.node_keys import METADATA_NAMES, join, node_of_metadata
 from zarr_manifest.format.node_metadata import (
     NODE_METADATA,
     NODE_NAMES,
@@ -90,6 +91,7 @@ __all__ = [
     "FORBIDDEN_CHARACTER",
     "KNOWN_CODECS",
     "LARGEST_INTEGER",
+    "METADATA_NAMES",
     "MOST_NAMES",
     "NODE_METADATA",
     "NODE_NAMES",
@@ -139,12 +141,14 @@ __all__ = [
     "is_declaration",
     "is_placeholder",
     "is_possible_path",
+    "join",
     "likely_owner",
     "limit_exceeded",
     "mapped",
     "members_in",
     "names_outside",
     "needs_every_document",
+    "node_of_metadata",
     "number_chunks",
     "owner_candidates",
     "parse_canonical",

@@ -2,52 +2,21 @@
 
 import atexit
 
-from zarr_manifest.hierarchy.arrays import (
-    CONCURRENCY,
-    ChunkKeyEncoding,
-    ChunkManifestTransformer,
-    ConditionCheck,
-    DeclaredArray,
-    LocatedChunks,
-    ManifestDocuments,
-    Partition,
-    PartitionKeys,
-    Verify,
-    encode_fill_chunk,
-    fetch_document,
-    interpret_array,
-    interpret_document_of,
-    partitions_to_read,
-)
+from zarr_manifest.hierarchy.declared_array import ChunkKeyEncoding, DeclaredArray, interpret_array
+from zarr_manifest.hierarchy.fill_chunks import encode_fill_chunk
 from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
-from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
+from zarr_manifest.hierarchy.located_chunks import LocatedChunks
+from zarr_manifest.hierarchy.manifest_documents import (
+    CONCURRENCY,
+    ManifestDocuments,
+    fetch_document,
+    interpret_document_of,
+)
 from zarr_manifest.hierarchy.node_table import expire_timestamps
+from zarr_manifest.hierarchy.partition_documents import Partition, PartitionKeys, partitions_to_read
 from zarr_manifest.hierarchy.process_end import finish_requests
 from zarr_manifest.hierarchy.store import ManifestStore
-from zarr_manifest.hierarchy.underneath import (
-    WebStore,
-    base_directory,
-    can_list,
-    directory_of,
-    hierarchy_reader,
-    inside_store,
-    is_fsspec_on_web,
-    link_outside,
-    list_inside,
-    list_keys,
-    list_own,
-    not_listable,
-    object_url,
-    open_hierarchy,
-    pure_request,
-    refused_key,
-    slice_of,
-    store_as_zarr_would,
-    store_errors,
-    store_failure,
-    store_name,
-    store_urls,
-)
+from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.hierarchy.walking import (
     Node,
     list_nodes,
@@ -55,30 +24,13 @@ from zarr_manifest.hierarchy.walking import (
     open_for_reading,
     read_node,
 )
-from zarr_manifest.hierarchy.zarr_internals import (
-    CodecsOfPipeline,
-    InnerSelection,
-    array_class,
-    codecs_of,
-    decode_synchronously,
-    decodes_synchronously,
-    ensure_open,
-    ignored_transformers,
-    is_store,
-    opening_module,
-    select_inner_chunks,
-    sync,
-)
 
 __all__ = [
     "CONCURRENCY",
-    "METADATA_NAMES",
     "ChunkKeyEncoding",
     "ChunkManifestTransformer",
-    "CodecsOfPipeline",
     "ConditionCheck",
     "DeclaredArray",
-    "InnerSelection",
     "InspectedHierarchy",
     "LocatedChunks",
     "ManifestDocuments",
@@ -87,52 +39,17 @@ __all__ = [
     "Partition",
     "PartitionKeys",
     "Verify",
-    "WebStore",
-    "array_class",
-    "base_directory",
-    "can_list",
-    "codecs_of",
-    "decode_synchronously",
-    "decodes_synchronously",
-    "directory_of",
     "encode_fill_chunk",
-    "ensure_open",
     "expire_timestamps",
     "fetch_document",
-    "finish_requests",
-    "hierarchy_reader",
-    "ignored_transformers",
-    "inside_store",
     "interpret_array",
     "interpret_document_of",
-    "is_fsspec_on_web",
-    "is_store",
-    "join",
-    "link_outside",
-    "list_inside",
-    "list_keys",
     "list_nodes",
-    "list_own",
     "no_hierarchy",
-    "node_of_metadata",
-    "not_listable",
-    "object_url",
     "open_for_reading",
-    "open_hierarchy",
-    "opening_module",
     "partitions_to_read",
-    "pure_request",
     "read_node",
-    "refused_key",
-    "select_inner_chunks",
-    "slice_of",
-    "store_as_zarr_would",
-    "store_errors",
-    "store_failure",
-    "store_name",
     "store_underneath",
-    "store_urls",
-    "sync",
 ]
 
 # Before zarr's own, which closes the loop: the last one registered is called first.

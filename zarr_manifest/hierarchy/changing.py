@@ -1,8 +1,8 @@
 """What may be written and deleted through a ManifestStore, and in which order.
 
-Native values and metadata may be written; chunks of manifest arrays may not. When zarr
-rewrites metadata, it starts from what it was shown: declarations are put back. What is
-deleted is first closed to readers, and what manifests refer to is kept.
+Native values and metadata may be written; chunks of manifest arrays may not. When zarr rewrites
+metadata, it starts from what it was shown: declarations are put back. What is deleted is first
+closed to readers, and what manifests refer to is kept.
 """
 
 from __future__ import annotations
@@ -24,24 +24,34 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import (
+    METADATA_NAMES,
+    MOST_NAMES,
     NODE_METADATA,
+    TRANSFORMERS,
     ArrayMetadata,
+    ChunkGrid,
+    Partitions,
     arrays_in,
+    collect,
     declare,
     dump_node,
+    format_canonical,
+    interpret_declaration,
+    is_declaration,
+    join,
+    node_of_metadata,
     parse_node,
 )
-from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer
 from zarr_manifest.hierarchy.contradictions import vanished
-from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
-from zarr_manifest.hierarchy.resizing import resized_declaration
-from zarr_manifest.hierarchy.underneath import OwnKeys, list_own
+from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
 from zarr_manifest.locations import Location
+from zarr_manifest.showing import counted
 from zarr_manifest.sources import in_order
+from zarr_manifest.stores import OwnKeys, list_own
 
-__all__ = ["deletable", "delete_below", "note_change", "writable"]
+__all__ = ["deletable", "delete_below", "note_change", "resized_declaration", "writable"]
 
 # Number of objects deleted at the same time.
 _AT_ONCE = 16
@@ -331,3 +341,61 @@ async def _locations(array: ChunkManifestTransformer) -> list[Location]:
     except ManifestNotFoundError:
         pass  # an array that was being deleted before can be deleted again
     return found
+
+
+def resized_declaration(path: str, stored: ArrayMetadata, new: ArrayMetadata) -> dict[str, Any]:
+    """Return the members that declare the manifest in new metadata of an array.
+
+    That all partitions have a document is not true of a larger grid. In a smaller one, documents
+    outside are kept, to be read again if the array grows back: so the names of all take the
+    place of ``"all"``.
+
+    Parameters
+    ----------
+    path : str
+        Path of the array in the hierarchy.
+    stored : ArrayMetadata
+        Its present metadata, with the declaration.
+    new : ArrayMetadata
+        Its new metadata, without one.
+
+    Raises
+    ------
+    ReadOnlyError
+        There are too many partitions to name them all.
+    """
+    declared = stored.declaration
+    if all(stored.metadata.get(name) == new.metadata.get(name) for name in ("shape", "chunk_grid")):
+        return declared
+    configuration, problems = collect(interpret_declaration(stored.metadata))
+    if configuration is None or problems or configuration.partitions != "all":
+        return declared
+    shape = configuration.partition_shape or ()
+    before, after = _partitions(stored, shape), _partitions(new, shape)
+    if before is None or after is None or before.counts == after.counts:
+        return declared
+    if before.total > MOST_NAMES:
+        raise ReadOnlyError(
+            f"the array cannot be resized: its manifest has {counted(before.total, 'partition')}, "
+            f"which would have to be named one by one; the limit is {MOST_NAMES:,}",
+            array=path,
+            remedy=Advice("Write the manifest with a larger ", Setting("partition_shape"), "."),
+        )
+    names = [format_canonical(index) for index in before]
+    transformers = [
+        _with_partitions(item, names) if is_declaration(item) else item
+        for item in stored.transformers
+    ]
+    return {**declared, TRANSFORMERS: transformers}
+
+
+def _partitions(array: ArrayMetadata, shape: tuple[int, ...]) -> Partitions | None:
+    grid = ChunkGrid.from_metadata(array.metadata)
+    if grid is None or len(shape) != len(grid.counts):
+        return None  # the array cannot be read
+    return Partitions(grid.counts, shape)
+
+
+def _with_partitions(declaration: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    configuration = {**declaration["configuration"], "partitions": names}
+    return {**declaration, "configuration": configuration}

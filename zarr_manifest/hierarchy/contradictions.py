@@ -7,8 +7,7 @@ from zarr_manifest.errors import (
     ManifestNotFoundError,
     SourceNotFoundError,
 )
-from zarr_manifest.format import parse_node
-from zarr_manifest.hierarchy.keys import join
+from zarr_manifest.format import join, parse_node
 
 __all__ = [
     "contradiction",

@@ -14,14 +14,18 @@ from msgspec import Struct
 from zarr.abc.store import Store
 
 from zarr_manifest.format import ChunkGrid, Findings, Limits, interpret_declaration
-from zarr_manifest.hierarchy.arrays import (
-    ChunkKeyEncoding,
-    DeclaredArray,
-    ManifestDocuments,
-    interpret_array,
-)
+from zarr_manifest.hierarchy.declared_array import ChunkKeyEncoding, DeclaredArray, interpret_array
+from zarr_manifest.hierarchy.manifest_documents import ManifestDocuments
 from zarr_manifest.hierarchy.store import ManifestStore
-from zarr_manifest.hierarchy.underneath import (
+from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
+from zarr_manifest.sources import (
+    Access,
+    Allow,
+    Sources,
+    access_by_prefix,
+    local_directories,
+)
+from zarr_manifest.stores import (
     base_directory,
     can_list,
     hierarchy_sources,
@@ -30,15 +34,7 @@ from zarr_manifest.hierarchy.underneath import (
     not_listable,
     open_hierarchy,
 )
-from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
-from zarr_manifest.hierarchy.zarr_internals import sync
-from zarr_manifest.sources import (
-    Access,
-    Allow,
-    Sources,
-    access_by_prefix,
-    local_directories,
-)
+from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

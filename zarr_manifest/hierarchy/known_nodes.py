@@ -16,23 +16,24 @@ from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.errors import LocationNotAllowedError, ManifestError, WriteConflictError
 from zarr_manifest.format import (
+    METADATA_NAMES,
     ArrayMetadata,
     ancestors,
     arrays_in,
+    join,
     likely_owner,
+    node_of_metadata,
     owner_candidates,
     parse_declaration,
     parse_node,
     plain_kind,
 )
-from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer, SharedCalls
 from zarr_manifest.hierarchy.contradictions import (
     contradiction,
     no_longer_native,
     only_consolidated,
     vanished,
 )
-from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
 from zarr_manifest.hierarchy.node_table import (
     NATIVE,
     Array,
@@ -43,7 +44,9 @@ from zarr_manifest.hierarchy.node_table import (
     Remembered,
     Unsettled,
 )
-from zarr_manifest.hierarchy.underneath import list_names
+from zarr_manifest.hierarchy.shared_calls import SharedCalls
+from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
+from zarr_manifest.stores import list_names
 
 __all__ = ["Chunk", "KnownNodes", "Metadata", "Route"]
 

@@ -12,14 +12,13 @@ from collections.abc import AsyncIterator
 from msgspec import Struct, field
 from zarr.abc.store import Store
 
-from zarr_manifest.format import owner_candidates
-from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer
-from zarr_manifest.hierarchy.keys import METADATA_NAMES, join, node_of_metadata
+from zarr_manifest.format import METADATA_NAMES, join, node_of_metadata, owner_candidates
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
-from zarr_manifest.hierarchy.underneath import store_name, unknown_members
+from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
 from zarr_manifest.locations import Location
 from zarr_manifest.sources import in_order
+from zarr_manifest.stores import store_name, unknown_members
 
 __all__ = [
     "list_chunks_below",

@@ -28,16 +28,16 @@ from zarr_manifest.format import (
     arrays_in,
     impossible_member,
     is_placeholder,
+    join,
     parse_declaration,
     parse_node,
     plain_kind,
     unfinished_error,
     without_declarations,
 )
-from zarr_manifest.hierarchy.arrays import ChunkManifestTransformer
 from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
-from zarr_manifest.hierarchy.keys import join
-from zarr_manifest.hierarchy.underneath import store_name
+from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
+from zarr_manifest.stores import store_name
 
 __all__ = [
     "NATIVE",

@@ -17,7 +17,7 @@ import time
 from concurrent.futures import TimeoutError as NotInTime
 from types import FrameType
 
-from zarr_manifest.hierarchy.zarr_internals import io_loop
+from zarr_manifest.zarr_internals import io_loop
 
 __all__ = ["finish_requests"]
 

@@ -19,8 +19,8 @@ from zarr.buffer import default_buffer_prototype
 from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes, Route
 from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
 from zarr_manifest.hierarchy.node_table import Native
-from zarr_manifest.hierarchy.underneath import pure_request, slice_of
-from zarr_manifest.hierarchy.zarr_internals import StoreOnStore
+from zarr_manifest.stores import pure_request, slice_of
+from zarr_manifest.zarr_internals import StoreOnStore
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype

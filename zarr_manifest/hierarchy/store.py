@@ -17,29 +17,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.store import Store
 
-from zarr_manifest.format import Configuration, Limits
-from zarr_manifest.hierarchy.arrays import (
-    ChunkManifestTransformer,
-    ConditionCheck,
-    FollowingManifests,
-    Verify,
-)
+from zarr_manifest.format import METADATA_NAMES, Configuration, Limits
 from zarr_manifest.hierarchy.changing import deletable, delete_below, note_change, writable
-from zarr_manifest.hierarchy.keys import METADATA_NAMES
+from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.listing import list_locations
 from zarr_manifest.hierarchy.node_table import Remembered
 from zarr_manifest.hierarchy.readable_store import ReadableStore, in_own_loop
-from zarr_manifest.hierarchy.underneath import (
-    base_directory,
-    hierarchy_sources,
-    inside_store,
-    local_store,
-    open_hierarchy,
-    same_place,
-    store_name,
-)
-from zarr_manifest.hierarchy.zarr_internals import sync, wrap_pipelines
+from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.locations import (
     ReferencedLocation,
     UrlLocation,
@@ -59,6 +44,16 @@ from zarr_manifest.sources import (
     local_directories,
     may_be_remote,
 )
+from zarr_manifest.stores import (
+    base_directory,
+    hierarchy_sources,
+    inside_store,
+    local_store,
+    open_hierarchy,
+    same_place,
+    store_name,
+)
+from zarr_manifest.zarr_internals import sync, wrap_pipelines
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -34,13 +34,14 @@ from zarr_manifest.format import (
     ancestors,
     is_placeholder,
     is_possible_path,
+    join,
     members_in,
     parse_node,
     unfinished_error,
 )
 from zarr_manifest.hierarchy.contradictions import not_a_path
-from zarr_manifest.hierarchy.keys import join
-from zarr_manifest.hierarchy.underneath import (
+from zarr_manifest.sources import in_order
+from zarr_manifest.stores import (
     CONSOLIDATE,
     can_list,
     inside_store,
@@ -52,8 +53,7 @@ from zarr_manifest.hierarchy.underneath import (
     not_listable,
     store_name,
 )
-from zarr_manifest.hierarchy.zarr_internals import ensure_open
-from zarr_manifest.sources import in_order
+from zarr_manifest.zarr_internals import ensure_open
 
 __all__ = [
     "Node",

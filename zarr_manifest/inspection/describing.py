@@ -17,12 +17,7 @@ from zarr.abc.store import Store
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, strict
-from zarr_manifest.hierarchy import (
-    CONCURRENCY,
-    InspectedHierarchy,
-    Node,
-    sync,
-)
+from zarr_manifest.hierarchy import CONCURRENCY, InspectedHierarchy, Node
 from zarr_manifest.inspection.node_contents import Contents, NodeContents
 from zarr_manifest.locations import (
     Location,
@@ -35,6 +30,7 @@ from zarr_manifest.sources import (
     Allow,
     in_order,
 )
+from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

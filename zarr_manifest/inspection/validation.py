@@ -32,6 +32,7 @@ from zarr_manifest.format import (
     collect,
     interpret_codecs,
     is_declaration,
+    join,
     names_outside,
 )
 from zarr_manifest.hierarchy import (
@@ -40,21 +41,20 @@ from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     Node,
     Partition,
-    can_list,
     fetch_document,
     interpret_document_of,
-    join,
     list_nodes,
     no_hierarchy,
     partitions_to_read,
     read_node,
-    sync,
 )
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     Allow,
     in_order,
 )
+from zarr_manifest.stores import can_list
+from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

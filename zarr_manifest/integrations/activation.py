@@ -15,21 +15,14 @@ from typing import Any, Self, cast
 
 from zarr_manifest.errors import Advice, Setting, UnsupportedTransformerError
 from zarr_manifest.format import Limits
-from zarr_manifest.hierarchy import (
-    ConditionCheck,
-    ManifestStore,
-    Verify,
-    array_class,
-    ignored_transformers,
-    is_store,
-    opening_module,
-    store_name,
-)
+from zarr_manifest.hierarchy import ConditionCheck, ManifestStore, Verify
 from zarr_manifest.locations import redact
 from zarr_manifest.sources import (
     Allow,
     access_by_prefix,
 )
+from zarr_manifest.stores import store_name
+from zarr_manifest.zarr_internals import array_class, ignored_transformers, is_store, opening_module
 
 __all__ = ["Activation", "enable"]
 

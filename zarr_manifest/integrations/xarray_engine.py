@@ -10,13 +10,9 @@ from xarray import Dataset, DataTree
 from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
 
 from zarr_manifest.format import Limits
-from zarr_manifest.hierarchy import (
-    ConditionCheck,
-    ManifestStore,
-    Verify,
-    store_as_zarr_would,
-)
+from zarr_manifest.hierarchy import ConditionCheck, ManifestStore, Verify
 from zarr_manifest.sources import Allow
+from zarr_manifest.stores import store_as_zarr_would
 
 __all__ = ["ManifestBackendEntrypoint"]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from zarr.codecs import BytesCodec, Crc32cCodec, ZstdCodec
 
-from zarr_manifest.hierarchy import (
+from zarr_manifest.zarr_internals import (
     CodecsOfPipeline,
     decode_synchronously,
     decodes_synchronously,

@@ -14,14 +14,10 @@ from zarr.buffer import cpu
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import verify_checksum
-from zarr_manifest.hierarchy import (
-    ChunkManifestTransformer,
-    LocatedChunks,
-    ManifestStore,
-    pure_request,
-)
+from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
 from zarr_manifest.pipeline.decoding import ChunkDecoder, UndecodableError
 from zarr_manifest.sources import ManyRanges, RangeError, slice_bounds
+from zarr_manifest.stores import pure_request
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype

@@ -17,12 +17,7 @@ from zarr.abc.codec import CodecPipeline
 from zarr.storage import StorePath
 
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.hierarchy import (
-    ChunkManifestTransformer,
-    LocatedChunks,
-    ManifestStore,
-    codecs_of,
-)
+from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
 from zarr_manifest.pipeline.decoding import chunk_decoder
 from zarr_manifest.pipeline.delivery import (
     ChunkRequest,
@@ -36,6 +31,7 @@ from zarr_manifest.pipeline.read_ahead import ReadAhead
 from zarr_manifest.pipeline.shard_layout import shard_layout_of
 from zarr_manifest.pipeline.sharding import ShardedSelection, UnreadableShardError
 from zarr_manifest.sources import WHOLE, RangeError, in_decoding_thread, in_order
+from zarr_manifest.zarr_internals import codecs_of
 
 __all__ = ["read_selection"]
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from zarr.abc.codec import CodecPipeline
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 
-from zarr_manifest.hierarchy import codecs_of, select_inner_chunks
 from zarr_manifest.pipeline.decoding import (
     ChunkDecoder,
     UndecodableError,
@@ -23,6 +22,7 @@ from zarr_manifest.pipeline.decoding import (
     without_crc32c,
 )
 from zarr_manifest.pipeline.delivery import ChunkRequest
+from zarr_manifest.zarr_internals import codecs_of, select_inner_chunks
 
 __all__ = [
     "InnerRanges",

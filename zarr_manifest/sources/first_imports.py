@@ -28,7 +28,7 @@ _FOR_WEB = (
 
 _FOR_BULK = (
     "zarr_manifest.pipeline",
-    "zarr_manifest.hierarchy.arrays.located_chunks",
+    "zarr_manifest.hierarchy.located_chunks",
     "zarr_manifest.sources.bulk",
 )
 

@@ -42,15 +42,11 @@ from zarr_manifest.format import (
     dump_node,
     interpret_declaration,
     is_declaration,
+    join,
     state_partitions,
     strict,
 )
-from zarr_manifest.hierarchy import (
-    DeclaredArray,
-    Partition,
-    interpret_array,
-    join,
-)
+from zarr_manifest.hierarchy import DeclaredArray, Partition, interpret_array
 from zarr_manifest.manifest import References
 from zarr_manifest.writing.bounded_threads import Call, in_threads
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored

@@ -20,21 +20,20 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 from zarr_manifest.errors import ManifestError, WriteConflictError
-from zarr_manifest.hierarchy import (
+from zarr_manifest.format import join
+from zarr_manifest.hierarchy import expire_timestamps
+from zarr_manifest.sources import OwnFiles, known_cause, undetectable_writers
+from zarr_manifest.stores import (
     can_list,
     directory_of,
-    ensure_open,
-    expire_timestamps,
     inside_store,
-    join,
     list_own,
     refused_key,
     store_errors,
     store_failure,
     store_name,
-    sync,
 )
-from zarr_manifest.sources import OwnFiles, known_cause, undetectable_writers
+from zarr_manifest.zarr_internals import ensure_open, sync
 
 __all__ = ["GuardedStore", "Stored", "guarded_store"]
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from zarr_manifest.errors import WriteConflictError
-from zarr_manifest.format import ancestors, dump_node, parse_node
-from zarr_manifest.hierarchy import join
+from zarr_manifest.format import ancestors, dump_node, join, parse_node
 from zarr_manifest.writing.conditional_put import GuardedStore
 
 __all__ = [

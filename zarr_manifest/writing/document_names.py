@@ -13,13 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from zarr_manifest.errors import InvalidPathError
-from zarr_manifest.format import PLACEHOLDER
-from zarr_manifest.hierarchy import (
-    METADATA_NAMES,
-    DeclaredArray,
-    Partition,
-    PartitionKeys,
-)
+from zarr_manifest.format import METADATA_NAMES, PLACEHOLDER
+from zarr_manifest.hierarchy import DeclaredArray, Partition, PartitionKeys
 from zarr_manifest.locations import Base, StoreLocation
 from zarr_manifest.sources import MOMENTARY
 

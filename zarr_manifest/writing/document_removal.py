@@ -23,6 +23,7 @@ from zarr_manifest.format import (
     collect,
     interpret_declaration,
     is_declaration,
+    join,
     parse_node,
     strict,
 )
@@ -30,13 +31,12 @@ from zarr_manifest.hierarchy import (
     DeclaredArray,
     Partition,
     PartitionKeys,
-    can_list,
     interpret_array,
     interpret_document_of,
-    join,
 )
 from zarr_manifest.locations import StoreLocation
 from zarr_manifest.manifest import References
+from zarr_manifest.stores import can_list
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.document_names import (
     DocumentNames,

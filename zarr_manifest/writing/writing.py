@@ -26,26 +26,21 @@ from zarr_manifest.format import (
     dump_node,
     impossible_name,
     is_placeholder,
+    join,
     parse_node,
     unfinished_error,
 )
-from zarr_manifest.hierarchy import (
-    ManifestStore,
-    join,
-    open_for_reading,
-    open_hierarchy,
-    store_name,
-    store_underneath,
-    sync,
-)
+from zarr_manifest.hierarchy import ManifestStore, open_for_reading, store_underneath
 from zarr_manifest.sources import (
     Allow,
     access_by_prefix,
 )
+from zarr_manifest.stores import open_hierarchy, store_name
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
 from zarr_manifest.writing.consolidated import add_to_consolidated, lacks_parents
 from zarr_manifest.writing.entries import Entries, interpret_entries
+from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -14,11 +14,11 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.hierarchy.underneath import web_store
 from zarr_manifest.locations import Base
 from zarr_manifest.sources import local_files, object_reader, sources
 from zarr_manifest.sources.sources import Sources
 from zarr_manifest.sources.web import answers, web_reader
+from zarr_manifest.stores import web_store
 
 # ------------------------------------------------------------------ statuses
 

@@ -13,9 +13,7 @@ from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidConfigurationError, InvalidEntryError
 from zarr_manifest.format import Limits, manifest_document
 from zarr_manifest.format.node_metadata import arrays_in
-from zarr_manifest.hierarchy import node_table, store
-from zarr_manifest.hierarchy.arrays import transformer
-from zarr_manifest.hierarchy.arrays.documents import manifest_documents
+from zarr_manifest.hierarchy import manifest_documents, node_table, store, transformer
 from zarr_manifest.manifest import References, Row, decoding
 
 _MEMBERS = ("manifest", "base", "codecs", "partition_shape", "partitions")

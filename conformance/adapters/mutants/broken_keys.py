@@ -16,9 +16,8 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format.chunk_grid import Partitions
 from zarr_manifest.format.partition_names import names_outside
-from zarr_manifest.hierarchy.arrays import declared_array
-from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
-from zarr_manifest.hierarchy.arrays.documents import manifest_documents
+from zarr_manifest.hierarchy import declared_array, manifest_documents
+from zarr_manifest.hierarchy.declared_array import DeclaredArray
 from zarr_manifest.manifest import References, decoding, keys
 
 # ------------------------------------------------------------------ chunk keys

@@ -9,8 +9,7 @@ from msgspec import structs
 
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.format import declaration
-from zarr_manifest.hierarchy import store
-from zarr_manifest.hierarchy.arrays.documents import manifest_documents
+from zarr_manifest.hierarchy import manifest_documents, store
 
 
 @broken_in("security/within-*")

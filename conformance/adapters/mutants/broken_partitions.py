@@ -9,8 +9,8 @@ from conformance.adapters.mutants.broken_rules import change_configurations
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format import names_outside, parse_canonical
-from zarr_manifest.hierarchy.arrays import declared_array
-from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
+from zarr_manifest.hierarchy import declared_array
+from zarr_manifest.hierarchy.declared_array import DeclaredArray
 from zarr_manifest.inspection import validation
 
 _PLACE = "partition-names/*"

@@ -9,8 +9,7 @@ from conformance.adapters.mutants.registry import broken_in, register, replace
 from conformance.adapters.python import implementation
 from zarr_manifest.errors import LocationNotAllowedError, ManifestError
 from zarr_manifest.format import collect, declaration
-from zarr_manifest.hierarchy.arrays import transformer
-from zarr_manifest.hierarchy.arrays.documents import manifest_documents
+from zarr_manifest.hierarchy import manifest_documents, transformer
 
 _PLACE = "precedence/*"
 

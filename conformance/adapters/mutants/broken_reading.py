@@ -13,10 +13,10 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.hierarchy.arrays import transformer
-from zarr_manifest.hierarchy.arrays.transformer import ChunkManifestTransformer
+from zarr_manifest.hierarchy import transformer
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.store import ManifestStore
+from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.manifest import References, Row
 from zarr_manifest.sources import (
     SourceRange,

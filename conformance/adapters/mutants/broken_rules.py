@@ -9,7 +9,7 @@ from typing import Any
 from conformance.adapters.mutants.registry import broken_in, register, replace
 from zarr_manifest.errors import InvalidEntryError
 from zarr_manifest.format import conditions, declaration, document_codecs, manifest_document
-from zarr_manifest.hierarchy.arrays import key_encoding
+from zarr_manifest.hierarchy import declared_array
 from zarr_manifest.manifest import decoding, keys
 
 # ------------------------------------------------------------------ entries
@@ -224,8 +224,8 @@ def unknown_encodings_are_v2() -> None:
     """Take an unknown chunk key encoding for v2."""
 
     def make(_: Any) -> Any:
-        return lambda _name, _declared: key_encoding.ChunkKeyEncoding(
+        return lambda _name, _declared: declared_array.ChunkKeyEncoding(
             {"chunk_key_encoding": "v2"}, 0
         )
 
-    replace(key_encoding, "_registered", make)
+    replace(declared_array, "_registered", make)

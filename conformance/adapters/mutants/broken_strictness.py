@@ -11,7 +11,7 @@ import msgspec
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidConfigurationError, ManifestError
 from zarr_manifest.format import collect, conditions, declaration, manifest_document
-from zarr_manifest.hierarchy.arrays import declared_array, key_encoding, transformer
+from zarr_manifest.hierarchy import declared_array, transformer
 from zarr_manifest.inspection import validation
 from zarr_manifest.locations import resolving
 from zarr_manifest.manifest import decoding
@@ -53,7 +53,7 @@ def times_left_to_the_library() -> None:
 def unknown_means_invalid() -> None:
     """Give what is unknown the code of what is malformed."""
     replace(declared_array, "UnsupportedTransformerError", lambda _: InvalidConfigurationError)
-    replace(key_encoding, "UnsupportedTransformerError", lambda _: InvalidConfigurationError)
+    replace(declared_array, "UnsupportedTransformerError", lambda _: InvalidConfigurationError)
 
 
 @broken_in("array-metadata/encoding-with-a-configuration-of-null")
@@ -68,7 +68,7 @@ def encodings_unchecked() -> None:
 
         return changed
 
-    replace(key_encoding, "_parts", make)
+    replace(declared_array, "_parts", make)
 
 
 @broken_in("precedence/encoding-before-base")

@@ -29,8 +29,8 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import NODE_METADATA
-from zarr_manifest.hierarchy import store_failure
 from zarr_manifest.locations import redact
+from zarr_manifest.stores import store_failure
 
 __all__ = ["FoundFile", "Unusable", "check_files", "files_named", "group_names", "unusable_files"]
 

@@ -13,17 +13,10 @@ from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ArrayMetadata, ChunkGrid, interpret_chunk_grid, strict
-from zarr_manifest.hierarchy import (
-    ChunkKeyEncoding,
-    can_list,
-    no_hierarchy,
-    not_listable,
-    open_for_reading,
-    open_hierarchy,
-    store_failure,
-    sync,
-)
+from zarr_manifest.hierarchy import ChunkKeyEncoding, no_hierarchy, open_for_reading
 from zarr_manifest.manifest import Manifest
+from zarr_manifest.stores import can_list, not_listable, open_hierarchy, store_failure
+from zarr_manifest.zarr_internals import sync
 
 __all__ = ["list_objects", "read_zarr3"]
 

@@ -32,16 +32,13 @@ from zarr_manifest.format import (
     decode_body,
     dump_node,
     is_declaration,
+    join,
     parse_canonical,
     parse_declaration,
     strict,
     unknown_member,
 )
-from zarr_manifest.hierarchy import (
-    interpret_array,
-    interpret_document_of,
-    join,
-)
+from zarr_manifest.hierarchy import interpret_array, interpret_document_of
 from zarr_manifest.locations import Base, StoreLocation
 from zarr_manifest.writing import GuardedStore, Stored, with_token
 

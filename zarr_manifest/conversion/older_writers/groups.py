@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zarr_manifest.conversion.older_writers.attributes import repair_attributes
-from zarr_manifest.format import dump_node, parse_node
-from zarr_manifest.hierarchy import join
+from zarr_manifest.format import dump_node, join, parse_node
 from zarr_manifest.writing import GuardedStore, Stored, update_consolidated
 
 __all__ = ["OlderGroup", "groups_to_repair"]

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from zarr_manifest.hierarchy import base_directory
 from zarr_manifest.locations import WebServers, kind_of
+from zarr_manifest.stores import base_directory
 
 __all__ = ["base_of", "directories_with", "has_files", "is_relative", "respelled"]
 

@@ -25,6 +25,8 @@ from zarr_manifest.format import (
     ArrayMetadata,
     Limits,
     is_placeholder,
+    join,
+    node_of_metadata,
     parse_node,
     placeholder,
 )
@@ -32,21 +34,21 @@ from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     ManifestStore,
     Node,
-    can_list,
-    join,
-    link_outside,
-    list_inside,
     no_hierarchy,
-    node_of_metadata,
-    not_listable,
-    open_hierarchy,
     store_underneath,
-    store_urls,
-    sync,
 )
 from zarr_manifest.showing import counted, html_table, note_lines
 from zarr_manifest.sources import Allow
+from zarr_manifest.stores import (
+    can_list,
+    link_outside,
+    list_inside,
+    not_listable,
+    open_hierarchy,
+    store_urls,
+)
 from zarr_manifest.writing import GuardedStore, guarded_store, update_consolidated
+from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

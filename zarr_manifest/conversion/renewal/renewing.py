@@ -39,16 +39,15 @@ from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     Node,
     no_hierarchy,
-    open_hierarchy,
-    store_name,
     store_underneath,
-    sync,
 )
 from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import References
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow
+from zarr_manifest.stores import open_hierarchy, store_name
 from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store, without_token
+from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -14,8 +14,7 @@ from typing import Any
 
 from zarr_manifest.conversion.target.journal import Change
 from zarr_manifest.errors import Advice, Setting, WriteConflictError
-from zarr_manifest.format import ancestors, is_placeholder, parse_node
-from zarr_manifest.hierarchy import join
+from zarr_manifest.format import ancestors, is_placeholder, join, parse_node
 from zarr_manifest.writing import (
     GuardedStore,
     Stored,

@@ -45,17 +45,13 @@ from zarr_manifest.format import (
     dump_node,
     impossible_name,
 )
-from zarr_manifest.hierarchy import (
-    open_hierarchy,
-    store_name,
-    store_underneath,
-    store_urls,
-)
+from zarr_manifest.hierarchy import store_underneath
 from zarr_manifest.manifest import Manifest, References, references_of
 from zarr_manifest.sources import (
     Allow,
     access_by_prefix,
 )
+from zarr_manifest.stores import open_hierarchy, store_name, store_urls
 from zarr_manifest.writing import (
     SMALL_MANIFEST,
     ArrayWriter,

@@ -23,8 +23,9 @@ from typing import Literal
 import msgspec
 
 from zarr_manifest.errors import InvalidConfigurationError, WriteConflictError
-from zarr_manifest.format import is_possible_path, placeholder
-from zarr_manifest.hierarchy import DeclaredArray, join, store_name
+from zarr_manifest.format import is_possible_path, join, placeholder
+from zarr_manifest.hierarchy import DeclaredArray
+from zarr_manifest.stores import store_name
 from zarr_manifest.writing import GuardedStore, Stored, earlier_array, is_document, removable
 
 __all__ = ["JOURNAL", "Change", "Journal"]

@@ -17,21 +17,15 @@ from zarr_manifest.format import (
     declaration_of,
     declare,
     dump_node,
+    join,
     parse_node,
     unfinished_error,
 )
-from zarr_manifest.hierarchy import (
-    InspectedHierarchy,
-    Node,
-    join,
-    no_hierarchy,
-    open_hierarchy,
-    store_name,
-    store_underneath,
-    sync,
-)
+from zarr_manifest.hierarchy import InspectedHierarchy, Node, no_hierarchy, store_underneath
 from zarr_manifest.sources import Allow
+from zarr_manifest.stores import open_hierarchy, store_name
 from zarr_manifest.writing import GuardedStore, Stored, guarded_store
+from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

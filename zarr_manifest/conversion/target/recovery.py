@@ -10,18 +10,14 @@ from zarr.abc.store import Store
 from zarr_manifest.conversion.target.journal import JOURNAL, Journal, Side
 from zarr_manifest.errors import Advice, Setting, WriteConflictError
 from zarr_manifest.format import is_placeholder
-from zarr_manifest.hierarchy import (
-    open_for_reading,
-    open_hierarchy,
-    store_name,
-    store_underneath,
-    sync,
-)
+from zarr_manifest.hierarchy import open_for_reading, store_underneath
 from zarr_manifest.sources import (
     Allow,
     access_by_prefix,
 )
+from zarr_manifest.stores import open_hierarchy, store_name
 from zarr_manifest.writing import GuardedStore, guarded_store
+from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -30,16 +30,7 @@ from zarr_manifest.conversion.zarr2.planning import (
 )
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
 from zarr_manifest.format import collect, grid_indices
-from zarr_manifest.hierarchy import (
-    can_list,
-    list_keys,
-    no_hierarchy,
-    not_listable,
-    open_for_reading,
-    open_hierarchy,
-    store_urls,
-    sync,
-)
+from zarr_manifest.hierarchy import no_hierarchy, open_for_reading
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.manifest import Grid, Manifest, interpret_keys
 from zarr_manifest.sources import (
@@ -47,6 +38,8 @@ from zarr_manifest.sources import (
     access_by_prefix,
     in_order,
 )
+from zarr_manifest.stores import can_list, list_keys, not_listable, open_hierarchy, store_urls
+from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

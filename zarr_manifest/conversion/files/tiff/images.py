@@ -17,8 +17,8 @@ from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, File
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.virtualizarr_internals import tiff_array, tiff_data_type
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.hierarchy import sync
 from zarr_manifest.showing import counted
+from zarr_manifest.zarr_internals import sync
 
 __all__ = ["read_tiff"]
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import format_canonical, format_last_modified, grid_index
-from zarr_manifest.hierarchy import object_url
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
 from zarr_manifest.manifest import EMPTY, TO_THE_END, Extras, References
+from zarr_manifest.stores import object_url
 
 __all__ = ["Block", "ChunkNumbers", "Exporter", "distinct", "in_column"]
 

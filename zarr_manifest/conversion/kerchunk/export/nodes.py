@@ -32,10 +32,9 @@ from zarr_manifest.hierarchy import (
     ManifestDocuments,
     Node,
     encode_fill_chunk,
-    object_url,
-    store_urls,
-    sync,
 )
+from zarr_manifest.stores import object_url, store_urls
+from zarr_manifest.zarr_internals import sync
 
 __all__ = ["ExportedArray", "ExportedGroup", "exported_nodes"]
 

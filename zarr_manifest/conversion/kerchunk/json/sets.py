@@ -49,11 +49,6 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions, DocumentCodec, decode_body
-from zarr_manifest.hierarchy import (
-    hierarchy_reader,
-    open_hierarchy,
-    sync,
-)
 from zarr_manifest.locations import Base, UrlLocation, redact
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
@@ -65,6 +60,8 @@ from zarr_manifest.sources import (
     access_by_prefix,
     reader_of,
 )
+from zarr_manifest.stores import hierarchy_reader, open_hierarchy
+from zarr_manifest.zarr_internals import sync
 
 __all__ = ["read_kerchunk_json", "with_fetched"]
 

@@ -31,14 +31,11 @@ from zarr_manifest.format import (
     strict,
     verify_checksum,
 )
-from zarr_manifest.hierarchy.arrays.declared_array import interpret_array
-from zarr_manifest.hierarchy.arrays.documents import (
-    FollowingManifests,
-    LoadedManifest,
-    ManifestDocuments,
-)
-from zarr_manifest.hierarchy.arrays.fill_chunks import encode_fill_chunk
-from zarr_manifest.hierarchy.arrays.located_chunks import LocatedChunks
+from zarr_manifest.hierarchy.declared_array import interpret_array
+from zarr_manifest.hierarchy.fill_chunks import encode_fill_chunk
+from zarr_manifest.hierarchy.following_manifests import FollowingManifests
+from zarr_manifest.hierarchy.located_chunks import LocatedChunks
+from zarr_manifest.hierarchy.manifest_documents import LoadedManifest, ManifestDocuments
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import Row
 from zarr_manifest.sources import (
@@ -328,7 +325,7 @@ class ChunkManifestTransformer:
         ManifestError
             A document cannot be loaded, or refers to locations that are not authorised.
         """
-        from zarr_manifest.hierarchy.arrays.located_chunks import locate_chunks
+        from zarr_manifest.hierarchy.located_chunks import locate_chunks
 
         longest = self.longest if longest is None else longest
         located = await locate_chunks(self._array, self._documents, indices, longest=longest)

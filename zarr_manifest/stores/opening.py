@@ -15,7 +15,6 @@ from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
 from zarr_manifest.errors import InvalidPathError
-from zarr_manifest.hierarchy.underneath.web_store import WebStore
 from zarr_manifest.locations import (
     AllowList,
     Base,
@@ -29,6 +28,7 @@ from zarr_manifest.sources import (
     NamedStores,
     within_host,
 )
+from zarr_manifest.stores.web_store import WebStore
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from zarr_manifest.locations import StoreLocation
 
 if TYPE_CHECKING:
-    from zarr_manifest.hierarchy.arrays.documents.manifest_documents import ManifestDocuments
+    from zarr_manifest.hierarchy.manifest_documents import ManifestDocuments
 
 __all__ = ["FollowingManifests"]
 

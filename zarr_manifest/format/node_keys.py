@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zarr_manifest.format import NODE_METADATA
+from zarr_manifest.format.node_metadata import NODE_METADATA
 
 __all__ = ["METADATA_NAMES", "join", "node_of_metadata"]
 

@@ -34,10 +34,6 @@ from zarr_manifest.errors import (
     SourceError,
 )
 from zarr_manifest.format import Conditions
-from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
-from zarr_manifest.hierarchy.underneath.urls import store_urls
-from zarr_manifest.hierarchy.underneath.web_store import WebStore
-from zarr_manifest.hierarchy.zarr_internals import sync
 from zarr_manifest.locations import redact, without_secrets
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
@@ -56,6 +52,9 @@ from zarr_manifest.sources import (
     reader_of,
     slice_bounds,
 )
+from zarr_manifest.stores.places import directory_of, is_fsspec_on_web, store_urls
+from zarr_manifest.stores.web_store import WebStore
+from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from zarr_manifest.sources import ObjectReader

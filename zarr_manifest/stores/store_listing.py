@@ -23,13 +23,13 @@ from zarr_manifest.errors import (
     SourceError,
 )
 from zarr_manifest.format import NODE_METADATA
-from zarr_manifest.hierarchy.underneath.own_store import translated
-from zarr_manifest.hierarchy.underneath.relative_sources import store_name
-from zarr_manifest.hierarchy.underneath.store_directory import directory_of
 from zarr_manifest.sources import (
     Directory,
 )
 from zarr_manifest.sources import link_outside as outside
+from zarr_manifest.stores.own_store import translated
+from zarr_manifest.stores.places import directory_of
+from zarr_manifest.stores.relative_sources import store_name
 
 __all__ = [
     "Listing",

@@ -18,8 +18,8 @@ from zarr_manifest.format import (
     Conditions,
     number_chunks,
 )
-from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
-from zarr_manifest.hierarchy.arrays.documents import (
+from zarr_manifest.hierarchy.declared_array import DeclaredArray
+from zarr_manifest.hierarchy.manifest_documents import (
     CONCURRENCY,
     LoadedManifest,
     ManifestDocuments,

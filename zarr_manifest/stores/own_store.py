@@ -15,12 +15,12 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import ObjectStore, WrapperStore
 
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.hierarchy.underneath.relative_sources import (
+from zarr_manifest.sources import known_cause
+from zarr_manifest.stores.relative_sources import (
     store_errors,
     store_failure,
     store_name,
 )
-from zarr_manifest.sources import known_cause
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype

@@ -1,13 +1,21 @@
-"""The store underneath a hierarchy: where it is, and what is read from it and how."""
+"""A hierarchy's own store: opened, located and listed, and kept within its place."""
 
-from zarr_manifest.hierarchy.underneath.checked_store import inside_store, list_own
-from zarr_manifest.hierarchy.underneath.opening import (
+from zarr_manifest.stores.checked_store import inside_store, list_own
+from zarr_manifest.stores.opening import (
     base_directory,
     open_hierarchy,
     store_as_zarr_would,
 )
-from zarr_manifest.hierarchy.underneath.places import OwnKeys, same_place
-from zarr_manifest.hierarchy.underneath.relative_sources import (
+from zarr_manifest.stores.places import (
+    OwnKeys,
+    directory_of,
+    is_fsspec_on_web,
+    local_store,
+    object_url,
+    same_place,
+    store_urls,
+)
+from zarr_manifest.stores.relative_sources import (
     can_list,
     hierarchy_reader,
     hierarchy_sources,
@@ -18,12 +26,7 @@ from zarr_manifest.hierarchy.underneath.relative_sources import (
     store_failure,
     store_name,
 )
-from zarr_manifest.hierarchy.underneath.store_directory import (
-    directory_of,
-    is_fsspec_on_web,
-    local_store,
-)
-from zarr_manifest.hierarchy.underneath.store_listing import (
+from zarr_manifest.stores.store_listing import (
     link_outside,
     list_inside,
     list_keys,
@@ -32,8 +35,7 @@ from zarr_manifest.hierarchy.underneath.store_listing import (
     listed_directory,
     not_listable,
 )
-from zarr_manifest.hierarchy.underneath.urls import object_url, store_urls
-from zarr_manifest.hierarchy.underneath.web_store import CONSOLIDATE, WebStore, unknown_members
+from zarr_manifest.stores.web_store import CONSOLIDATE, WebStore, unknown_members
 
 __all__ = [
     "CONSOLIDATE",

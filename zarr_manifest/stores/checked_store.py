@@ -22,11 +22,11 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.hierarchy.underneath.own_store import OwnStore, translated
-from zarr_manifest.hierarchy.underneath.relative_sources import slice_of
-from zarr_manifest.hierarchy.underneath.store_directory import directory_of, is_fsspec_on_web
-from zarr_manifest.hierarchy.zarr_internals import ensure_open, ensure_open_sync
 from zarr_manifest.sources import Directory, OwnFiles
+from zarr_manifest.stores.own_store import OwnStore, translated
+from zarr_manifest.stores.places import directory_of, is_fsspec_on_web
+from zarr_manifest.stores.relative_sources import slice_of
+from zarr_manifest.zarr_internals import ensure_open, ensure_open_sync
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import BufferPrototype

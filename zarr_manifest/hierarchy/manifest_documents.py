@@ -32,14 +32,14 @@ from zarr_manifest.format import (
     parse_node,
     strict,
 )
-from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
-from zarr_manifest.hierarchy.arrays.documents.document_cache import DocumentCache
-from zarr_manifest.hierarchy.arrays.documents.following_manifests import FollowingManifests
-from zarr_manifest.hierarchy.arrays.documents.partition_documents import (
+from zarr_manifest.hierarchy.declared_array import DeclaredArray
+from zarr_manifest.hierarchy.following_manifests import FollowingManifests
+from zarr_manifest.hierarchy.partition_documents import (
     Partition,
     lost_document,
     partitions_to_read,
 )
+from zarr_manifest.hierarchy.shared_calls import DocumentCache
 from zarr_manifest.locations import Base, Location, StoreLocation, resolver
 from zarr_manifest.manifest import References, interpret_manifest
 from zarr_manifest.sources import (

@@ -26,10 +26,10 @@ from zarr_manifest.format import (
     format_canonical,
     parse_canonical,
 )
-from zarr_manifest.hierarchy.arrays.declared_array import DeclaredArray
-from zarr_manifest.hierarchy.underneath import can_list, list_inside
+from zarr_manifest.hierarchy.declared_array import DeclaredArray
 from zarr_manifest.locations import Base, StoreLocation
 from zarr_manifest.showing import counted
+from zarr_manifest.stores import can_list, list_inside
 
 __all__ = [
     "Partition",
