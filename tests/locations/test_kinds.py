@@ -23,7 +23,8 @@ from zarr_manifest.locations import (
     redact,
     storage_kinds,
 )
-from zarr_manifest.sources import environment, open_object_store, urls_of, within_host
+from zarr_manifest.sources import environment, urls_of, within_host
+from zarr_manifest.sources.access import open_object_store
 from zarr_manifest.stores import store_urls
 
 

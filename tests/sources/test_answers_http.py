@@ -191,9 +191,7 @@ def test_a_body_that_trickles() -> None:
 def test_default_timeouts_reach_obstore() -> None:
     """They are stated for every kind of store, and can be changed."""
     from zarr_manifest.locations import UrlLocation
-    from zarr_manifest.sources import (
-        open_object_store,
-    )
+    from zarr_manifest.sources.access import open_object_store
 
     for scheme in ("http", "https", "s3", "gs", "az"):
         place = UrlLocation(scheme, "name", "")

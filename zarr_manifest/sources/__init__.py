@@ -11,7 +11,6 @@ from zarr_manifest.sources.access import (
     anonymous,
     describe_access,
     environment,
-    open_object_store,
     reader_of,
     requested_url,
 )
@@ -38,7 +37,7 @@ from zarr_manifest.sources.obstore_failures import known_cause
 from zarr_manifest.sources.own_files import MOMENTARY, OwnFiles, undetectable_writers
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
-from zarr_manifest.sources.steps import Call, Steps, in_order, run_async, run_sync
+from zarr_manifest.sources.steps import in_order
 from zarr_manifest.sources.web import web_reader_of
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ __all__ = [
     "WHOLE",
     "Access",
     "Allow",
-    "Call",
     "Directory",
     "FileBody",
     "FileReader",
@@ -73,7 +71,6 @@ __all__ = [
     "SourceObject",
     "SourceRange",
     "Sources",
-    "Steps",
     "access_by_prefix",
     "anonymous",
     "describe_access",
@@ -88,13 +85,10 @@ __all__ = [
     "may_be_remote",
     "missing_object",
     "needs_size",
-    "open_object_store",
     "out_of_bounds",
     "read_ranges",
     "reader_of",
     "requested_url",
-    "run_async",
-    "run_sync",
     "slice_bounds",
     "source_range",
     "undetectable_writers",
