@@ -23,7 +23,7 @@ from zarr_manifest import Manifest, write_manifest
 from zarr_manifest.conversion import ArrayNode, StreamedManifest, write_hierarchy
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.manifest import NumberedPaths
-from zarr_manifest.writing.bounded_threads import Call, in_threads
+from zarr_manifest.writing.new_documents import Call, in_threads
 
 PARTITIONS, ROWS = 20, 10_000
 GRID = (PARTITIONS * 100, 100)

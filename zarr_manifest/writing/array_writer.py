@@ -48,7 +48,6 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy import DeclaredArray, Partition, interpret_array
 from zarr_manifest.manifest import References
-from zarr_manifest.writing.bounded_threads import Call, in_threads
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.consolidated import update_consolidated
 from zarr_manifest.writing.document_names import (
@@ -68,9 +67,11 @@ from zarr_manifest.writing.document_removal import (
     unused_documents,
 )
 from zarr_manifest.writing.new_documents import (
+    Call,
     NewDocuments,
     empty_document,
     encode_manifest,
+    in_threads,
     partitions_to_fill,
     small_size,
     weight,

@@ -1,8 +1,16 @@
-"""The documents of a manifest that is to be written: which there are, and their bytes. Pure."""
+"""The documents of a manifest that is to be written: which there are, their bytes, and threads.
+
+Encoding, compressing and putting them happens mostly outside the interpreter. So it is done in
+threads, of which a few are busy at the same time: the more, the smaller the documents are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import os
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 from zarr_manifest.errors import Advice, LimitExceededError, Setting
 from zarr_manifest.format import Limits, Partitions, encode_body, needs_every_document
@@ -11,9 +19,11 @@ from zarr_manifest.manifest import References
 
 __all__ = [
     "SMALL_MANIFEST",
+    "Call",
     "NewDocuments",
     "empty_document",
     "encode_manifest",
+    "in_threads",
     "partitions_to_fill",
     "small_size",
     "weight",
@@ -24,6 +34,16 @@ _BYTES_PER_ROW = 100
 # Smaller manifests are written into ``zarr.json``: a request of its own takes longer than its
 # bytes do, also where they are read in vain.
 SMALL_MANIFEST = 4096
+
+
+# Number of calls under way at the same time: of small ones, for stores that take their time, ...
+_MOST = 16
+
+# ... and of large ones, which the processors work on, and which need memory.
+_FEW = max(2, min(4, os.cpu_count() or 1))
+
+# Calls are small if their total weight is not above this: the rows of documents.
+_LIGHT = 2**15
 
 
 def small_size(manifest: References, below: int = SMALL_MANIFEST) -> int | None:
@@ -145,3 +165,54 @@ def encode_manifest(array: DeclaredArray, manifest: References) -> bytes:
 def _is_too_large(manifest: References) -> bool:
     limits = Limits()
     return len(manifest) > limits.entries or manifest.inline_bytes > limits.inline_bytes
+
+
+# Threads ---------------------------------------------------------------------------
+
+
+class Call[T](NamedTuple):
+    """Something to do.
+
+    Attributes
+    ----------
+    weight : int
+        How much memory it needs, in any unit: the number of rows of a document.
+    make : callable
+        Does it, in any thread.
+    """
+
+    weight: int
+    make: Callable[[], T]
+
+
+def in_threads[T](calls: Iterable[Call[T]]) -> Iterator[T]:
+    """Make calls in threads, and yield their results in order.
+
+    Calls are taken when there is room for them. If one fails, or the iterator is closed, those
+    that are under way are waited for, and no others are made.
+
+    Examples
+    --------
+    >>> list(in_threads(Call(1, lambda n=n: n * n) for n in range(4)))
+    [0, 1, 4, 9]
+    """
+    pending: deque[tuple[int, Future[T]]] = deque()
+    load = 0
+    with ThreadPoolExecutor(_MOST, "zarr-manifest-writing") as pool:
+        try:
+            for call in calls:
+                while not _has_room(len(pending), load + call.weight):
+                    weight, result = pending.popleft()
+                    load -= weight
+                    yield result.result()
+                load += call.weight
+                pending.append((call.weight, pool.submit(call.make)))
+            while pending:
+                yield pending.popleft()[1].result()
+        finally:
+            for _, result in pending:
+                result.cancel()
+
+
+def _has_room(pending: int, load: int) -> bool:
+    return pending < (_MOST if load <= _LIGHT else _FEW)
