@@ -103,6 +103,8 @@ def by_upgrade(location: Any, **options: Any) -> Complaints:
 
 READERS = ["by_contents", "by_locations", "by_validate"]
 EXPORTS = ["by_json", "by_parquet", "by_dataset", "by_datatree"]
+# An upgrade reads documents only if VirtualiZarr 1.0 to 1.3 may have written them.
+OF_DOCUMENTS = pytest.mark.parametrize("look", [*READERS, *EXPORTS], indirect=True)
 MOST = ["by_contents", "by_validate", "by_upgrade", "by_json"]
 
 
@@ -194,6 +196,7 @@ def test_without_consolidated_metadata(look: EntryPoint, served: tuple[Path, str
     assert "consolidate" in str(caught.value.remedy)
 
 
+@OF_DOCUMENTS
 @pytest.mark.servers
 @pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
 def test_with_consolidated_metadata(look: EntryPoint, served: tuple[Path, str]) -> None:
@@ -370,6 +373,7 @@ def test_references_relative_to_the_base(tmp_path: Path) -> None:
     assert virtual["1"] == {"path": url, "offset": 4, "length": 4}
 
 
+@OF_DOCUMENTS
 def test_limits(look: EntryPoint, tmp_path: Path) -> None:
     write(tmp_path)
     assert look(tmp_path, limits=zm.Limits(entries=2)) == {}
@@ -377,15 +381,14 @@ def test_limits(look: EntryPoint, tmp_path: Path) -> None:
     assert look(tmp_path, limits=zm.Limits(manifest_bytes=9)) == {"a": "limit_exceeded"}
 
 
+@OF_DOCUMENTS
 def test_settings_of_a_manifest_store_are_used(look: EntryPoint, tmp_path: Path) -> None:
     write(tmp_path)
     store = zm.ManifestStore(tmp_path, limits=zm.Limits(entries=1))
     assert look(store) == {"a": "limit_exceeded"}
 
 
-@pytest.mark.parametrize(
-    "look", ["by_contents", "by_locations", "by_validate", *EXPORTS], indirect=True
-)
+@OF_DOCUMENTS
 def test_documents_elsewhere_have_to_be_allowed(look: EntryPoint, tmp_path: Path) -> None:
     document = tmp_path / "manifest.json"
     document.write_text(json.dumps(ENTRIES))

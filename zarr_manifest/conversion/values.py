@@ -34,6 +34,7 @@ __all__ = [
     "packed_values",
     "text_of",
     "unstable_types_accepted",
+    "valid_attributes",
 ]
 
 
@@ -133,6 +134,51 @@ def json_attributes(
         except (TypeError, ValueError) as error:
             notes.append(f"the attribute {brief(name)} was left out: {error}")
     return found, notes
+
+
+def valid_attributes(
+    attributes: Mapping[str, Any], dtype: np.dtype[Any] | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """Return attributes without the NaN and the infinities that Python's JSON allows, and notes.
+
+    Valid JSON values stay as they are.
+
+    Parameters
+    ----------
+    attributes : mapping
+        As a lenient JSON reader returns them.
+    dtype : numpy.dtype, optional
+        As for `json_attributes`.
+
+    Examples
+    --------
+    >>> valid_attributes({"top": float("inf"), "title": "T"})
+    ({'top': 'Infinity', 'title': 'T'}, ["in the attribute 'top', an infinity became a string, \
+as JSON has none"])
+    """
+    valid: dict[str, Any] = {}
+    notes: list[str] = []
+    for name, value in attributes.items():
+        if not _is_beyond_json(value):
+            valid[name] = value
+            continue
+        found, problems = json_attributes({name: value}, dtype)
+        valid.update(found)
+        encoded = name == _FILL_VALUE and dtype is not None
+        what = "it was encoded for xarray" if encoded else "values that JSON lacks became strings"
+        notes += problems or [f"in the attribute {name!r}, {what}"]
+    return valid, notes
+
+
+def _is_beyond_json(value: object) -> bool:
+    values = [value]
+    while values:
+        item = values.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            return True
+        members = as_object(item)
+        values.extend(as_array(item) or [] if members is None else members.values())
+    return False
 
 
 def json_value(value: Any) -> Any:

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from zarr.buffer import default_buffer_prototype
@@ -86,11 +87,11 @@ def test_the_directory_of_the_writer_cannot_be_searched_for(writer: Path) -> Non
     assert all("is unknown. State it: working_directory=" in n.reason for n in report.refused)
     assert report.refused
     assert report.repaired == []
-    valid = "valid"
     entry = {"path": "f.bin", "offset": 0, "length": 2}
-    zm.create_array(store, valid, {(0,): entry}, shape=2, chunks=2, dtype="u1", inline=False)
+    options: Any = {"shape": 2, "chunks": 2, "dtype": "u1", "inline": False, "lock": False}
+    zm.create_array(store, "valid", {(0,): entry}, **options)
     ((path, note),) = upgrade(store).notes
-    assert (path, "is unknown. State it: working_directory=" in note) == (valid, True)
+    assert (path, "is unknown. State it: working_directory=" in note) == ("valid", True)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
-"""Array metadata as VirtualiZarr 1.0 to 1.3 wrote it, as valid Zarr v3 metadata.
+"""Array metadata as VirtualiZarr 1.0 to 1.3 wrote it, as valid Zarr v3 metadata. Pure.
 
-Unambiguous faults are repaired, and each repair is described in a sentence; the rest is
-refused. Valid metadata is returned unchanged. No I/O: documents in, documents out.
+These releases held arrays as in Zarr v2 (filters, compressor, order, data type), and translated
+that incorrectly: only the filters, in Zarr v2 form (1.0); everything after ``bytes``, which is
+always little-endian (1.1, 1.2); no ``bytes`` (1.3). Each is undone, and the members of Zarr v2
+are converted like those of any other array. What 1.0 left out, compressor and order, is lost.
 """
 
 from __future__ import annotations
@@ -9,45 +11,50 @@ from __future__ import annotations
 import copy
 import json
 import math
-import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 
 from zarr_manifest.conversion.nodes import Decisions
-from zarr_manifest.conversion.older_writers.attributes import repair_attributes
-from zarr_manifest.conversion.older_writers.codecs import (
-    OlderCodecs,
-    encoded_size,
-    read_codecs,
-    spelled,
-)
-from zarr_manifest.conversion.older_writers.evidence import RECREATE
 from zarr_manifest.conversion.target import require_valid_array
-from zarr_manifest.conversion.values import as_array, as_object, brief
+from zarr_manifest.conversion.values import as_object, brief, valid_attributes
 from zarr_manifest.conversion.zarr2 import (
+    ARRAY_FILTERS,
     DataType,
+    convert_codecs,
     convert_data_type,
     convert_fill_value,
     object_codec_of,
     read_pipeline,
 )
-from zarr_manifest.format import TRANSFORMER_NAME, ArrayMetadata
+from zarr_manifest.errors import InvalidConfigurationError
+from zarr_manifest.format import ArrayMetadata
 from zarr_manifest.showing import counted
 
-__all__ = ["Repaired", "is_theirs", "repair_array"]
+__all__ = ["RECREATE", "Repaired", "repair_array"]
 
-# The declaration of all these releases.
-_DECLARED = [{"name": TRANSFORMER_NAME, "configuration": {"manifest": "./manifest.json"}}]
+RECREATE = "Create the references again, from the sources."
 
-# The form of str(numpy.dtype) for a data type in the native byte order of the writer ...
-_NATIVE = re.compile(
-    r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|object|(datetime|timedelta)64(\[\w+\])?"
-)
-# ... and in the other one, or for a type without a name.
-_TYPE_STRING = re.compile(r"[<>|][a-zA-Z]\d+(\[\w+\])?", re.ASCII)
+type Codec = dict[str, Any]
+type _Lengths = list[Annotated[int, msgspec.Meta(ge=0)]]
+
+_PREFIX = "numcodecs."
+# Codecs after which an element has another size, and the members with its data type.
+_CASTS = {"numcodecs.delta", "numcodecs.fixedscaleoffset", "numcodecs.astype"}
+_OF_SAME_SIZE = {"transpose", "bytes", "numcodecs.quantize", "numcodecs.bitround"}
+# Number of bytes that these codecs add to a chunk; for all others, it depends on the content.
+_ADDED_BYTES = {
+    "numcodecs.shuffle": 0,
+    "crc32c": 4,
+    "numcodecs.crc32c": 4,
+    "numcodecs.crc32": 4,
+    "numcodecs.adler32": 4,
+    "numcodecs.fletcher32": 4,
+    "numcodecs.jenkins_lookup3": 4,
+}
 
 
 @dataclass(frozen=True)
@@ -61,22 +68,52 @@ class Repaired:
     repairs : tuple of str
         What was wrong and how it was repaired, as sentences without a full stop; empty
         if `metadata` is unchanged.
+    is_theirs : bool
+        Whether these releases may have written it; otherwise it is valid as it is.
     """
 
     metadata: dict[str, Any]
     repairs: tuple[str, ...]
+    is_theirs: bool
 
 
-def is_theirs(metadata: Mapping[str, Any]) -> bool:
-    """Whether an array has the declaration of these releases, which others may have, too."""
-    return metadata.get("storage_transformers") == _DECLARED
+class _GridConfiguration(msgspec.Struct):
+    chunk_shape: _Lengths
+
+
+class _RegularGrid(msgspec.Struct):
+    name: Literal["regular"]
+    configuration: _GridConfiguration
+
+
+class _Written(msgspec.Struct):
+    """The members of ``zarr.json`` that may need repair, as these releases wrote them."""
+
+    shape: _Lengths
+    data_type: str
+    chunk_grid: _RegularGrid
+    codecs: list[Codec] | None
+    fill_value: Any
+    attributes: dict[str, Any]
+
+
+@dataclass
+class _Zarr2Members:
+    """What the ``codecs`` of these releases stood for, and what is wrong with them."""
+
+    pipeline: list[Codec] = field(default_factory=list[Codec])
+    order: str = "C"
+    endian: str | None = None
+    faults: list[str] = field(default_factory=list[str])
+    lost_compressor: bool = False
+
+
+class _NotTheirsError(Exception):
+    """The metadata is none that these releases wrote; the message says why."""
 
 
 def repair_array(
-    metadata: Mapping[str, Any],
-    *,
-    chunk_lengths: Collection[int | None] | None = None,
-    path: str = "",
+    metadata: Mapping[str, Any], *, chunk_lengths: Collection[int] = (), path: str = ""
 ) -> Repaired:
     r"""Return valid Zarr v3 metadata for an array that an older release of VirtualiZarr wrote.
 
@@ -84,10 +121,9 @@ def repair_array(
     ----------
     metadata : mapping
         The content of ``zarr.json``; a bare NaN in it is a Python NaN.
-    chunk_lengths : collection of (int or None), optional
-        Sizes of the chunks of the manifest in bytes, None for each unknown one.
-        VirtualiZarr 1.0 left out the compressor: this shows whether there was one.
-        None if the manifest is unknown.
+    chunk_lengths : collection of int
+        Sizes of the chunks of the manifest in bytes. VirtualiZarr 1.0 left out the
+        compressor: they show whether there was one.
     path : str, default ""
         Path of the array, for messages.
 
@@ -115,251 +151,245 @@ def repair_array(
     the fill value null, which stood for NaN, became "NaN"
     """
     decisions = Decisions(path)
-    array = _Array(copy.deepcopy(dict(metadata)), decisions)
-    array.check_members()
-    array.repair_chunk_shape()
-    codecs = read_codecs(array.metadata.get("codecs"), len(array.shape), decisions)
-    type_string = _type_string(array.metadata["data_type"], codecs)
-    if codecs is not None and type_string is not None:
-        array.repair_elements(type_string, codecs, chunk_lengths)
-    elif codecs is not None and codecs.faults:
-        raise decisions.refusal(
-            f"{codecs.faults[0]}, and data type {brief(array.metadata['data_type'])} is not one "
-            "that these releases of VirtualiZarr wrote"
+    try:
+        changed = _changed(metadata, chunk_lengths, decisions)
+    except _NotTheirsError as error:
+        try:
+            require_valid_array(ArrayMetadata(path, dict(metadata)).undeclared)
+        except InvalidConfigurationError:
+            problem = f"VirtualiZarr 1.0 to 1.3 did not write this: {error}"
+            raise decisions.refusal(problem) from error
+        return Repaired(dict(metadata), (), is_theirs=False)
+    repaired = copy.deepcopy(dict(metadata)) | changed
+    require_valid_array(ArrayMetadata(path, repaired).undeclared)
+    prefix = f"array {path!r}: "
+    repairs = tuple(note.removeprefix(prefix) for note in decisions.notes)
+    return Repaired(repaired if repairs else dict(metadata), repairs, is_theirs=True)
+
+
+def _changed(
+    metadata: Mapping[str, Any], chunk_lengths: Collection[int], decisions: Decisions
+) -> dict[str, Any]:
+    """Return the members that are repaired."""
+    try:
+        written = msgspec.convert(metadata, _Written)
+    except msgspec.ValidationError as error:
+        raise _NotTheirsError(str(error)) from error
+    found = _zarr2_members(written)
+    type_string = _type_string(written.data_type, found.endian)
+    if _is_fits(written, type_string, found):
+        type_string = f">{type_string[1:]}"
+        found.faults.append(
+            "the array comes from a FITS file, as its attributes show; FITS is big-endian"
         )
-    array.repair_attributes(type_string)
-    require_valid_array(ArrayMetadata(path, array.metadata).undeclared)
-    repairs = tuple(array.sentences())
-    return Repaired(array.metadata if repairs else dict(metadata), repairs)
+    changed = _repaired_grid(written, decisions)
+    pipeline = {"filters": found.pipeline, "compressor": None}
+    steps = read_pipeline(pipeline, Decisions(decisions.path))
+    data_type = convert_data_type(type_string, object_codec_of(steps), decisions)
+    if written.data_type != data_type.json:
+        changed["data_type"] = data_type.json
+        decisions.note(_renaming(written.data_type, data_type, found.endian))
+    if found.faults or "data_type" in changed:
+        mark = len(decisions.notes)
+        shape = written.shape
+        codecs = convert_codecs(
+            steps, data_type, dimensions=len(shape), order=found.order, decisions=decisions
+        )
+        chunk_shape = _chunk_shape(written)
+        evidence = _compared_sizes(found, codecs, data_type, chunk_shape, chunk_lengths, decisions)
+        if found.faults:
+            faults = ", and ".join(found.faults)
+            sentence = f"{faults}; the codecs are now {_spelled(codecs)}{evidence}"
+            decisions.notes[mark:mark] = [f"array {decisions.path!r}: {sentence}"]
+        changed["codecs"] = codecs
+    fill_value = _fill_value(written.fill_value, data_type, decisions)
+    if not _is_same(fill_value, written.fill_value, data_type):
+        changed["fill_value"] = fill_value
+    attributes, notes = valid_attributes(written.attributes, np.dtype(type_string))
+    if notes:
+        changed["attributes"] = attributes
+        for note in notes:
+            decisions.note(note)
+    return changed
 
 
-@dataclass
-class _Array:
-    """Metadata under repair; the repairs are collected as decisions."""
+# Codecs ---------------------------------------------------------------------------------
 
-    metadata: dict[str, Any]
-    decisions: Decisions
 
-    def sentences(self) -> list[str]:
-        """Return the repairs, without the name of the array."""
-        prefix = f"array {self.decisions.path!r}: "
-        return [note.removeprefix(prefix) for note in self.decisions.notes]
+def _zarr2_members(written: _Written) -> _Zarr2Members:
+    found = _Zarr2Members()
+    if written.codecs is None:
+        return _Zarr2Members(faults=["'codecs' was null"], lost_compressor=True)
+    has_bytes = False
+    for item in written.codecs:
+        match item:
+            case {"id": str(codec)}:
+                found.faults = ["'codecs' were those of Zarr v2"]
+                found.lost_compressor = True
+                found.pipeline.append({**item, "id": codec.removeprefix(_PREFIX)})
+            case {"name": "bytes", **others} if not has_bytes:
+                has_bytes = True
+                endian = (as_object(others.get("configuration")) or {}).get("endian")
+                found.endian = endian if isinstance(endian, str) else None
+            case {"name": "transpose", "configuration": {"order": [*order]}} if (
+                order == list(range(len(written.shape)))[::-1] and item is written.codecs[0]
+            ):
+                found.order = "F"
+            case {"name": str(name), "configuration": {**members}} if name.startswith(
+                _PREFIX
+            ) and str(members.get("id", name)).removeprefix(_PREFIX) == name.removeprefix(_PREFIX):
+                codec = name.removeprefix(_PREFIX)
+                if "id" in members:
+                    found.faults.append(f"the configuration of {name!r} repeated its 'id'")
+                if codec in ARRAY_FILTERS and has_bytes:
+                    found.faults.append(f"{name!r} came after 'bytes', but works on elements")
+                found.pipeline.append({str(k): v for k, v in members.items()} | {"id": codec})
+            case _:
+                raise _NotTheirsError(f"member 'codecs' contains {brief(item)}")
+    if not written.codecs:
+        found.faults.append("'codecs' was empty")
+    elif not has_bytes and not found.lost_compressor:
+        found.faults.append("no codec turned the elements into bytes")
+    return found
 
-    @property
-    def shape(self) -> list[int]:
-        return list(self.metadata["shape"])
 
-    def check_members(self) -> None:
-        """Refuse metadata that no release wrote."""
-        lengths = as_array(self.metadata.get("shape"))
-        if lengths is None or not all(_is_length(n) for n in lengths):
-            found = brief(self.metadata.get("shape"))
-            raise self.decisions.refusal(f"member 'shape' is not a list of lengths: {found}")
-        for member in ("data_type", "chunk_grid", "chunk_key_encoding"):
-            if self.metadata.get(member) is None:
-                raise self.decisions.refusal(f"member {member!r} is missing")
+def _compared_sizes(
+    found: _Zarr2Members,
+    codecs: Sequence[Codec],
+    data_type: DataType,
+    chunk_shape: Sequence[int],
+    chunk_lengths: Collection[int],
+    decisions: Decisions,
+) -> str:
+    """Refuse codecs if some must be missing; otherwise return the evidence that none is."""
+    if data_type.is_variable_length:
+        return ""
+    size = _encoded_size(codecs, math.prod(chunk_shape), data_type.numpy.itemsize)
+    if size is None:
+        return ""
+    other = next((length for length in chunk_lengths if length != size), None)
+    if other is not None:
+        lost = found.lost_compressor
+        reason = "the compressor was not recorded" if lost else "a codec is missing"
+        raise decisions.refusal(
+            f"a chunk has {counted(other, 'byte')}, but the stated codecs yield {size:,}: {reason}",
+            remedy=RECREATE,
+        )
+    if not found.lost_compressor:
+        return ""
+    what = "all chunks have the size that this yields" if chunk_lengths else "there are no chunks"
+    if len(chunk_shape) < 2:
+        return f": {what}"
+    return f": {what}; elements are assumed to be in order 'C', which was not recorded"
 
-    def chunk_shape(self) -> list[int] | None:
-        """Return the shape of a chunk; None if the chunk grid is not regular."""
-        grid = as_object(self.metadata["chunk_grid"]) or {}
-        configuration = as_object(grid.get("configuration")) or {}
-        lengths = as_array(configuration.get("chunk_shape"))
-        if grid.get("name") != "regular" or lengths is None:
+
+def _encoded_size(codecs: Sequence[Codec], elements: int, itemsize: int) -> int | None:
+    """Return the size of an encoded chunk in bytes, or None if it depends on the values.
+
+    Examples
+    --------
+    >>> _encoded_size([{"name": "bytes"}, {"name": "crc32c"}], 10, 4)
+    44
+    """
+    added = 0
+    for codec in codecs:
+        members = codec.get("configuration", {})
+        if codec["name"] in _CASTS:
+            itemsize = np.dtype(members.get("astype", members.get("encode_dtype"))).itemsize
+        elif codec["name"] in _ADDED_BYTES:
+            added += _ADDED_BYTES[codec["name"]]
+        elif codec["name"] not in _OF_SAME_SIZE:
             return None
-        chunks = [n for n in lengths if isinstance(n, int) and _is_length(n)]
-        return chunks if len(chunks) == len(lengths) == len(self.shape) else None
-
-    def repair_chunk_shape(self) -> None:
-        """Repair the chunk length of an empty array, which was the length of the array."""
-        chunks = self.chunk_shape() or []
-        pairs = zip(chunks, self.shape, strict=False)
-        empty = [axis for axis, pair in enumerate(pairs) if pair == (0, 0)]
-        for axis in empty:
-            chunks[axis] = 1
-            self.decisions.note(
-                f"the chunk length 0 in dimension {axis}, which is empty, became 1, because Zarr "
-                "v3 requires a positive one"
-            )
-        if empty:
-            self.metadata["chunk_grid"]["configuration"]["chunk_shape"] = chunks
-
-    def repair_elements(
-        self, type_string: str, codecs: OlderCodecs, lengths: Collection[int | None] | None
-    ) -> None:
-        """Repair everything that depends on the data type."""
-        if self._is_fits(type_string, codecs):
-            type_string = f">{type_string[1:]}"
-            codecs.faults.append(
-                "the array comes from a FITS file, as its attributes show; FITS is big-endian"
-            )
-        silent = Decisions(self.decisions.path)
-        steps = read_pipeline({"filters": codecs.pipeline, "compressor": None}, silent)
-        data_type = convert_data_type(type_string, object_codec_of(steps), self.decisions)
-        stated = self.metadata["data_type"]
-        is_other = stated != data_type.json
-        if is_other:
-            self._rename_data_type(data_type, codecs)
-        if codecs.faults or is_other:
-            self._repair_codecs(codecs, data_type, lengths)
-        self._repair_fill_value(data_type)
-
-    def repair_attributes(self, type_string: str | None) -> None:
-        """Convert numbers that JSON lacks as the other importers do."""
-        dtype = None if type_string is None else np.dtype(type_string)
-        attributes, notes = repair_attributes(self.metadata, dtype)
-        if notes:
-            self.metadata["attributes"] = attributes
-            for note in notes:
-                self.decisions.note(note)
-
-    def _is_fits(self, type_string: str, codecs: OlderCodecs) -> bool:
-        """Whether the array comes from a FITS file, whose byte order kerchunk dropped.
-
-        It wrote "float32" or "float64" up to release 0.2.7, but FITS is big-endian. The
-        header of the file became the attributes.
-        """
-        header = as_object(self.metadata.get("attributes")) or {}
-        bits = {"<f4": -32, "<f8": -64}.get(type_string)
-        is_header = "SIMPLE" in header or "XTENSION" in header
-        is_stated = self.metadata["data_type"] == type_string
-        if bits is None or header.get("BITPIX") != bits or not is_header or is_stated:
-            return False
-        return is_theirs(self.metadata) and not codecs.pipeline
-
-    def _rename_data_type(self, data_type: DataType, codecs: OlderCodecs) -> None:
-        stated = self.metadata["data_type"]
-        self.metadata["data_type"] = data_type.json
-        became = _named(data_type.json)
-        sentence = f"data_type {stated!r}, which is not a Zarr v3 data type, became {became}"
-        if data_type.endian is not None:
-            sentence += f", with the codec 'bytes' {data_type.endian}-endian"
-        if data_type.endian is not None and codecs.endian not in (None, data_type.endian):
-            sentence += f", which said {codecs.endian!r}"
-        self.decisions.note(sentence)
-
-    def _repair_codecs(
-        self, codecs: OlderCodecs, data_type: DataType, lengths: Collection[int | None] | None
-    ) -> None:
-        before = len(self.decisions.notes)
-        converted = codecs.to_v3(data_type, len(self.shape), self.decisions)
-        conversions = self.decisions.notes[before:]
-        del self.decisions.notes[before:]
-        evidence = self._compare_sizes(codecs, converted, data_type, lengths)
-        if codecs.faults:
-            sentence = f"{', and '.join(codecs.faults)}; the codecs are now {spelled(converted)}"
-            self.decisions.note(sentence + evidence)
-        self.decisions.notes.extend(conversions)
-        self.metadata["codecs"] = converted
-
-    def _compare_sizes(
-        self,
-        codecs: OlderCodecs,
-        converted: list[dict[str, object]],
-        data_type: DataType,
-        lengths: Collection[int | None] | None,
-    ) -> str:
-        """Refuse codecs if some must be missing; otherwise return the evidence that none is."""
-        chunks = self.chunk_shape()
-        size = None
-        if chunks is not None and not data_type.is_variable_length:
-            size = encoded_size(converted, math.prod(chunks), data_type.numpy.itemsize)
-        if size is None:
-            return ""
-        if lengths is None or None in lengths:
-            if codecs.lost is None:
-                return ""
-            raise self.decisions.refusal(
-                f"{codecs.faults[0]}, and the manifest does not state the sizes of the chunks, "
-                "which would show whether they are compressed",
-                remedy=RECREATE,
-            )
-        other = next((length for length in lengths if length != size), None)
-        if other is not None:
-            reason = "the compressor was not recorded" if codecs.lost else "a codec is missing"
-            raise self.decisions.refusal(
-                f"a chunk has {counted(other, 'byte')}, "
-                f"but the stated codecs yield {size:,}: {reason}",
-                remedy=RECREATE,
-            )
-        if codecs.lost is None:
-            return ""
-        what = "all chunks have the size that this yields" if lengths else "there are no chunks"
-        if len(self.shape) < 2:
-            return f": {what}"
-        return f": {what}; elements are assumed to be in order 'C', which was not recorded"
-
-    def _repair_fill_value(self, data_type: DataType) -> None:
-        value = self.metadata.get("fill_value")
-        kind = data_type.numpy.kind
-        if _is_fill_value(value, kind):
-            return
-        if value is None and kind == "f":
-            self.decisions.note('the fill value null, which stood for NaN, became "NaN"')
-            self.metadata["fill_value"] = "NaN"
-            return
-        if isinstance(value, float) and not math.isfinite(value) and kind == "f":
-            converted = convert_fill_value(value, data_type, self.decisions)
-            self.decisions.note(
-                f"the fill value {json.dumps(value)}, which JSON lacks, became "
-                f"{json.dumps(converted)}"
-            )
-            self.metadata["fill_value"] = converted
-            return
-        if isinstance(value, float) and math.isnan(value) and kind not in "fc":
-            # kerchunk's null became NaN, whatever the data type.
-            self.decisions.note(
-                f"the fill value NaN is not a value of data type {data_type.json!r}"
-            )
-            value = None
-        self.metadata["fill_value"] = convert_fill_value(value, data_type, self.decisions)
+    return elements * itemsize + added
 
 
-def _type_string(stated: object, codecs: OlderCodecs | None) -> str | None:
-    """Return the Zarr v2 data type, or None for one that these releases did not write."""
-    if not isinstance(stated, str):
-        return None
-    if _TYPE_STRING.fullmatch(stated):
-        return stated
-    if not _NATIVE.fullmatch(stated):
-        return None
+def _spelled(codecs: Sequence[Codec]) -> str:
+    """Return the names of codecs for a message, with the byte order."""
+    parts: list[str] = []
+    for codec in codecs:
+        endian = codec.get("configuration", {}).get("endian")
+        parts.append(f"{codec['name']!r}" + (f" ({endian}-endian)" if endian else ""))
+    return ", ".join(parts)
+
+
+# Data type, chunk grid, fill value ------------------------------------------------------
+
+
+def _type_string(stated: str, endian: str | None) -> str:
+    """Return the Zarr v2 data type; they wrote ``str`` of numpy's, on little-endian machines."""
     try:
         dtype: np.dtype[Any] = np.dtype(stated)
-    except (TypeError, ValueError):
-        return None
-    # In the native byte order of the writer's machine, which is assumed to be little-endian.
-    is_big = codecs is not None and codecs.endian == "big"
-    return dtype.newbyteorder(">" if is_big else "<").str
+    except (TypeError, ValueError, SyntaxError, OverflowError) as error:
+        raise _NotTheirsError(f"data type {brief(stated)}") from error
+    if str(dtype) != stated:
+        raise _NotTheirsError(f"data type {brief(stated)}")
+    return dtype.newbyteorder(">").str if endian == "big" else dtype.str
 
 
-def _named(data_type: str | dict[str, object]) -> str:
-    return repr(data_type if isinstance(data_type, str) else data_type["name"])
+def _renaming(stated: str, data_type: DataType, endian: str | None) -> str:
+    name = data_type.json if isinstance(data_type.json, str) else data_type.json["name"]
+    sentence = f"data_type {stated!r}, which is not a Zarr v3 data type, became {name!r}"
+    if data_type.endian is not None:
+        sentence += f", with the codec 'bytes' {data_type.endian}-endian"
+        if endian not in (None, data_type.endian):
+            sentence += f", which said {endian!r}"
+    return sentence
 
 
-def _is_length(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _is_fits(written: _Written, type_string: str, found: _Zarr2Members) -> bool:
+    """Whether the array comes from a FITS file, whose byte order kerchunk dropped.
+
+    It wrote "float32" or "float64" up to release 0.2.7, but FITS is big-endian. The
+    header of the file became the attributes.
+    """
+    header = written.attributes
+    bits = {"<f4": -32, "<f8": -64}.get(type_string)
+    is_header = "SIMPLE" in header or "XTENSION" in header
+    return bits is not None and header.get("BITPIX") == bits and is_header and not found.pipeline
 
 
-def _is_fill_value(value: object, kind: str) -> bool:
-    """Whether a value has the right JSON type; zarr checks the value itself."""
-    if value is None:
-        return False
-    if kind == "b":
-        return isinstance(value, bool)
-    if kind in "iu":
-        return isinstance(value, int) and not isinstance(value, bool)
-    if kind in "mM":
-        return value == "NaT" or (isinstance(value, int) and not isinstance(value, bool))
-    if kind == "f":
-        return isinstance(value, str) or _is_finite(value)
-    if kind == "c":
-        parts = as_array(value) or []
-        return len(parts) == 2 and all(isinstance(p, str) or _is_finite(p) for p in parts)
-    return isinstance(value, str)
+def _chunk_shape(written: _Written) -> list[int]:
+    """Return the shape of a chunk; for an empty array, they wrote the length of the array."""
+    return [length or 1 for length in written.chunk_grid.configuration.chunk_shape]
 
 
-def _is_finite(value: object) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and (isinstance(value, int) or math.isfinite(value))
-    )
+def _repaired_grid(written: _Written, decisions: Decisions) -> dict[str, Any]:
+    stated = written.chunk_grid.configuration.chunk_shape
+    empty = [axis for axis, length in enumerate(stated) if not length]
+    for axis in empty:
+        if written.shape[axis : axis + 1] != [0]:
+            raise _NotTheirsError(f"chunks of length 0 in dimension {axis}, which is not empty")
+        decisions.note(
+            f"the chunk length 0 in dimension {axis}, which is empty, became 1, because Zarr "
+            "v3 requires a positive one"
+        )
+    grid = {"name": "regular", "configuration": {"chunk_shape": _chunk_shape(written)}}
+    return {"chunk_grid": grid} if empty else {}
+
+
+def _fill_value(stated: Any, data_type: DataType, decisions: Decisions) -> Any:
+    kind = data_type.numpy.kind
+    value, because = stated, ""
+    if kind == "f" and stated is None:
+        value, because = math.nan, "stood for NaN"
+    elif isinstance(stated, float) and not math.isfinite(stated):
+        because = "JSON lacks"
+        if math.isnan(stated) and kind not in "fc":
+            # kerchunk's null became NaN, whatever the data type.
+            decisions.note(f"the fill value NaN is not a value of data type {data_type.json!r}")
+            value = None
+    mark = len(decisions.notes)
+    converted = convert_fill_value(value, data_type, decisions)
+    if len(decisions.notes) == mark and not _is_same(converted, stated, data_type):
+        because = f", which {because}," if because else ""
+        decisions.note(
+            f"the fill value {json.dumps(stated)}{because} became {json.dumps(converted)}"
+        )
+    return converted
+
+
+def _is_same(one: Any, other: Any, data_type: DataType) -> bool:
+    """Whether two fill values mean the same; the integer 1 may stand for a float."""
+    if data_type.numpy.kind == "f" and isinstance(other, int | float):
+        return bool(one == other) and not isinstance(other, bool)
+    return json.dumps(one) == json.dumps(other)

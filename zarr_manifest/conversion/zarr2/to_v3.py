@@ -12,12 +12,11 @@ border.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zarr_manifest.conversion.nodes import Decisions
-from zarr_manifest.conversion.values import as_array, as_object, brief, json_attributes
+from zarr_manifest.conversion.values import as_array, as_object, brief, valid_attributes
 from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS, ARRAY_TO_BYTES
 from zarr_manifest.conversion.zarr2.bytes_codecs import BYTES_CODECS, CodecMembers
 from zarr_manifest.conversion.zarr2.data_types import OBJECT_CODECS, DataType, convert_data_type
@@ -258,17 +257,10 @@ def _names_and_attributes(
 
 
 def _json_attributes(attributes: Mapping[str, object], decisions: Decisions) -> dict[str, object]:
-    """Return attributes without the NaN and the infinities that Python's JSON allows."""
-    valid: dict[str, object] = {}
-    for name, value in attributes.items():
-        if not _is_beyond_json(value):
-            valid[name] = value
-            continue
-        found, notes = json_attributes({name: value})
-        valid.update(found)
-        for note in notes or [f"in the attribute {name!r}, values that JSON lacks became strings"]:
-            decisions.note(note)
-    return valid
+    found, notes = valid_attributes(attributes)
+    for note in notes:
+        decisions.note(note)
+    return found
 
 
 def _dimension_names(
@@ -287,17 +279,6 @@ def _dimension_names(
         "an attribute, and the dimensions have no names"
     )
     return None
-
-
-def _is_beyond_json(value: object) -> bool:
-    values = [value]
-    while values:
-        item = values.pop()
-        if isinstance(item, float) and not math.isfinite(item):
-            return True
-        members = as_object(item)
-        values.extend(as_array(item) or [] if members is None else members.values())
-    return False
 
 
 type Codec = dict[str, object]
