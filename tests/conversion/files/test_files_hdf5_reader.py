@@ -12,8 +12,7 @@ import pytest
 from obspec_utils.readers import BlockStoreReader
 from obstore.store import MemoryStore
 
-from zarr_manifest.conversion.files.hdf5.reader import WatchedReader
-from zarr_manifest.conversion.files.hdf5.trees import read_hdf5
+from zarr_manifest.conversion.files.hdf5.trees import WatchedReader, read_hdf5
 
 BLOCK = 2**20  # bytes that are read at once
 

@@ -187,7 +187,7 @@ def read_files(
         raise ValueError("group_per_file combines no files: omit what says how")
     if checksum is not None:
         require_checksum(checksum)
-    work = _Work(
+    work = _FileWork(
         FileSources(access_by_prefix(allow)),
         None if format is None else format_of(format),
         None if loadable_variables is None else tuple(loadable_variables),
@@ -211,7 +211,7 @@ def read_files(
 
 
 @dataclass
-class _Work:
+class _FileWork:
     """What to do with every file. Sent to the workers."""
 
     sources: FileSources
@@ -239,7 +239,7 @@ class _Parsed:
 
 
 @unstable_types_accepted
-def _parse(file: FoundFile, work: _Work) -> _Parsed:
+def _parse(file: FoundFile, work: _FileWork) -> _Parsed:
     """Parse a file and check its references; the state was recorded before."""
     sources, url, found = work.sources, file.url, file.format
     states: dict[str, State] = {}
@@ -260,7 +260,7 @@ def _parse(file: FoundFile, work: _Work) -> _Parsed:
     return _Parsed(tree, conditions)
 
 
-def _zarr_nodes(url: str, zarr_format: str, work: _Work) -> Iterator[Node]:
+def _zarr_nodes(url: str, zarr_format: str, work: _FileWork) -> Iterator[Node]:
     if zarr_format == "zarr2":
         return read_zarr2(url, allow=work.sources.allow)
     return read_zarr3(url, work.sources, record_conditions=work.record_conditions)
@@ -309,14 +309,14 @@ def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, State]
                     break
 
 
-def _alone(urls: Sequence[str], work: _Work, progress: Progress | None) -> Iterator[Node]:
+def _alone(urls: Sequence[str], work: _FileWork, progress: Progress | None) -> Iterator[Node]:
     (file,), _ = _usable(urls, work)
     yield from _one_file(file, work)
     if progress is not None:
         progress(file.url, 1, 1)
 
 
-def _usable(urls: Sequence[str], work: _Work) -> tuple[list[FoundFile], list[Unusable]]:
+def _usable(urls: Sequence[str], work: _FileWork) -> tuple[list[FoundFile], list[Unusable]]:
     """Return the files that can be parsed as far as is known, and those to leave out."""
     found = check_files(urls, work.format, work.sources)
     files = [each for each in found if isinstance(each, FoundFile)]
@@ -333,7 +333,7 @@ def _left_out(unusable: Unusable) -> RefusedNode:
 
 
 def _apart(
-    urls: Sequence[str], names: Sequence[str], work: _Work, progress: Progress | None
+    urls: Sequence[str], names: Sequence[str], work: _FileWork, progress: Progress | None
 ) -> Iterator[Node]:
     """Yield the nodes of every file, below a group named after it."""
     found = check_files(urls, work.format, work.sources)
@@ -357,7 +357,7 @@ def _apart(
             progress(file.url, number, len(urls))
 
 
-def _one_file(file: FoundFile, work: _Work) -> Iterator[Node]:
+def _one_file(file: FoundFile, work: _FileWork) -> Iterator[Node]:
     url, found = file.url, file.format
     if found in ZARR_FORMATS:
         if work.checksum is not None:
@@ -416,7 +416,7 @@ def _refuse_irregular(tree: FileTree) -> None:
 
 @unstable_types_accepted
 def _open(
-    file: FoundFile, work: _Work, concat_dim: str | None
+    file: FoundFile, work: _FileWork, concat_dim: str | None
 ) -> tuple[OpenedFile, _Parsed] | Unusable:
     try:
         parsed = _parse(file, work)
@@ -434,7 +434,7 @@ def _open(
 
 def _many_files(
     urls: Sequence[str],
-    work: _Work,
+    work: _FileWork,
     rules: CombineRules,
     parallel: Parallel,
     progress: Progress | None,

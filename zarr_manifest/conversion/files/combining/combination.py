@@ -15,14 +15,12 @@ from zarr_manifest.conversion.files.combining.aligned_groups import (
     AlignedGroup,
     align_group,
     assigned,
-)
-from zarr_manifest.conversion.files.combining.comparison import Comparison, Digests
-from zarr_manifest.conversion.files.combining.meaning import is_of_time, other_meaning
-from zarr_manifest.conversion.files.combining.merging import (
     families_of,
     merge_datasets,
     share_coordinates,
 )
+from zarr_manifest.conversion.files.combining.comparison import Comparison, Digests
+from zarr_manifest.conversion.files.combining.meaning import is_of_time, other_meaning
 from zarr_manifest.conversion.files.combining.opened_files import CombineRules, OpenedFile
 from zarr_manifest.conversion.files.combining.placement import (
     are_last,
@@ -31,8 +29,12 @@ from zarr_manifest.conversion.files.combining.placement import (
     varying_dimensions,
     with_same_coordinates,
 )
-from zarr_manifest.conversion.files.combining.splitting import Splitting, split_arrays
-from zarr_manifest.conversion.files.combining.storage import absent_variable, storage_difference
+from zarr_manifest.conversion.files.combining.splitting import (
+    Splitting,
+    absent_variable,
+    split_arrays,
+    storage_difference,
+)
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.optional_libraries import library

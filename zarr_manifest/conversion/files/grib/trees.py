@@ -7,9 +7,14 @@ are refused, by offset.
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,7 +25,6 @@ from zarr_manifest.conversion.files.grib.messages import (
     messages,
     without_negative_times,
 )
-from zarr_manifest.conversion.files.grib.trying import try_messages
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.virtual import join_path
@@ -170,3 +174,70 @@ def _referenced(tree: FileTree) -> set[int]:
             columns = ManifestColumns.of(array.manifest)
             found |= set(map(int, columns.offsets[columns.stored]))
     return found
+
+
+# What gribberish can read ----------------------------------------------------------------
+
+
+_TRIAL = Path(__file__).with_name("trial.py")
+
+# A message takes milliseconds; a damaged one may take forever.
+_SECONDS = 60
+_SECONDS_PER_MESSAGE = 0.1
+
+
+def try_messages(found: Sequence[GribMessage], data: bytes) -> dict[int, str]:
+    """Return, by offset, why gribberish cannot read messages.
+
+    Parameters
+    ----------
+    found : sequence of GribMessage
+        The messages to read.
+    data : bytes
+        The file, in which no other messages can be recognised.
+
+    Raises
+    ------
+    NotConvertibleError
+        gribberish reads them one by one, but not together.
+    """
+    problems: dict[int, str] = {}
+    left = list(found)
+    while left:
+        answers, end = _answers(left, data)
+        for message, answer in zip(left, answers, strict=False):
+            if answer is not None:
+                problems[message.start] = f"gribberish cannot read it: {answer}"
+        if len(answers) > len(left):
+            if answers[-1] is None or len(problems) == len(found):
+                return problems
+            end = answers[-1]
+        if len(answers) >= len(left):
+            raise NotConvertibleError(f"gribberish cannot read the file: {end}")
+        problems[left[len(answers)].start] = f"it is damaged: gribberish {end}"
+        data = _without(data, problems)
+        left = [message for message in left if message.start not in problems]
+    return problems
+
+
+def _answers(left: Sequence[GribMessage], data: bytes) -> tuple[list[str | None], str]:
+    """Return the answers of a trial, and how it ended if some are missing."""
+    named = json.dumps([(each.start, each.length, each.packing) for each in left])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    seconds = _SECONDS + _SECONDS_PER_MESSAGE * len(left)
+    with subprocess.Popen(
+        [sys.executable, "-P", str(_TRIAL)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # Where Rust prints a stack.
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    ) as process:
+        try:
+            output, _ = process.communicate(named.encode() + b"\n" + data, timeout=seconds)
+            end = f"ended with the status {process.returncode}"
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+            end = f"did not come to an end within {seconds:.0f} seconds"
+    return [json.loads(line) for line in output.splitlines()], end

@@ -1,4 +1,7 @@
-"""HDF5 and netCDF-4 files: every group, and each dataset on its own."""
+"""HDF5 and netCDF-4 files: every group, each dataset and each attribute on its own.
+
+h5py cannot express all of them, and HDF5 cannot read what is damaged.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from zarr_manifest.conversion.files.hdf5.arrays import virtual_array
-from zarr_manifest.conversion.files.hdf5.attributes import PROPERTIES, read_attributes
 from zarr_manifest.conversion.files.hdf5.datasets import treatment_of
 from zarr_manifest.conversion.files.hdf5.dimensions import (
     PhonyNames,
     ScalePaths,
+    UnlimitedDimensions,
     address,
     dimension_identifier,
     dimension_names,
@@ -20,15 +25,13 @@ from zarr_manifest.conversion.files.hdf5.dimensions import (
     is_only_a_dimension,
     is_scale,
 )
-from zarr_manifest.conversion.files.hdf5.reader import HDF5_ERRORS, WatchedReader
-from zarr_manifest.conversion.files.hdf5.unlimited import UnlimitedDimensions
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, explained
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, text_of
 from zarr_manifest.conversion.virtualizarr_internals import hdf5_parser
 from zarr_manifest.errors import NotConvertibleError
 
-__all__ = ["read_hdf5"]
+__all__ = ["WatchedReader", "read_hdf5"]
 
 # Prefix of a netCDF-4 variable that has the name of a dimension but is not its coordinate.
 _NOT_COORDINATE = "_nc4_non_coord_"
@@ -236,3 +239,113 @@ def _enumeration(dtype: Any) -> dict[str, dict[str, int]]:
 
 def _join(group: str, name: str) -> str:
     return f"{group}/{name}" if group else name
+
+
+# Attributes ------------------------------------------------------------------------------
+
+
+# An attribute that netCDF-4 writes into the root of its files.
+PROPERTIES = "_NCProperties"
+
+# Attributes for the bookkeeping of HDF5's dimension scales and of netCDF-4.
+_BOOKKEEPING = frozenset(
+    [
+        "REFERENCE_LIST",
+        "CLASS",
+        "DIMENSION_LIST",
+        "NAME",
+        "_Netcdf4Dimid",
+        "_Netcdf4Coordinates",
+        "_nc3_strict",
+        PROPERTIES,
+    ]
+)
+
+
+def read_attributes(item: Any) -> tuple[Mapping[str | bytes, Any], list[str]]:
+    """Return the attributes of a group or dataset, and notes about those left out.
+
+    Names and values that are not UTF-8 are bytes.
+    """
+    h5: Any = library("h5py")
+    found: dict[str | bytes, Any] = {}
+    notes: list[str] = []
+    for name in item.attrs:
+        if name in _BOOKKEEPING:
+            continue
+        try:
+            value = item.attrs[name]
+        except HDF5_ERRORS as error:
+            notes.append(f"the attribute {brief(text_of(name))} was left out: {explained(error)}")
+            continue
+        if isinstance(value, h5.Empty):
+            value = ""
+        elif np.ndim(value) and np.size(value) == 1:
+            # netCDF does not distinguish one value from a list of one.
+            value = np.reshape(value, ())[()]
+        found[name] = _with_bytes(value)
+    return found, notes
+
+
+def _with_bytes(value: Any) -> Any:
+    """Undo that h5py decodes bytes that are not UTF-8 to lone surrogates."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode(errors="surrogateescape")
+    values: Any = value
+    if isinstance(value, np.ndarray) and values.dtype.kind == "O" and values.size:
+        return np.vectorize(_with_bytes, otypes=[object])(values)
+    return values
+
+
+# The file that HDF5 reads ----------------------------------------------------------------
+
+
+# What h5py raises for objects that it cannot express, and HDF5 for damaged ones.
+HDF5_ERRORS = (*FOREIGN_ERRORS, OSError, MemoryError)
+
+
+class WatchedReader:
+    """The file that HDF5 reads. Remembers a failure to read, which HDF5 may hide or rephrase.
+
+    Parameters
+    ----------
+    reader : object
+        Reads it in blocks.
+    """
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self._failure: Exception | None = None
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Set the position, and return it."""
+        return int(self._reader.seek(offset, whence))
+
+    def tell(self) -> int:
+        """Return the position."""
+        return int(self._reader.tell())
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return `size` bytes.
+
+        Raises
+        ------
+        OSError
+            There are fewer. h5py would take what is in memory for the others.
+        """
+        try:
+            found = bytes(self._reader.read(size))
+            if len(found) < size:
+                raise OSError(f"{size} bytes were requested, but only {len(found)} were received")
+        except Exception as error:
+            self._failure = error
+            raise
+        return found
+
+    def require_no_failure(self) -> None:
+        """Raise the failure to read, if there was one: then nothing in the file is to blame."""
+        if self._failure is not None:
+            raise self._failure

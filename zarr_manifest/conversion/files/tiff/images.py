@@ -1,7 +1,12 @@
-"""TIFF files (including GeoTIFF and COG) through VirtualiZarr's parser `virtual-tiff`."""
+"""TIFF files (including GeoTIFF and COG) through VirtualiZarr's parser `virtual-tiff`.
+
+Its own codecs are replaced by ones that readers find; "no data", which GDAL keeps as text, by a
+number of the type of the image.
+"""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,18 +14,24 @@ from functools import partial
 from typing import Any
 from xml.etree import ElementTree
 
-from zarr_manifest.conversion.files.tiff.codecs import interleaved, with_announced_codecs
-from zarr_manifest.conversion.files.tiff.no_data import NoData
+import numpy as np
+from zarr.core.metadata.v3 import ArrayV3Metadata
+
 from zarr_manifest.conversion.files.tiff.stored_chunks import Changed, StoredChunks
 from zarr_manifest.conversion.files.tiff.structure import Completion, check_structure
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, with_metadata
 from zarr_manifest.conversion.optional_libraries import library
-from zarr_manifest.conversion.virtualizarr_internals import tiff_array, tiff_data_type
+from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
+from zarr_manifest.conversion.virtualizarr_internals import (
+    ManifestColumns,
+    tiff_array,
+    tiff_data_type,
+)
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.showing import counted
 from zarr_manifest.zarr_internals import sync
 
-__all__ = ["read_tiff"]
+__all__ = ["NoData", "read_tiff"]
 
 _FILL_ORDER = 266
 _LERC = 34887
@@ -231,3 +242,183 @@ class _Completed:
         stops = ends or [start + more for start, more in zip(starts, lengths or (), strict=True)]
         pairs = zip(starts, stops, strict=True)
         return [await self.get_range_async(path, start=start, end=end) for start, end in pairs]
+
+
+# No data ---------------------------------------------------------------------------------
+
+
+# As Microsoft's compilers print them.
+_SPELLINGS = {
+    "1.#INF": "inf",
+    "-1.#INF": "-inf",
+    "1.#QNAN": "nan",
+    "-1.#QNAN": "nan",
+    "1.#IND": "nan",
+    "-1.#IND": "nan",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NoData:
+    """What ``GDAL_NODATA`` says.
+
+    Attributes
+    ----------
+    stated : str or None
+        The text, if it is a value of the type.
+    other : str or None
+        The text, if it is not.
+    fill_value : int or float
+        What GDAL reads where a file has no data: the nearest value, or 0.
+
+    Examples
+    --------
+    >>> NoData.of("255.0", np.dtype("u1")).stated
+    '255'
+    >>> NoData.of("-9999", np.dtype("u1"))
+    NoData(stated=None, other='-9999', fill_value=0)
+    """
+
+    stated: str | None
+    other: str | None
+    fill_value: int | float
+
+    @classmethod
+    def of(cls, text: str | None, dtype: np.dtype[Any]) -> NoData:
+        """Return what a text means for a data type."""
+        stripped = (text or "").strip("\0 \t\r\n")
+        if not stripped:
+            return cls(None, None, 0)
+        spelled = _SPELLINGS.get(stripped, stripped)
+        try:
+            value = _integer(spelled)
+        except ValueError:
+            return cls(None, stripped, 0)
+        if dtype.kind not in "iu":
+            return cls(spelled, None, float(value))
+        limits = np.iinfo(dtype)
+        nearest = 0 if math.isnan(value) else min(max(value, int(limits.min)), int(limits.max))
+        # Halves are rounded away from 0.
+        nearest = int(nearest + math.copysign(0.5, nearest)) if nearest % 1 else int(nearest)
+        if nearest == value:
+            return cls(str(nearest), None, nearest)
+        return cls(None, stripped, nearest)
+
+
+def _integer(text: str) -> int | float:
+    """Return a number; an integer if it is one, which may have more digits than a float."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        return int(number) if number.is_integer() else number
+
+
+# Codecs ----------------------------------------------------------------------------------
+
+
+_PREDICTOR = "HorizontalDeltaCodec"
+
+# The order of dimensions in the file (row, column, band) in terms of those of the array.
+_BY_PIXEL = [1, 2, 0]
+
+
+def with_announced_codecs(array: Any, *, last_is_shorter: bool) -> Any:
+    """Give the horizontal predictor a name that readers can find; virtual-tiff uses another.
+
+    Parameters
+    ----------
+    array : ManifestArray
+        An image, as virtual-tiff describes it.
+    last_is_shorter : bool
+        Whether its last chunks are shorter than the others.
+
+    Raises
+    ------
+    NotConvertibleError
+        No codec that Zarr can find reverses the predictor.
+    """
+    document: dict[str, Any] = array.metadata.to_dict()
+    names = [codec["name"] for codec in document["codecs"]]
+    is_big_endian = {"name": "bytes", "configuration": {"endian": "big"}} in document["codecs"]
+    if "imagecodecs_floatpred" in names and is_big_endian:
+        raise NotConvertibleError(
+            "the codec that Zarr finds does not reverse its predictor for big-endian floats"
+        )
+    if "imagecodecs_floatpred" in names and last_is_shorter:
+        raise NotConvertibleError(
+            "its last strip is shorter, which the codec that reverses its predictor does not allow"
+        )
+    if _PREDICTOR not in names:
+        return array
+    if is_big_endian and not HAS_ALL_BYTE_ORDERS:
+        raise NotConvertibleError(
+            "zarr before 3.3 does not reverse its horizontal predictor for big-endian integers",
+            remedy="Upgrade zarr.",
+        )
+    if array.dtype.kind not in "iu":
+        raise NotConvertibleError(
+            "its horizontal predictor is applied to floats, which no codec that Zarr finds reverses"
+        )
+    delta = _delta(array, is_by_pixel=names[0] == "transpose", any_shape=last_is_shorter)
+    codecs = [
+        delta if name == _PREDICTOR else codec
+        for name, codec in zip(names, document["codecs"], strict=True)
+    ]
+    return _with_metadata(array, {**document, "codecs": codecs})
+
+
+def interleaved(plane: Any, count: int) -> Any:
+    """Return an image with interleaved samples as an array by band, row and column.
+
+    virtual-tiff has a codec for this, which readers cannot find. So it parses the image as
+    if it had one sample, and the chunks get another dimension afterwards.
+
+    Parameters
+    ----------
+    plane : ManifestArray
+        The image, parsed as if it had one sample.
+    count : int
+        Number of samples.
+    """
+    document: dict[str, Any] = plane.metadata.to_dict()
+    if any(codec["name"] == "imagecodecs_floatpred" for codec in document["codecs"]):
+        raise NotConvertibleError(
+            "its predictor for floats is applied to interleaved samples, which no codec that Zarr "
+            "finds reverses"
+        )
+    pixels = {"name": "transpose", "configuration": {"order": _BY_PIXEL}}
+    chunks = [count, *plane.metadata.chunk_grid.chunk_shape]
+    document |= {
+        "shape": [count, *plane.metadata.shape],
+        "dimension_names": ["band", *document["dimension_names"]],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
+        "codecs": [pixels, *document["codecs"]],
+    }
+    return _with_metadata(plane, document)
+
+
+def _delta(array: Any, *, is_by_pixel: bool, any_shape: bool) -> dict[str, Any]:
+    """Return the codec for differences along rows, for chunks as they are in the file."""
+    axis = 1 if is_by_pixel else -1
+    if any_shape:
+        return {"name": "imagecodecs_delta", "configuration": {"axis": axis, "dist": 1}}
+    shape: list[int] = list(array.metadata.chunk_grid.chunk_shape)
+    if is_by_pixel:
+        shape = [shape[dimension] for dimension in _BY_PIXEL]
+    return {
+        "name": "imagecodecs_delta",
+        "configuration": {
+            "dtype": array.dtype.newbyteorder("=").str,
+            "shape": shape,
+            "axis": axis,
+            "dist": 1,
+        },
+    }
+
+
+def _with_metadata(array: Any, document: dict[str, Any]) -> Any:
+    """Return an array with new metadata, its manifest reshaped to as many dimensions."""
+    metadata = ArrayV3Metadata.from_dict(document)
+    counts = (1,) * (len(metadata.shape) - array.ndim) + array.manifest.shape_chunk_grid
+    return ManifestColumns.of(array.manifest).reshaped(counts).array(metadata)

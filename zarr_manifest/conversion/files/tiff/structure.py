@@ -69,7 +69,7 @@ def check_structure(read: Callable[[int, int], Any], size: int) -> Completion | 
     NotConvertibleError
         It is damaged: its directories do not lie within it.
     """
-    return _File(read, size).check()
+    return _TiffFile(read, size).check()
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class _Tag:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _TiffFile:
     read: Callable[[int, int], Any]
     size: int
     blocks: dict[int, bytes] = field(default_factory=dict[int, bytes])
