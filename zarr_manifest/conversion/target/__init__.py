@@ -1,7 +1,6 @@
 """The target of a conversion: a hierarchy of manifest arrays."""
 
 from zarr_manifest.conversion.target.array_metadata import open_with_zarr, require_valid_array
-from zarr_manifest.conversion.target.earlier_hierarchy import EarlierHierarchy
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.target.inline_arrays import (
     array_in_memory,
@@ -12,7 +11,11 @@ from zarr_manifest.conversion.target.inline_arrays import (
 from zarr_manifest.conversion.target.journal import JOURNAL
 from zarr_manifest.conversion.target.locking import lock
 from zarr_manifest.conversion.target.recovery import recover
-from zarr_manifest.conversion.target.whole_change import WholeChange, with_all_copies
+from zarr_manifest.conversion.target.whole_change import (
+    EarlierHierarchy,
+    WholeChange,
+    with_all_copies,
+)
 
 __all__ = [
     "JOURNAL",

@@ -24,11 +24,14 @@ from zarr_manifest.conversion.nodes import (
     refused,
 )
 from zarr_manifest.conversion.target.array_metadata import require_valid_array, require_valid_group
-from zarr_manifest.conversion.target.earlier_hierarchy import EarlierHierarchy
 from zarr_manifest.conversion.target.recovery import clear_the_way
 from zarr_manifest.conversion.target.renaming import Renaming
 from zarr_manifest.conversion.target.source_paths import SourcePaths
-from zarr_manifest.conversion.target.whole_change import WholeChange, with_all_copies
+from zarr_manifest.conversion.target.whole_change import (
+    EarlierHierarchy,
+    WholeChange,
+    with_all_copies,
+)
 from zarr_manifest.errors import (
     Advice,
     InvalidConfigurationError,
