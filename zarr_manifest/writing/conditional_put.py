@@ -238,9 +238,10 @@ class _Directory(GuardedStore):
 
     can_hold = True
 
-    def __init__(self, store: Store, directory: str) -> None:
+    def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._files = OwnFiles(directory)
+        assert self._own_files is not None  # the store is a directory
+        self._files = self._own_files
 
     def read(self, key: str) -> Stored:
         self._files.remove_left_behind(key)
@@ -394,7 +395,7 @@ def guarded_store(
     if isinstance(store, MemoryStore):
         return _InProcess(store)
     if isinstance(store, LocalStore):
-        return _Directory(store, str(store.root.absolute()))
+        return _Directory(store)
     if isinstance(store, ObjectStore):
         return _guarded_object_store(cast(Any, store))
     raise undetectable_writers(type(store).__name__)
@@ -405,7 +406,7 @@ def _guarded_object_store(store: ObjectStore[Any]) -> GuardedStore:
 
     inner: Any = store.store
     if isinstance(inner, LocalStore) and inner.prefix is not None:
-        return _Directory(store, str(Path(inner.prefix).absolute()))
+        return _Directory(store)
     if isinstance(inner, S3Store | GCSStore | AzureStore | MemoryStore):
         return _ObjectStorage(store)
     raise undetectable_writers(type(inner).__name__)
