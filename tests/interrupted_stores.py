@@ -19,7 +19,7 @@ from hypothesis import settings
 from zarr.abc.store import Store
 from zarr.storage import LocalStore, MemoryStore
 
-from zarr_manifest.writing.conditional_put import guarded_store
+from zarr_manifest.writing import guarded_store
 
 __all__ = [
     "Interrupted",

@@ -24,7 +24,7 @@ from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import executor
 from zarr_manifest.command_line.layout import Layout
 from zarr_manifest.command_line.progress import COLUMNS, Bars, bars
-from zarr_manifest.conversion.nodes import Node
+from zarr_manifest.conversion import Node
 
 # Failures ----------------------------------------------------------------------------
 

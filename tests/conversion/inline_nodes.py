@@ -9,7 +9,7 @@ import numpy as np
 import zarr
 
 import zarr_manifest as zm
-from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
+from zarr_manifest.conversion import ArrayNode, StreamedManifest
 
 type Index = tuple[int, ...]
 

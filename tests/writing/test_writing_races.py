@@ -24,7 +24,7 @@ from tests.servers.s3 import S3Server
 from zarr_manifest import conversion
 from zarr_manifest.errors import SourceAccessDeniedError, WriteConflictError
 from zarr_manifest.sources import own_files
-from zarr_manifest.writing.conditional_put import Stored, guarded_store
+from zarr_manifest.writing import Stored, guarded_store
 
 pytestmark = pytest.mark.slow
 

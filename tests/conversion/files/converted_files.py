@@ -14,9 +14,7 @@ import numpy as np
 import zarr
 
 from zarr_manifest import ManifestStore
-from zarr_manifest.conversion.files.reading import read_files
-from zarr_manifest.conversion.nodes import ConversionReport
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion import ConversionReport, read_files, write_hierarchy
 
 # Zarr does not specify fixed-length strings, compound types and numcodecs' codecs.
 IGNORED_WARNINGS = (

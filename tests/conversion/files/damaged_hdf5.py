@@ -17,7 +17,7 @@ import h5py
 import netCDF4
 import numpy as np
 
-from zarr_manifest.conversion.files.reading import read_files
+from zarr_manifest.conversion import read_files
 from zarr_manifest.errors import ManifestError
 
 

@@ -18,7 +18,7 @@ import pytest
 import xarray as xr
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
-from zarr_manifest.conversion.files.reading import read_files
+from zarr_manifest.conversion import read_files
 from zarr_manifest.errors import NotConvertibleError, SourceError
 
 pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]

@@ -20,8 +20,8 @@ from tests.conversion.files.converted_files import (
     netcdf_variables,
     same,
 )
+from zarr_manifest.conversion import read_files
 from zarr_manifest.conversion.files.formats import FORMATS, detect_format, format_of
-from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
 from zarr_manifest.errors import NotConvertibleError, SourceNotFoundError

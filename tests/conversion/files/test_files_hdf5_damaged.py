@@ -17,7 +17,7 @@ from tests.command_line.commands import run
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
 from tests.conversion.files.damaged_hdf5 import outcome, write
 from zarr_manifest.command_line.tasks import FAILED
-from zarr_manifest.conversion.files.reading import read_files
+from zarr_manifest.conversion import read_files
 from zarr_manifest.errors import SourceError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]

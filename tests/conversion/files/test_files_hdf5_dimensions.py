@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert
-from zarr_manifest.conversion.files.reading import read_files
-from zarr_manifest.conversion.nodes import ArrayNode
+from zarr_manifest.conversion import ArrayNode, read_files
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 

@@ -13,8 +13,7 @@ import pytest
 from numcodecs import Blosc
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
-from zarr_manifest.conversion.files.reading import read_files
-from zarr_manifest.conversion.nodes import ArrayNode, RefusedNode
+from zarr_manifest.conversion import ArrayNode, RefusedNode, read_files
 from zarr_manifest.errors import SourceError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]

@@ -18,8 +18,7 @@ from tests.conversion.files.converted_files import (
     netcdf_variables,
     same,
 )
-from zarr_manifest.conversion.files.reading import read_files
-from zarr_manifest.conversion.nodes import ArrayNode
+from zarr_manifest.conversion import ArrayNode, read_files
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]

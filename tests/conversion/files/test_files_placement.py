@@ -20,7 +20,7 @@ from tests.conversion.files.converted_files import (
     convert,
     same,
 )
-from zarr_manifest.conversion.files.reading import read_files
+from zarr_manifest.conversion import read_files
 from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]

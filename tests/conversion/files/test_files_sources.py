@@ -18,10 +18,8 @@ from tests.hierarchies import files_below
 from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest import ManifestStore
-from zarr_manifest.conversion.files.reading import read_files
+from zarr_manifest.conversion import ArrayNode, read_files, write_hierarchy
 from zarr_manifest.conversion.files.sources import FileSources, file_url
-from zarr_manifest.conversion.nodes import ArrayNode
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.errors import (
     ChecksumMismatchError,
     LocationNotAllowedError,

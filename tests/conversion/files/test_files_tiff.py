@@ -18,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
-from zarr_manifest.conversion.files.reading import read_files
+from zarr_manifest.conversion import ArrayNode, read_files
 from zarr_manifest.conversion.files.tiff.images import NoData
-from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.manifest import Manifest
 

@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
-from zarr_manifest.conversion.target.recovery import recover
+from zarr_manifest.conversion import recover
 from zarr_manifest.errors import InvalidConfigurationError
 
 

@@ -28,12 +28,10 @@ from tests.interrupted_stores import (
 )
 from tests.servers.s3 import S3Server
 from zarr_manifest import conversion
-from zarr_manifest.conversion.nodes import GroupNode, Node
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.target.recovery import recover
+from zarr_manifest.conversion import GroupNode, Node, recover, write_hierarchy
 from zarr_manifest.errors import ManifestError, WriteConflictError
 from zarr_manifest.format import is_placeholder
-from zarr_manifest.writing.conditional_put import guarded_store
+from zarr_manifest.writing import guarded_store
 
 pytestmark = [
     pytest.mark.slow,

@@ -19,10 +19,7 @@ import zarr_manifest as zm
 from tests.conversion.inline_nodes import read, streamed, vector
 from tests.hierarchies import files_below
 from tests.interrupted_stores import Interrupted, InterruptedMemory
-from zarr_manifest.conversion import upgrade
-from zarr_manifest.conversion.nodes import GroupNode, Node
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.target.recovery import recover
+from zarr_manifest.conversion import GroupNode, Node, recover, upgrade, write_hierarchy
 from zarr_manifest.errors import WriteConflictError
 
 pytestmark = pytest.mark.slow

@@ -24,8 +24,14 @@ from tests.conversion.inline_nodes import inline_manifest, metadata, read, strea
 from tests.hierarchies import files_below
 from tests.properties import examples
 from tests.servers.s3 import S3Server
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, StreamedManifest
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    RefusedNode,
+    StreamedManifest,
+    write_hierarchy,
+)
 from zarr_manifest.conversion.target.source_paths import SourcePaths
 from zarr_manifest.locations.resolving import Base, StoreLocation, UrlLocation
 

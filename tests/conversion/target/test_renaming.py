@@ -14,8 +14,7 @@ from zarr.storage import MemoryStore
 import zarr_manifest as zm
 from tests.command_line.commands import run
 from tests.conversion.inline_nodes import inline_manifest, metadata, read, vector
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion import ArrayNode, GroupNode, RefusedNode, write_hierarchy
 
 
 def named(path: str, *dimensions: str, **attributes: Any) -> ArrayNode:
