@@ -6,7 +6,7 @@ No Python loop over references. Imported with the first selection that is read t
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -99,12 +99,17 @@ async def locate_chunks(
         A document cannot be loaded, or refers to locations that are not authorised.
     """
     look_up = _LookUp(longest)
-    groups = list(_by_document(array, indices))
-    calls = (
-        functools.partial(documents.owner, tuple(indices[positions[0]].tolist()))
-        for positions in groups
-    )
-    turn = iter(groups)
+    calls: list[Callable[[], Coroutine[Any, Any, LoadedManifest]]] = []
+    waiting: list[npt.NDArray[np.int64]] = []
+    for positions in _by_document(array, indices):
+        index = tuple(indices[positions[0]].tolist())
+        known = documents.known(index)
+        if known is None:
+            calls.append(functools.partial(documents.owner, index))
+            waiting.append(positions)
+        else:
+            look_up.add(known, positions, indices)
+    turn = iter(waiting)
     async for loaded in in_order(calls, CONCURRENCY):
         look_up.add(documents.authorise(loaded), next(turn), indices)
     return look_up.found()

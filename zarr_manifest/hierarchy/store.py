@@ -20,7 +20,7 @@ from zarr.abc.store import Store
 from zarr_manifest.format import METADATA_NAMES, Configuration, Limits
 from zarr_manifest.hierarchy.changing import deletable, delete_below, note_change, writable
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
-from zarr_manifest.hierarchy.known_nodes import KnownNodes
+from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes
 from zarr_manifest.hierarchy.listing import list_locations
 from zarr_manifest.hierarchy.node_table import Remembered
 from zarr_manifest.hierarchy.readable_store import ReadableStore, in_own_loop
@@ -300,8 +300,8 @@ class ManifestStore(ReadableStore):
 
     async def owner_of_chunk(self, key: str) -> ChunkManifestTransformer | None:
         """Return the manifest array that a chunk belongs to; None for what is stored natively."""
-        owner = await self._nodes.owner(key)
-        return None if owner is None else owner.array
+        route = await self._route(key)
+        return route.array if isinstance(route, Chunk) else None
 
     async def read_ranges(self, ranges: ManyRanges, receiver: Receiver) -> None:
         """Read many ranges of sources; see ``zarr_manifest.sources.read_ranges``."""

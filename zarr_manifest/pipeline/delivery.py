@@ -102,13 +102,19 @@ class Delivery(Struct):
     checksums: dict[int, str] = field(default_factory=dict[int, str])
     undecoded: dict[int, memoryview] = field(default_factory=dict[int, memoryview])
     is_verbatim: bool = False
+    _bytes: npt.NDArray[np.uint8] | None = None
 
     def __post_init__(self) -> None:
-        self.is_verbatim = self.decoder is not None and self.decoder.is_verbatim
+        decoder = self.decoder
+        self.is_verbatim = decoder is not None and decoder.is_verbatim
+        if decoder is not None and self.values.dtype == decoder.stored_type:
+            # Of each element along another axis: views of chunks need no more than an index.
+            self._bytes = self.values[..., np.newaxis].view(np.uint8)
 
     def of(self, positions: npt.NDArray[np.int64], ranges: ManyRanges) -> RangeDelivery:
         """Return the receiver of ranges of chunks."""
-        return RangeDelivery(self, positions.tolist(), ranges)
+        sizes = (ranges.stops - ranges.starts).tolist()
+        return RangeDelivery(self, positions.tolist(), sizes, ranges)
 
     def verify(self, position: int, body: memoryview) -> None:
         """Compare bytes with the checksum that the manifest states, if it does."""
@@ -137,21 +143,19 @@ class Delivery(Struct):
 
     def whole_chunk(self, request: ChunkRequest) -> memoryview | None:
         """Return where a chunk goes as it is in memory; None if it does not."""
-        decoder, values = self.decoder, self.values
-        if decoder is None or values.dtype != decoder.stored_type:
+        if self._bytes is None:
             return None
-        for part in request.chunk_selection:
+        for part in () if request.is_complete else request.chunk_selection:
             if type(part) is not slice:
                 return None
         for part in request.out_selection:
             if type(part) is not slice:
                 return None
-        view = values[request.out_selection]
-        if not (view.flags.c_contiguous and view.flags.writeable):
+        view = memoryview(self._bytes[request.out_selection])
+        whole = math.prod(request.spec.shape) * self._bytes.shape[-1]
+        if view.nbytes != whole or not whole or view.readonly or not view.c_contiguous:
             return None
-        if view.size != math.prod(request.spec.shape):
-            return None
-        return memoryview(view.reshape(-1).view(np.uint8))
+        return view.cast("B")
 
 
 class RangeDelivery(Struct, frozen=True):
@@ -159,6 +163,7 @@ class RangeDelivery(Struct, frozen=True):
 
     delivery: Delivery
     positions: list[int]
+    sizes: list[int]
     ranges: ManyRanges
 
     def destination(self, row: int) -> memoryview | None:
@@ -167,8 +172,7 @@ class RangeDelivery(Struct, frozen=True):
         if not delivery.is_verbatim or position in delivery.checksums:
             return None
         view = delivery.whole_chunk(delivery.requests[position])
-        stored = int(self.ranges.stops[row] - self.ranges.starts[row])
-        return view if view is not None and len(view) == stored else None
+        return view if view is not None and len(view) == self.sizes[row] else None
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Decode chunks, and put their values where they go."""

@@ -49,7 +49,8 @@ async def read_selection(
     usual: CodecPipeline, batch: Sequence[Any], out: Any, drop_axes: tuple[int, ...]
 ) -> Any:
     """Read a selection of a manifest array in bulk, and others with the usual pipeline."""
-    requests = [ChunkRequest(*each) for each in batch]
+    # As ChunkRequest(*each), in half the time.
+    requests = [*map(functools.partial(tuple.__new__, ChunkRequest), batch)]
     owned = await _owned_chunks(requests) if requests else None
     if owned is None:
         return await usual.read(batch, out, drop_axes)
@@ -116,13 +117,13 @@ class _Selection(WantedChunks):
             decoder = chunk_decoder(codecs_of(self._usual), self._requests[0].spec)
         delivery = Delivery(self._requests, values, self._drop_axes, decoder)
         if len(self._requests) == 1 and not self._store.may_be_remote:
-            # Nothing is read ahead of local files.
             return [await self._read_one(delivery)]
         located = await self._array.locate(self._indices)
-        ahead = await ReadAhead.of_running_loop().take(
-            self._store, self._array, self._indices, located
-        )
-        located = located.with_bodies(ahead)
+        if self._store.may_be_remote:
+            ahead = await ReadAhead.of_running_loop().take(
+                self._store, self._array, self._indices, located
+            )
+            located = located.with_bodies(ahead)
         delivery.checksums = located.checksums
         results = self._results(located)
         if located.inline:
