@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -33,7 +33,6 @@ from zarr_manifest.sources.arriving import PieceReader
 from zarr_manifest.sources.bulk.arrivals import Arrival
 from zarr_manifest.sources.object_reader import LARGE, _pieces
 from zarr_manifest.sources.plan import PlannedRequest
-from zarr_manifest.sources.steps import run_sync
 
 BODY = np.random.default_rng(1).integers(0, 256, 3 * LARGE, "u1").tobytes()
 
@@ -169,8 +168,9 @@ def test_the_announced_length_is_what_must_arrive(sizes: list[int]) -> None:
     class Careless:
         range = (2, LARGE + 2)
 
-        def stream(self, min_chunk_size: int) -> Iterator[bytes]:
-            return iter(map(bytes, sizes))
+        async def stream(self, min_chunk_size: int) -> AsyncIterator[bytes]:
+            for size in sizes:
+                yield bytes(size)
 
     taken = bytearray(LARGE)
     careless: Any = Careless()
@@ -179,7 +179,7 @@ def test_the_announced_length_is_what_must_arrive(sizes: list[int]) -> None:
         taken[before : before + len(piece)] = piece
 
     with pytest.raises(ShortReadError, match=f"announced {LARGE:,} bytes"):
-        run_sync(_pieces(careless, take))
+        asyncio.run(_pieces(careless, take))
     assert len(taken) == LARGE
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from zarr.abc.store import Store
@@ -19,6 +18,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes, Route
 from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
 from zarr_manifest.hierarchy.node_table import Native
+from zarr_manifest.sources import in_own_loop
 from zarr_manifest.stores import pure_request, slice_of
 from zarr_manifest.zarr_internals import StoreOnStore
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
 
-__all__ = ["ReadableStore", "in_own_loop"]
+__all__ = ["ReadableStore"]
 
 
 class ReadableStore(StoreOnStore):
@@ -260,16 +260,3 @@ def _reveal(
     elif shown is stored:
         return metadata
     return prototype.buffer.from_bytes(shown)
-
-
-def in_own_loop[T](work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in an event loop of its own.
-
-    Not in zarr's: the threads in which that reads files may all be waiting for this one.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()

@@ -23,7 +23,7 @@ from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes
 from zarr_manifest.hierarchy.listing import list_locations
 from zarr_manifest.hierarchy.node_table import Remembered
-from zarr_manifest.hierarchy.readable_store import ReadableStore, in_own_loop
+from zarr_manifest.hierarchy.readable_store import ReadableStore
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.locations import (
     ReferencedLocation,
@@ -41,6 +41,7 @@ from zarr_manifest.sources import (
     describe_access,
     import_for_bulk,
     import_for_reading,
+    in_own_loop,
     local_directories,
     may_be_remote,
 )

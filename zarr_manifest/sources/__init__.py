@@ -22,6 +22,7 @@ from zarr_manifest.sources.byte_ranges import (
     slice_bounds,
     source_range,
 )
+from zarr_manifest.sources.coroutines import in_order, in_own_loop
 from zarr_manifest.sources.directories import Directory, link_outside
 from zarr_manifest.sources.first_imports import import_for_bulk, import_for_reading
 from zarr_manifest.sources.given_readers import ObjectPart, RangeReader
@@ -37,7 +38,6 @@ from zarr_manifest.sources.obstore_failures import known_cause
 from zarr_manifest.sources.own_files import MOMENTARY, OwnFiles, undetectable_writers
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
-from zarr_manifest.sources.steps import in_order
 from zarr_manifest.sources.web import web_reader_of
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ __all__ = [
     "import_for_reading",
     "in_decoding_thread",
     "in_order",
+    "in_own_loop",
     "known_cause",
     "link_outside",
     "local_directories",

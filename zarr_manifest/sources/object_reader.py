@@ -30,12 +30,12 @@ from zarr_manifest.sources.access import GIVE_CREDENTIALS, UNREACHABLE
 from zarr_manifest.sources.arriving import Take
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 from zarr_manifest.sources.content_encoding import reject_encoded
+from zarr_manifest.sources.coroutines import in_own_loop
 from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.obstore_failures import known_cause
-from zarr_manifest.sources.steps import Call, Steps, run_async, run_sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from obstore import GetResult
     from obstore.store import ObjectStore
@@ -94,52 +94,46 @@ class ObstoreReader(Struct, frozen=True):
 
     async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         """Return the bytes of a range of an object."""
-        return await run_async(self._read(key, span, conditions, _whole_body))
+        return await self._read(key, span, conditions, _whole_body)
 
     def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object, without an event loop; see :meth:`read`."""
-        return run_sync(self._read(key, span, conditions, _whole_body))
+        """Return the bytes of a range of an object; see :meth:`read`."""
+        return in_own_loop(self.read(key, span, conditions))
 
     async def read_pieces(
         self, key: str, span: SourceRange, conditions: Conditions, take: Take
     ) -> memoryview | None:
         """Return the bytes of a range of an object; None if they were taken as they arrived."""
-        return await run_async(
-            self._read(key, span, conditions, lambda answer: _pieces(answer, take))
-        )
+        return await self._read(key, span, conditions, lambda answer: _pieces(answer, take))
 
-    def _read[T](
+    async def _read[T](
         self,
         key: str,
         span: SourceRange,
         conditions: Conditions,
-        body_of: Callable[[GetResult], Steps[T]],
-    ) -> Steps[T]:
+        body_of: Callable[[GetResult], Awaitable[T]],
+    ) -> T:
         try:
             try:
-                answer = yield self._request(key, span, conditions)
+                answer = await self._request(key, span, conditions)
             except obstore_errors.PreconditionError:
                 if not conditions.are_sent:
                     raise
                 # The server may have made its own tag weak, which no condition matches.
-                answer = yield self._request(key, span, conditions.version_only())
+                answer = await self._request(key, span, conditions.version_only())
             _check_answer(answer, span, conditions)
-            return (yield from body_of(answer))
+            return await body_of(answer)
         except _FOREIGN_ERRORS as error:
             size: int | None = None
             if _may_be_out_of_bounds(error, span):
                 # The size only explains the error: if there is none, the error stays what it was.
                 with suppress(ManifestError):
-                    size = yield Call(lambda: self.size(key), lambda: self.size_sync(key))
+                    size = await self.size(key)
             failure = _failure(error, span, size, conditions)
         raise failure  # here, so that the text of obstore's error is not its context
 
-    def _request(self, key: str, span: SourceRange, conditions: Conditions) -> Call:
-        options = _options(span, conditions)
-        return Call(
-            lambda: obs.get_async(self.store, key, options=options),
-            lambda: obs.get(self.store, key, options=options),
-        )
+    async def _request(self, key: str, span: SourceRange, conditions: Conditions) -> GetResult:
+        return await obs.get_async(self.store, key, options=_options(span, conditions))
 
     async def size(self, key: str) -> int:
         """Return the size of an object in bytes."""
@@ -218,8 +212,8 @@ def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) 
     span.require_acceptable(last - first)
 
 
-def _whole_body(answer: GetResult) -> Steps[memoryview]:
-    body = memoryview((yield Call(answer.bytes_async, answer.bytes)))
+async def _whole_body(answer: GetResult) -> memoryview:
+    body = memoryview(await answer.bytes_async())
     first, last = answer.range
     if len(body) != last - first:
         raise ShortReadError(
@@ -228,15 +222,13 @@ def _whole_body(answer: GetResult) -> Steps[memoryview]:
     return body
 
 
-def _pieces(answer: GetResult, take: Take) -> Steps[memoryview | None]:
+async def _pieces(answer: GetResult, take: Take) -> memoryview | None:
     first, last = answer.range
     announced, arrived = last - first, 0
     if announced < LARGE:
-        return (yield from _whole_body(answer))
+        return await _whole_body(answer)
     # Not in a thread, which the end of the process would wait for, however long that takes.
-    pieces: Any = answer.stream(min_chunk_size=_LEAST_PIECE)
-    following = Call(lambda: anext(pieces, None), lambda: next(pieces, None))
-    while (piece := (yield following)) is not None:
+    async for piece in answer.stream(min_chunk_size=_LEAST_PIECE):
         view = memoryview(piece)
         if arrived + len(view) <= announced:
             take(arrived, view)
