@@ -19,7 +19,7 @@ from tests.command_line.commands import MODULE, run
 from tests.quick_retries import QUICK
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
-from zarr_manifest.sources import OwnFiles, own_files
+from zarr_manifest.sources import OwnFiles, momentary_files
 from zarr_manifest.sources.access import DEFAULT_RETRIES
 
 # Servers that cannot list ------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_remedies_name_options(inputs: Path) -> None:
 
 def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that another writer holds is not put right by overwriting."""
-    monkeypatch.setattr(own_files, "_PATIENCE", 0.1)
+    monkeypatch.setattr(momentary_files, "_PATIENCE", 0.1)
     with OwnFiles(str(inputs / "new.zarr")).locked("zarr.json.unfinished.held"):
         done = run("import", "kerchunk", "references.json", "new.zarr")
     assert done.status == 3

@@ -23,7 +23,7 @@ import zarr_manifest as zm
 from tests.servers.s3 import S3Server
 from zarr_manifest import conversion
 from zarr_manifest.errors import SourceAccessDeniedError, WriteConflictError
-from zarr_manifest.sources import own_files
+from zarr_manifest.sources import OwnFiles, momentary_files
 from zarr_manifest.writing import Stored, guarded_store
 
 pytestmark = pytest.mark.slow
@@ -262,10 +262,10 @@ def test_processes(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_another_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_files, "_PATIENCE", 0.05)
+    monkeypatch.setattr(momentary_files, "_PATIENCE", 0.05)
     zarr.create_array(tmp_path, name="a", **CREATION)
     lock = tmp_path / "a" / "zarr.json.lock"
-    with own_files.OwnFiles(str(tmp_path)).locked("a/zarr.json"):
+    with OwnFiles(str(tmp_path)).locked("a/zarr.json"):
         with pytest.raises(WriteConflictError) as raised:
             zm.write_manifest(tmp_path, "a", entries(1, lambda: None), inline=False)
         assert f"process {os.getpid()} on " in str(raised.value)
@@ -289,7 +289,7 @@ def test_a_lock_that_is_held_for_a_moment(tmp_path: Path) -> None:
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with own_files.OwnFiles(str(tmp_path)).locked("a/zarr.json"):
+        with OwnFiles(str(tmp_path)).locked("a/zarr.json"):
             held.set()
             release.wait()
 

@@ -34,8 +34,9 @@ from zarr_manifest.sources.keys_in_stores import (
 )
 from zarr_manifest.sources.local_files import FileBody, FileReader
 from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.momentary_files import MOMENTARY, undetectable_writers
 from zarr_manifest.sources.obstore_failures import known_cause
-from zarr_manifest.sources.own_files import MOMENTARY, OwnFiles, undetectable_writers
+from zarr_manifest.sources.own_files import OwnFiles
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.web import web_reader_of

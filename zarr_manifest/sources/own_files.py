@@ -17,7 +17,6 @@ import shutil
 import socket
 import stat
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,11 +24,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from zarr_manifest.errors import (
-    Advice,
     InvalidPathError,
     LocationNotAllowedError,
-    Setting,
-    WriteConflictError,
 )
 from zarr_manifest.sources.directories import (
     LONGEST_PATH,
@@ -39,66 +35,19 @@ from zarr_manifest.sources.directories import (
     open_directory,
     real_path,
     regular_file,
-    why_not_opened,
+)
+from zarr_manifest.sources.momentary_files import (
+    LOCK,
+    PARTIAL,
+    FilePlace,
+    holding,
+    releasing,
+    try_lock,
+    written,
 )
 from zarr_manifest.sources.openat2 import DIRECTORY_FLAGS, FILE_FLAGS
 
-__all__ = ["MOMENTARY", "OwnFiles", "undetectable_writers"]
-
-# What the names of files that exist for a moment end with; a process that is killed leaves them.
-MOMENTARY = LOCK, PARTIAL = ".lock", ".partial"
-
-# How long another process may hold a lock, in seconds; it only writes one small file.
-_PATIENCE = 5.0
-
-_MOMENTARY_FLAGS = (
-    os.O_RDWR
-    | os.O_CREAT
-    | NO_LINK
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_BINARY", 0)
-)
-
-
-class _Place(Struct, frozen=True):
-    """Where a file is: its name in an open directory, or its path and None."""
-
-    name: str
-    above: int | None
-    path: str
-
-    @property
-    def location(self) -> str:
-        """Its URL."""
-        return Path(self.path).as_uri()
-
-    def beside(self, ending: str) -> _Place:
-        """Return the place of a file whose name has one more ending."""
-        return _Place(f"{self.name}{ending}", self.above, f"{self.path}{ending}")
-
-    def become(self, other: _Place) -> None:
-        """Give a file another name in the same directory, in place of what has that."""
-        os.replace(self.name, other.name, src_dir_fd=self.above, dst_dir_fd=other.above)
-
-    def status(self) -> os.stat_result | None:
-        """Return the status of what is there, which may be a link; None if nothing is."""
-        try:
-            return os.stat(self.name, dir_fd=self.above, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-
-    def unlink(self) -> None:
-        """Remove a file or a link, if there is one."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.name, dir_fd=self.above)
-
-    def open(self, flags: int) -> int:
-        """Open a file, without following a link."""
-        try:
-            return os.open(self.name, flags, 0o666, dir_fd=self.above)
-        except OSError as error:
-            raise why_not_opened(error, self.name, self.above) from None
+__all__ = ["OwnFiles"]
 
 
 class OwnFiles(Struct, frozen=True):
@@ -189,7 +138,7 @@ class OwnFiles(Struct, frozen=True):
         """
         with self._place(key, make=True) as place:
             _require_no_link(place)
-            with _written(place, body) as partial:
+            with written(place, body) as partial:
                 partial.become(place)
 
     def create(self, key: str, body: bytes | memoryview) -> bool:
@@ -202,7 +151,7 @@ class OwnFiles(Struct, frozen=True):
         with locked, self._place(key, make=True) as place:
             if _require_no_link(place) is not None:
                 return False
-            with _written(place, body) as partial:
+            with written(place, body) as partial:
                 try:
                     os.link(
                         partial.name,
@@ -261,7 +210,7 @@ class OwnFiles(Struct, frozen=True):
         """
         with self._place(key, make=True) as place:
             _require_no_link(place)
-            with _holding(place.beside(LOCK)) as lock:
+            with holding(place.beside(LOCK)) as lock:
                 os.write(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
                 yield
 
@@ -274,15 +223,15 @@ class OwnFiles(Struct, frozen=True):
             lock, partial = place.beside(LOCK), place.beside(PARTIAL)
             if lock.status() is None and partial.status() is None:
                 return
-            held = _try_lock(lock)
+            held = try_lock(lock)
             if held is not None:
-                with _releasing(lock, held):
+                with releasing(lock, held):
                     partial.unlink()
 
     # Where they are -------------------------------------------------------------------------
 
     @contextmanager
-    def _place(self, key: str, *, make: bool = False) -> Generator[_Place]:
+    def _place(self, key: str, *, make: bool = False) -> Generator[FilePlace]:
         """Open the directory of a file, and those above it first, without following a link.
 
         Directories that do not exist are made if asked for.
@@ -295,11 +244,11 @@ class OwnFiles(Struct, frozen=True):
             raise _impossible(_TOO_LONG, path)
         try:
             if not OPENS_IN_DIRECTORIES:
-                yield _Place(_checked_path(self.directory, segments, make), None, path)
+                yield FilePlace(_checked_path(self.directory, segments, make), None, path)
                 return
             above = _open_above(self.directory, segments, make)
             try:
-                yield _Place(segments[-1], above, path)
+                yield FilePlace(segments[-1], above, path)
             finally:
                 os.close(above)
         except LinkMetError:
@@ -342,7 +291,7 @@ def _checked_path(directory: str, segments: list[str], make: bool) -> str:
     return str(path)
 
 
-def _require_no_link(place: _Place) -> os.stat_result | None:
+def _require_no_link(place: FilePlace) -> os.stat_result | None:
     """Return the status of what is there, which must be no link; None if nothing is."""
     status = place.status()
     if status is not None and stat.S_ISLNK(status.st_mode):
@@ -364,139 +313,3 @@ _TOO_LONG = "its path is too long for a file"
 def _impossible(problem: str, path: str) -> InvalidPathError:
     location = Path(path).as_uri()
     return InvalidPathError(problem, location=location, remedy="Choose shorter or other names.")
-
-
-# Files that exist for a moment ------------------------------------------------------------
-
-
-@contextmanager
-def _written(place: _Place, body: bytes | memoryview) -> Generator[_Place]:
-    """Yield a complete file beside a place, under the one name that a later writer overwrites."""
-    partial = place.beside(PARTIAL)
-    if sys.platform == "win32":  # which does not rename an open file
-        try:
-            _write(descriptor := partial.open(_MOMENTARY_FLAGS | os.O_TRUNC), body)
-            os.close(descriptor)
-            yield partial
-        finally:
-            partial.unlink()
-    else:
-        with _holding(partial, needs_lock=False) as descriptor:
-            _write(descriptor, body)
-            yield partial
-
-
-def _write(descriptor: int, body: bytes | memoryview) -> None:
-    left = memoryview(body)
-    while left:
-        left = left[os.write(descriptor, left) :]
-
-
-@contextmanager
-def _holding(place: _Place, *, needs_lock: bool = True) -> Generator[int]:
-    """Open and lock an empty file, and remove it in the end."""
-    deadline = time.monotonic() + _PATIENCE
-    while (held := _try_lock(place, needs_lock=needs_lock)) is None:
-        if time.monotonic() > deadline:
-            raise _locked_by_another(place)
-        time.sleep(0.005)
-    with _releasing(place, held):
-        yield held
-
-
-@contextmanager
-def _releasing(place: _Place, held: int) -> Generator[None]:
-    try:
-        yield
-    finally:
-        if sys.platform == "win32":  # which does not remove an open file
-            os.close(held)
-            place.unlink()
-        else:
-            try:
-                _unlink_same(place, held)
-            finally:
-                os.close(held)
-
-
-def _unlink_same(place: _Place, held: int) -> None:
-    """Remove a file unless it has got its final name, and another writer uses this one."""
-    status = place.status()
-    if status is not None and os.path.samestat(os.fstat(held), status):
-        place.unlink()
-
-
-if sys.platform == "win32":
-
-    def _try_lock(place: _Place, *, needs_lock: bool = True) -> int | None:
-        """Create the file, or return None if it exists."""
-        try:
-            return place.open(_MOMENTARY_FLAGS | os.O_EXCL)
-        except FileExistsError:
-            return None
-
-else:
-    import fcntl
-
-    def _try_lock(place: _Place, *, needs_lock: bool = True) -> int | None:
-        """Lock a file, or return None if another writer has locked it.
-
-        The system takes the lock away from a process that ends, so that a file that it left
-        behind is no obstacle.
-        """
-        file = place.open(_MOMENTARY_FLAGS)
-        try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(file)
-                return None
-            except OSError as error:
-                if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):
-                    raise
-                if needs_lock:
-                    raise undetectable_writers("file system") from error
-            status, there = os.fstat(file), place.status()
-            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-                # Also named elsewhere, perhaps outside: its bytes are not ours to change.
-                place.unlink()
-            elif there is not None and os.path.samestat(status, there):
-                os.truncate(file, 0)
-                return file
-        except BaseException:
-            os.close(file)
-            raise
-        os.close(file)  # just removed, or renamed, by the writer that held it
-        return None
-
-
-def _locked_by_another(place: _Place) -> WriteConflictError:
-    remedy = "Try again when it has finished."
-    if sys.platform == "win32":
-        remedy += " If it was interrupted, remove the lock file."
-    return WriteConflictError(
-        f"another writer has held the lock for more than {_PATIENCE:g} seconds: {_owner(place)}",
-        location=place.location,
-        remedy=remedy,
-    )
-
-
-def _owner(place: _Place) -> str:
-    unnamed = "an unnamed process"
-    if not place.name.endswith(LOCK):
-        return unnamed
-    with contextlib.suppress(FileNotFoundError):
-        file = regular_file(place.open(FILE_FLAGS | NO_LINK))
-        try:
-            return file.read(0, min(file.size, 200)).decode(errors="replace").strip() or unnamed
-        finally:
-            file.close()
-    return unnamed
-
-
-def undetectable_writers(kind: str) -> WriteConflictError:
-    """Return the error for storage in which writers do not see each other."""
-    return WriteConflictError(
-        f"this {kind} cannot detect whether somebody else is writing at the same time",
-        remedy=Advice("If nobody is, pass ", Setting("sole_writer", True), "."),
-    )
