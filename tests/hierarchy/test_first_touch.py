@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import xarray as xr
 import zarr
 
 import zarr_manifest as zm
+from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import Fault, FileServer, delay, status
 from zarr_manifest.conversion import ArrayNode, write_hierarchy
 
@@ -168,7 +171,7 @@ def test_many_chunks_are_not_loaded_in_vain(tmp_path: Path, server: FileServer) 
     group = zarr.open_group(zm.ManifestStore(f"{server.url}/h", allow=[server.url]), mode="r")
     for number in range(4):
         group[f"v{number}"][0]  # type: ignore[index]
-    assert manifests(server) == ["v0", "v1", "v2", "v3", "v4"]
+    assert sorted(manifests(server)) == ["v0", "v1", "v2", "v3", "v4"]
 
 
 @pytest.mark.parametrize("fault", [status(404), status(503), delay(2)], ids=["404", "503", "slow"])
@@ -185,3 +188,37 @@ def test_a_manifest_that_nobody_wanted_concerns_nobody(
     server.script("h/v10/manifest.json", status(403), sticky=True)
     with pytest.raises(zm.errors.SourceAccessDeniedError):
         _ = dataset["v10"][1].values
+
+
+# Connections ---------------------------------------------------------------------------
+
+
+def test_the_first_requests_share_connections(
+    documents: zm.ManifestStore, server: FileServer
+) -> None:
+    """zarr begins with four requests at the same time; those that follow use their connections."""
+    server.latency = 0.05
+    for _ in range(3):
+        zarr.open_group(documents, mode="r")
+    assert server.connections <= 4
+
+
+def test_certificates_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[ssl.SSLContext] = []
+    create = ssl.create_default_context
+
+    def slow() -> ssl.SSLContext:
+        made.append(create())
+        time.sleep(0.05)
+        return made[-1]
+
+    monkeypatch.setattr(ssl, "create_default_context", slow)
+    # Which no other test uses, so that none has been here before.
+    options: Any = {
+        "retry_config": NO_RETRIES,
+        "client_options": {"allow_invalid_certificates": True},
+    }
+    store = zm.ManifestStore("https://127.0.0.1:1/h", allow={"https://127.0.0.1:1/": options})
+    with pytest.raises(zm.ManifestError):
+        zarr.open_group(store, mode="r")
+    assert len(made) == 1

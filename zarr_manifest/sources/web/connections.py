@@ -372,11 +372,17 @@ def request(
         "redirect": False,
         "preload_content": False,
     }
-    if proxy is not None:
-        return _through(proxy, trust).urlopen(method, url, **options)
-    # Without a pool manager, which takes as long as all the rest of urllib3 to find the pool.
-    return _pool(url.removesuffix(_target(url)), trust).urlopen(method, _target(url), **options)
+    # One at a time: requests that begin together share connections, and load certificates once.
+    with _making[0]:
+        if proxy is not None:
+            pool: urllib3.ProxyManager | urllib3.HTTPConnectionPool = _through(proxy, trust)
+        else:
+            # Without a pool manager, which takes as long as all the rest of urllib3 to find it.
+            pool = _pool(url.removesuffix(_target(url)), trust)
+    return pool.urlopen(method, url if proxy is not None else _target(url), **options)
 
+
+_making = [threading.Lock()]
 
 _NO_RETRIES = urllib3.Retry.from_int(False, redirect=False)
 
@@ -440,6 +446,7 @@ def _context(certificate: str | None, invalid_too: bool) -> ssl.SSLContext:
 
 def _forked() -> None:
     """Begin anew: threads are not there, and two processes must not write to one connection."""
+    _making[0] = threading.Lock()
     _pool.cache_clear()
     _through.cache_clear()
     _deadlines.forget()
