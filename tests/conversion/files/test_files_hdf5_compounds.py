@@ -21,7 +21,7 @@ from tests.conversion.files.converted_files import (
     write,
 )
 from tests.properties import examples
-from zarr_manifest.conversion.virtual.nodes import read_virtual
+from zarr_manifest.conversion import read_virtual
 
 pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
 

@@ -33,8 +33,7 @@ from tests.conversion.kerchunk.kerchunk_sets import (
 from tests.conversion.zarr2.zarr2_arrays import has_codec
 from tests.properties import examples
 from zarr_manifest import ManifestError, ManifestStore, write_manifest
-from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json
-from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
+from zarr_manifest.conversion import export_kerchunk_json, read_kerchunk_json
 from zarr_manifest.conversion.nodes import ConversionReport
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.zarr2.to_v2 import require_same_values

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from tests.conversion.kerchunk.many_references import calls
 from tests.properties import examples
 from zarr_manifest import Manifest, create_array
+from zarr_manifest.conversion import export_kerchunk_json, export_kerchunk_parquet
 from zarr_manifest.conversion.kerchunk.export.blocks import Block
-from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json, members_of
-from zarr_manifest.conversion.kerchunk.export.parquet_sets import export_kerchunk_parquet
+from zarr_manifest.conversion.kerchunk.export.json_sets import members_of
 from zarr_manifest.conversion.zarr2.to_v2 import require_same_values
 
 URLS = st.lists(

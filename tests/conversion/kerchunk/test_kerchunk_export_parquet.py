@@ -23,9 +23,11 @@ from tests.conversion.kerchunk.kerchunk_parquet_sets import open_with_fsspec
 from tests.hierarchies import declare_manifest, write_manifest_array
 from tests.properties import examples
 from zarr_manifest import Manifest, ManifestError, ManifestStore, create_array
-from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json
-from zarr_manifest.conversion.kerchunk.export.parquet_sets import export_kerchunk_parquet
-from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
+from zarr_manifest.conversion import (
+    export_kerchunk_json,
+    export_kerchunk_parquet,
+    read_kerchunk_parquet,
+)
 from zarr_manifest.conversion.nodes import ArrayNode, ConversionReport, StreamedManifest
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.errors import SourceNotFoundError
