@@ -309,6 +309,9 @@ def _name_dimensions(attributes: dict[str, Any], names: object, decisions: Decis
     attributes[_DIMENSIONS] = stated
 
 
+# A small chunk, encoded as Zarr v3 and decoded as Zarr v2 ---------------------------------
+
+
 # Elements of the small chunk along each dimension.
 _LENGTH = 3
 
