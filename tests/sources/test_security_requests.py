@@ -7,7 +7,6 @@ from urllib.parse import unquote
 
 import obstore.store
 import pytest
-import urllib3
 import zarr
 
 import zarr_manifest as zm
@@ -264,10 +263,8 @@ def test_logs_do_not_show_signed_queries(
     caplog.set_level("DEBUG")
     declare(root, f"{http_server.url}/d/f.bin?sig=SECRET&se=1")
     assert read(root, allow=[http_server.url]) == VALUES
-    assert "/d/f.bin?…" in caplog.text
+    assert "/d/f.bin" in caplog.text
     assert "SECRET" not in caplog.text
-    urllib3.PoolManager().request("GET", f"{http_server.url}/d/f.bin?shown=1")
-    assert "shown=1" in caplog.text  # not our business
 
 
 def test_refusals_do_not_show_signed_queries(root: Path) -> None:

@@ -54,8 +54,9 @@ _USE_ANOTHER_SERVER = "Serve the object from a server that supports range reques
 
 
 class Redirect(Struct, frozen=True):
-    """The object is at another URL."""
+    """The object at one URL is at another."""
 
+    asked: str
     target: str
 
 
@@ -82,11 +83,6 @@ class Answer(Struct, frozen=True):
     is_partial: bool
     etag: str | None = None
     last_modified: datetime | None = None
-
-    @property
-    def state(self) -> Conditions:
-        """The conditions that the object satisfies; HTTP has no versions."""
-        return Conditions(self.etag, self.last_modified, None, self.size)
 
     def require(self, span: SourceRange, conditions: Conditions) -> None:
         """Reject an answer, before its body is read, that does not hold what was requested.
@@ -189,7 +185,7 @@ def understand(response: BaseHTTPResponse, url: str) -> Redirect | Answer | Unex
     target = headers.get("Location")
     if status in _REDIRECTS and target is not None:
         try:
-            return Redirect(urljoin(url, target))
+            return Redirect(url, urljoin(url, target))
         except ValueError:
             raise SourceError("the location redirects to something that is not a URL") from None
     if status in (412, 416):

@@ -1,16 +1,14 @@
 """Connections to web servers: requests in threads, each ended in bounded time.
 
-urllib3 makes the requests, one at a time on each connection. A :class:`Transfer` is one of them
-until the last byte of its answer: it can be cut off, because its time has passed or because
-nobody waits for it any more. Its thread then finds the connection closed.
-
-The threads are daemons: the end of the process does not wait for servers.
+urllib3 makes the requests, one at a time on each connection. The threads are daemons: the end
+of the process does not wait for servers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import http.client
+import io
 import os
 import socket
 import ssl
@@ -20,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -34,29 +32,23 @@ __all__ = ["Transfer", "Trust", "in_request_thread", "request"]
 # A read in bulk makes up to 32 requests at a time.
 _MOST_THREADS = 64
 
-# Seconds for which a thread waits for the next request.
-_IDLE = 10.0
-
 
 class Trust(NamedTuple):
     """Which certificates are trusted.
 
     Attributes
     ----------
-    certificate : str or None
-        PEM of certificates that are trusted besides those of the system.
-    proxy_certificate : str or None
+    certificate : str
+        PEM of certificates that are trusted besides those of the system; may be empty.
+    proxy_certificate : str
         Likewise, for a proxy.
     invalid_too : bool
         Whether all are.
     """
 
-    certificate: str | None
-    proxy_certificate: str | None
+    certificate: str
+    proxy_certificate: str
     invalid_too: bool
-
-
-# Transfers ---------------------------------------------------------------
 
 
 class TransferCancelledError(Exception):
@@ -64,14 +56,13 @@ class TransferCancelledError(Exception):
 
 
 class Transfer:
-    """Requests of one thread, one after the other, that another thread can cut off.
+    """Requests of one thread, one after the other, that another thread can cancel.
 
     Examples
     --------
     >>> transfer = Transfer()
     >>> transfer.cancel()
-    >>> with transfer.limited_to(1.0, "https://example.com/f"):
-    ...     pass
+    >>> transfer.pause(60)
     Traceback (most recent call last):
         ...
     zarr_manifest.sources.web.connections.TransferCancelledError
@@ -80,95 +71,55 @@ class Transfer:
     def __init__(self) -> None:
         self.url = ""
         self.until = 0.0
-        self.is_late = False
         self.connection: _Connection | None = None
         self._cancelled = threading.Event()
-        self._lock = threading.Lock()
+        self._handing_over = threading.Lock()
 
     @contextmanager
     def limited_to(self, seconds: float, url: str) -> Generator[None]:
-        """Make a request for a URL within this block, which is cut off after some seconds."""
-        self.url, self.until, self.is_late = url, time.monotonic() + seconds, False
+        """Request a URL within this block, and read the answer for so many seconds at most."""
+        self.url, self.until = url, time.monotonic() + seconds
         _current.transfer = self
-        _deadlines.add(self)
         try:
-            self.require_wanted()
             yield
         finally:
-            _deadlines.remove(self)
             _current.transfer = self.connection = None
 
     def require_wanted(self) -> None:
-        """Raise :class:`TransferCancelledError` if nobody waits any more."""
+        """Raise :class:`TransferCancelledError` if it has been cancelled."""
         if self._cancelled.is_set():
             raise TransferCancelledError
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless nobody waits any more."""
+        """Wait, unless it is cancelled."""
         self._cancelled.wait(seconds)
         self.require_wanted()
 
     @contextmanager
     def handing_over(self) -> Generator[None]:
         """Let :meth:`cancel` return only before this block begins, or after its end."""
-        with self._lock:
+        with self._handing_over:
             self.require_wanted()
             yield
 
     def cancel(self) -> None:
-        """End it: nothing is handed over once this returns."""
+        """End it: its connection is closed, and nothing is handed over once this returns."""
         self._cancelled.set()
-        self.cut()
-        with self._lock:
-            pass
-
-    def cut(self) -> None:
-        """Close its connection, while its thread may be waiting for the server."""
         connection = self.connection
         # A connection whose answer has ended may belong to another transfer by now.
-        is_own = connection is not None and connection.transfer is self
-        open_socket: Any = connection.open_socket if connection and is_own else None
-        if open_socket is not None:
-            with suppress(OSError):
-                # Of the socket below TLS, which would wait for the server to agree.
-                socket.socket.shutdown(open_socket, socket.SHUT_RDWR)
+        if connection is not None and connection.transfer is self:
+            connection.cut()
+        with self._handing_over:
+            pass
 
 
-class _Deadlines:
-    """Cuts transfers off whose time has passed, even if bytes trickle in; in one thread."""
+class _Current(threading.local):
+    """The transfer of each thread."""
 
-    def __init__(self) -> None:
-        self.forget()
+    transfer: Transfer | None = None
 
-    def forget(self) -> None:
-        self._changed = threading.Condition()
-        self._transfers = set[Transfer]()
-        self._wakes_at = float("-inf")
 
-    def add(self, transfer: Transfer) -> None:
-        with self._changed:
-            self._transfers.add(transfer)
-            if self._wakes_at == float("-inf"):
-                _start(self._watch, "zarr-manifest-deadlines")
-                self._wakes_at = transfer.until
-            elif transfer.until < self._wakes_at:
-                self._changed.notify()
-
-    def remove(self, transfer: Transfer) -> None:
-        with self._changed:
-            self._transfers.discard(transfer)
-
-    def _watch(self) -> None:
-        with self._changed:
-            while True:
-                now = time.monotonic()
-                for transfer in [each for each in self._transfers if each.until <= now]:
-                    transfer.is_late = True
-                    transfer.cut()
-                    transfer.until = now + 1.0  # if it was just about to connect
-                self._wakes_at = min((each.until for each in self._transfers), default=now + 3600)
-                self._changed.wait(self._wakes_at - now)
-
+_current = _Current()
 
 # Threads -----------------------------------------------------------------
 
@@ -231,92 +182,103 @@ class _RequestThreads:
             if self._idle:
                 self._idle.pop().put(call)
             elif self._count < _MOST_THREADS:
-                _start(lambda: self._work(call), "zarr-manifest-web")
+                thread = threading.Thread(
+                    target=self._work, args=(call,), name="zarr-manifest-web", daemon=True
+                )
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise SourceError("reading was abandoned: the process is ending") from error
                 self._count += 1
             else:
                 self._waiting.append(call)
 
-    def _work(self, call: Callable[[], None] | None) -> None:
+    def _work(self, call: Callable[[], None]) -> None:
         inbox = SimpleQueue[Callable[[], None]]()
-        while call is not None:
+        while True:
             call()
-            call = self._next(inbox)
-
-    def _next(self, inbox: SimpleQueue[Callable[[], None]]) -> Callable[[], None] | None:
-        with self._lock:
-            if self._waiting:
-                return self._waiting.popleft()
-            self._idle.append(inbox)
-        try:
-            return inbox.get(timeout=_IDLE)
-        except Empty:
             with self._lock:
-                if inbox in self._idle:
-                    self._idle.remove(inbox)
-                    self._count -= 1
-                    return None
-            return inbox.get()
+                if self._waiting:
+                    call = self._waiting.popleft()
+                    continue
+                self._idle.append(inbox)
+            call = inbox.get()
 
 
-def _start(run: Callable[[], None], name: str) -> None:
-    try:
-        threading.Thread(target=run, name=name, daemon=True).start()
-    except RuntimeError as error:
-        raise SourceError("reading was abandoned: the process is ending") from error
-
-
-_deadlines = _Deadlines()
 _threads = _RequestThreads()
-
-
-class _Current(threading.local):
-    """The transfer of each thread."""
-
-    transfer: Transfer | None = None
-
-
-_current = _Current()
 
 # Connections -------------------------------------------------------------
 
 
+class _TimedReader(io.RawIOBase):
+    """Reads from a socket, and gives up when the time of a transfer has passed."""
+
+    def __init__(self, connected: socket.socket, until: float) -> None:
+        self._socket = connected
+        self._raw = connected.makefile("rb", buffering=0)
+        self._until = until
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """Return what http.client reads an answer from."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, memory: Any) -> int | None:
+        # Each time: otherwise, a server that sends a byte now and then could go on for ever.
+        seconds = self._until - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        self._socket.settimeout(seconds)
+        return self._raw.readinto(memory)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
 class _Connection(HTTPConnection):
-    """A connection that its transfer knows, and that requests URLs as they are written."""
+    """A connection that knows its transfer, and requests URLs as they are written."""
 
     transfer: Transfer | None = None
-    _answering: object = None
+    _answering: socket.socket | None = None
 
     def connect(self) -> None:
         self._belong()
         super().connect()
 
-    def request(self, method: str, url: str, *args: Any, **options: Any) -> None:
-        transfer = self._belong()
-        if transfer is not None:
-            # urllib3 has changed its escapes, which a signature may cover. A proxy is asked for
-            # the whole URL, a server for what follows its name.
-            url = _target(transfer.url) if url.startswith("/") else transfer.url
-        super().request(method, url, *args, **options)
+    def putrequest(self, method: str, url: str, *args: Any, **options: Any) -> None:
+        # urllib3 has changed its escapes, which a signature may cover. A proxy is asked for the
+        # whole URL, a server for what follows its name.
+        written = self._belong().url
+        url = _target(written) if url.startswith("/") else written
+        super().putrequest(method, url, *args, **options)
 
-    def getresponse(self) -> Any:
+    def response_class(self, connected: socket.socket, **options: Any) -> http.client.HTTPResponse:  # type: ignore[override]
+        """Return the answer that arrives at a socket."""
         # The server may announce its last answer, and the connection then forgets its socket.
-        self._answering = self.sock
-        return super().getresponse()
+        self._answering = connected
+        timed: Any = _TimedReader(connected, self._belong().until)
+        return http.client.HTTPResponse(timed, **options)
 
-    def _belong(self) -> Transfer | None:
+    def cut(self) -> None:
+        """Close it, while its thread may be waiting for the server."""
+        waiting = self.sock or self._answering
+        if waiting is not None:
+            with suppress(OSError):
+                # Of the socket below TLS, which would wait for the server to agree.
+                socket.socket.shutdown(waiting, socket.SHUT_RDWR)
+
+    def _belong(self) -> Transfer:
         self.transfer = transfer = _current.transfer
-        if transfer is not None:
-            transfer.connection = self
-            transfer.require_wanted()
+        assert transfer is not None
+        transfer.connection = self
+        transfer.require_wanted()
         return transfer
 
-    @property
-    def open_socket(self) -> object:
-        """The socket to the server, also of its last answer."""
-        return self.sock or self._answering
 
-
-class _SecureConnection(_Connection, HTTPSConnection):
+class _SecureConnection(_Connection, HTTPSConnection):  # pyright: ignore[reportIncompatibleVariableOverride]
     def connect(self) -> None:
         super().connect()
         # Lest urllib3 warn: if certificates are not verified, the reader asked for that.
@@ -331,22 +293,6 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _SecureConnection  # pyright: ignore[reportAssignmentType]
 
 
-def _cut_queries(record: logging.LogRecord) -> bool:
-    """Let urllib3 log no query, which may be a signature, of our requests."""
-    if _current.transfer is not None and isinstance(record.args, tuple):
-        record.args = tuple(
-            f"{argument.partition('?')[0]}?…"
-            if isinstance(argument, str) and "?" in argument
-            else argument
-            for argument in record.args
-        )
-    return True
-
-
-for _name in ("urllib3.connectionpool", "urllib3.connection"):
-    logging.getLogger(_name).addFilter(_cut_queries)
-
-
 def request(
     method: str,
     url: str,
@@ -356,7 +302,9 @@ def request(
     proxy: str | None,
     trust: Trust,
 ) -> urllib3.BaseHTTPResponse:
-    """Request a URL once, and return the head of the answer; its body must be read or closed.
+    """Request the URL of the current transfer, and return the head of the answer.
+
+    Its body must be read, or closed.
 
     Raises
     ------
@@ -372,14 +320,17 @@ def request(
         "redirect": False,
         "preload_content": False,
     }
+    # The connection adds the query, which may be a signature: urllib3 logs what it is given.
+    shown = url.partition("?")[0]
+    target = shown if proxy is not None else _target(shown)
     # One at a time: requests that begin together share connections, and load certificates once.
     with _making[0]:
         if proxy is not None:
             pool: urllib3.ProxyManager | urllib3.HTTPConnectionPool = _through(proxy, trust)
         else:
             # Without a pool manager, which takes as long as all the rest of urllib3 to find it.
-            pool = _pool(url.removesuffix(_target(url)), trust)
-    return pool.urlopen(method, url if proxy is not None else _target(url), **options)
+            pool = _pool(shown.removesuffix(target), trust)
+    return pool.urlopen(method, target, **options)
 
 
 _making = [threading.Lock()]
@@ -433,10 +384,10 @@ def _through(proxy: str, trust: Trust) -> urllib3.ProxyManager:
 
 
 @lru_cache(maxsize=32)
-def _context(certificate: str | None, invalid_too: bool) -> ssl.SSLContext:
+def _context(certificate: str, invalid_too: bool) -> ssl.SSLContext:
     # Loading all the certificates takes longer than many a request.
     context = ssl.create_default_context()
-    if certificate is not None:
+    if certificate:
         context.load_verify_locations(cadata=certificate)
     if invalid_too:
         context.check_hostname = False
@@ -449,7 +400,6 @@ def _forked() -> None:
     _making[0] = threading.Lock()
     _pool.cache_clear()
     _through.cache_clear()
-    _deadlines.forget()
     _threads.forget()
 
 

@@ -10,9 +10,10 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -60,6 +61,8 @@ __all__ = ["Follow", "WebReader"]
 
 _MOST_REDIRECTS = 5
 
+_WHOLE = SourceRange(0, None, False)
+
 # Bodies of at least this many bytes are taken in pieces of this size.
 _PIECE = 1024 * 1024
 
@@ -70,11 +73,8 @@ type Follow = Callable[[str, str], tuple[ObjectReader, str]]
 """Given a URL and the target of its redirect, returns what reads that, and its key; or raises."""
 
 
-class _Elsewhere(Struct, frozen=True):
-    """Another kind of reader reads what a redirect leads to: a store stands in for its target."""
-
-    reader: ObjectReader
-    key: str
+type _Ask[T] = Callable[[ObjectReader, str, Transfer], T | Redirect]
+"""Asks a reader for something of the object at a key."""
 
 
 class WebReader:
@@ -110,7 +110,7 @@ class WebReader:
 
     async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         """Return the bytes of a range of an object."""
-        found = await self._read(key, span, conditions, None)
+        found = await in_request_thread(partial(self._at, key, _reading(span, conditions)))
         assert found is not None
         return found
 
@@ -118,134 +118,61 @@ class WebReader:
         self, key: str, span: SourceRange, conditions: Conditions, take: Take
     ) -> memoryview | None:
         """Return the bytes of a range of an object; None if they were taken as they arrived."""
-        return await self._read(key, span, conditions, take)
+        return await in_request_thread(partial(self._at, key, _reading(span, conditions, take)))
 
-    async def _read(
-        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None
-    ) -> memoryview | None:
-        found = await in_request_thread(
-            lambda transfer: self._located(
-                key, lambda reader, url: reader.read_at(url, transfer, span, conditions, take)
-            )
-        )
-        if isinstance(found, _Elsewhere):
-            return await found.reader.read(found.key, span, conditions)
+    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+        """Return the bytes of a range of an object, without an event loop."""
+        found = self._at(key, _reading(span, conditions), Transfer())
+        assert found is not None
         return found
 
     async def size(self, key: str) -> int:
         """Return the size of an object in bytes."""
-        found = await in_request_thread(lambda transfer: self._described(key, transfer))
-        if isinstance(found, _Elsewhere):
-            return await found.reader.size(found.key)
-        return found.size
-
-    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object, without an event loop."""
-        transfer = Transfer()
-        found = self._located(
-            key, lambda reader, url: reader.read_at(url, transfer, span, conditions, None)
-        )
-        if isinstance(found, _Elsewhere):
-            return found.reader.read_sync(found.key, span, conditions)
-        assert found is not None
-        return found
+        return _size(await in_request_thread(partial(self._at, key, _state)))
 
     def size_sync(self, key: str) -> int:
         """Return the size of an object in bytes, without an event loop."""
-        found = self._described(key, Transfer())
-        return found.reader.size_sync(found.key) if isinstance(found, _Elsewhere) else found.size
+        return _size(self._at(key, _state, Transfer()))
 
     def state_sync(self, key: str, version: str | None) -> Conditions:
         """Return the conditions that an object satisfies now; HTTP has no versions."""
         Conditions(version=version).require(etag=None, last_modified=None, version=None)
-        found = self._described(key, Transfer())
-        if isinstance(found, _Elsewhere):
-            return found.reader.state_sync(found.key, version)
-        return found.state
+        return self._at(key, _state, Transfer())
 
-    def _described(self, key: str, transfer: Transfer) -> Answer | _Elsewhere:
-        return self._located(key, lambda reader, url: reader.describe_at(url, transfer))
-
-    def _located[T](
-        self, key: str, request: Callable[[WebReader, str], T | Redirect]
-    ) -> T | _Elsewhere:
-        """Return what a request of an object returns, where the object is."""
+    def _at[T](self, key: str, ask: _Ask[T], transfer: Transfer) -> T:
+        """Return what is asked of an object, where it is."""
         reader: ObjectReader = self
         for _ in range(_MOST_REDIRECTS + 1):
-            if not isinstance(reader, WebReader):
-                return _Elsewhere(reader, key)
-            url = requested_url(reader.store, key)
-            found = request(reader, url)
+            found = ask(reader, key, transfer)
             if not isinstance(found, Redirect):
                 return found
-            reader, key = self._follow(url, found.target)
+            reader, key = self._follow(found.asked, found.target)
         raise SourceError(f"the location redirects more than {_MOST_REDIRECTS} times")
 
-    def read_at(
+    def exchange[T](
         self,
-        url: str,
-        transfer: Transfer,
+        key: str,
         span: SourceRange,
         conditions: Conditions,
-        take: Take | None,
-    ) -> memoryview | Redirect | None:
-        """Request a range of an object; see :meth:`read_pieces`."""
-
-        def use(response: BaseHTTPResponse) -> memoryview | Redirect | Unexplained | None:
-            answer = understand(response, url)
-            if not isinstance(answer, Answer):
-                return answer
-            answer.require(span, conditions)
-            return _body(response, answer.stop - answer.start, transfer, take)
-
-        found = self._exchange(url, request_headers(span, conditions), transfer, use)
-        if isinstance(found, Unexplained) and found.status == 412 and conditions.are_sent:
-            # The server may have made its own tag weak, which no condition matches.
-            found = self._exchange(url, request_headers(span, NO_CONDITIONS), transfer, use)
-        if not isinstance(found, Unexplained):
-            return found
-        size = found.size
-        if found.status == 416 and size is None:
-            # The size only explains the error: if there is none, the error stays what it was.
-            with suppress(ManifestError):
-                head = self._exchange(url, {}, transfer, lambda head: understand(head, url), "HEAD")
-                size = head.size if isinstance(head, Answer) else None
-        if size is not None and span.exceeds(size):
-            raise out_of_bounds(span, size)
-        raise found.error
-
-    def describe_at(self, url: str, transfer: Transfer) -> Answer | Redirect:
-        """Request the state of an object."""
-        headers = request_headers(FIRST_BYTE, NO_CONDITIONS)
-        found = self._exchange(url, headers, transfer, lambda head: understand(head, url))
-        if isinstance(found, Unexplained) and found.status == 416:  # it is empty
-            found = self._exchange(url, {}, transfer, lambda head: understand(head, url))
-        if isinstance(found, Unexplained):
-            raise found.error
-        if isinstance(found, Answer) and found.is_partial:
-            found.require(FIRST_BYTE, NO_CONDITIONS)
-        return found
-
-    def _exchange[T](
-        self,
-        url: str,
-        headers: Mapping[str, str],
         transfer: Transfer,
-        use: Callable[[BaseHTTPResponse], T],
+        use: Callable[[Answer, BaseHTTPResponse], T],
         method: str = "GET",
-    ) -> T:
-        """Request a URL until it is answered, and return what `use` makes of the answer.
+    ) -> T | Redirect | Unexplained:
+        """Request a range until it is answered, and return what `use` makes of the answer.
 
         Raises
         ------
         ManifestError
-            Of `use`, or if there is no answer after all retries.
+            Of `use`, or if there is no proper answer after all retries.
         """
-        client = self._client
-        headers = {"accept": "*/*", **headers, **client.headers}
+        client, url = self._client, requested_url(self.store, key)
+        headers = {"accept": "*/*", **request_headers(span, conditions), **client.headers}
+        last_try = time.monotonic() + client.retry_seconds
         failure: ManifestError = _unanswered("no response")
         retry_after = 0.0
-        for pause in client.pauses():
+        for attempt, pause in enumerate(client.pauses):
+            if attempt and time.monotonic() + retry_after > last_try:
+                break
             transfer.pause(max(pause, retry_after))
             retry_after = 0.0
             try:
@@ -260,7 +187,8 @@ class WebReader:
                     )
                     try:
                         if not is_transient(response.status):
-                            return use(response)
+                            found = understand(response, url)
+                            return use(found, response) if isinstance(found, Answer) else found
                     finally:
                         _finish(response)
                 failure = _unanswered(f"HTTP status {response.status}")
@@ -270,12 +198,65 @@ class WebReader:
                 failure = _why_unanswered(reason)
                 if isinstance(reason, ssl.SSLCertVerificationError):
                     break
-            if transfer.is_late:
-                failure = _unanswered(f"no complete answer within {client.seconds:g} seconds")
-            if retry_after > client.retry_seconds:
-                break
         transfer.require_wanted()
         raise failure
+
+
+def _reading(
+    span: SourceRange, conditions: Conditions, take: Take | None = None
+) -> _Ask[memoryview | None]:
+    """Return what asks for a range of an object."""
+
+    def ask(reader: ObjectReader, key: str, transfer: Transfer) -> memoryview | Redirect | None:
+        if not isinstance(reader, WebReader):  # a store stands in for what is redirected to
+            return reader.read_sync(key, span, conditions)
+
+        def use(answer: Answer, response: BaseHTTPResponse) -> memoryview | None:
+            answer.require(span, conditions)
+            return _body(response, answer.stop - answer.start, transfer, take)
+
+        found = reader.exchange(key, span, conditions, transfer, use)
+        if isinstance(found, Unexplained) and found.status == 412 and conditions.are_sent:
+            # The server may have made its own tag weak, which no condition matches.
+            found = reader.exchange(key, span, NO_CONDITIONS, transfer, use)
+        if not isinstance(found, Unexplained):
+            return found
+        size = found.size
+        if found.status == 416 and size is None:
+            # The size only explains the error: if there is none, the error stays what it was.
+            with suppress(ManifestError):
+                head = reader.exchange(key, _WHOLE, NO_CONDITIONS, transfer, _answer, "HEAD")
+                size = head.size if isinstance(head, Answer) else None
+        if size is not None and span.exceeds(size):
+            raise out_of_bounds(span, size)
+        raise found.error
+
+    return ask
+
+
+def _state(reader: ObjectReader, key: str, transfer: Transfer) -> Conditions | Redirect:
+    """Ask for the state of an object."""
+    if not isinstance(reader, WebReader):
+        return reader.state_sync(key, None)
+    found = reader.exchange(key, FIRST_BYTE, NO_CONDITIONS, transfer, _answer)
+    if isinstance(found, Unexplained) and found.status == 416:  # it is empty
+        found = reader.exchange(key, _WHOLE, NO_CONDITIONS, transfer, _answer)
+    if isinstance(found, Unexplained):
+        raise found.error
+    if isinstance(found, Redirect):
+        return found
+    if found.is_partial:
+        found.require(FIRST_BYTE, NO_CONDITIONS)
+    return Conditions(found.etag, found.last_modified, None, found.size)
+
+
+def _answer(answer: Answer, _response: BaseHTTPResponse) -> Answer:
+    return answer
+
+
+def _size(state: Conditions) -> int:
+    assert state.size is not None
+    return state.size
 
 
 def _body(
@@ -321,85 +302,63 @@ class _Client(Struct, frozen=True):
 
     Attributes
     ----------
-    proxy : str or None
-        Through which requests go.
     headers : mapping of str to str
         Sent with every request, by name in lower case.
+    proxy : str or None
+        Through which requests go.
     trust : Trust
         Which certificates are trusted.
     timeout : urllib3.Timeout
         To connect, and between two pieces of an answer.
     seconds : float
         From the beginning of a request to the last byte of its answer.
-    retries : int
-        How many times a request is repeated.
+    pauses : list of float
+        Seconds to wait before each attempt to make a request.
     retry_seconds : float
-        After which it is not repeated any more.
-    backoff : mapping
-        obstore's ``backoff``.
+        After which no other attempt begins.
     """
 
-    proxy: str | None
     headers: Mapping[str, str]
+    proxy: str | None
     trust: Trust
     timeout: urllib3.Timeout
     seconds: float
-    retries: int
+    pauses: list[float]
     retry_seconds: float
-    backoff: Mapping[str, Any]
 
     @classmethod
     def of(cls, store: HTTPStore) -> _Client:
         """Return how a store would make its requests."""
         stated: Any = store.client_options or {}
-        options: dict[str, Any] = asking_for_identity(stated)
+        options = {k: v for k, v in asking_for_identity(stated).items() if v is not None}
         headers = {name.lower(): _text(value) for name, value in options["default_headers"].items()}
         if "user_agent" in options:
-            headers["user-agent"] = str(options["user_agent"])
-        limits = {**DEFAULT_TIMEOUTS, **{k: v for k, v in options.items() if v is not None}}
+            headers["user-agent"] = _text(options["user_agent"])
+        limits = {**DEFAULT_TIMEOUTS, **options}
         seconds = _seconds(limits["timeout"])
+        read = min(seconds, _seconds(limits.get("read_timeout", seconds)))
         retries: Any = store.retry_config or DEFAULT_RETRIES
+        backoff = retries.get("backoff", {})
+        pauses = [0.0, _seconds(backoff.get("init_backoff", 0.1))]
+        longest, base = _seconds(backoff.get("max_backoff", 15)), backoff.get("base", 2)
+        for _ in range(retries.get("max_retries", 10) - 1):
+            pauses.append(min(pauses[-1] * base, longest))
         return cls(
-            proxy_for(store.url, options),
             headers,
+            proxy_for(store.url, options),
             Trust(
-                _pem(options.get("root_certificate")),
-                _pem(options.get("proxy_ca_certificate")),
-                str(options.get("allow_invalid_certificates", "")).lower() == "true",
+                _text(options.get("root_certificate", "")),
+                _text(options.get("proxy_ca_certificate", "")),
+                _text(options.get("allow_invalid_certificates", "")).lower() == "true",
             ),
-            urllib3.Timeout(
-                connect=_seconds(limits["connect_timeout"]),
-                read=min(seconds, _seconds(limits.get("read_timeout", seconds))),
-            ),
+            urllib3.Timeout(connect=_seconds(limits["connect_timeout"]), read=read),
             seconds,
-            int(retries.get("max_retries", 10)),
-            _seconds(retries.get("retry_timeout", timedelta(minutes=3))),
-            retries.get("backoff", {}),
+            pauses[: retries.get("max_retries", 10) + 1],
+            _seconds(retries.get("retry_timeout", 180)),
         )
 
-    def pauses(self) -> Iterator[float]:
-        """Yield the seconds to wait before each attempt to make a request."""
-        last_try = time.monotonic() + self.retry_seconds
-        pause: timedelta = self.backoff.get("init_backoff", timedelta(milliseconds=100))
-        yield 0.0
-        for _ in range(self.retries):
-            if time.monotonic() > last_try:
-                return
-            yield pause.total_seconds()
-            pause = min(pause * self.backoff.get("base", 2), self.backoff.get("max_backoff", pause))
 
-
-_SECONDS = {
-    "ns": 1e-9,
-    "nsec": 1e-9,
-    "us": 1e-6,
-    "usec": 1e-6,
-    "ms": 1e-3,
-    "msec": 1e-3,
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hr", "hour", "hours"), 3600.0),
-}
+_UNITS = {"n": 1e-9, "u": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def _seconds(duration: timedelta | str | float) -> float:
@@ -407,23 +366,19 @@ def _seconds(duration: timedelta | str | float) -> float:
 
     Examples
     --------
-    >>> _seconds("1m 30s"), _seconds(timedelta(milliseconds=5))
-    (90.0, 0.005)
+    >>> _seconds("1m 30s"), _seconds("5 msec"), _seconds(timedelta(milliseconds=5))
+    (90.0, 0.005, 0.005)
     """
     if isinstance(duration, timedelta):
         return duration.total_seconds()
     if isinstance(duration, int | float):
         return float(duration)
-    parts = re.findall(r"(\d+)\s*([a-zA-Z]+)", duration)
-    return sum(int(number) * _SECONDS.get(unit, 86400.0) for number, unit in parts)
+    parts = re.findall(r"(\d+)\s*(ms|[nusmhd])", duration)
+    return sum(int(number) * _UNITS[unit] for number, unit in parts)
 
 
 def _text(value: str | bytes) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
-
-
-def _pem(certificate: str | bytes | None) -> str | None:
-    return None if certificate is None else _text(certificate)
 
 
 # Failures ----------------------------------------------------------------
@@ -437,6 +392,8 @@ def _why_unanswered(reason: BaseException) -> ManifestError:
     """Return the error for a request without an answer."""
     if isinstance(reason, IncompleteRead):
         return short_body(reason.partial + reason.expected, reason.partial)
+    if isinstance(reason, TimeoutError):
+        return _unanswered("the server took too long")
     # Only the class: messages may contain the URL with its signature.
     problem = type(reason).__name__
     if isinstance(reason, ssl.SSLCertVerificationError):
