@@ -80,7 +80,8 @@ class ManifestStore(ReadableStore):
     allow : mapping of str to Access, or iterable of str, optional
         URL prefixes that may be read besides the hierarchy itself, and how: an
         obstore store, :func:`anonymous`, :func:`environment`, a mapping of
-        obstore options, or None (as in a plain list) for anonymous access.
+        obstore options, None (as in a list) for anonymous access, or a reader of
+        your own (:class:`zarr_manifest.sources.RangeReader`) for any scheme.
         The longest prefix counts. A location that is a URL needs no authorisation,
         and is accessed as its prefix says, too: without credentials if none covers it.
     base : str or Path, optional
