@@ -45,7 +45,6 @@ from zarr_manifest.format.document_codecs import (
     encode_body,
 )
 from zarr_manifest.format.findings import Findings, collect, mapped, strict
-from zarr_manifest.format.forbidden_characters import FORBIDDEN_CHARACTER
 from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
 from zarr_manifest.format.manifest_document import (
     LARGEST_INTEGER,
@@ -57,22 +56,27 @@ from zarr_manifest.format.manifest_document import (
     interpret_document,
     unknown_member,
 )
-from zarr_manifest.format.node_keys import METADATA_NAMES, join, node_of_metadata
-from zarr_manifest.format.node_metadata import (
+from zarr_manifest.format.node_keys import (
+    FORBIDDEN_CHARACTER,
+    METADATA_NAMES,
     NODE_METADATA,
     NODE_NAMES,
-    ArrayMetadata,
     ancestors,
+    impossible_name,
+    is_possible_path,
+    join,
+    node_of_metadata,
+)
+from zarr_manifest.format.node_metadata import (
+    ArrayMetadata,
     arrays_in,
     declaration_of,
     declare,
     dump_node,
     element_size,
     impossible_member,
-    impossible_name,
     interpret_codecs,
     interpret_members,
-    is_possible_path,
     members_in,
     parse_node,
     plain_kind,

@@ -1,13 +1,40 @@
-"""Keys of a hierarchy: names of metadata documents, and paths of nodes. Pure."""
+"""Keys of a hierarchy: names of metadata documents, and names and paths of nodes. Pure."""
 
 from __future__ import annotations
 
-from zarr_manifest.format.node_metadata import NODE_METADATA
+import re
+from collections.abc import Iterator
 
-__all__ = ["METADATA_NAMES", "join", "node_of_metadata"]
+__all__ = [
+    "FORBIDDEN_CHARACTER",
+    "METADATA_NAMES",
+    "NODE_METADATA",
+    "NODE_NAMES",
+    "ancestors",
+    "impossible_name",
+    "is_possible_path",
+    "join",
+    "node_of_metadata",
+]
 
+# Every Zarr v3 or v2 node has one of these.
+NODE_METADATA = frozenset({"zarr.json", ".zarray", ".zgroup"})
 
 METADATA_NAMES = NODE_METADATA | {".zattrs", ".zmetadata"}
+
+#: In no name, path or version: a control character or a lone surrogate. There is one such
+#: pattern, because it takes half a millisecond to compile.
+FORBIDDEN_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+# Reserved by Zarr v3 (core specification, "Node names"), or interpreted differently by
+# different stores and readers.
+_RESERVED = re.compile(r"\.*|__.*|zarr\.json|.*\\.*", re.DOTALL)
+
+
+NODE_NAMES = (
+    "A name must not be empty, only dots, or 'zarr.json'; it must not begin with '__', or contain "
+    "a backslash or a control character."
+)
 
 
 def join(directory: str, name: str) -> str:
@@ -20,3 +47,38 @@ def node_of_metadata(key: str) -> str | None:
     if key == "zarr.json":
         return ""
     return key.removesuffix("/zarr.json") if key.endswith("/zarr.json") else None
+
+
+def impossible_name(path: str) -> str | None:
+    """Return the first name in a node's path that is not a valid node name, or None.
+
+    Examples
+    --------
+    >>> impossible_name("ocean/sea surface temperature"), impossible_name("")
+    (None, None)
+    >>> impossible_name("a/../../etc"), impossible_name("a//b")
+    ('..', '')
+    """
+    names = path.split("/") if path else []
+    return next(
+        (name for name in names if _RESERVED.fullmatch(name) or FORBIDDEN_CHARACTER.search(name)),
+        None,
+    )
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """Yield the paths of the groups above a node, from the nearest to the root.
+
+    Examples
+    --------
+    >>> list(ancestors("a/b"))
+    ['a', '']
+    """
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def is_possible_path(name: str) -> bool:
+    """Whether stores and zarr agree that a name is that of a node below a group."""
+    return "\\" not in name and {"", ".", "..", "zarr.json"}.isdisjoint(name.split("/"))

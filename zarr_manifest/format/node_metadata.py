@@ -24,23 +24,18 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format.declaration import LOCK, TRANSFORMER_NAME, TRANSFORMERS, is_declaration
 from zarr_manifest.format.findings import Findings
-from zarr_manifest.format.forbidden_characters import FORBIDDEN_CHARACTER
+from zarr_manifest.format.node_keys import is_possible_path
 
 __all__ = [
-    "NODE_METADATA",
-    "NODE_NAMES",
     "ArrayMetadata",
-    "ancestors",
     "arrays_in",
     "declaration_of",
     "declare",
     "dump_node",
     "element_size",
     "impossible_member",
-    "impossible_name",
     "interpret_codecs",
     "interpret_members",
-    "is_possible_path",
     "members_in",
     "parse_node",
     "plain_kind",
@@ -307,11 +302,6 @@ def _own_members(prefix: str, node: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(f"{prefix}{name}", members[name]) for name in reversed(members)]
 
 
-def is_possible_path(name: str) -> bool:
-    """Whether stores and zarr agree that a name is that of a node below a group."""
-    return "\\" not in name and {"", ".", "..", "zarr.json"}.isdisjoint(name.split("/"))
-
-
 def impossible_member(node: dict[str, Any]) -> str | None:
     """Return the first name in a group's consolidated metadata that is not a node's path, or None.
 
@@ -468,47 +458,3 @@ def dump_node(node: dict[str, Any]) -> bytes:
     except msgspec.DecodeError:  # of NaN and Infinity, which zarr writes into attributes
         text = json.dumps(node, indent=2)
     return _MANIFEST.sub(in_rows, _NAMES.sub(in_a_row, text)).encode()
-
-
-# Every Zarr v3 or v2 node has one of these.
-NODE_METADATA = frozenset({"zarr.json", ".zarray", ".zgroup"})
-
-# Reserved by Zarr v3 (core specification, "Node names"), or interpreted differently by
-# different stores and readers.
-_RESERVED = re.compile(r"\.*|__.*|zarr\.json|.*\\.*", re.DOTALL)
-
-
-NODE_NAMES = (
-    "A name must not be empty, only dots, or 'zarr.json'; it must not begin with '__', or contain "
-    "a backslash or a control character."
-)
-
-
-def impossible_name(path: str) -> str | None:
-    """Return the first name in a node's path that is not a valid node name, or None.
-
-    Examples
-    --------
-    >>> impossible_name("ocean/sea surface temperature"), impossible_name("")
-    (None, None)
-    >>> impossible_name("a/../../etc"), impossible_name("a//b")
-    ('..', '')
-    """
-    names = path.split("/") if path else []
-    return next(
-        (name for name in names if _RESERVED.fullmatch(name) or FORBIDDEN_CHARACTER.search(name)),
-        None,
-    )
-
-
-def ancestors(path: str) -> Iterator[str]:
-    """Yield the paths of the groups above a node, from the nearest to the root.
-
-    Examples
-    --------
-    >>> list(ancestors("a/b"))
-    ['a', '']
-    """
-    while path:
-        path = path.rpartition("/")[0]
-        yield path
