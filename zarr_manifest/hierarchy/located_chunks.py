@@ -154,7 +154,7 @@ class _LookUp(Struct):
         rows = table.rows(number_chunks(indices[positions], table.grid_shape))
         self.missing += positions[rows < 0].tolist()
         positions, rows = positions[rows >= 0], rows[rows >= 0]
-        ranges = table.ranges(rows)
+        ranges = table.columns(rows)
         offsets, lengths, path_numbers = ranges.offsets, ranges.lengths, ranges.path_numbers
         self.empty += positions[path_numbers == EMPTY].tolist()
         conditions: dict[int, Conditions] = {}

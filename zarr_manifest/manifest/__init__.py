@@ -7,7 +7,7 @@ from zarr_manifest.manifest.chunk_numbers import ChunkNumbers
 from zarr_manifest.manifest.decoding import interpret_manifest
 from zarr_manifest.manifest.encoding import canonical_keys, entry_of
 from zarr_manifest.manifest.given_columns import NumberedPaths, references_from_columns
-from zarr_manifest.manifest.joining import JoinedReferences, PathNumbers
+from zarr_manifest.manifest.joining import JoinedReferences
 from zarr_manifest.manifest.keys import Grid, Rows, canonical_indices, interpret_keys
 from zarr_manifest.manifest.manifest import Manifest, references_of
 from zarr_manifest.manifest.references import (
@@ -16,11 +16,12 @@ from zarr_manifest.manifest.references import (
     TO_THE_END,
     Columns,
     Extras,
+    PathNumbers,
     Reference,
     References,
     Row,
 )
-from zarr_manifest.manifest.text_columns import TextColumns
+from zarr_manifest.manifest.text_columns import TextColumns, distinct_numbers
 
 __all__ = [
     "EMPTY",
@@ -41,6 +42,7 @@ __all__ = [
     "TextColumns",
     "canonical_indices",
     "canonical_keys",
+    "distinct_numbers",
     "entry_of",
     "interpret_keys",
     "interpret_manifest",

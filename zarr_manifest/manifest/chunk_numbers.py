@@ -128,12 +128,14 @@ class ChunkNumbers:
         return int(self._steps.searchsorted(self._steps.dtype.type(step), side="right"))
 
     def select(self, rows: BlockRows) -> ChunkNumbers:
-        """Return the numbers of at least one row; those of a slice share memory."""
+        """Return the numbers of some rows, in order; those of a slice share memory."""
         if self._steps is None:
             if not isinstance(rows, slice):
                 return ChunkNumbers.of(self.numbers(rows))
             return ChunkNumbers(self._first + rows.start, rows.stop - rows.start)
         steps = self._steps[rows]
+        if not len(steps):
+            return ChunkNumbers(0, 0)
         first, last = steps.item(0), steps.item(-1)
         if last - first == len(steps) - 1:
             return ChunkNumbers(self._first + first, len(steps))

@@ -33,7 +33,7 @@ from zarr_manifest.format import (
     strict,
     too_much,
 )
-from zarr_manifest.manifest.joining import JoinedReferences, PathNumbers
+from zarr_manifest.manifest.joining import JoinedReferences
 from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
 from zarr_manifest.manifest.parts import split_document, split_members
 from zarr_manifest.manifest.references import (
@@ -42,6 +42,7 @@ from zarr_manifest.manifest.references import (
     TO_THE_END,
     Columns,
     Extras,
+    PathNumbers,
     References,
 )
 from zarr_manifest.manifest.scanner import Scanner

@@ -25,13 +25,14 @@ from zarr_manifest.format import (
     parse_conditions,
 )
 from zarr_manifest.manifest.chunk_numbers import ChunkNumbers
-from zarr_manifest.manifest.joining import PathNumbers, number_by_first_use
+from zarr_manifest.manifest.joining import number_by_first_use
 from zarr_manifest.manifest.references import (
     EMPTY,
     INLINE,
     NO_EXTRAS,
     TO_THE_END,
     Extras,
+    PathNumbers,
     References,
 )
 from zarr_manifest.showing import counted

@@ -12,27 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.manifest.chunk_numbers import ChunkNumbers
-from zarr_manifest.manifest.references import EMPTY, INLINE, Columns, Extras, References
+from zarr_manifest.manifest.references import (
+    EMPTY,
+    INLINE,
+    Columns,
+    Extras,
+    PathNumbers,
+    References,
+)
 
-__all__ = ["JoinedReferences", "PathNumbers", "number_by_first_use"]
+__all__ = ["JoinedReferences", "number_by_first_use"]
 
 # Number of rows looked at together.
 _AT_ONCE = 2**16
-
-
-class PathNumbers(dict[str, int]):
-    """The number of every path so far: a new one gets the next number.
-
-    Examples
-    --------
-    >>> numbers = PathNumbers()
-    >>> [numbers[path] for path in ("a", "b", "a")], list(numbers)
-    ([0, 1, 0], ['a', 'b'])
-    """
-
-    def __missing__(self, path: str) -> int:
-        number = self[path] = len(self)
-        return number
 
 
 class JoinedReferences:
@@ -89,10 +81,13 @@ class JoinedReferences:
 
     def add_references(self, references: References) -> None:
         """Add references that have paths of their own."""
-        columns = references.columns()
+        columns, paths = references.columns(), references.paths
+        path_numbers = columns.path_numbers
+        if len(path_numbers) < len(paths):  # a part of others, which share their paths
+            path_numbers, paths = number_by_first_use(path_numbers, paths)
         # Rows without a path have negative numbers, which index from the end.
-        own = [self._paths[path] for path in references.paths]
-        path_numbers = np.array([*own, EMPTY, INLINE], np.int32)[columns.path_numbers]
+        own = [self._paths[path] for path in paths]
+        path_numbers = np.array([*own, EMPTY, INLINE], np.int32)[path_numbers]
         extras = {row: extra for extra, rows in references.extras() for row in rows}
         self.add(columns._replace(path_numbers=path_numbers), extras)
 
@@ -189,15 +184,15 @@ def number_by_first_use(
         # Of repeated assignments the last one wins: in reverse order, that of the first row.
         rows = np.flatnonzero(path_numbers[start : start + _AT_ONCE] >= 0)[::-1] + start
         first_row[path_numbers[rows]] = rows
-    in_use = int((first_row < count).sum())
-    used: list[int] = np.argsort(first_row, kind="stable")[:in_use].tolist()
+    in_use = np.flatnonzero(first_row < count)
+    used: list[int] = in_use[np.argsort(first_row[in_use])].tolist()
     names = tuple([paths[number] for number in used])
-    if used == list(range(in_use)):
+    if used == list(range(len(used))):
         return path_numbers, names
     # Rows without a path have negative numbers, which index from the end.
     table = np.full(len(paths) + 2, EMPTY, np.int32)
     table[INLINE] = INLINE
-    table[used] = np.arange(in_use)
+    table[used] = np.arange(len(used))
     renumbered = np.empty(count, np.int32)
     for start in starts:
         some = slice(start, start + _AT_ONCE)

@@ -33,6 +33,7 @@ __all__ = [
     "TO_THE_END",
     "Columns",
     "Extras",
+    "PathNumbers",
     "Reference",
     "References",
     "Row",
@@ -146,6 +147,21 @@ class Columns(NamedTuple):
         return f"<Columns: {counted(len(self.numbers), 'row')}>"
 
 
+class PathNumbers(dict[str, int]):
+    """The number of every path so far: a new one gets the next number.
+
+    Examples
+    --------
+    >>> numbers = PathNumbers()
+    >>> [numbers[path] for path in ("a", "b", "a")], list(numbers)
+    ([0, 1, 0], ['a', 'b'])
+    """
+
+    def __missing__(self, path: str) -> int:
+        number = self[path] = len(self)
+        return number
+
+
 class References:
     """The chunk references of one array, or of one of its documents, in C order of the chunks.
 
@@ -233,10 +249,6 @@ class References:
     def rows(self, chunk_numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the rows of chunks, given by their numbers; -1 for those that have none."""
         return self._chunks.rows_of(chunk_numbers)
-
-    def ranges(self, rows: npt.NDArray[np.int64]) -> Columns:
-        """Return some rows as columns."""
-        return self.columns(rows)
 
     def columns(self, rows: npt.NDArray[np.int64] | slice = slice(None)) -> Columns:
         """Return rows, by default all, as columns of numbers, which must not be modified."""
@@ -347,16 +359,34 @@ class References:
 
     def with_paths(self, paths: Sequence[str]) -> References:
         """Return the references with other paths: one for each of the present ones."""
-        numbers: dict[str, int] = {}
-        table = [numbers.setdefault(path, len(numbers)) for path in paths]
+        numbers = PathNumbers()
+        table = [numbers[path] for path in paths]
         if len(table) != len(self.paths):
             raise ValueError(f"got {len(table)} paths to replace {len(self.paths)}")
-        changed = self._with_extras(self._extras)
-        changed.paths = tuple(numbers)
+        column = self._path_numbers
         if table != list(range(len(table))):
             # Rows without a path have negative numbers, which index from the end.
-            changed._path_numbers = np.array([*table, EMPTY, INLINE], np.int32)[self._path_numbers]
-        return changed
+            column = np.array([*table, EMPTY, INLINE], np.int32)[column]
+        return self.replaced(path_numbers=column, paths=tuple(numbers))
+
+    def replaced(
+        self,
+        *,
+        lengths: npt.NDArray[np.int64] | None = None,
+        path_numbers: npt.NDArray[np.int32] | None = None,
+        paths: tuple[str, ...] | None = None,
+        extras: dict[int, Extras] | None = None,
+    ) -> References:
+        """Return references to the same chunks, with other columns, paths or extras."""
+        return References(
+            self.grid_shape,
+            self._chunks,
+            self._offsets,
+            self._lengths if lengths is None else lengths,
+            self._path_numbers if path_numbers is None else path_numbers,
+            self.paths if paths is None else paths,
+            self._extras if extras is None else extras,
+        )
 
     def without_conditions(self) -> References:
         """Return the references without conditions, but for which version is read."""
@@ -364,7 +394,7 @@ class References:
         for extra in self._extras.values():
             if id(extra) not in known:
                 known[id(extra)] = replace(extra, conditions=extra.conditions.version_only())
-        return self._with_extras({row: known[id(extra)] for row, extra in self._extras.items()})
+        return self.replaced(extras={row: known[id(extra)] for row, extra in self._extras.items()})
 
     def with_conditions(
         self, conditions: Mapping[tuple[int, str | None], Conditions]
@@ -393,18 +423,7 @@ class References:
                 extras[row] = new
             else:
                 extras.pop(row, None)
-        return self._with_extras(extras)
-
-    def _with_extras(self, extras: dict[int, Extras]) -> References:
-        return References(
-            self.grid_shape,
-            self._chunks,
-            self._offsets,
-            self._lengths,
-            self._path_numbers,
-            self.paths,
-            extras,
-        )
+        return self.replaced(extras=extras)
 
     # Split ---------------------------------------------------------------------
 
@@ -422,12 +441,26 @@ class References:
             Grid index of the block, in C order, and its references, with the grid of the whole.
         """
         partitions = Partitions(self.grid_shape, tuple(shape))
-        with_extras = np.sort(np.fromiter(self._extras, np.int64, len(self._extras)))
         for index, rows in rows_of_blocks(self._chunks, partitions):
-            yield index, self._part(rows, with_extras)
+            yield index, self._part(rows)
 
-    def _part(self, rows: BlockRows, with_extras: npt.NDArray[np.int64]) -> References:
+    def between(self, start: int, stop: int) -> References:
+        """Return the references to chunks from one number up to another."""
+        chunks = self._chunks
+        return self._part(slice(chunks.rows_through(start - 1), chunks.rows_through(stop - 1)))
+
+    def next_chunk(self, number: int) -> int | None:
+        """Return the number of the first chunk from a number on; None if there is none."""
+        row = self._chunks.rows_through(number - 1)
+        return self._chunks.number(row) if row < len(self) else None
+
+    def without_empty(self) -> References:
+        """Return the references without those to explicitly empty chunks."""
+        return self._part(np.flatnonzero(self._path_numbers != EMPTY))
+
+    def _part(self, rows: BlockRows) -> References:
         """Return some of the rows: a slice shares the columns, and numbers select from them."""
+        numbers = range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
         return References(
             self.grid_shape,
             self._chunks.select(rows),
@@ -435,18 +468,8 @@ class References:
             self._lengths[rows],
             self._path_numbers[rows],
             self.paths,
-            self._extras_in(rows, with_extras) if len(with_extras) else {},
+            dict(self.extras_of(numbers) if self._extras else ()),
         )
-
-    def _extras_in(self, rows: BlockRows, with_extras: npt.NDArray[np.int64]) -> dict[int, Extras]:
-        """Return the extras of some rows, by their position among these."""
-        own = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-        # Most parts have no extras.
-        first, last = np.searchsorted(with_extras, [own[0], own[-1] + 1]).tolist()
-        places = np.flatnonzero(np.isin(own, with_extras[first:last])) if first < last else own[:0]
-        extra_rows: list[int] = own[places].tolist()
-        extras = map(self._extras.__getitem__, extra_rows)
-        return dict(zip(places.tolist(), extras, strict=True))
 
 
 def _most_encoded_bytes(extras: Extras) -> int:

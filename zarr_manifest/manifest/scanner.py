@@ -22,10 +22,9 @@ from msgspec import Struct, structs
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Conditions, Limits, parse_checksum, parse_conditions
-from zarr_manifest.manifest.joining import PathNumbers
 from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.parts import LazyPart
-from zarr_manifest.manifest.references import TO_THE_END, Columns, Extras
+from zarr_manifest.manifest.references import TO_THE_END, Columns, Extras, PathNumbers
 from zarr_manifest.manifest.scanned_text import (
     WORD,
     Places,

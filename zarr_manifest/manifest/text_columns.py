@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-__all__ = ["TextColumns"]
+__all__ = ["TextColumns", "distinct_numbers"]
 
 # A text of a table is a field of its own kind if so many lines share it, on average.
 _SHARED = 128
@@ -234,3 +234,33 @@ def _put_in(text: bytes | bytearray, marks: tuple[int, int], texts: Sequence[byt
         run = text[start:] if end < 0 else text[start:end]
         pieces += (own, run.replace(goes_on, own))
     return b"".join(pieces)
+
+
+def distinct_numbers(numbers: _Numbers, count: int) -> tuple[_Numbers, _Numbers]:
+    """Return the distinct numbers, sorted, and which of them each one is.
+
+    Parameters
+    ----------
+    numbers : ndarray of int
+        From 0. Returned if they are all numbers from 0 to `count`.
+    count : int
+        All of them are smaller.
+
+    Examples
+    --------
+    >>> distinct_numbers(np.array([5, 3, 5]), 6)
+    (array([3, 5]), array([1, 0, 1]))
+    """
+    if len(numbers) and (numbers[1:] >= numbers[:-1]).all():
+        starts = np.concatenate([[0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1])
+        used = numbers[starts]
+        if used[-1] - used[0] < len(used):
+            return used, numbers - used[0] if used[0] else numbers
+        return used, np.repeat(np.arange(len(used)), np.diff(starts, append=len(numbers)))
+    if count > 4 * len(numbers):
+        return np.unique(numbers, return_inverse=True)
+    # No need to sort a million numbers.
+    is_used = np.zeros(count, np.bool_)
+    is_used[numbers] = True
+    used = np.flatnonzero(is_used)
+    return used, numbers if len(used) == count else (np.cumsum(is_used) - 1)[numbers]

@@ -22,9 +22,14 @@ from tests.conversion.kerchunk.many_references import calls
 from tests.properties import examples
 from zarr_manifest import Manifest, create_array
 from zarr_manifest.conversion import export_kerchunk_json, export_kerchunk_parquet
-from zarr_manifest.conversion.kerchunk.export.blocks import Block
 from zarr_manifest.conversion.kerchunk.export.json_sets import members_of
 from zarr_manifest.conversion.zarr2.to_v2 import require_same_values
+from zarr_manifest.manifest import (
+    TO_THE_END,
+    NumberedPaths,
+    References,
+    references_from_columns,
+)
 
 URLS = st.lists(
     st.one_of(
@@ -34,21 +39,22 @@ URLS = st.lists(
     min_size=1,
     unique=True,
 )
-NUMBERS = st.integers(0, 2**53)
 
 
-def one_by_one(block: Block, below: str, grid_shape: tuple[int, ...]) -> str:
+def one_by_one(references: References, below: str) -> str:
     """Return what is to be written, by the encoder of the standard library."""
     found: dict[str, Any] = {}
-    for row, number in enumerate(block.numbers.tolist()):
-        index = np.unravel_index(number, grid_shape) if grid_shape else ()
-        url, size = int(block.url_numbers[row]), int(block.sizes[row])
-        value: Any = [block.urls[url], int(block.offsets[row]), size] if size else [block.urls[url]]
-        if url < 0:
-            data = block.data[number]
-            plain = data.isascii() and data.decode().isprintable()
-            is_text = plain and not data.startswith(b"base64:")
-            value = data.decode() if is_text else f"base64:{base64.b64encode(data).decode()}"
+    for index, row in references.items():
+        value: Any
+        if row.data is not None:
+            plain = row.data.isascii() and row.data.decode().isprintable()
+            is_text = plain and not row.data.startswith(b"base64:")
+            value = (
+                row.data.decode() if is_text else f"base64:{base64.b64encode(row.data).decode()}"
+            )
+        else:
+            url = references.paths[row.path_number]
+            value = [url] if row.length is None else [url, row.offset, row.length]
         found[below + (".".join(map(str, index)) or "0")] = value
     return json.dumps(found)[1:-1]
 
@@ -63,20 +69,20 @@ def test_members_are_those_of_a_json_encoder(
     numbers = sorted(data.draw(chunks))
     first = data.draw(st.sampled_from([-1, 0]))
     which = [data.draw(st.integers(first, len(urls) - 1)) for _ in numbers]
-    sizes = [data.draw(st.just(0) | NUMBERS) for _ in numbers]
-    offsets = [data.draw(NUMBERS) if size else 0 for size in sizes]
-    inline = st.binary(max_size=9) | st.sampled_from([b"text", b'"\\', b"base64:x"])
-    block = Block(
-        np.array(numbers),
-        np.array(which),
-        np.array(offsets),
-        np.array(sizes),
-        urls,
-        {number: data.draw(inline) for number, url in zip(numbers, which, strict=True) if url < 0},
+    lengths = [data.draw(st.just(TO_THE_END) | st.integers(1, 2**52)) for _ in numbers]
+    offsets = [data.draw(st.integers(0, 2**52)) if length > 0 else 0 for length in lengths]
+    inline = st.binary(min_size=1, max_size=9) | st.sampled_from([b"text", b'"\\', b"base64:x"])
+    references = references_from_columns(
+        tuple(grid),
+        numbers=np.array(numbers),
+        paths=NumberedPaths(np.array(which, np.int32), urls),
+        offsets=offsets,
+        lengths=lengths,
+        data={n: data.draw(inline) for n, url in zip(numbers, which, strict=True) if url < 0},
     )
     below = data.draw(st.sampled_from(["", "a/", 'g"/ü/', "\0/"]))
-    written = members_of(block, below, tuple(grid), at_once=at_once)
-    assert b", ".join(written).decode("ascii") == one_by_one(block, below, tuple(grid))
+    written = members_of(references, below, at_once=at_once)
+    assert b", ".join(written).decode("ascii") == one_by_one(references, below)
 
 
 def test_urls_in_parquet_are_texts_even_if_parts_of_a_file_share_them(tmp_path: Path) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
+import numpy.typing as npt
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.kerchunk.export.blocks import Block, distinct, in_column
 from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedArray,
     ExportedGroup,
@@ -26,7 +27,14 @@ from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, re
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Limits, grid_indices
 from zarr_manifest.hierarchy import InspectedHierarchy
-from zarr_manifest.manifest import TextColumns, canonical_keys
+from zarr_manifest.manifest import (
+    Columns,
+    Extras,
+    References,
+    TextColumns,
+    canonical_keys,
+    distinct_numbers,
+)
 from zarr_manifest.sources import Allow
 
 if TYPE_CHECKING:
@@ -132,10 +140,10 @@ def _array(
     below = f"{node.path}/" if node.path else ""
     stated_bytes, chunks = 0, 0
     for block in node.blocks():
-        members.add(members_of(block, below, node.partitions.grid_shape))
+        members.add(members_of(block, below))
         stated_bytes += block.stated_bytes
-        chunks += len(block.numbers)
-        tally.add(node.path, len(block.numbers))
+        chunks += len(block)
+        tally.add(node.path, len(block))
     converted = node.zarr2_metadata(chunks)
     members.add(_documents(below, ".zarray", converted.node, converted.attributes))
     report.arrays += 1
@@ -159,64 +167,61 @@ def member(key: str, value: object) -> bytes:
 
 
 def members_of(
-    block: Block, below: str, grid_shape: tuple[int, ...], *, at_once: int = _AT_ONCE
+    references: References, below: str, *, at_once: int = _AT_ONCE
 ) -> Iterator[bytes | memoryview]:
-    """Yield the references of a block, so many at a time, with what belongs between them.
+    """Yield references, so many at a time, with what belongs between them.
 
     Parameters
     ----------
-    block : Block
-        The references.
+    references : References
+        With URLs as paths.
     below : str
         What their keys begin with.
-    grid_shape : tuple of int
-        Number of chunks along each dimension.
     at_once : int
         Number of references to write at a time.
 
     Examples
     --------
     >>> import numpy as np
-    >>> numbers, zeros = np.array([0, 3]), np.array([0, 0])
-    >>> block = Block(numbers, zeros, np.array([8, 9]), np.array([2, 0]), ["s3://b/f"], {})
-    >>> [bytes(members) for members in members_of(block, "a/", (2, 2))]
+    >>> from zarr_manifest.manifest import references_from_columns
+    >>> references = references_from_columns(
+    ...     (2, 2), numbers=np.array([0, 3]), paths="s3://b/f", offsets=[8, 0], lengths=[2, -1]
+    ... )
+    >>> [bytes(members) for members in members_of(references, "a/")]
     [b'"a/0.0": ["s3://b/f", 8, 2], "a/1.1": ["s3://b/f"]']
     """
-    urls = _in_json(block.urls)
+    urls = _in_json(references.paths)
     key = json.dumps(below).encode()[:-1]
-    for start in range(0, len(block.numbers), at_once):
-        rows = slice(start, start + at_once)
-        part = block._replace(
-            numbers=block.numbers[rows],
-            url_numbers=block.url_numbers[rows],
-            offsets=block.offsets[rows],
-            sizes=block.sizes[rows],
+    for start in range(0, len(references), at_once):
+        rows = range(start, min(start + at_once, len(references)))
+        columns = references.columns(slice(rows.start, rows.stop))
+        indices = grid_indices(references.grid_shape, columns.numbers)
+        yield _in_columns(columns, key, urls, indices) or _one_by_one(
+            columns, key, urls, indices, dict(references.extras_of(rows))
         )
-        yield _in_columns(part, key, urls, grid_shape) or _one_by_one(part, key, urls, grid_shape)
 
 
 def _in_columns(
-    block: Block, key: bytes, urls: Sequence[bytes], grid_shape: tuple[int, ...]
+    columns: Columns, key: bytes, urls: Sequence[bytes], indices: npt.NDArray[np.int64]
 ) -> memoryview | None:
     """Return the references; None if some are inline, or have a long URL."""
-    if block.url_numbers.min() < 0:
+    if columns.path_numbers.min() < 0:
         return None
-    used, column = distinct(block.url_numbers, len(urls))
+    used, numbers = distinct_numbers(columns.path_numbers, len(urls))
     urls_used: list[int] = used.tolist()
     table = [urls[number] for number in urls_used]
     if max(map(len, table)) > _WIDEST:
         return None
-    is_range = block.sizes > 0
+    is_range = columns.lengths > 0
     where = None if is_range.all() else is_range
-    numbers = in_column(block.numbers)
-    lines = TextColumns(len(numbers))
-    lines.constant(key if grid_shape else key + b"0")
-    for dimension, indices in enumerate(grid_indices(grid_shape, numbers).T):
+    lines = TextColumns(len(indices))
+    lines.constant(key if indices.shape[1] else key + b"0")
+    for dimension in range(indices.shape[1]):
         lines.constant(b"." if dimension else b"")
-        lines.numbers(indices)
+        lines.numbers(indices[:, dimension])
     lines.constant(b'": [')
-    lines.texts(table, column)
-    for values in (block.offsets, block.sizes):
+    lines.texts(table, numbers)
+    for values in (columns.offsets, np.maximum(columns.lengths, 0)):
         lines.constant(_BETWEEN, where)
         lines.numbers(values, where)
     lines.constant(b"]" + _BETWEEN)
@@ -224,20 +229,24 @@ def _in_columns(
 
 
 def _one_by_one(
-    block: Block, key: bytes, urls: Sequence[bytes], grid_shape: tuple[int, ...]
+    columns: Columns,
+    key: bytes,
+    urls: Sequence[bytes],
+    indices: npt.NDArray[np.int64],
+    extras: Mapping[int, Extras],
 ) -> bytes:
-    numbers = in_column(block.numbers)
-    keys = canonical_keys(grid_indices(grid_shape, numbers))
-    columns = (numbers, block.url_numbers, block.offsets, block.sizes)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
+    values = (columns.path_numbers, columns.offsets, columns.lengths)
+    rows = zip(*(column.tolist() for column in values), strict=True)
     begun, texts = key.decode(), [url.decode() for url in urls]
     lines = [
-        f'{begun}{name}": {json.dumps(_text(block.data[number]))}'
+        f'{begun}{name}": {json.dumps(_text(extras[row].data or b""))}'
         if url < 0
-        else f'{begun}{name}": [{texts[url]}, {offset}, {size}]'
-        if size
+        else f'{begun}{name}": [{texts[url]}, {offset}, {length}]'
+        if length > 0
         else f'{begun}{name}": [{texts[url]}]'
-        for name, (number, url, offset, size) in zip(keys, rows, strict=True)
+        for row, (name, (url, offset, length)) in enumerate(
+            zip(canonical_keys(indices), rows, strict=True)
+        )
     ]
     return ", ".join(lines).encode()
 

@@ -6,7 +6,6 @@ References are written file by file; ``.zmetadata``, without which it is not a s
 from __future__ import annotations
 
 import base64
-import bisect
 import json
 import math
 import shutil
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.export.blocks import Block, ChunkNumbers, distinct, in_column
 from zarr_manifest.conversion.kerchunk.export.nodes import (
     ExportedArray,
     ExportedGroup,
@@ -30,6 +28,7 @@ from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNo
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import Partitions, ancestors
 from zarr_manifest.hierarchy import InspectedHierarchy
+from zarr_manifest.manifest import References, distinct_numbers
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -229,8 +228,10 @@ class RefsWriter:
     record_size: int
     partitions: Partitions
     present: Iterable[tuple[int, ...]]
-    load: Callable[[tuple[int, ...]], Block]
-    _held: dict[tuple[int, ...], Block] = field(default_factory=dict[tuple[int, ...], Block])
+    load: Callable[[tuple[int, ...]], References]
+    _held: dict[tuple[int, ...], References] = field(
+        default_factory=dict[tuple[int, ...], References]
+    )
 
     def write(self, tell: Callable[[int], None]) -> tuple[int, int]:
         """Write all files; return the number of references, and of bytes they refer to.
@@ -255,11 +256,11 @@ class RefsWriter:
             while coming is not None and self._corner(coming, 0) < stop:
                 self._held[coming] = self.load(coming)
                 coming = next(ahead, None)
-            found = (_within(block, start, stop) for block in self._held.values())
-            parts = [part for part in found if part]
+            found = (held.between(start, stop) for held in self._held.values())
+            parts = [part for part in found if len(part)]
             if parts:
                 self._write_file(record, parts)
-                references = sum(len(part.numbers) for part in parts)
+                references = sum(map(len, parts))
                 tell(references)
                 written += references
                 stated += sum(part.stated_bytes for part in parts)
@@ -281,62 +282,56 @@ class RefsWriter:
         It is the first one with a reference, or that of the next block; None after the last.
         """
         ahead = [] if coming is None else [self._corner(coming, 0)]
-        for block in self._held.values():
-            row = bisect.bisect_left(block.numbers, stop)
-            if row < len(block.numbers):
-                ahead.append(int(block.numbers[row]))
-        return min(ahead, default=None)
+        following = (held.next_chunk(stop) for held in self._held.values())
+        return min([*ahead, *(number for number in following if number is not None)], default=None)
 
-    def _write_file(self, record: int, parts: Sequence[Block]) -> None:
+    def _write_file(self, record: int, parts: Sequence[References]) -> None:
         pa = arrow()
         size = self.record_size
-        rows = _joined(parts, record * size, size)
-        codes, without_url = rows.url_numbers.astype(np.int32), rows.url_numbers < 0
-        inline = {
-            number - record * size: _plain(part.data[number])
-            for part in parts
-            for number in part.inline()
-        }
+        # Missing chunks have no URL, like inline ones.
+        codes = np.full(size, -1, np.int32)
+        offsets, sizes = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        inline: dict[int, bytes] = {}
+        urls: list[str] = []
+        for part in parts:
+            columns = part.columns()
+            rows = columns.numbers - record * size
+            own, path_numbers = _urls_of(part.paths, columns.path_numbers)
+            codes[rows] = np.where(path_numbers < 0, -1, path_numbers + len(urls))
+            offsets[rows] = columns.offsets
+            sizes[rows] = np.where(path_numbers < 0, 0, np.maximum(columns.lengths, 0))
+            for position, extra in part.extras_of(range(len(part))):
+                inline[rows.item(position)] = _plain(extra.data or b"")
+            urls += own
+        without_url = codes < 0
         paths = pa.DictionaryArray.from_arrays(
             pa.array(codes, mask=without_url if without_url.any() else None),
-            pa.array(rows.urls, pa.string()),
+            pa.array(urls, pa.string()),
         )
-        columns = [paths, pa.array(rows.offsets), pa.array(rows.sizes), _binary(inline, size)]
+        table = [paths, pa.array(offsets), pa.array(sizes), _binary(inline, size)]
         self.directory.mkdir(parents=True, exist_ok=True)
         # Without the schema of the table, readers find texts, not numbers of texts.
         with parquet().ParquetWriter(
             self.directory / f"refs.{record}.parq",
             _schema(),
             compression="zstd",
-            use_dictionary=["path", "size"] if _has_few_values(rows.sizes) else ["path"],
+            use_dictionary=["path", "size"] if _has_few_values(sizes) else ["path"],
             write_statistics=False,
             store_schema=False,
         ) as writer:
-            writer.write_table(pa.Table.from_arrays(columns, schema=_schema()))
+            writer.write_table(pa.Table.from_arrays(table, schema=_schema()))
             writer.add_key_value_metadata({"pandas": json.dumps(_PANDAS)})
 
 
-def _joined(parts: Sequence[Block], start: int, size: int) -> Block:
-    """Return all chunks of a file, from one on; missing ones have no URL, like inline ones."""
-    if len(parts[0].numbers) == size:
-        return parts[0]
-    url_numbers = np.full(size, -1, np.int64)
-    offsets, sizes = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    urls: list[str] = []
-    for part in parts:
-        rows = _places(part.numbers, start)
-        url_numbers[rows] = np.where(part.url_numbers < 0, -1, part.url_numbers + len(urls))
-        offsets[rows], sizes[rows] = part.offsets, part.sizes
-        urls += part.urls
-    return Block(range(start, start + size), url_numbers, offsets, sizes, urls, {})
-
-
-def _places(numbers: ChunkNumbers, start: int) -> _Integers | slice:
-    """Return the rows of chunks in a file that begins with one: a slice, if they are one."""
-    first, last = int(numbers[0]) - start, int(numbers[-1]) - start
-    if last - first == len(numbers) - 1:
-        return slice(first, last + 1)
-    return in_column(numbers) - start
+def _urls_of(
+    urls: Sequence[str], numbers: npt.NDArray[np.int32]
+) -> tuple[list[str], npt.NDArray[np.signedinteger]]:
+    """Return the URLs in use, and a column of their numbers; inline chunks have none, but -1."""
+    # Where there are inline chunks, the first number stands for them.
+    shift = int(numbers.min() < 0)
+    used, which = distinct_numbers(numbers + np.int32(shift), len(urls) + shift)
+    own: list[int] = (used[shift:] - shift).tolist()
+    return [urls[number] for number in own], which - shift
 
 
 def _has_few_values(numbers: _Integers) -> bool:
@@ -364,27 +359,6 @@ def _schema() -> Any:
             pa.field("size", pa.int64(), nullable=False),
             pa.field("raw", pa.binary()),
         ]
-    )
-
-
-def _within(block: Block, start: int, stop: int) -> Block | None:
-    """Return the rows of a block within a run of chunks, with only the URLs that they use."""
-    first = bisect.bisect_left(block.numbers, start)
-    last = bisect.bisect_left(block.numbers, stop, first)
-    if first == last:
-        return None
-    own = block.url_numbers[first:last]
-    # Inline chunks have no URL: where there are some, the first number stands for them.
-    shift = int(own.min() < 0)
-    used, which = distinct(own + shift if shift else own, len(block.urls) + shift)
-    urls: list[int] = (used[shift:] - shift).tolist()
-    return Block(
-        block.numbers[first:last],
-        which - shift if shift else which,
-        block.offsets[first:last],
-        block.sizes[first:last],
-        [block.urls[number] for number in urls],
-        block.data,
     )
 
 

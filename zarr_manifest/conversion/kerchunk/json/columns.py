@@ -1,4 +1,4 @@
-"""References in columns: plain ones become numbers at once, others are kept for later.
+"""References by key, in columns: URLs with byte ranges become numbers, others are kept for later.
 
 There may be millions, so nothing here is done one by one for plain references.
 """
@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.json.decoding import TOO_LARGE, PlainReference
+from zarr_manifest.manifest import PathNumbers
 
-__all__ = ["KeyText", "References", "UrlNumbers", "as_list"]
+__all__ = ["KeyText", "KeyedReferences", "as_list"]
 
 type _Integers = npt.NDArray[np.int64]
 
@@ -88,26 +89,8 @@ class KeyText:
         return found
 
 
-class UrlNumbers:
-    """Numbers the URLs of a set, in order of first use."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def __call__(self, urls: Sequence[str]) -> npt.NDArray[np.int32]:
-        """Return the number of each URL."""
-        numbers = self._numbers
-        fresh = [url for url in dict.fromkeys(urls) if url not in numbers]
-        numbers.update(zip(fresh, itertools.count(len(numbers)), strict=False))
-        return np.fromiter(map(numbers.__getitem__, urls), np.int32, len(urls))
-
-    def urls(self) -> list[str]:
-        """Return the URLs by number."""
-        return list(self._numbers)
-
-
-class References(NamedTuple):
-    """References in columns, in the order of the document.
+class KeyedReferences(NamedTuple):
+    """References by key, in columns, in the order of the document.
 
     Attributes
     ----------
@@ -128,19 +111,19 @@ class References(NamedTuple):
     others: dict[int, object]
 
     @classmethod
-    def of(cls, keys: list[str], values: Sequence[object], number: UrlNumbers) -> References:
-        """Return references in columns; `number` is for the URLs of a whole set.
+    def of(cls, keys: list[str], values: Sequence[object], numbers: PathNumbers) -> KeyedReferences:
+        """Return references in columns; `numbers` are those of the URLs of a whole set.
 
         Examples
         --------
         >>> values = [["f.nc", 8, 2], "text", ["f.nc"], ["g.nc", 0]]
-        >>> found = References.of(["0", "1", "2", "3"], values, UrlNumbers())
+        >>> found = KeyedReferences.of(["0", "1", "2", "3"], values, PathNumbers())
         >>> found.urls, found.lengths, found.others
         (array([ 0, -1,  0, -1], dtype=int32), array([ 2, -1, -1, -1]), {1: 'text', 3: ['g.nc', 0]})
         """
         plain, rows, others = _divided(values)
         count = len(plain)
-        urls = number(list(map(_URL, plain)))
+        urls = np.fromiter(map(numbers.__getitem__, map(_URL, plain)), np.int32, count)
         offsets = np.fromiter(map(_OFFSET, plain), np.int64, count)
         lengths = np.fromiter(map(_LENGTH, plain), np.int64, count)
         incomplete = (offsets < 0) != (lengths < 0)
@@ -154,7 +137,7 @@ class References(NamedTuple):
         return found if rows is None else found._spread(rows, len(keys))
 
     @classmethod
-    def joined(cls, parts: Sequence[References]) -> References:
+    def joined(cls, parts: Sequence[KeyedReferences]) -> KeyedReferences:
         """Return the references of several parts, in order."""
         if len(parts) == 1:
             return parts[0]
@@ -171,11 +154,11 @@ class References(NamedTuple):
             others,
         )
 
-    def rows(self, rows: _Integers, keys: list[str]) -> References:
+    def rows(self, rows: _Integers, keys: list[str]) -> KeyedReferences:
         """Return the references of some rows, at least one; `keys` are those of all rows."""
         urls = self.urls[rows]
         places: list[int] = np.flatnonzero(urls < 0).tolist()
-        return References(
+        return KeyedReferences(
             KeyText.of([keys[row] for row in rows.tolist()]),
             urls,
             self.offsets[rows],
@@ -183,7 +166,7 @@ class References(NamedTuple):
             {place: self.others[int(rows[place])] for place in places},
         )
 
-    def _spread(self, rows: _Integers, count: int) -> References:
+    def _spread(self, rows: _Integers, count: int) -> KeyedReferences:
         """Return columns with these values in some rows, and none in the others."""
         urls = np.full(count, -1, np.int32)
         offsets, lengths = np.zeros(count, np.int64), np.full(count, -1, np.int64)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.json.columns import KeyText, References
+from zarr_manifest.conversion.kerchunk.json.columns import KeyedReferences, KeyText
 from zarr_manifest.conversion.zarr2 import ArrayPlan, count_keys, find_owner, unread_keys
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ancestors, collect, number_chunks
@@ -35,12 +35,12 @@ class ArrayMembers:
     ----------
     path : str
         Path of the array.
-    runs : list of References
+    runs : list of KeyedReferences
         The references, in the order of the document.
     """
 
     path: str
-    runs: list[References] = field(default_factory=list[References])
+    runs: list[KeyedReferences] = field(default_factory=list[KeyedReferences])
 
     @property
     def prefix(self) -> str:
@@ -48,10 +48,10 @@ class ArrayMembers:
         return f"{self.path}/" if self.path else ""
 
     @property
-    def references(self) -> References:
+    def references(self) -> KeyedReferences:
         """All references as a single run."""
         if len(self.runs) != 1:
-            self.runs = [References.joined(self.runs)]
+            self.runs = [KeyedReferences.joined(self.runs)]
         return self.runs[0]
 
     def names(self) -> list[str]:
@@ -70,13 +70,13 @@ class ArrayMembers:
 
 
 def distribute(
-    batches: Iterable[References], paths: Iterable[str]
+    batches: Iterable[KeyedReferences], paths: Iterable[str]
 ) -> tuple[dict[str, ArrayMembers], list[str]]:
     """Assign every reference to its array.
 
     Parameters
     ----------
-    batches : iterable of References
+    batches : iterable of KeyedReferences
         All references; none of them empty.
     paths : iterable of str
         Paths of the arrays.
@@ -89,7 +89,7 @@ def distribute(
         Keys that belong to no array.
     """
     found = _Distribution({path: ArrayMembers(path) for path in paths})
-    mixed: list[References] = []
+    mixed: list[KeyedReferences] = []
     waiting = 0
     for batch in batches:
         owner = found.sole_owner(batch.keys)
@@ -128,11 +128,11 @@ class _Distribution:
             return None
         return owner[1] if keys.all_below(owner[1].prefix) else None
 
-    def add_mixed(self, batches: Sequence[References]) -> None:
+    def add_mixed(self, batches: Sequence[KeyedReferences]) -> None:
         """Add references that belong to several arrays, or to none."""
         if not batches:
             return
-        references = References.joined(batches)
+        references = KeyedReferences.joined(batches)
         keys = references.keys.listed()
         owners = self._owners_of(keys)
         strays = owners < 0

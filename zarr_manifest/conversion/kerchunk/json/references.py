@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
 import operator
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.json.columns import References
+from zarr_manifest.conversion.kerchunk.json.columns import KeyedReferences
 from zarr_manifest.conversion.kerchunk.json.decoding import TOO_LARGE
 from zarr_manifest.conversion.kerchunk.json.members import (
     ArrayMembers,
@@ -38,14 +37,19 @@ from zarr_manifest.conversion.zarr2 import (
     refused_strays,
 )
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import grid_indices
-from zarr_manifest.manifest import Manifest, NumberedPaths, Rows
+from zarr_manifest.manifest import (
+    Manifest,
+    NumberedPaths,
+    PathNumbers,
+    Rows,
+    references_from_columns,
+)
 
-__all__ = ["NumberedUrls", "byte_range", "chunks_of", "inline_bytes", "reference_nodes"]
+__all__ = ["NumberedUrls", "byte_range", "inline_bytes", "reference_nodes"]
 
 
 def reference_nodes(
-    references: list[References],
+    references: list[KeyedReferences],
     documents: Mapping[str, Any],
     sources: NumberedUrls,
 ) -> Iterator[Node]:
@@ -53,7 +57,7 @@ def reference_nodes(
 
     Parameters
     ----------
-    references : list of References
+    references : list of KeyedReferences
         In batches, none of them empty, without metadata documents. The list is emptied, to save
         memory.
     documents : mapping
@@ -92,13 +96,13 @@ class NumberedUrls:
 
 
 @dataclass
-class _Columns:
+class _ArrayColumns:
     """The references of one array, by row: in C order of its chunks."""
 
     path_numbers: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
-    paths: dict[str, int] = field(default_factory=dict[str, int])
+    paths: PathNumbers = field(default_factory=PathNumbers)
     inline: dict[int, bytes] = field(default_factory=dict[int, bytes])
     versions: dict[str, str | None] = field(default_factory=dict[str, str | None])
     relative: set[str] = field(default_factory=set[str])
@@ -113,7 +117,7 @@ class _Columns:
             )
         if source.relative is not None:
             self.relative.add(source.relative)
-        return self.paths.setdefault(source.path, len(self.paths))
+        return self.paths[source.path]
 
 
 def _array_node(plan: ArrayPlan, members: ArrayMembers, sources: NumberedUrls) -> Node:
@@ -132,7 +136,7 @@ def _array_node(plan: ArrayPlan, members: ArrayMembers, sources: NumberedUrls) -
     return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed, *relative))
 
 
-def _columns(rows: Rows, members: ArrayMembers, sources: NumberedUrls) -> _Columns:
+def _columns(rows: Rows, members: ArrayMembers, sources: NumberedUrls) -> _ArrayColumns:
     try:
         return _columns_at_once(rows, members.references, sources)
     except (ManifestError, ValueError):
@@ -140,12 +144,14 @@ def _columns(rows: Rows, members: ArrayMembers, sources: NumberedUrls) -> _Colum
         return _columns_one_by_one(rows, members, sources)
 
 
-def _columns_at_once(rows: Rows, references: References, sources: NumberedUrls) -> _Columns:
+def _columns_at_once(
+    rows: Rows, references: KeyedReferences, sources: NumberedUrls
+) -> _ArrayColumns:
     order = rows.members
     urls, offsets, lengths, others = references[1:]
     if len(order) < len(urls) or (order[1:] < order[:-1]).any():
         urls, offsets, lengths = urls[order], offsets[order], lengths[order]
-    columns = _Columns(np.empty(0, np.int32), offsets, lengths)
+    columns = _ArrayColumns(np.empty(0, np.int32), offsets, lengths)
     columns.path_numbers = _path_numbers(urls, columns, sources)
     if others:
         places: list[int] = np.flatnonzero(columns.path_numbers < 0).tolist()
@@ -160,7 +166,7 @@ def _columns_at_once(rows: Rows, references: References, sources: NumberedUrls) 
 
 
 def _path_numbers(
-    urls: npt.NDArray[np.int32], columns: _Columns, sources: NumberedUrls
+    urls: npt.NDArray[np.int32], columns: _ArrayColumns, sources: NumberedUrls
 ) -> npt.NDArray[np.int32]:
     """Return the path number of each URL number; -1 for -1."""
     most = int(urls.max(initial=-1))
@@ -176,21 +182,21 @@ def _path_numbers(
     return by_number[urls]
 
 
-def _table(numbers: list[int], columns: _Columns, sources: NumberedUrls) -> list[int]:
+def _table(numbers: list[int], columns: _ArrayColumns, sources: NumberedUrls) -> list[int]:
     return [
         columns.path_number(sources.urls[number], sources) if number >= 0 else -1
         for number in numbers
     ]
 
 
-def _columns_one_by_one(rows: Rows, members: ArrayMembers, sources: NumberedUrls) -> _Columns:
+def _columns_one_by_one(rows: Rows, members: ArrayMembers, sources: NumberedUrls) -> _ArrayColumns:
     """Return the columns, or raise for the first reference that cannot be expressed.
 
     First come those to byte ranges, by the number of their URL; then the others.
     """
     order, references, names = rows.members, members.references, members.names()
     urls, lengths = references.urls[order], references.lengths[order]
-    columns = _Columns(np.full(len(order), -1, np.int32), references.offsets[order], lengths)
+    columns = _ArrayColumns(np.full(len(order), -1, np.int32), references.offsets[order], lengths)
     ranges = np.flatnonzero((urls >= 0) & (lengths > 0))
     numbers, first, which = np.unique(urls[ranges], return_index=True, return_inverse=True)
     table = np.full(len(numbers), -1, np.int32)
@@ -215,7 +221,7 @@ def _naming(key: str) -> Generator[None]:
         raise error.in_context(chunk=key) from error.__cause__
 
 
-def _take_other(columns: _Columns, row: int, value: object, sources: NumberedUrls) -> None:
+def _take_other(columns: _ArrayColumns, row: int, value: object, sources: NumberedUrls) -> None:
     parts = as_array(value)
     if parts is None:
         columns.inline[row] = inline_bytes(value)
@@ -307,25 +313,17 @@ def inline_bytes(value: object) -> bytes:
 # ------------------------------------------------------------ manifest
 
 
-def _manifest(plan: ArrayPlan, rows: Rows, columns: _Columns) -> Manifest:
+def _manifest(plan: ArrayPlan, rows: Rows, columns: _ArrayColumns) -> Manifest:
     inline = np.array(list(columns.inline), np.int64)
-    indices: list[list[int]] = grid_indices(plan.grid_shape, rows.numbers[inline]).tolist()
-    conditions = {
-        path: {"version": version} for path, version in columns.versions.items() if version
-    }
-    return Manifest.from_columns(
+    references = references_from_columns(
         plan.grid_shape,
         paths=NumberedPaths(columns.path_numbers, tuple(columns.paths)),
         offsets=columns.offsets,
         lengths=columns.lengths,
-        indices=chunks_of(plan.grid_shape, rows.numbers),
-        data=dict(zip(map(tuple, indices), columns.inline.values(), strict=True)),
-        conditions=conditions,
+        numbers=rows.numbers,
+        data=dict(zip(rows.numbers[inline].tolist(), columns.inline.values(), strict=True)),
+        conditions={
+            path: {"version": version} for path, version in columns.versions.items() if version
+        },
     )
-
-
-def chunks_of(
-    grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64] | None:
-    """Return the grid index of each chunk in C order; None for all chunks."""
-    return None if len(numbers) == math.prod(grid_shape) else grid_indices(grid_shape, numbers)
+    return Manifest(references)

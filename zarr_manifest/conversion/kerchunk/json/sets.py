@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 from zarr.storage import MemoryStore
 
-from zarr_manifest.conversion.kerchunk.json.columns import References, UrlNumbers, as_list
+from zarr_manifest.conversion.kerchunk.json.columns import KeyedReferences, as_list
 from zarr_manifest.conversion.kerchunk.json.decoding import (
     Batch,
     Members,
@@ -50,6 +50,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions, DocumentCodec, decode_body
 from zarr_manifest.locations import Base, UrlLocation, redact
+from zarr_manifest.manifest import PathNumbers
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     Access,
@@ -312,22 +313,22 @@ def _with_unknown(names: list[str], nodes: Iterator[Node]) -> Iterator[Node]:
 def _nodes(
     members: Members, generated: Mapping[str, object], urls: SourceUrls, context: _Context
 ) -> Iterator[Node]:
-    number = UrlNumbers()
+    number = PathNumbers()
     documents: dict[str, object] = {}
-    references: list[References] = []
+    references: list[KeyedReferences] = []
     for batch in batches(members):
         keys, values = _without_documents(batch, documents)
         if not generated.keys().isdisjoint(keys):
             # Generated references win, as in fsspec.
             keys, values = _chosen(keys, values, [key not in generated for key in keys])
         if keys:
-            references.append(References.of(keys, values, number))
+            references.append(KeyedReferences.of(keys, values, number))
     for batch in batches(generated):
         keys, values = _without_documents(batch, documents)
         if keys:
-            references.append(References.of(keys, values, number))
+            references.append(KeyedReferences.of(keys, values, number))
     documents = with_fetched(documents, urls, context.access, context.max_bytes)
-    return reference_nodes(references, documents, NumberedUrls(number.urls(), urls))
+    return reference_nodes(references, documents, NumberedUrls(list(number), urls))
 
 
 def _without_documents(batch: Batch, documents: dict[str, object]) -> Batch:

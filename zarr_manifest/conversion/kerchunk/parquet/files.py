@@ -6,6 +6,7 @@ in C order of the chunk grid. Independent of metadata and manifests.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,9 +21,10 @@ from zarr_manifest.conversion.kerchunk.urls import SourceReference
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
 from zarr_manifest.locations import redact
+from zarr_manifest.manifest import TO_THE_END, NumberedPaths, References, references_from_columns
 from zarr_manifest.showing import counted
 
-__all__ = ["ReferenceRows", "RefsFiles", "arrow", "parquet", "refs_number", "two_versions"]
+__all__ = ["RefsBatch", "RefsFiles", "arrow", "parquet", "refs_number", "two_versions"]
 
 # Rows in memory at a time: bounds memory even if a whole set is one file.
 _BATCH = 2**16
@@ -56,44 +58,19 @@ def refs_number(name: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-class ReferenceRows(NamedTuple):
-    """References of some chunks; missing chunks have no row.
+class RefsBatch(NamedTuple):
+    """References of some chunks that follow one another.
 
     Attributes
     ----------
-    numbers : ndarray of int64, sorted
-        C-order number of each row's chunk in the grid.
-    path_numbers : ndarray of int32
-        Index of each row's path; negative where the chunk is inline.
-    paths : list of str
-        URL references, ready for a manifest.
-    offsets, lengths : ndarray of int64
-        In bytes; a length of -1 is the whole object.
-    data : dict of int to bytes
-        Inline chunks, by chunk number.
-    versions : dict of str to str
-        Object versions by path, where stated.
+    references : References
+        Ready for a manifest.
     relative : frozenset of str
         Paths relative to the working directory.
     """
 
-    numbers: _Integers
-    path_numbers: npt.NDArray[np.int32]
-    paths: list[str]
-    offsets: _Integers
-    lengths: _Integers
-    data: dict[int, bytes]
-    versions: dict[str, str]
+    references: References
     relative: frozenset[str]
-
-    def part(self, start: int, stop: int) -> ReferenceRows:
-        """Return some of the rows, with their inline chunks and all paths."""
-        return self._replace(
-            numbers=self.numbers[start:stop],
-            path_numbers=self.path_numbers[start:stop],
-            offsets=self.offsets[start:stop],
-            lengths=self.lengths[start:stop],
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +83,21 @@ class RefsFiles:
         The directory that contains them.
     record_size : int
         Number of references per file.
-    chunk_count : int
-        Number of chunks of the array.
+    grid_shape : tuple of int
+        Number of chunks of the array along every dimension.
     to_reference : callable
         Turns a kerchunk path into a URL reference.
     """
 
     directory: Path
     record_size: int
-    chunk_count: int
+    grid_shape: tuple[int, ...]
     to_reference: Callable[[str], SourceReference]
+
+    @property
+    def chunk_count(self) -> int:
+        """Number of chunks of the array."""
+        return math.prod(self.grid_shape)
 
     def present(self) -> list[int]:
         """Return the numbers of existing files; chunks of others are missing.
@@ -135,7 +117,7 @@ class RefsFiles:
             ) from error
         return sorted(number for number in numbers if number is not None)
 
-    def rows(self) -> Iterator[ReferenceRows]:
+    def batches(self) -> Iterator[RefsBatch]:
         """Yield the references of all chunks in C order, in batches of limited size.
 
         Raises
@@ -214,7 +196,7 @@ class RefsFiles:
 
     # Its rows ----------------------------------------------------------------
 
-    def _interpret(self, record: int, first: int, batch: Any) -> ReferenceRows:
+    def _interpret(self, record: int, first: int, batch: Any) -> RefsBatch:
         file = self.directory / f"refs.{record}.parq"
         try:
             return self._interpreted(first, batch)
@@ -227,32 +209,29 @@ class RefsFiles:
                 f"a column cannot be used: {error}", location=str(file)
             ) from error
 
-    def _interpreted(self, first: int, batch: Any) -> ReferenceRows:
+    def _interpreted(self, first: int, batch: Any) -> RefsBatch:
         data = _inline(first, batch)
         path_numbers, sources = self._paths(batch)
         # Inline data takes precedence over a reference, as in fsspec.
-        inline = np.fromiter(data, np.int64, len(data)) - first
-        path_numbers[inline] = -1
-        has_path = path_numbers >= 0
-        stated = has_path.copy()
-        stated[inline] = True
-        rows = np.flatnonzero(stated)
-        numbers = first + rows
-        offsets = _integers(batch, "offset")
-        sizes = _integers(batch, "size")
-        _require_ranges(first, has_path, offsets, sizes)
-        lengths = sizes[rows]
-        lengths[lengths == 0] = -1
-        return ReferenceRows(
-            numbers,
-            path_numbers[rows],
-            list(sources),
-            offsets[rows],
-            lengths,
-            data,
-            {path: s.version for path, s in sources.items() if s.version is not None},
-            frozenset(s.relative for s in sources.values() if s.relative is not None),
+        path_numbers[np.fromiter(data, np.int64, len(data)) - first] = -1
+        offsets, sizes = _integers(batch, "offset"), _integers(batch, "size")
+        _require_ranges(first, path_numbers >= 0, offsets, sizes)
+        sizes[sizes == 0] = TO_THE_END
+        references = references_from_columns(
+            self.grid_shape,
+            paths=NumberedPaths(path_numbers, list(sources)),
+            offsets=offsets,
+            lengths=sizes,
+            numbers=np.arange(first, first + len(batch)),
+            data=data,
+            conditions={
+                path: {"version": source.version}
+                for path, source in sources.items()
+                if source.version is not None
+            },
         )
+        relative = (s.relative for s in sources.values() if s.relative is not None)
+        return RefsBatch(references, frozenset(relative))
 
     def _paths(self, batch: Any) -> tuple[npt.NDArray[np.int32], dict[str, SourceReference]]:
         """Return the number of each row's path, -1 for none, and the paths."""

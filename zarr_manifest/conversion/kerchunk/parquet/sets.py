@@ -6,9 +6,7 @@ the Parquet files in its directory. Large arrays are read while they are written
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.json import chunks_of
 from zarr_manifest.conversion.kerchunk.local_paths import require_local_path
 from zarr_manifest.conversion.kerchunk.parquet.files import (
-    ReferenceRows,
     RefsFiles,
     parquet,
     refs_number,
@@ -45,8 +40,7 @@ from zarr_manifest.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from zarr_manifest.format import grid_indices, number_chunks
-from zarr_manifest.manifest import Manifest, NumberedPaths
+from zarr_manifest.manifest import JoinedReferences, Manifest, References
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     Allow,
@@ -217,8 +211,9 @@ def whole_manifest(
     ManifestError
         They cannot be read, or no manifest can express them.
     """
-    parts = list(files.rows())
-    return _manifest(grid_shape, parts), frozenset[str]().union(*(p.relative for p in parts))
+    batches = list(files.batches())
+    relative = frozenset[str]().union(*(batch.relative for batch in batches))
+    return _joined(grid_shape, [batch.references for batch in batches]), relative
 
 
 @dataclass(slots=True)
@@ -251,75 +246,50 @@ class RefsPartitions:
     def __iter__(self) -> Iterator[Manifest]:
         """Yield the partitions that have references, in C order."""
         try:
-            pending: list[ReferenceRows] = []
-            owner = -1
-            for rows in self.files.rows():
-                for number, piece in self._pieces(rows):
-                    if number != owner and pending:
-                        yield _manifest(self.grid_shape, pending)
+            pending: list[References] = []
+            owner: tuple[int, ...] = ()
+            for batch in self.files.batches():
+                for index, part in batch.references.blocks(self.partition_shape):
+                    if index != owner and pending:
+                        yield _joined(self.grid_shape, pending)
                         pending = []
-                    owner = number
-                    pending.append(piece)
+                    owner = index
+                    pending.append(part)
             if pending:
-                yield _manifest(self.grid_shape, pending)
+                yield _joined(self.grid_shape, pending)
             self.was_read = True
         except ManifestError as error:
             raise error.in_context(array=self.path) from error.__cause__
 
     def first_relative(self) -> frozenset[str]:
         """Return the relative file paths among the first references."""
-        return next((rows.relative for rows in self.files.rows()), frozenset[str]())
-
-    def _pieces(self, rows: ReferenceRows) -> Iterator[tuple[int, ReferenceRows]]:
-        """Split rows where the partition changes; yield its number with each piece."""
-        shape = np.array(self.partition_shape, np.int64)
-        counts = tuple(-(-n // p) for n, p in zip(self.grid_shape, shape.tolist(), strict=True))
-        blocks = grid_indices(self.grid_shape, rows.numbers) // shape
-        owners = number_chunks(blocks, counts)
-        cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
-        for start, stop in itertools.pairwise(cuts):
-            if start < stop:
-                yield int(owners[start]), rows.part(start, stop)
+        return next((batch.relative for batch in self.files.batches()), frozenset[str]())
 
 
-def _manifest(grid_shape: tuple[int, ...], parts: Sequence[ReferenceRows]) -> Manifest:
-    data: dict[tuple[int, ...], bytes] = {}
-    table: dict[str, int] = {}
-    path_numbers = [np.empty(0, np.int32)]
+def _joined(grid_shape: tuple[int, ...], parts: Sequence[References]) -> Manifest:
+    joined = JoinedReferences()
     for part in parts:
-        # Inline rows have the last number, which stands for no path.
-        by_number = [table.setdefault(path, len(table)) for path in part.paths]
-        path_numbers.append(np.array([*by_number, -1], np.int32)[part.path_numbers])
-        inline = part.numbers[part.path_numbers < 0]
-        indices: list[list[int]] = grid_indices(grid_shape, inline).tolist()
-        for number, index in zip(inline.tolist(), indices, strict=True):
-            data[tuple(index)] = part.data[number]
-    return Manifest.from_columns(
-        grid_shape,
-        paths=NumberedPaths(np.concatenate(path_numbers), tuple(table)),
-        offsets=_joined([part.offsets for part in parts]),
-        lengths=_joined([part.lengths for part in parts]),
-        indices=chunks_of(grid_shape, _joined([part.numbers for part in parts])),
-        data=data,
-        conditions=_conditions(parts),
-    )
+        joined.add_references(part)
+    references = joined.references(grid_shape)
+    assert references is not None  # each row of a file is another chunk
+    _require_one_version(references)
+    return Manifest(references)
 
 
-def _joined(columns: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    return np.concatenate([np.empty(0, np.int64), *columns])
-
-
-def _conditions(parts: Sequence[ReferenceRows]) -> dict[str, dict[str, str]]:
-    """Return the object versions of paths as conditions."""
-    versions: dict[str, str] = {}
-    for part in parts:
-        versions.update(part.versions)
-    for part in parts if versions else ():
-        used: list[int] = np.unique(part.path_numbers[part.path_numbers >= 0]).tolist()
-        for path in {part.paths[number] for number in used} & versions.keys():
-            if part.versions.get(path) != versions[path]:
-                raise two_versions(path)
-    return {path: {"version": version} for path, version in versions.items()}
+def _require_one_version(references: References) -> None:
+    """Refuse references to several versions of an object: they come in several batches."""
+    versions: dict[str | None, int] = {None: 0}
+    which = np.zeros(len(references), np.int64)
+    for extra, rows in references.extras():
+        which[rows] = versions.setdefault(extra.conditions.version, len(versions))
+    if len(versions) > 1:
+        path_numbers = references.columns().path_numbers
+        has_path = path_numbers >= 0
+        stated = np.unique(path_numbers[has_path] * np.int64(len(versions)) + which[has_path])
+        numbers = stated // len(versions)
+        several = numbers[1:][numbers[1:] == numbers[:-1]]
+        if len(several):
+            raise two_versions(references.paths[several.item(0)])
 
 
 # Its nodes ---------------------------------------------------------------------------
@@ -367,15 +337,14 @@ class _Importer:
             return refused(plan.path, error)
 
     def _array(self, plan: ArrayPlan) -> ArrayNode:
-        chunk_count = math.prod(plan.grid_shape)
         files = RefsFiles(
             self.found.root / plan.path,
             self.found.record_size,
-            chunk_count,
+            plan.grid_shape,
             self.urls.reference,
         )
         notes = (*plan.notes, *_notes(plan.path, files))
-        at_most = min(chunk_count, len(files.present()) * files.record_size)
+        at_most = min(files.chunk_count, len(files.present()) * files.record_size)
         if at_most <= self.stream_above:
             manifest, relative = whole_manifest(plan.grid_shape, files)
             found = relative_path_notes(plan.path, relative)
