@@ -34,12 +34,12 @@ from zarr_manifest.conversion.files.trees import FileGroup, FileTree, beyond_the
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
 from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode
-from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
-    ChunkColumns,
     MakeChecksums,
+    add_references,
     array_node,
+    columns_of_grid,
     dataset_nodes,
     distinct_paths,
     join_path,
@@ -268,7 +268,6 @@ def _zarr_nodes(url: str, zarr_format: str, work: _FileWork) -> Iterator[Node]:
 
 def _zarr_tree(nodes: Iterable[Node], sizes: Mapping[str, int]) -> FileTree:
     """Return a hierarchy in a form that xarray can combine with others."""
-    manifests: Any = library("virtualizarr.manifests")
     tree = FileTree()
     groups: dict[str, FileGroup] = {}
     for node in nodes:
@@ -280,11 +279,11 @@ def _zarr_tree(nodes: Iterable[Node], sizes: Mapping[str, int]) -> FileTree:
         else:
             group, _, name = node.path.rpartition("/")
             assert isinstance(node.manifest, Manifest)  # neither reader streams
-            columns = ChunkColumns(node.manifest.grid_shape)
-            columns.add(references_of(node.manifest), node.manifest.paths, sizes)
+            columns = columns_of_grid(node.manifest.grid_shape)
+            add_references(columns, references_of(node.manifest), node.manifest.paths, sizes)
             metadata = ArrayV3Metadata.from_dict(node.metadata)
             try:
-                array = manifests.ManifestArray(metadata, columns.chunk_manifest())
+                array = columns.array(metadata)
             except NotImplementedError as error:
                 tree.refuse(node.path, f"VirtualiZarr cannot express it: {error}")
                 continue

@@ -6,7 +6,7 @@ from zarr_manifest.conversion.virtual.arrays import (
     checked_metadata,
     distinct_paths,
 )
-from zarr_manifest.conversion.virtual.columns import ChunkColumns
+from zarr_manifest.conversion.virtual.columns import add_references, columns_of_grid
 from zarr_manifest.conversion.virtual.nodes import (
     dataset_nodes,
     join_path,
@@ -16,10 +16,11 @@ from zarr_manifest.conversion.virtual.nodes import (
 from zarr_manifest.conversion.virtual.objects import to_virtual_dataset, to_virtual_datatree
 
 __all__ = [
-    "ChunkColumns",
     "MakeChecksums",
+    "add_references",
     "array_node",
     "checked_metadata",
+    "columns_of_grid",
     "dataset_nodes",
     "distinct_paths",
     "join_path",

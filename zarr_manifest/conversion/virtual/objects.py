@@ -17,7 +17,8 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual.columns import ChunkColumns
+from zarr_manifest.conversion.virtual.columns import add_references, columns_of_grid
+from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.errors import (
     Advice,
     ManifestError,
@@ -215,13 +216,12 @@ class _Tree:
     # Arrays --------------------------------------------------------------------
 
     def _array(self, node: Node) -> Any:
-        manifests: Any = library("virtualizarr.manifests")
         plain = ArrayMetadata("", node.metadata).undeclared
         array = strict(self.hierarchy.declaration(node))
         grid = strict(interpret_chunk_grid(plain))
         if grid is None or grid.regular is None:
             raise NotConvertibleError("its chunk grid is not regular")
-        columns = ChunkColumns(grid.counts)
+        columns = columns_of_grid(grid.counts)
         if array is None:
             sync(self._add_native(node, grid, columns))
         else:
@@ -232,20 +232,20 @@ class _Tree:
             )
         try:
             parsed = ArrayV3Metadata.from_dict(plain)
-            return manifests.ManifestArray(parsed, columns.chunk_manifest())
+            return columns.array(parsed)
         except (ValueError, TypeError, KeyError, NotImplementedError) as error:
             raise NotConvertibleError(str(error)) from error
 
-    async def _add_documents(self, array: DeclaredArray, columns: ChunkColumns) -> None:
+    async def _add_documents(self, array: DeclaredArray, columns: ManifestColumns) -> None:
         async for loaded in self.hierarchy.documents(array).every():
-            columns.add(loaded.manifest, list(map(self._url, loaded.locations)))
+            add_references(columns, loaded.manifest, list(map(self._url, loaded.locations)))
 
-    async def _add_native(self, node: Node, grid: ChunkGrid, columns: ChunkColumns) -> None:
+    async def _add_native(self, node: Node, grid: ChunkGrid, columns: ManifestColumns) -> None:
         keys = await self.hierarchy.native_chunks(node, grid)
         calls = (functools.partial(self.hierarchy.store.getsize, key) for key in keys.values())
         sizes = [size async for size in in_order(calls, _AT_ONCE)]
         for (index, key), size in zip(keys.items(), sizes, strict=True):
-            columns.put(index, self._url(StoreLocation(key)), 0, size)
+            columns.paths[index], columns.lengths[index] = self._url(StoreLocation(key)), size
 
     @functools.cached_property
     def _roots(self) -> list[UrlLocation]:
