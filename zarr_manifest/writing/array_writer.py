@@ -215,7 +215,8 @@ class ArrayWriter:
 
         parts = documents.parts()
         self._claim(documents.partitions, documents.body(next(parts)[1]), token)
-        self._put(parts)
+        if len(documents.partitions) > 1:
+            self._put(parts)
 
     def _put(self, parts: Iterable[_Part]) -> None:
         """Write documents under the name that has been claimed."""
@@ -421,9 +422,10 @@ class ArrayWriter:
         plain = () if self._declares else (self._form.reference,)
         for reference in itertools.chain(plain, variants):
             self.array = self._declared(reference)
-            keys = list(map(document_keys(self.array), partitions))
-            if self._earlier is not None and any(map(document_test(self._earlier), keys)):
-                continue  # readers of the present declaration would read it
+            if self._earlier is not None:
+                keys = map(document_keys(self.array), partitions)
+                if any(map(document_test(self._earlier), keys)):
+                    continue  # readers of the present declaration would read it
             key = document_key(self.array, self._first)
             if self._store.create(key, body):
                 self._written.append(key)
