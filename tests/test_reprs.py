@@ -17,7 +17,7 @@ import zarr_manifest as zm
 from tests.counting_store import Counting
 from zarr_manifest.conversion import ConversionReport, RefusedNode, UpgradeReport
 from zarr_manifest.errors import InvalidJSONError
-from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy
+from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.inspection import Contents, NodeContents, Problem
 from zarr_manifest.showing import MOST_LINES
 

@@ -17,7 +17,7 @@ from zarr_manifest.conversion import (
     export_kerchunk_parquet,
     to_virtual_dataset,
 )
-from zarr_manifest.stores.places import store_urls
+from zarr_manifest.stores import store_urls
 
 ENTRIES = {"0": {"path": "../raw/a%20b.bin", "offset": 1, "length": 2}, "1": {"path": "one.bin"}}
 

@@ -6,6 +6,8 @@ read again before they are replaced.
 
 from __future__ import annotations
 
+import pickle
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -280,3 +282,28 @@ def test_arrays_beside_others_that_cannot_be_read_do_not_grow(tmp_path: Path) ->
     (tmp_path / "g/b/zarr.json").write_bytes(b"{")
     array(zm.ManifestStore(Requests(LocalStore(tmp_path)))).append(VALUES)
     np.testing.assert_array_equal(read(zm.ManifestStore(tmp_path), "g/a")[6:], VALUES)
+
+
+def test_what_is_not_there_takes_bounded_memory(
+    remote: Requests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """zarr asks for nodes before it creates them; but no declaration is forgotten for it."""
+    monkeypatch.setattr(node_table, "_MOST_STATES", 100)
+    zm.write_manifest(tmp_path, "g/b", {"0": {"data": VALUES[:4].tobytes()}}, inline=True)
+    store = zm.ManifestStore(remote)
+    held = array(store), zarr.open_array(store, path="g/b", mode="r+")
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            assert not sync(store.get(f"g/n{number}/zarr.json"))
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(1000, 4000):
+            assert not sync(store.get(f"g/n{number}/zarr.json"))
+        remote.made.clear()
+        assert tracemalloc.get_traced_memory()[0] - before < 200_000
+    finally:
+        tracemalloc.stop()
+    (tmp_path / "g/b/zarr.json").unlink()
+    np.testing.assert_array_equal(held[0][:], VALUES)
+    with pytest.raises(zm.errors.ManifestNotFoundError):
+        pickle.loads(pickle.dumps(store)).get_sync("g/b/c/0")

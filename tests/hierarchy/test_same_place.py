@@ -26,7 +26,7 @@ from zarr.storage import (
 
 import zarr_manifest as zm
 from tests.hierarchies import FIELD, files_below, read, split_into_source, write_manifest_array
-from zarr_manifest.stores.places import same_place
+from zarr_manifest.stores import same_place
 
 S3 = {"region": "eu-west-1", "skip_signature": True}
 

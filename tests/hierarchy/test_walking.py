@@ -18,9 +18,9 @@ import zarr_manifest as zm
 from tests.conversion.older_writers.older_writer_stores import unpack
 from tests.hierarchies import copy_into, files_below, write_hierarchy
 from zarr_manifest import conversion
-from zarr_manifest.hierarchy.walking import list_nodes
+from zarr_manifest.hierarchy import list_nodes
 from zarr_manifest.inspection.describing import contents
-from zarr_manifest.stores.store_listing import (
+from zarr_manifest.stores import (
     Listing,
     list_inside,
     list_keys,

@@ -18,7 +18,7 @@ from zarr.abc.store import Store
 
 import zarr_manifest as zm
 from tests.hierarchies import encode_chunks, write_manifest_array
-from zarr_manifest.hierarchy.transformer import encode_fill_chunk
+from zarr_manifest.hierarchy import encode_fill_chunk
 
 FIELD = np.arange(1, 31, dtype="<i4").reshape(5, 6)
 CHUNKS = (2, 4)

@@ -41,15 +41,12 @@ from zarr_manifest.stores import store_name
 
 __all__ = [
     "NATIVE",
-    "UNSETTLED",
     "Array",
     "BuildArray",
     "ConsolidatedCopy",
     "Native",
-    "NodeState",
     "NodeTable",
     "Remembered",
-    "Shape",
     "Unsettled",
     "expire_timestamps",
 ]

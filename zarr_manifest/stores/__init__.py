@@ -9,7 +9,6 @@ from zarr_manifest.stores.opening import (
 from zarr_manifest.stores.places import (
     OwnKeys,
     directory_of,
-    is_fsspec_on_web,
     local_store,
     object_url,
     same_place,
@@ -27,6 +26,7 @@ from zarr_manifest.stores.relative_sources import (
     store_name,
 )
 from zarr_manifest.stores.store_listing import (
+    Listing,
     link_outside,
     list_inside,
     list_keys,
@@ -35,19 +35,18 @@ from zarr_manifest.stores.store_listing import (
     listed_directory,
     not_listable,
 )
-from zarr_manifest.stores.web_store import CONSOLIDATE, WebStore, unknown_members
+from zarr_manifest.stores.web_store import CONSOLIDATE, unknown_members
 
 __all__ = [
     "CONSOLIDATE",
+    "Listing",
     "OwnKeys",
-    "WebStore",
     "base_directory",
     "can_list",
     "directory_of",
     "hierarchy_reader",
     "hierarchy_sources",
     "inside_store",
-    "is_fsspec_on_web",
     "link_outside",
     "list_inside",
     "list_keys",
