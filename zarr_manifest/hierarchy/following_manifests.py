@@ -57,7 +57,8 @@ class _Group(Struct, weakref=True):
 
         None if it does not continue the row: an array before it has not been loaded.
         """
-        arrays = list(self.arrays.values())
+        # Not values(), which fails if another thread opens an array meanwhile.
+        arrays = [each for ref in self.arrays.valuerefs() if (each := ref()) is not None]
         paths = [each.array.path for each in arrays]
         if self.last not in paths or documents.array.path not in paths:
             return None
