@@ -239,10 +239,15 @@ def connections_to(server: FileServer) -> int:
     return sum(f[2].endswith(f":{port}") and f[3] != "06" for f in fields)
 
 
+# The server's threads, and those that make requests, which are kept for later ones.
+_OTHER_THREADS = ("process_request", "zarr-manifest-web")
+
+
 def left_behind() -> tuple[int, int]:
-    """Threads that are not the server's, and descriptors that are no connections."""
+    """Threads of no other purpose, and descriptors that are no connections."""
     gc.collect()
-    threads = [t for t in threading.enumerate() if "process_request" not in t.name]
+    names = [thread.name for thread in threading.enumerate()]
+    threads = [name for name in names if not any(other in name for other in _OTHER_THREADS)]
     descriptors = 0
     for path in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # the directory itself is closed by now
@@ -264,9 +269,12 @@ def test_nothing_is_left_behind(tmp_path: Path, http_server: FileServer) -> None
         reading.cancel()
         await asyncio.wait([reading])
 
+    # A cancelled request may change an object when it arrives, after the server is as it should.
+    kinds = {name: kind for name, kind in {**TRANSIENT, **LASTING}.items() if name != "changed"}
+
     def rounds(count: int) -> tuple[int, int]:
         for _ in range(count):
-            hierarchy.disturb(chance, {**TRANSIENT, **LASTING}, sticky=True)
+            hierarchy.disturb(chance, kinds, sticky=True)
             with suppress(zm.ManifestError):
                 array[...]
             asyncio.run(cancel_one())
@@ -278,4 +286,7 @@ def test_nothing_is_left_behind(tmp_path: Path, http_server: FileServer) -> None
     later, more = rounds(30)
     assert later <= threads
     assert more <= descriptors
-    assert connections_to(http_server) <= 64
+    making_requests = [t for t in threading.enumerate() if t.name == "zarr-manifest-web"]
+    # Cancelled requests may not have ended when the next begin.
+    assert len(making_requests) <= 4 * OBJECTS
+    assert connections_to(http_server) <= 4 * OBJECTS
