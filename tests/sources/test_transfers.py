@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -18,7 +21,7 @@ from tests.quick_retries import NO_RETRIES, QUICK
 from tests.servers.http_files import Exchange, Fault, FileServer, Reply, status
 from tests.servers.raw import RawServer
 from tests.untrusted_manifests import RAW
-from zarr_manifest.errors import SourceError
+from zarr_manifest.errors import SourceError, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import Base
 from zarr_manifest.sources import SourceRange, Sources, reader_of
@@ -200,3 +203,20 @@ def test_a_forked_process_has_threads_and_connections_of_its_own(http_server: Fi
     child.join(10)
     assert child.exitcode == 0
     assert asyncio.run(read()) == RAW[4:12]
+
+
+def test_threads_keep_nothing_of_what_they_have_read(http_server: FileServer) -> None:
+    """Nor of what failed: errors refer to the frames that they passed, and these to anything."""
+
+    class Caller:
+        """Something that is alive as long as the frame of a call."""
+
+    async def read() -> weakref.ref[Caller]:
+        caller = Caller()
+        with suppress(SourceNotFoundError):
+            await sources_of(http_server.url).fetch(location_of(http_server.url), PART)
+        return weakref.ref(caller)
+
+    caller = asyncio.run(read())
+    gc.collect()
+    assert caller() is None

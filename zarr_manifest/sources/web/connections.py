@@ -197,12 +197,15 @@ class _RequestThreads:
         inbox = SimpleQueue[Callable[[], None]]()
         while True:
             call()
-            with self._lock:
-                if self._waiting:
-                    call = self._waiting.popleft()
-                    continue
-                self._idle.append(inbox)
-            call = inbox.get()
+            del call  # What it refers to must not live until the next one comes.
+            call = self._next(inbox)
+
+    def _next(self, inbox: SimpleQueue[Callable[[], None]]) -> Callable[[], None]:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._idle.append(inbox)
+        return inbox.get()
 
 
 _threads = _RequestThreads()
