@@ -138,6 +138,27 @@ def test_an_encoded_object(encoding: str) -> None:
             fetch(server, WHOLE)
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ["Content-Length: " + "9" * 5000],
+        ["Content-Length: " + "9" * 18],
+        ["Content-Length: 24", "Last-Modified: Mon, 01 Jan 0001 00:00:00 +2300"],
+    ],
+    ids=["5,000 digits", "18 digits", "time"],
+)
+def test_numbers_that_are_none(headers: list[str]) -> None:
+    """Neither an error that is not ours, nor memory for what does not arrive."""
+    lines = ["HTTP/1.1 200 OK", ETAG, *headers, "Connection: close", "", ""]
+    body = "\r\n".join(lines).encode() + RAW
+    with RawServer(lambda _: [body]) as server:
+        if len(headers) > 1:
+            assert fetch(server, WHOLE) == RAW
+        else:
+            with pytest.raises(zm.ManifestError):
+                fetch(server, WHOLE)
+
+
 @pytest.mark.parametrize("status", [201, 202, 204, 300, 304, 405, 418])
 def test_a_status_that_means_no_object(status: int) -> None:
     with (

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import ssl
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +97,60 @@ def test_options_of_the_client_count(
     assert read(root, allow=allow) == VALUES
     server.script("f.bin", redirect("https://no.such.host.invalid/f.bin"), sticky=True)
     refused(root, allow=allow)
+
+
+class _Tunnel(BaseHTTPRequestHandler):
+    """Passes bytes on, both ways, to the server that CONNECT names."""
+
+    asked: list[str]
+
+    def do_CONNECT(self) -> None:
+        self.asked.append(self.path)
+        host, _, port = self.path.rpartition(":")
+        with socket.create_connection((host, int(port)), 5) as server:
+            self.send_response(200)
+            self.end_headers()
+            there = threading.Thread(target=self._pass_on, args=(self.connection, server))
+            there.start()
+            self._pass_on(server, self.connection)
+            there.join()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while found := source.recv(65536):
+                target.sendall(found)
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.servers
+@pytest.mark.slow
+def test_a_tunnel_through_a_proxy(tmp_path: Path, server: FileServer) -> None:
+    root = tmp_path / "data.zarr"
+    zarr.create_group(root)
+    url = server.url.replace("http:", "https:")
+    server.put("f.bin", RAW)
+    declare(root, f"{url}/f.bin?sig=a%2fb")
+    asked: list[str] = []
+    with ThreadingHTTPServer(
+        ("127.0.0.3", 0), type("Handler", (_Tunnel,), {"asked": asked})
+    ) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, args=(0.01,))
+        thread.start()
+        client = {
+            "root_certificate": pem(certificate("us", "us")),
+            "proxy_url": f"http://127.0.0.3:{proxy.server_port}",
+        }
+        allow = {url: {"client_options": client, "retry_config": NO_RETRIES}}
+        try:
+            assert read(root, allow=allow) == VALUES
+        finally:
+            server._server.hang_up()
+            proxy.shutdown()
+            thread.join()
+    assert asked == [url.removeprefix("https://")]
+    assert [request.target for request in server.requests] == ["/f.bin?sig=a%2fb"]

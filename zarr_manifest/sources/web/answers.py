@@ -47,8 +47,10 @@ FIRST_BYTE = SourceRange(0, 1, False)
 _REDIRECTS = {301, 302, 303, 307, 308}
 _TRANSIENT = {408, 429}
 
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)", re.IGNORECASE)
-_UNSATISFIED_RANGE = re.compile(r"bytes \*/(\d+)", re.IGNORECASE)
+# Numbers of more digits are no sizes.
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})", re.IGNORECASE)
+_UNSATISFIED_RANGE = re.compile(r"bytes \*/([0-9]{1,18})", re.IGNORECASE)
+_CONTENT_LENGTH = re.compile(r"[0-9]{1,18}")
 
 _USE_ANOTHER_SERVER = "Serve the object from a server that supports range requests."
 
@@ -73,8 +75,8 @@ class Answer(Struct, frozen=True):
         Whether the server sends a range, and not the whole object.
     etag : str or None
         Entity tag.
-    last_modified : datetime or None
-        Time of the last change.
+    changed : str
+        Time of the last change, as the server says it; may be empty.
     """
 
     start: int
@@ -82,7 +84,16 @@ class Answer(Struct, frozen=True):
     size: int
     is_partial: bool
     etag: str | None = None
-    last_modified: datetime | None = None
+    changed: str = ""
+
+    @property
+    def last_modified(self) -> datetime | None:
+        """Time of the last change; None if it is unknown."""
+        try:
+            found = parsedate_to_datetime(self.changed)
+            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):
+            return None
 
     def require(self, span: SourceRange, conditions: Conditions) -> None:
         """Reject an answer, before its body is read, that does not hold what was requested.
@@ -101,9 +112,10 @@ class Answer(Struct, frozen=True):
             ...
         zarr_manifest.errors.RangeOutOfBoundsError: ...
         """
-        conditions.require(
-            etag=self.etag, last_modified=self.last_modified, version=None, size=self.size
-        )
+        if conditions:
+            conditions.require(
+                etag=self.etag, last_modified=self.last_modified, version=None, size=self.size
+            )
         is_whole = span.start == 0 and span.stop is None
         if not self.is_partial and not is_whole:
             raise SourceError(
@@ -199,7 +211,9 @@ def understand(response: BaseHTTPResponse, url: str) -> Redirect | Answer | Unex
     start, stop, size = _content_range(headers) if is_partial else (0, length, length)
     if length != stop - start:
         raise short_body(stop - start, length)
-    return Answer(start, stop, size, is_partial, *_validators(headers))
+    return Answer(
+        start, stop, size, is_partial, headers.get("ETag"), headers.get("Last-Modified", "")
+    )
 
 
 def short_body(announced: int, arrived: int) -> ShortReadError:
@@ -224,21 +238,12 @@ def _content_range(headers: HTTPHeaderDict) -> tuple[int, int, int]:
 
 def _length(headers: HTTPHeaderDict) -> int:
     stated = headers.get("Content-Length", "")
-    if not stated.isdecimal() or "Transfer-Encoding" in headers:
+    if not _CONTENT_LENGTH.fullmatch(stated) or "Transfer-Encoding" in headers:
         raise SourceError(
             "the server does not say how many bytes it sends",
             remedy="Serve the object from a server that sends Content-Length.",
         )
     return int(stated)
-
-
-def _validators(headers: HTTPHeaderDict) -> tuple[str | None, datetime | None]:
-    try:
-        changed = parsedate_to_datetime(headers.get("Last-Modified", ""))
-    except ValueError:
-        return headers.get("ETag"), None
-    in_utc = changed.astimezone(UTC) if changed.tzinfo else changed.replace(tzinfo=UTC)
-    return headers.get("ETag"), in_utc
 
 
 def _refusal(status: int, reason: str | None) -> ManifestError:

@@ -66,6 +66,9 @@ _WHOLE = SourceRange(0, None, False)
 # Bodies of at least this many bytes are taken in pieces of this size.
 _PIECE = 1024 * 1024
 
+# Memory for longer bodies is taken as they arrive: servers may announce anything.
+_MOST_ANNOUNCED = 64 * 1024 * 1024
+
 # What is left of an answer is read if it is no longer than that: connecting again takes longer.
 _MOST_DISCARDED = 16 * 1024
 
@@ -263,13 +266,17 @@ def _body(
     response: BaseHTTPResponse, size: int, transfer: Transfer, take: Take | None
 ) -> memoryview | None:
     """Return the bytes that follow; None if they were taken as they arrived."""
-    if take is None or size < _PIECE:
+    if size < _PIECE or (take is None and size <= _MOST_ANNOUNCED):
         return _next_piece(response, 0, size, size)
+    body = bytearray()
     for before in range(0, size, _PIECE):
         piece = _next_piece(response, before, min(_PIECE, size - before), size)
+        if take is None:
+            body += piece
+            continue
         with transfer.handing_over():
             take(before, piece)
-    return None
+    return memoryview(body) if take is None else None
 
 
 def _next_piece(response: BaseHTTPResponse, before: int, count: int, size: int) -> memoryview:
