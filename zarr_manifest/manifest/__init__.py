@@ -8,7 +8,7 @@ from zarr_manifest.manifest.decoding import interpret_manifest
 from zarr_manifest.manifest.encoding import canonical_keys, entry_of
 from zarr_manifest.manifest.given_columns import NumberedPaths, references_from_columns
 from zarr_manifest.manifest.joining import JoinedReferences
-from zarr_manifest.manifest.keys import Grid, Rows, canonical_indices, interpret_keys
+from zarr_manifest.manifest.keys import Grid, MemberRows, canonical_indices, interpret_keys
 from zarr_manifest.manifest.manifest import Manifest, references_of
 from zarr_manifest.manifest.references import (
     EMPTY,
@@ -33,12 +33,12 @@ __all__ = [
     "Grid",
     "JoinedReferences",
     "Manifest",
+    "MemberRows",
     "NumberedPaths",
     "PathNumbers",
     "Reference",
     "References",
     "Row",
-    "Rows",
     "TextColumns",
     "canonical_indices",
     "canonical_keys",

@@ -34,7 +34,7 @@ from zarr_manifest.format import (
     too_much,
 )
 from zarr_manifest.manifest.joining import JoinedReferences
-from zarr_manifest.manifest.keys import Grid, Rows, interpret_keys
+from zarr_manifest.manifest.keys import Grid, MemberRows, interpret_keys
 from zarr_manifest.manifest.parts import split_document, split_members
 from zarr_manifest.manifest.references import (
     EMPTY,
@@ -303,7 +303,7 @@ def _repeated(reader: _EntryReader) -> Iterator[ManifestError]:
 
 
 def interpret_rows(
-    rows: Rows,
+    rows: MemberRows,
     keys: Sequence[str],
     entries: Sequence[Entry],
     paths: PathNumbers,
@@ -313,7 +313,7 @@ def interpret_rows(
 
     Parameters
     ----------
-    rows : Rows
+    rows : MemberRows
         Which member of the document each row is, in C order of the chunks.
     keys, entries : sequence
         The members of the document.

@@ -18,7 +18,7 @@ from zarr_manifest.errors import InvalidChunkKeyError, LimitExceededError
 from zarr_manifest.format import Findings, format_canonical, number_chunks, parse_canonical
 from zarr_manifest.showing import brief
 
-__all__ = ["Grid", "KeyParser", "Rows", "canonical_indices", "interpret_keys"]
+__all__ = ["Grid", "KeyParser", "MemberRows", "canonical_indices", "interpret_keys"]
 
 type KeyParser = Callable[[str], tuple[int, ...] | None]
 
@@ -47,7 +47,7 @@ class Grid(Struct, frozen=True):
     parse_key: KeyParser | None = None
 
 
-class Rows(Struct, frozen=True):
+class MemberRows(Struct, frozen=True):
     """Members of a document that name a chunk, in C order of the chunks.
 
     Attributes
@@ -65,7 +65,9 @@ class Rows(Struct, frozen=True):
     members: _Indices
 
 
-def interpret_keys(keys: list[str], grid: Grid, *, report_outside: bool = False) -> Findings[Rows]:
+def interpret_keys(
+    keys: list[str], grid: Grid, *, report_outside: bool = False
+) -> Findings[MemberRows]:
     """Yield the problems of a document's keys, and return the rows of those that name a chunk.
 
     Keys outside the grid are dropped; only validators and writers report them.
@@ -77,7 +79,7 @@ def interpret_keys(keys: list[str], grid: Grid, *, report_outside: bool = False)
     if max(math.prod(shape), *shape, 0) >= 2**62:
         yield LimitExceededError(f"the chunk grid is too large: its shape is {list(shape)}")
         nothing = np.empty(0, np.int64)
-        return Rows(shape, nothing, nothing)
+        return MemberRows(shape, nothing, nothing)
     inside = named & (indices < np.array(shape, dtype=np.int64)).all(axis=1)
     if report_outside:
         for row in np.flatnonzero(named & ~inside).tolist():
@@ -102,7 +104,7 @@ def interpret_keys(keys: list[str], grid: Grid, *, report_outside: bool = False)
             f"the manifest keys {first!r} and {second!r} name the same chunk",
             chunk=second,
         )
-    return Rows(shape, numbers[distinct], members[distinct])
+    return MemberRows(shape, numbers[distinct], members[distinct])
 
 
 def _within(indices: _Indices, region: Sequence[range]) -> _Mask:

@@ -19,7 +19,7 @@ from zarr_manifest.conversion.kerchunk.json.columns import KeyedReferences, KeyT
 from zarr_manifest.conversion.zarr2 import ArrayPlan, count_keys, find_owner, unread_keys
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ancestors, collect, number_chunks
-from zarr_manifest.manifest import Grid, Rows, interpret_keys
+from zarr_manifest.manifest import Grid, MemberRows, interpret_keys
 
 __all__ = ["ArrayMembers", "chunk_rows", "distribute", "usual_rows"]
 
@@ -159,7 +159,7 @@ class _Distribution:
 _NUMBER = "(?:0|[1-9][0-9]{0,14})"
 
 
-def usual_rows(plan: ArrayPlan, members: ArrayMembers) -> Rows | None:
+def usual_rows(plan: ArrayPlan, members: ArrayMembers) -> MemberRows | None:
     """Return the chunk of each reference, unless there is anything to say about a key.
 
     As :func:`chunk_rows`, which looks at the keys one by one.
@@ -186,7 +186,7 @@ def usual_rows(plan: ArrayPlan, members: ArrayMembers) -> Rows | None:
         numbers = numbers[order]
         if (numbers[1:] == numbers[:-1]).any():
             return None
-    return Rows(shape, numbers, order)
+    return MemberRows(shape, numbers, order)
 
 
 @functools.cache
@@ -195,7 +195,7 @@ def _lines_of(ndim: int, separator: str) -> re.Pattern[str]:
     return re.compile(f"(?:{key}\n)*+{key}")
 
 
-def chunk_rows(plan: ArrayPlan, names: list[str], prefix: str, notes: list[str]) -> Rows:
+def chunk_rows(plan: ArrayPlan, names: list[str], prefix: str, notes: list[str]) -> MemberRows:
     """Return the chunk of each reference of an array.
 
     Parameters

@@ -39,9 +39,9 @@ from zarr_manifest.conversion.zarr2 import (
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.manifest import (
     Manifest,
+    MemberRows,
     NumberedPaths,
     PathNumbers,
-    Rows,
     references_from_columns,
 )
 
@@ -136,7 +136,7 @@ def _array_node(plan: ArrayPlan, members: ArrayMembers, sources: NumberedUrls) -
     return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed, *relative))
 
 
-def _columns(rows: Rows, members: ArrayMembers, sources: NumberedUrls) -> _ArrayColumns:
+def _columns(rows: MemberRows, members: ArrayMembers, sources: NumberedUrls) -> _ArrayColumns:
     try:
         return _columns_at_once(rows, members.references, sources)
     except (ManifestError, ValueError):
@@ -145,7 +145,7 @@ def _columns(rows: Rows, members: ArrayMembers, sources: NumberedUrls) -> _Array
 
 
 def _columns_at_once(
-    rows: Rows, references: KeyedReferences, sources: NumberedUrls
+    rows: MemberRows, references: KeyedReferences, sources: NumberedUrls
 ) -> _ArrayColumns:
     order = rows.members
     urls, offsets, lengths, others = references[1:]
@@ -189,7 +189,9 @@ def _table(numbers: list[int], columns: _ArrayColumns, sources: NumberedUrls) ->
     ]
 
 
-def _columns_one_by_one(rows: Rows, members: ArrayMembers, sources: NumberedUrls) -> _ArrayColumns:
+def _columns_one_by_one(
+    rows: MemberRows, members: ArrayMembers, sources: NumberedUrls
+) -> _ArrayColumns:
     """Return the columns, or raise for the first reference that cannot be expressed.
 
     First come those to byte ranges, by the number of their URL; then the others.
@@ -313,7 +315,7 @@ def inline_bytes(value: object) -> bytes:
 # ------------------------------------------------------------ manifest
 
 
-def _manifest(plan: ArrayPlan, rows: Rows, columns: _ArrayColumns) -> Manifest:
+def _manifest(plan: ArrayPlan, rows: MemberRows, columns: _ArrayColumns) -> Manifest:
     inline = np.array(list(columns.inline), np.int64)
     references = references_from_columns(
         plan.grid_shape,
