@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,12 @@ from zarr.core.buffer import BufferPrototype
 import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
 from tests.quick_retries import NO_RETRIES, QUICK
+from tests.servers.http_answers import correct_answer
 from tests.servers.http_files import (
     Exchange,
     Fault,
     FileServer,
     Reply,
-    change,
     delay,
     ignore_range,
     reset,
@@ -57,7 +58,7 @@ LASTING: dict[str, Callable[[random.Random, int], Fault]] = {
     "longer": lambda chance, number: wrong_body_longer(chance.randrange(1, CHUNK)),
     "whole": lambda chance, number: ignore_range(),
     "shifted": lambda chance, number: Fault(_shifted),
-    "changed": lambda chance, number: change(OTHERS[number]),
+    "changed": lambda chance, number: _changed(OTHERS[number]),
 }
 
 
@@ -84,6 +85,17 @@ def naive_read(server: FileServer, number: int, start: int, stop: int) -> bytes 
         return body[start:stop]
     stated = answer.headers.get("Content-Range", "").startswith(f"bytes {start}-{stop - 1}/")
     return body if answer.status == 206 and stated and len(body) == stop - start else None
+
+
+def _changed(body: bytes) -> Fault:
+    """Answer with another version; the next request may find the first one again."""
+
+    def answer(exchange: Exchange) -> Reply:
+        found = exchange.files.find(exchange.path)
+        assert found is not None
+        return correct_answer(replace(found, data=body, etag='"other"'), exchange.headers)
+
+    return Fault(answer)
 
 
 class Hierarchy:
