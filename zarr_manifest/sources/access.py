@@ -289,7 +289,7 @@ def open_object_store(
     if is_range_reader(access):
         raise SourceError(
             f"there is a {type(access).__name__} for {prefix}, which only reads sources",
-            remedy="Here, `allow` needs an obstore store for the prefix; or pass a store of zarr.",
+            remedy="Give the prefix an obstore store here; or pass a store of zarr.",
         )
     if not has_options(access):
         if query:

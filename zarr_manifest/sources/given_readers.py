@@ -235,7 +235,7 @@ class GivenReader(Struct, frozen=True):
         except Exception as error:
             failure = SourceError(
                 f"{self._name} failed with {type(error).__name__}",
-                remedy="Call its `read_range` for this object to see why.",
+                remedy="Call the reader itself for this object to see why.",
             )
         else:
             if isinstance(part, ObjectPart):
@@ -248,7 +248,7 @@ class GivenReader(Struct, frozen=True):
                 return part
             failure = SourceError(
                 f"{self._name} returned {type(part).__name__}",
-                remedy="`read_range` has to return an ObjectPart.",
+                remedy="Let the reader return an ObjectPart.",
             )
         raise failure  # here, so that the text of the reader's error is not its context
 
