@@ -6,7 +6,7 @@ import os
 
 from benchmarks import cases
 from benchmarks.goals import Cell, Goal
-from zarr_manifest.sources.bulk import MOST_BYTES_IN_FLIGHT
+from zarr_manifest.sources.range_reading import MOST_BYTES_IN_FLIGHT
 
 #: "Level with": what measuring again may change.
 LEVEL = 1.1

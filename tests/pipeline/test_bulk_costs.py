@@ -16,7 +16,7 @@ from zarr.core.sync import sync
 
 import zarr_manifest as zm
 from tests.hierarchies import encode_chunks, write_manifest_array
-from zarr_manifest.sources.bulk import threads as decoding_threads
+from zarr_manifest.sources import decoding_threads
 
 pytestmark = pytest.mark.slow
 

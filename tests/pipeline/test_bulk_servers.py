@@ -19,7 +19,7 @@ from tests.hierarchies import write_manifest_array
 from tests.quick_retries import NO_RETRIES, QUICK
 from tests.servers.http_files import Exchange, Fault, FileServer, Reply, reset, status, truncate
 from tests.servers.s3 import S3Server
-from zarr_manifest.sources.bulk import reading
+from zarr_manifest.sources import range_reading as reading
 
 OBJECTS, EACH, CHUNK = 10, 10, 64
 DATA = np.random.default_rng(0).integers(0, 256, OBJECTS * EACH * CHUNK, "u1")

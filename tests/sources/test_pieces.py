@@ -30,9 +30,9 @@ from zarr_manifest.sources import (
 )
 from zarr_manifest.sources.access import anonymous, reader_of
 from zarr_manifest.sources.arriving import PieceReader
-from zarr_manifest.sources.bulk.arrivals import Arrival
 from zarr_manifest.sources.object_reader import LARGE, _pieces
 from zarr_manifest.sources.plan import PlannedRequest
+from zarr_manifest.sources.range_reading import Arrival
 
 BODY = np.random.default_rng(1).integers(0, 256, 3 * LARGE, "u1").tobytes()
 

@@ -42,15 +42,10 @@ from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.web import web_reader_of
 
 if TYPE_CHECKING:
-    from zarr_manifest.sources.bulk import (
-        ManyRanges,
-        RangeError,
-        Receiver,
-        SourceObject,
-        in_decoding_thread,
-        read_ranges,
-    )
+    from zarr_manifest.sources.decoding_threads import in_decoding_thread
+    from zarr_manifest.sources.many_ranges import ManyRanges, RangeError, Receiver, SourceObject
     from zarr_manifest.sources.object_reader import ObjectReader as ObjectReader
+    from zarr_manifest.sources.range_reading import read_ranges
 
 __all__ = [
     "DEFAULT_MAX_GAP",
@@ -106,5 +101,5 @@ if not TYPE_CHECKING:
         """Return what reads in bulk, which is imported when it is first used."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.bulk"), name)
+        found = globals()[name] = getattr(import_module(f"{__name__}.range_reading"), name)
         return found

@@ -29,7 +29,7 @@ _FOR_WEB = (
 _FOR_BULK = (
     "zarr_manifest.pipeline",
     "zarr_manifest.hierarchy.located_chunks",
-    "zarr_manifest.sources.bulk",
+    "zarr_manifest.sources.range_reading",
 )
 
 _importing = threading.RLock()
