@@ -1,8 +1,10 @@
-"""docs/architecture.md names packages, modules and functions that are there."""
+"""docs/architecture.md names packages, modules and functions that exist; class names are unique."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
 
 import pytest
 
@@ -15,7 +17,7 @@ def test_the_picture_is_drawn_from_the_contract() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.architecture_page"
 
 
-def test_every_room_is_in_the_picture() -> None:
+def test_every_package_is_in_the_picture() -> None:
     packages = {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
     assert {package for row in layers() for package in row} == packages - {
         "__init__",
@@ -36,3 +38,13 @@ def test_the_functions_of_a_step_are_in_the_modules_that_it_names(step: str) -> 
     for class_name, function in re.findall(r"`(?:(\w+)\.)?(\w+)\(\)`", step):
         assert re.search(rf"^\s*(async )?def {function}\(", source, re.M), function
         assert not class_name or re.search(rf"^class {class_name}\b", source, re.M), class_name
+
+
+def test_class_names_are_unique() -> None:
+    names = Counter(
+        node.name
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in names.items() if count > 1] == []

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from zarr_manifest.format import Body
 
-__all__ = ["LazyPart", "Part", "split_document", "split_members"]
+__all__ = ["DocumentPart", "LazyPart", "split_document", "split_members"]
 
 # How many bytes are copied at a time to search in them.
 _WINDOW = 2**12
@@ -23,7 +23,7 @@ _NAME = re.compile(rb'\s*"(?:[^"\\]|\\.)*+"\s*:\s*', re.DOTALL)
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 
-class Part(Struct, frozen=True):
+class DocumentPart(Struct, frozen=True):
     """A part of a document, as a document of its own.
 
     Attributes
@@ -107,7 +107,7 @@ def _find(view: Body, wanted: bytes, start: int) -> int:
     return -1
 
 
-def split_members(document: bytes, size: int) -> Iterator[Part]:
+def split_members(document: bytes, size: int) -> Iterator[DocumentPart]:
     """Split a JSON object as above, but always between two members.
 
     Takes a multiple of the time, and no more memory than a part, whatever the members are.
@@ -133,7 +133,7 @@ def split_members(document: bytes, size: int) -> Iterator[Part]:
         if not end or not _is_json(part):
             end = _end_of_members(document, start, size, close)
             part = b"{%b}" % document[start:end]
-        yield Part(part, start - 1)
+        yield DocumentPart(part, start - 1)
         if end == close:
             return
         start = end + 1

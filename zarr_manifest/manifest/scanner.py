@@ -218,7 +218,7 @@ def _values(text: Text, template: _Template, ends: Places, commas: Places) -> _V
 
 
 def _read_member(
-    text: Text, field: _Field, after: bytes, starts: Places, ends: Places, values: _Values
+    text: Text, field: _Member, after: bytes, starts: Places, ends: Places, values: _Values
 ) -> bool:
     """Read a member of all entries, if it is proper and followed by a literal."""
     if not field.is_number:
@@ -263,7 +263,7 @@ _CLOSING = re.compile(rb'%b\}%b,%b"' % (_SPACE, _SPACE, _SPACE))
 _NUMBERS = ("offset", "length", "size")
 
 
-class _Field(Struct, frozen=True):
+class _Member(Struct, frozen=True):
     """A member of each entry.
 
     Attributes
@@ -291,14 +291,14 @@ class _Template(Struct, frozen=True):
     ----------
     start : int
         Where the text of the first key begins.
-    fields : tuple of _Field
+    fields : tuple of _Member
         The members of each entry in order.
     closing : bytes
         What stands between the text of the last value and that of the next key: ``}, "``.
     """
 
     start: int
-    fields: tuple[_Field, ...]
+    fields: tuple[_Member, ...]
     closing: bytes
 
 
@@ -310,7 +310,7 @@ def _template_of(document: bytes) -> _Template | None:
     Examples
     --------
     >>> _template_of(b'{"0": {"path": "a", "offset": 1}, "1": {}}').fields[1]
-    _Field(name='offset', before=b'", "offset": ')
+    _Member(name='offset', before=b'", "offset": ')
     """
     opening = _OPENING.match(document)
     if opening is None:
@@ -319,10 +319,10 @@ def _template_of(document: bytes) -> _Template | None:
     after_key = key and _AFTER_KEY.match(document, key.end())
     if key is None or after_key is None:
         return None
-    fields: list[_Field] = []
+    fields: list[_Member] = []
     end, position = key.end(), after_key.end()
     while name := _NAME.match(document, position):
-        field = _Field(name[1].decode(), b"")
+        field = _Member(name[1].decode(), b"")
         value = (_NUMBER if field.is_number else _TEXT).match(document, name.end())
         if value is None:
             return None
@@ -337,7 +337,7 @@ def _template_of(document: bytes) -> _Template | None:
 
 
 def _template(
-    start: int, fields: list[_Field], document: bytes, end: int, after: int
+    start: int, fields: list[_Member], document: bytes, end: int, after: int
 ) -> _Template | None:
     closing = _CLOSING.match(document, after)
     names = {field.name for field in fields}

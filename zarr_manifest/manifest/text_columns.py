@@ -39,7 +39,7 @@ _DIGITS = 4
 _BASE = 10**_DIGITS
 
 
-class _Field(Struct, frozen=True):
+class _LineField(Struct, frozen=True):
     """What lines have at the same place.
 
     Attributes
@@ -60,7 +60,7 @@ class _Field(Struct, frozen=True):
         """Write what differs from line to line."""
 
 
-class _Constant(_Field, frozen=True):
+class _Constant(_LineField, frozen=True):
     """A text of all lines, or of some."""
 
     @classmethod
@@ -69,7 +69,7 @@ class _Constant(_Field, frozen=True):
         return cls(text, len(text) * absent, where)
 
 
-class _Column(_Field, frozen=True):
+class _Column(_LineField, frozen=True):
     """Bytes of each line, or of some."""
 
     values: _Texts
@@ -83,7 +83,7 @@ class _Column(_Field, frozen=True):
         places[...] = self.values
 
 
-class _Runs(_Field, frozen=True):
+class _Runs(_LineField, frozen=True):
     """Texts that lines share, one after the other.
 
     Attributes
@@ -154,7 +154,7 @@ class TextColumns:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._fields: list[_Field] = []
+        self._fields: list[_LineField] = []
 
     def constant(self, text: bytes, where: _Mask | None = None) -> None:
         """Add a text that is the same in all lines, or in some."""
@@ -208,7 +208,7 @@ class TextColumns:
         return text
 
 
-def _in_lines(fields: Sequence[_Field], count: int) -> bytearray:
+def _in_lines(fields: Sequence[_LineField], count: int) -> bytearray:
     """Return the fields side by side."""
     line = b"".join([field.line for field in fields])
     lines, total = bytearray(line) * count, len(line)

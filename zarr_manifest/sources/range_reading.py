@@ -46,7 +46,7 @@ async def read_ranges(sources: Sources, ranges: ManyRanges, receiver: Receiver) 
     RangeError
         A range cannot be read. What is still running then is stopped first.
     """
-    local: list[Part] = []
+    local: list[FileRanges] = []
     others: list[tuple[SourceObject, list[int]]] = []
     by_object = list(ranges.by_object())
     files = await sources.local_files([source.location for source, _ in by_object])
@@ -56,7 +56,7 @@ async def read_ranges(sources: Sources, ranges: ManyRanges, receiver: Receiver) 
         if file is None:
             others.append((source, rows))
         else:
-            local.append(Part(*file, source, rows))
+            local.append(FileRanges(*file, source, rows))
     stop = threading.Event()
     reading = LocalReading(sources, ranges, receiver, stop)
     divided = shares(ranges, local, thread_count())
@@ -151,7 +151,7 @@ _MOST_DESTINATIONS = 512
 _MOST_AT_ONCE = 16 * 1024 * 1024
 
 
-class Part(Struct, frozen=True):
+class FileRanges(Struct, frozen=True):
     """Some ranges of one file, ordered by their starts."""
 
     reader: FileReader
@@ -160,7 +160,7 @@ class Part(Struct, frozen=True):
     rows: list[int]
 
 
-def shares(ranges: ManyRanges, files: Sequence[Part], threads: int) -> list[list[Part]]:
+def shares(ranges: ManyRanges, files: Sequence[FileRanges], threads: int) -> list[list[FileRanges]]:
     """Divide the ranges of files among threads, about the same number of bytes for each."""
     sizes = ranges.stops - ranges.starts
     total = sum(int(sizes[file.rows].sum()) for file in files)
@@ -168,7 +168,7 @@ def shares(ranges: ManyRanges, files: Sequence[Part], threads: int) -> list[list
     if threads < 2:
         return [list(files)] if files else []
     each = -(-total // threads)
-    divided: list[list[Part]] = [[] for _ in range(threads)]
+    divided: list[list[FileRanges]] = [[] for _ in range(threads)]
     before = 0
     for file in files:
         ends = before + np.cumsum(sizes[file.rows])
@@ -200,7 +200,7 @@ class LocalReading(Struct, frozen=True):
     receiver: Receiver
     stop: threading.Event
 
-    def read(self, share: Iterable[Part]) -> None:
+    def read(self, share: Iterable[FileRanges]) -> None:
         """Read the ranges that one thread has to read."""
         for part in share:
             if self.stop.is_set():
@@ -213,14 +213,14 @@ class LocalReading(Struct, frozen=True):
                 others = self._read_to_destinations(part, file)
                 self._read_others(structs.replace(part, rows=others), file)
 
-    def _require_within(self, part: Part, file: OpenFile) -> None:
+    def _require_within(self, part: FileRanges, file: OpenFile) -> None:
         beyond = np.flatnonzero(self.ranges.stops[part.rows] > file.size)
         if len(beyond):
             row = part.rows[int(beyond[0])]
             with naming(row, part.source.location):
                 raise out_of_bounds(self.ranges.span(row), file.size)
 
-    def _read_to_destinations(self, part: Part, file: OpenFile) -> list[int]:
+    def _read_to_destinations(self, part: FileRanges, file: OpenFile) -> list[int]:
         """Read ranges to where they go as they are, adjacent ones at once; return other rows."""
         others: list[int] = []
         run: list[memoryview] = []
@@ -241,7 +241,7 @@ class LocalReading(Struct, frozen=True):
         file.read_into(run_start, run)
         return others
 
-    def _read_others(self, part: Part, file: OpenFile) -> None:
+    def _read_others(self, part: FileRanges, file: OpenFile) -> None:
         for request in self.sources.plan(part.source.location, self.ranges.spans(part.rows)):
             if self.stop.is_set():
                 return
