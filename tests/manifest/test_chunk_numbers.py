@@ -37,7 +37,7 @@ def test_every_row_is_in_the_block_of_its_chunk(
         expected.setdefault(partitions.owner(grid_index(grid_shape, number)), []).append(row)
     found = [
         (index, np.arange(len(chosen))[rows].tolist())
-        for index, rows in rows_of_blocks(chunks, partitions, at_once=at_once)
+        for index, rows in rows_of_blocks(chunks, partitions, batch_size=at_once)
     ]
     assert found == sorted(expected.items())
 

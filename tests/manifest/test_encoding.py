@@ -72,7 +72,7 @@ def tables(draw: st.DrawFn) -> References:
 def test_the_bytes_are_those_of_entries_one_by_one(table: References, at_once: int) -> None:
     entries = ((format_canonical(i), entry_of(table.reference(row))) for i, row in table.items())
     expected = encode_document(entries)
-    found = encode_references(table, at_once=at_once, few=0)
+    found = encode_references(table, batch_size=at_once, few=0)
     assert found == expected == table.dumps()
 
 

@@ -26,7 +26,7 @@ type _Numbers = npt.NDArray[np.int64]
 type _Owners = npt.NDArray[np.unsignedinteger]
 
 # Number of rows looked at together.
-_AT_ONCE = 2**16
+_BATCH_SIZE = 2**16
 
 
 class ChunkNumbers:
@@ -143,7 +143,7 @@ class ChunkNumbers:
 
 
 def rows_of_blocks(
-    chunks: ChunkNumbers, partitions: Partitions, *, at_once: int = _AT_ONCE
+    chunks: ChunkNumbers, partitions: Partitions, *, batch_size: int = _BATCH_SIZE
 ) -> Iterator[tuple[tuple[int, ...], BlockRows]]:
     """Yield the grid index of every block that has rows, in C order, and these rows.
 
@@ -153,8 +153,8 @@ def rows_of_blocks(
         Of the rows.
     partitions : Partitions
         The blocks.
-    at_once : int
-        Number of rows to look at together.
+    batch_size : int
+        Number of rows to process together.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def rows_of_blocks(
     """
     if len(chunks) == math.prod(partitions.grid_shape):
         return ((index, _chunks(partitions, index)) for index in partitions) if chunks else iter(())
-    return _sparse(chunks, partitions, at_once)
+    return _sparse(chunks, partitions, batch_size)
 
 
 def _chunks(partitions: Partitions, index: Sequence[int]) -> BlockRows:
@@ -182,38 +182,38 @@ def _chunks(partitions: Partitions, index: Sequence[int]) -> BlockRows:
 
 
 def _sparse(
-    chunks: ChunkNumbers, partitions: Partitions, at_once: int
+    chunks: ChunkNumbers, partitions: Partitions, batch_size: int
 ) -> Iterator[tuple[tuple[int, ...], BlockRows]]:
     # Blocks side by side, in all of the grid but its first dimension, hold adjacent rows.
     side_by_side = math.prod((*partitions.shape[:1], *partitions.grid_shape[1:]))
     start = 0
     while start < len(chunks):
-        chunk = chunks.number(min(start + at_once, len(chunks)) - 1)
+        chunk = chunks.number(min(start + batch_size, len(chunks)) - 1)
         # The last chunk beside it; large blocks reach far beyond the grid.
         end = min((chunk // side_by_side + 1) * side_by_side, 2**62) - 1
         stop = chunks.rows_through(end)
-        yield from _window(chunks, start, stop, partitions, at_once)
+        yield from _window(chunks, start, stop, partitions, batch_size)
         start = stop
 
 
 def _window(
-    chunks: ChunkNumbers, start: int, stop: int, partitions: Partitions, at_once: int
+    chunks: ChunkNumbers, start: int, stop: int, partitions: Partitions, batch_size: int
 ) -> Iterator[tuple[tuple[int, ...], BlockRows]]:
     """Yield the blocks of rows that share them with no others."""
     counts = partitions.counts
-    first, owners = _owners(chunks, start, stop, partitions, at_once)
+    first, owners = _owners(chunks, start, stop, partitions, batch_size)
     if (owners[1:] >= owners[:-1]).all():
         starts = np.flatnonzero(owners[1:] != owners[:-1]) + 1
         for begin, end in itertools.pairwise([0, *starts.tolist(), stop - start]):
             yield grid_index(counts, first + int(owners[begin])), slice(start + begin, start + end)
         return
-    order, edges, used = _sorted(owners, at_once)
+    order, edges, used = _sorted(owners, batch_size)
     for owner, (begin, end) in zip(used, itertools.pairwise(edges), strict=True):
         yield grid_index(counts, first + owner), order[begin:end] + np.int64(start)
 
 
 def _owners(
-    chunks: ChunkNumbers, start: int, stop: int, partitions: Partitions, at_once: int
+    chunks: ChunkNumbers, start: int, stop: int, partitions: Partitions, batch_size: int
 ) -> tuple[int, _Owners]:
     """Return the number of a block, and that of each row's block, counted from there."""
     counts = partitions.counts
@@ -224,8 +224,8 @@ def _owners(
     most = (int(slabs[1]) + 1) * in_slab - first
     owners = np.empty(stop - start, np.min_scalar_type(most))
     shape = np.array(partitions.shape, np.int64)
-    for begin in range(start, stop, at_once):
-        end = min(begin + at_once, stop)
+    for begin in range(start, stop, batch_size):
+        end = min(begin + batch_size, stop)
         numbers = chunks.numbers(slice(begin, end))
         blocks = grid_indices(partitions.grid_shape, numbers) // shape
         owners[begin - start : end - start] = number_chunks(blocks, counts) - first
@@ -233,15 +233,15 @@ def _owners(
 
 
 def _sorted(
-    owners: _Owners, at_once: int
+    owners: _Owners, batch_size: int
 ) -> tuple[npt.NDArray[np.unsignedinteger], list[int], list[int]]:
     """Return the rows by owner, where those of each owner begin, and the owners."""
     used, sizes = np.unique(owners, return_counts=True)
     edges = np.cumsum([0, *sizes.tolist()])
     filled = edges[:-1].copy()
     order = np.empty(len(owners), np.min_scalar_type(len(owners)))
-    for begin in range(0, len(owners), at_once):
-        own = np.searchsorted(used, owners[begin : begin + at_once])
+    for begin in range(0, len(owners), batch_size):
+        own = np.searchsorted(used, owners[begin : begin + batch_size])
         rows = np.argsort(own, kind="stable")
         own = own[rows]
         starts = np.flatnonzero(np.diff(own, prepend=-1))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["canonical_keys", "encode_references", "entry_of"]
 
 # Number of rows encoded at a time: they fit into a processor's cache.
-_AT_ONCE = 2**13
+_BATCH_SIZE = 2**13
 
 # So few rows are encoded one by one, which takes less time than to set up columns.
 _FEW = 16
@@ -40,14 +40,16 @@ _WIDEST = 512
 _ENCODE = msgspec.json.Encoder().encode
 
 
-def encode_references(references: References, *, at_once: int = _AT_ONCE, few: int = _FEW) -> bytes:
+def encode_references(
+    references: References, *, batch_size: int = _BATCH_SIZE, few: int = _FEW
+) -> bytes:
     """Encode references as a manifest document, one entry per line.
 
     Parameters
     ----------
     references : References
         The references.
-    at_once : int
+    batch_size : int
         Number of rows encoded at a time.
     few : int
         Up to so many rows are encoded one by one.
@@ -59,8 +61,8 @@ def encode_references(references: References, *, at_once: int = _AT_ONCE, few: i
         return _one_by_one(references)
     document = BytesIO(b"{\n")
     document.seek(0, SEEK_END)
-    for start in range(0, count, at_once):
-        columns = references.columns(slice(start, min(start + at_once, count)))
+    for start in range(0, count, batch_size):
+        columns = references.columns(slice(start, min(start + batch_size, count)))
         lines = TextColumns(len(columns.numbers))
         _add_keys(lines, grid_indices(references.grid_shape, columns.numbers))
         lines.constant(b'":{')

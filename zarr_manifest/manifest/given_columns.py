@@ -40,7 +40,7 @@ from zarr_manifest.showing import counted
 __all__ = ["NumberedPaths", "number_indices", "references_from_columns"]
 
 # Number of rows checked together, so that this needs little memory.
-_AT_ONCE = 2**16
+_BATCH_SIZE = 2**16
 
 
 class NumberedPaths(NamedTuple):
@@ -138,7 +138,7 @@ def number_indices(
 
 def _batches(count: int) -> Iterator[slice]:
     """Yield slices of rows, so that what is computed of them needs little memory."""
-    return (slice(start, start + _AT_ONCE) for start in range(0, count, _AT_ONCE))
+    return (slice(start, start + _BATCH_SIZE) for start in range(0, count, _BATCH_SIZE))
 
 
 def _require_distinct(grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]) -> None:

@@ -24,7 +24,7 @@ from zarr_manifest.manifest.references import (
 __all__ = ["JoinedReferences", "number_by_first_use"]
 
 # Number of rows looked at together.
-_AT_ONCE = 2**16
+_BATCH_SIZE = 2**16
 
 
 class JoinedReferences:
@@ -179,10 +179,10 @@ def number_by_first_use(
     if _are_all_in_order(path_numbers, len(paths)):
         return path_numbers, tuple(paths)
     first_row = np.full(len(paths), count)
-    starts = range(0, count, _AT_ONCE)
+    starts = range(0, count, _BATCH_SIZE)
     for start in reversed(starts):
         # Of repeated assignments the last one wins: in reverse order, that of the first row.
-        rows = np.flatnonzero(path_numbers[start : start + _AT_ONCE] >= 0)[::-1] + start
+        rows = np.flatnonzero(path_numbers[start : start + _BATCH_SIZE] >= 0)[::-1] + start
         first_row[path_numbers[rows]] = rows
     in_use = np.flatnonzero(first_row < count)
     used: list[int] = in_use[np.argsort(first_row[in_use])].tolist()
@@ -195,7 +195,7 @@ def number_by_first_use(
     table[used] = np.arange(len(used))
     renumbered = np.empty(count, np.int32)
     for start in starts:
-        some = slice(start, start + _AT_ONCE)
+        some = slice(start, start + _BATCH_SIZE)
         renumbered[some] = table[path_numbers[some]]
     return renumbered, names
 

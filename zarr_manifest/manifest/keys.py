@@ -1,7 +1,7 @@
 """Keys of a manifest document: which chunk each member names, as rows of a table.
 
 Checks keys against the chunk grid and the document's block of it, and sorts them.
-Does not look at the entries.
+Ignores the entries.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ def _misplaced(key: str, region: Sequence[range]) -> InvalidChunkKeyError:
 def _parse_keys(keys: list[str], grid: Grid) -> Findings[tuple[_Indices, _Mask]]:
     """Return the grid index of every key, and which keys are chunk keys."""
     ndim = grid.ndim
-    at_once = canonical_indices(keys, ndim)
-    if at_once is not None:
-        return at_once, np.ones(len(keys), np.bool_)
+    canonical = canonical_indices(keys, ndim)
+    if canonical is not None:
+        return canonical, np.ones(len(keys), np.bool_)
     indices = np.zeros((len(keys), ndim), np.int64)
     named = np.zeros(len(keys), np.bool_)
     for row, key in enumerate(keys):

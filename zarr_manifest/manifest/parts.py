@@ -39,7 +39,7 @@ class DocumentPart(Struct, frozen=True):
 
 
 class LazyPart(Struct, frozen=True):
-    """A part of a document, as a document of its own, which is read when it is looked at.
+    """A part of a document, as a document of its own, read when it is used.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ _FEW = 2**10
 
 
 class Text:
-    """Bytes that are looked at by their places: those of one document after the other.
+    """The bytes of one document after the other, accessed by position.
 
     All are read into the same memory, since new memory takes as long as reading.
 
@@ -305,9 +305,9 @@ def _values(digits: Words) -> Words:
 # Longer ones are left to the general decoder: comparing them is not worth it.
 _LONGEST = 1024
 
-# How much of each entry is looked at together: words of strings of any length; bytes, if all are
+# How much of each entry is compared together: words of strings of any length; bytes, if all are
 # of the same length.
-_AT_ONCE = 8
+_COMPARED_TOGETHER = 8
 _MOST_BYTES = 128
 
 _STRING = msgspec.json.Decoder(str)
@@ -408,9 +408,9 @@ def _differing_strings(
     result: npt.NDArray[np.bool_] = tails[1:] != tails[:-1]
     result |= lengths[1:] != lengths[:-1]
     words, most = lengths[1:] // WORD, int(lengths.max()) // WORD
-    for first in range(0, most, _AT_ONCE):
+    for first in range(0, most, _COMPARED_TOGETHER):
         # A word, two, four or eight: all bytes that say whether they differ make one number.
-        count = 1 << min(most - first - 1, _AT_ONCE - 1).bit_length()
+        count = 1 << min(most - first - 1, _COMPARED_TOGETHER - 1).bit_length()
         result |= _differing(text.words(starts + first * WORD, count), words - first)
     return result
 

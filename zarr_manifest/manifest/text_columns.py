@@ -40,7 +40,7 @@ _BASE = 10**_DIGITS
 
 
 class _LineField(Struct, frozen=True):
-    """What lines have at the same place.
+    """Bytes at the same position in each line.
 
     Attributes
     ----------
