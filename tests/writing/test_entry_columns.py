@@ -99,9 +99,9 @@ def as_document(pairs: Any) -> References:
 @given(GOOD, st.integers(1, 8))
 def test_the_same_manifest(pairs: list[tuple[Any, Any]], at_once: int) -> None:
     expected = as_document(pairs).dumps()
-    assert interpret_entries(ARRAY, iter(pairs), at_once=at_once).dumps() == expected
+    assert interpret_entries(ARRAY, iter(pairs), batch_size=at_once).dumps() == expected
     if all(isinstance(chunk, str) for chunk, _ in pairs):
-        assert interpret_entries(ARRAY, dict(pairs), at_once=at_once).dumps() == expected
+        assert interpret_entries(ARRAY, dict(pairs), batch_size=at_once).dumps() == expected
 
 
 @examples(4)
@@ -121,7 +121,7 @@ def test_the_same_errors(
     for pair in more:
         pairs.insert(data.draw(st.integers(0, len(pairs))), pair)
     expected = outcome(lambda: as_document(pairs))
-    found = outcome(lambda: interpret_entries(ARRAY, iter(pairs), at_once=at_once))
+    found = outcome(lambda: interpret_entries(ARRAY, iter(pairs), batch_size=at_once))
     assert found == expected
 
 
@@ -133,7 +133,7 @@ def test_an_error_of_whoever_gives_entries(at: int) -> None:
         raise RuntimeError("lost")
 
     with pytest.raises(RuntimeError, match="lost"):
-        interpret_entries(ARRAY, pairs(), at_once=4)
+        interpret_entries(ARRAY, pairs(), batch_size=4)
 
 
 def test_no_dimensions() -> None:

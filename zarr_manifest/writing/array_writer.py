@@ -83,7 +83,7 @@ __all__ = ["ArrayWriter", "Form"]
 type _Part = tuple[Partition, References | None]
 
 # Number of partitions without entries that are noted at a time.
-_AT_ONCE = 1000
+_BATCH_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +126,13 @@ class Form:
                 else [dict(codec) if isinstance(codec, Mapping) else codec for codec in self.codecs]
             )
         if self.partition_shape is not None:
-            configuration["partition_shape"] = [_plain(n) for n in self.partition_shape]
+            configuration["partition_shape"] = [_as_int(n) for n in self.partition_shape]
         if partitions is not None:
             configuration["partitions"] = partitions
         return configuration
 
 
-def _plain(number: Any) -> Any:
+def _as_int(number: Any) -> Any:
     """Return a NumPy integer as a Python int; anything else unchanged, to be rejected later."""
     is_numpy = isinstance(number, SupportsIndex) and not isinstance(number, bool)
     return operator.index(number) if is_numpy else number
@@ -256,7 +256,7 @@ class ArrayWriter:
                 yield begun.popleft()
         yield from begun
         seen.add(self._first)
-        for some in itertools.batched(partitions_to_fill(self.array.partitions, seen), _AT_ONCE):
+        for some in itertools.batched(partitions_to_fill(self.array.partitions, seen), _BATCH_SIZE):
             seen.update(some)
             self._put((index, None) for index in some)
         self._state_partitions(seen)
@@ -419,8 +419,8 @@ class ArrayWriter:
         ``zarr.json`` always means the same documents.
         """
         variants = (with_token(self._form.reference, token(n)) for n in itertools.count())
-        plain = () if self._declares else (self._form.reference,)
-        for reference in itertools.chain(plain, variants):
+        without_token = () if self._declares else (self._form.reference,)
+        for reference in itertools.chain(without_token, variants):
             self.array = self._declared(reference)
             if self._earlier is not None:
                 keys = map(document_keys(self.array), partitions)

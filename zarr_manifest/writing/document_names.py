@@ -199,7 +199,7 @@ class DocumentNames:
     ----------
     directory : str
         The directory that holds the documents, or directories with them.
-    plain : re.Pattern
+    without_token : re.Pattern
         Matches keys without a token.
     own : re.Pattern
         Matches keys with a token, and those of files that are there for a moment only.
@@ -216,7 +216,7 @@ class DocumentNames:
     """
 
     directory: str
-    plain: re.Pattern[str]
+    without_token: re.Pattern[str]
     own: re.Pattern[str]
     first: re.Pattern[str]
 
@@ -224,26 +224,28 @@ class DocumentNames:
     @functools.lru_cache(maxsize=64)
     def of(cls, path: str, reference: str) -> DocumentNames | None:
         """Return the names of documents for a reference; None if they are not the array's own."""
-        plain, tokens = (
+        without_token, tokens = (
             _key_of(path, text) for text in (reference, with_token(reference, _MARKER))
         )
         below = f"{path}/" if path else ""
-        if plain is None or tokens is None or not plain.startswith(below):
+        if without_token is None or tokens is None or not without_token.startswith(below):
             return None
-        directory = posixpath.commonpath([f"/{posixpath.dirname(key)}" for key in (plain, tokens)])
+        directory = posixpath.commonpath(
+            [f"/{posixpath.dirname(key)}" for key in (without_token, tokens)]
+        )
         directory = directory.lstrip("/")
         inside = f"{directory}/" if directory else ""
-        firsts = {key.removeprefix(inside).partition("/")[0] for key in (plain, tokens)}
+        firsts = {key.removeprefix(inside).partition("/")[0] for key in (without_token, tokens)}
         return cls(
             directory,
-            re.compile(_pattern(plain)),
-            re.compile(f"{_pattern(tokens)}{_MOMENTARY}?|{_pattern(plain)}{_MOMENTARY}"),
+            re.compile(_pattern(without_token)),
+            re.compile(f"{_pattern(tokens)}{_MOMENTARY}?|{_pattern(without_token)}{_MOMENTARY}"),
             re.compile("|".join(map(_pattern, sorted(firsts)))),
         )
 
     def is_document(self, key: str) -> bool:
         """Whether a key may be that of a document."""
-        return self.is_own(key) or self.plain.fullmatch(key) is not None
+        return self.is_own(key) or self.without_token.fullmatch(key) is not None
 
     def is_own(self, key: str) -> bool:
         """Whether a key has a token, or the ending of a file that is there for a moment."""

@@ -59,7 +59,7 @@ type Entries = (
 )
 
 # Number of entries put into columns together.
-_AT_ONCE = 2**14
+_BATCH_SIZE = 2**14
 
 _UNLIMITED = Limits(*[2**62] * len(Limits.__struct_fields__))
 
@@ -67,7 +67,7 @@ _MEMBERS = frozenset(Entry.__struct_fields__)
 
 
 def interpret_entries(
-    array: DeclaredArray, entries: Entries, *, at_once: int = _AT_ONCE
+    array: DeclaredArray, entries: Entries, *, batch_size: int = _BATCH_SIZE
 ) -> References:
     """Return entries as a manifest of the array.
 
@@ -84,11 +84,11 @@ def interpret_entries(
             _require_paths(array, references)
             return references
         return _interpret_document(array, entries.dumps())
-    return _interpret_pairs(array, _pairs(entries), at_once)
+    return _interpret_pairs(array, _pairs(entries), batch_size)
 
 
 def _interpret_document(array: DeclaredArray, document: bytes) -> References:
-    plain = DeclaredArray(
+    unencoded = DeclaredArray(
         array.path,
         array.metadata,
         Configuration(document, array.configuration.base),
@@ -97,31 +97,31 @@ def _interpret_document(array: DeclaredArray, document: bytes) -> References:
         None,
         array.base,
     )
-    loaded = strict(interpret_document_of(plain, None, document, _UNLIMITED, validating=True))
+    loaded = strict(interpret_document_of(unencoded, None, document, _UNLIMITED, validating=True))
     assert loaded is not None  # it has no problems
     return loaded.manifest
 
 
-def _interpret_pairs(array: DeclaredArray, pairs: Iterator[Pair], at_once: int) -> References:
-    """Return pairs of chunk and entry as a manifest, in columns as far as they are plain.
+def _interpret_pairs(array: DeclaredArray, pairs: Iterator[Pair], batch_size: int) -> References:
+    """Return pairs of chunk and entry as a manifest, in columns as far as possible.
 
     If anything may be wrong with them, they are interpreted as one document, so that it does
     not depend on batches which problem is reported.
     """
-    plain = PlainEntries(array.chunk_grid.counts)
+    columns = EntryColumns(array.chunk_grid.counts)
     given: list[TakenEntries | list[Pair]] = []
     try:
-        return _in_columns(array, _batches(pairs, given, at_once), plain, given)
+        return _in_columns(array, _batches(pairs, given, batch_size), columns, given)
     except _Doubt as doubt:
         error = doubt.__cause__
     again = (
-        plain.give_back(batch) if isinstance(batch, TakenEntries) else batch for batch in given
+        columns.give_back(batch) if isinstance(batch, TakenEntries) else batch for batch in given
     )
     return _interpret_as_document(array, itertools.chain(*again, _failing(error), pairs))
 
 
 class _Doubt(Exception):
-    """Something may be wrong with the entries; its cause is an error of whoever gives them."""
+    """The entries may be invalid; any cause is an error of the caller's iterable."""
 
 
 def _failing(error: BaseException | None) -> Iterator[Pair]:
@@ -138,7 +138,7 @@ def _interpret_as_document(array: DeclaredArray, pairs: Iterable[Pair]) -> Refer
 def _in_columns(
     array: DeclaredArray,
     batches: Iterator[list[Pair]],
-    plain: PlainEntries,
+    columns: EntryColumns,
     given: list[TakenEntries | list[Pair]],
 ) -> References:
     """Return pairs of chunk and entry as a manifest; the last of those given may be replaced.
@@ -149,18 +149,18 @@ def _in_columns(
         Something may be wrong with them.
     """
     for batch in batches:
-        taken = plain.take(batch)
+        taken = columns.take(batch)
         if taken is not None:
             given[-1] = taken
             continue
-        usual = [pair for pair in batch if plain.may_take(pair[1])]
-        taken = plain.take(usual) if usual else None
-        others = batch if taken is None else [p for p in batch if not plain.may_take(p[1])]
+        usual = [pair for pair in batch if columns.may_take(pair[1])]
+        taken = columns.take(usual) if usual else None
+        others = batch if taken is None else [p for p in batch if not columns.may_take(p[1])]
         try:
-            plain.joined.add_references(_interpret_as_document(array, others))
+            columns.joined.add_references(_interpret_as_document(array, others))
         except (ManifestError, TypeError, ValueError, RecursionError):
             raise _Doubt from None
-    found = plain.joined.references(array.chunk_grid.counts)
+    found = columns.joined.references(array.chunk_grid.counts)
     if found is None:
         raise _Doubt
     try:
@@ -171,14 +171,14 @@ def _in_columns(
 
 
 def _batches(
-    pairs: Iterator[Pair], given: list[TakenEntries | list[Pair]], at_once: int
+    pairs: Iterator[Pair], given: list[TakenEntries | list[Pair]], batch_size: int
 ) -> Iterator[list[Pair]]:
     """Yield pairs in batches, and note them as given, even if the next pair is an error."""
     while True:
         batch: list[Pair] = []
         given.append(batch)
         try:
-            batch.extend(itertools.islice(pairs, at_once))
+            batch.extend(itertools.islice(pairs, batch_size))
         except Exception as error:
             raise _Doubt from error
         if not batch:
@@ -264,7 +264,7 @@ type Pair = tuple[Any, Any]
 _LARGEST_INTEGER = 2**53 - 1
 
 # The members of entries that can be taken, in any order, as they are in a mapping.
-_PLAIN = frozenset(
+_USUAL_MEMBERS = frozenset(
     members
     for others in ((), ("offset",), ("length",), ("offset", "length"))
     for members in itertools.permutations(("path", *others))
@@ -289,7 +289,7 @@ class TakenEntries(NamedTuple):
     shape_numbers: npt.NDArray[np.uint8]
 
 
-class PlainEntries:
+class EntryColumns:
     """Takes entries of one array.
 
     Parameters
@@ -304,10 +304,10 @@ class PlainEntries:
 
     Examples
     --------
-    >>> plain = PlainEntries((4,))
-    >>> plain.take([((1,), {"path": "a"}), ((3,), {})]).rows
+    >>> columns = EntryColumns((4,))
+    >>> columns.take([((1,), {"path": "a"}), ((3,), {})]).rows
     slice(0, 2, None)
-    >>> plain.take([((1,), {"path": "a", "etag": '"1"'})]) is None
+    >>> columns.take([((1,), {"path": "a", "etag": '"1"'})]) is None
     True
     """
 
@@ -318,7 +318,7 @@ class PlainEntries:
 
     def may_take(self, entry: Any) -> bool:
         """Whether an entry has no other members, though their values may be anything."""
-        return set(map(type, [entry])) == {dict} and tuple(entry) in _PLAIN
+        return set(map(type, [entry])) == {dict} and tuple(entry) in _USUAL_MEMBERS
 
     def take(self, pairs: Sequence[Pair]) -> TakenEntries | None:
         """Take entries, unless one of them may be invalid, or have other members."""
@@ -326,7 +326,7 @@ class PlainEntries:
         if set(map(type, entries)) != {dict}:
             return None
         shapes = Counter[tuple[Any, ...]](map(tuple, entries))
-        if not shapes.keys() <= _PLAIN:
+        if not shapes.keys() <= _USUAL_MEMBERS:
             return None
         numbers = self._numbers([chunk for chunk, _ in pairs])
         offsets = _integers(_members(entries, shapes, "offset", 0), 0)

@@ -68,7 +68,7 @@ def write_manifest(
     """Make an existing array refer to chunks stored elsewhere.
 
     The array must exist already (``zarr.create_array`` writes its metadata;
-    :func:`create_array` does both at once). Any chunks of its own are no longer
+    :func:`create_array` does both together). Any chunks of its own are no longer
     read.
 
     Everything is checked first. Then the documents are written, then ``zarr.json``
@@ -96,7 +96,7 @@ def write_manifest(
         already in use gets a suffix: ``./manifest-0123456789ab.json``.
     inline : bool, optional
         Whether to write the manifest into ``zarr.json`` instead, so that it needs no request of
-        its own. By default, if it has less than 4 kB, and nothing is said about its document:
+        its own. By default, if it has less than 4 kB, and no option concerns its document:
         no `manifest_url`, `codecs` or `partition_shape`.
     base : str, optional
         URL reference that relative paths resolve against; the array's own location
