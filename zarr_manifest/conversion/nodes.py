@@ -56,7 +56,7 @@ class GroupNode:
 
 @dataclass(frozen=True, slots=True)
 class StreamedManifest:
-    """A manifest too large to hold in memory at once.
+    """A manifest too large to hold in memory.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ def _one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         raise NotConvertibleError("to be done one by one")
 
     monkeypatch.setattr(references, "usual_rows", lambda *_: None)
-    monkeypatch.setattr(references, "_columns_at_once", refuse)
+    monkeypatch.setattr(references, "_columns_together", refuse)
 
 
 @pytest.mark.parametrize("with_mistakes", [False, True])
@@ -57,7 +57,7 @@ def test_parts_of_a_document_are_read_as_the_whole_one_by_one(
     assert told(found.text()) == wanted
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(decoding, "_PART", size)
-        monkeypatch.setattr(decoding, "_AT_ONCE", at_once)
+        monkeypatch.setattr(decoding, "_BATCH_SIZE", at_once)
         assert told(found.text()) == wanted
         assert told(found.parsed()) == wanted
 

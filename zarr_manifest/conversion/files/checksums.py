@@ -12,7 +12,7 @@ from zarr_manifest.manifest import Manifest, Reference
 __all__ = ["checksums_of", "require_checksum"]
 
 # Number of chunks that are read, and held in memory, at a time.
-_AT_ONCE = 8
+_CONCURRENT_CALLS = 8
 
 
 def require_checksum(algorithm: str) -> None:
@@ -53,9 +53,9 @@ def checksums_of(
         stop = reference.offset + reference.length
         return compute_checksum(algorithm, sources.read(reference.path, reference.offset, stop))
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_CONCURRENT_CALLS) as pool:
         for index, reference in _elsewhere(manifest):
-            if len(running) == _AT_ONCE:
+            if len(running) == _CONCURRENT_CALLS:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     found[running.pop(future)] = future.result()

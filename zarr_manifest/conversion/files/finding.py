@@ -34,7 +34,7 @@ from zarr_manifest.stores import store_failure
 
 __all__ = ["FoundFile", "Unusable", "check_files", "files_named", "group_names", "unusable_files"]
 
-_REQUESTS_AT_ONCE = 32
+_CONCURRENT_REQUESTS = 32
 
 # Characters of a name, not of a pattern.
 _QUOTED = re.compile(r"%(2A|3F|5B)", re.IGNORECASE)
@@ -178,8 +178,8 @@ def _segments(pattern: str) -> list[str]:
     >>> _segments("a%20b/f%2A*.nc")
     ['a b', 'f[*]*.nc']
     """
-    plain = _QUOTED.sub(lambda quoted: f"[{unquote(quoted[0])}]", pattern)
-    return unquote(plain).split("/")
+    unquoted = _QUOTED.sub(lambda quoted: f"[{unquote(quoted[0])}]", pattern)
+    return unquote(unquoted).split("/")
 
 
 def _matches(name: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -263,7 +263,7 @@ def check_files(
     check = partial(_checked, known=known, sources=sources)
     if len(urls) == 1:
         return [check(urls[0])]
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as threads:
+    with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as threads:
         try:
             return list(threads.map(check, urls))
         except BaseException:

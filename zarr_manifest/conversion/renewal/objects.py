@@ -46,7 +46,7 @@ __all__ = ["ChunkReader", "ObjectVersion", "RecordedObject", "recorded_objects",
 _untyped_zarr: Any = zarr
 
 # Number of objects that are asked about, or chunks that are read, at a time.
-_AT_ONCE = 16
+_CONCURRENT_CALLS = 16
 
 
 class ObjectVersion(Struct, frozen=True):
@@ -170,7 +170,7 @@ def states_of(
             return error
 
     wanted = list(objects)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_CONCURRENT_CALLS) as pool:
         return dict(zip(wanted, pool.map(state, wanted), strict=True))
 
 
@@ -218,9 +218,9 @@ class ChunkReader:
                 return found, error.in_context(chunk=format_canonical(index))
             return None
 
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for start in range(0, len(rows), _AT_ONCE * 8):
-                answers = pool.map(check, rows[start : start + _AT_ONCE * 8])
+        with ThreadPoolExecutor(_CONCURRENT_CALLS) as pool:
+            for start in range(0, len(rows), _CONCURRENT_CALLS * 8):
+                answers = pool.map(check, rows[start : start + _CONCURRENT_CALLS * 8])
                 yield from (answer for answer in answers if answer is not None)
 
     def _check(self, entry: Row, index: tuple[int, ...], found: ObjectVersion) -> None:

@@ -118,7 +118,7 @@ def refresh(
     Every object is asked for its state. It is the same if it has the recorded version or
     strong entity tag, or, where no tag differs, the recorded size; with `read`, if it has the
     recorded size, and all of its chunks have their checksums or, without one, can be decoded.
-    What it is recorded as then is its present state, in all arrays at once: readers see all
+    What it is recorded as then is its present state, in all arrays together: readers see all
     of the change or nothing. Objects that are not the same are refused, and keep what was
     recorded of them, so that reading them stays an error.
 

@@ -72,7 +72,7 @@ def array_node(
     ManifestError
         A path is invalid.
     """
-    converted: dict[str, Any] = _plain(array.metadata.to_dict())
+    converted: dict[str, Any] = _as_json(array.metadata.to_dict())
     stated = array.metadata.attributes if attributes is None else attributes
     converted["attributes"], found = json_attributes(stated, array.dtype)
     if dimension_names is not None:
@@ -132,18 +132,18 @@ def _announced_codecs() -> frozenset[str]:
     return frozenset(point.name for point in entry_points(group="zarr.codecs"))
 
 
-def _plain(value: Any) -> Any:
-    """Return metadata as plain JSON: zarr and VirtualiZarr leave enums, tuples and numpy in it."""
+def _as_json(value: Any) -> Any:
+    """Return metadata as JSON values: zarr and VirtualiZarr leave enums, tuples and numpy in it."""
     if (members := as_object(value)) is not None:
         # Attributes are handled separately.
-        return {str(name): _plain(item) for name, item in members.items() if name != "attributes"}
+        return {str(name): _as_json(item) for name, item in members.items() if name != "attributes"}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in cast("list[Any]", value)]
+        return [_as_json(item) for item in cast("list[Any]", value)]
     if isinstance(value, np.generic | np.ndarray):
         return cast("Any", value).tolist()
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    return _plain(getattr(value, "value", str(value)))
+    return _as_json(getattr(value, "value", str(value)))
 
 
 # ------------------------------------------------------------ references

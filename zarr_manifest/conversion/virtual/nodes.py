@@ -210,8 +210,8 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
     if not contents or not _reads_back(name, variable, contents):
         # The packing comes from one file; numbers from others may not fit.
         packing = {*_PACKING, "dtype", "units"}
-        plain = {key: value for key, value in kept.items() if key not in packing}
-        contents = _encoded(name, variable, plain | {"_FillValue": missing})
+        unpacked = {key: value for key, value in kept.items() if key not in packing}
+        contents = _encoded(name, variable, unpacked | {"_FillValue": missing})
         if not _reads_back(name, variable, contents):
             raise NotConvertibleError("xarray does not read back the same values")
         problem = "its encoding was dropped, because its values do not fit into it"

@@ -53,7 +53,7 @@ __all__ = ["to_virtual_dataset", "to_virtual_datatree"]
 type Hierarchy = str | Path | ObjectStore | Store
 
 # Number of native chunks whose sizes are requested at the same time.
-_AT_ONCE = 32
+_CONCURRENT_CALLS = 32
 
 
 def to_virtual_dataset(
@@ -216,9 +216,9 @@ class _Tree:
     # Arrays --------------------------------------------------------------------
 
     def _array(self, node: Node) -> Any:
-        plain = ArrayMetadata("", node.metadata).undeclared
+        undeclared = ArrayMetadata("", node.metadata).undeclared
         array = strict(self.hierarchy.declaration(node))
-        grid = strict(interpret_chunk_grid(plain))
+        grid = strict(interpret_chunk_grid(undeclared))
         if grid is None or grid.regular is None:
             raise NotConvertibleError("its chunk grid is not regular")
         columns = columns_of_grid(grid.counts)
@@ -226,12 +226,12 @@ class _Tree:
             sync(self._add_native(node, grid, columns))
         else:
             sync(self._add_documents(array, columns))
-        if grid.shape and plain.get("dimension_names") is None:
+        if grid.shape and undeclared.get("dimension_names") is None:
             raise NotConvertibleError(
                 "its dimensions have no names: its metadata has no 'dimension_names'"
             )
         try:
-            parsed = ArrayV3Metadata.from_dict(plain)
+            parsed = ArrayV3Metadata.from_dict(undeclared)
             return columns.array(parsed)
         except (ValueError, TypeError, KeyError, NotImplementedError) as error:
             raise NotConvertibleError(str(error)) from error
@@ -243,7 +243,7 @@ class _Tree:
     async def _add_native(self, node: Node, grid: ChunkGrid, columns: ManifestColumns) -> None:
         keys = await self.hierarchy.native_chunks(node, grid)
         calls = (functools.partial(self.hierarchy.store.getsize, key) for key in keys.values())
-        sizes = [size async for size in in_order(calls, _AT_ONCE)]
+        sizes = [size async for size in in_order(calls, _CONCURRENT_CALLS)]
         for (index, key), size in zip(keys.items(), sizes, strict=True):
             columns.paths[index], columns.lengths[index] = self._url(StoreLocation(key)), size
 
@@ -255,8 +255,8 @@ class _Tree:
         """Return a location in VirtualiZarr's form: names in object stores are not encoded."""
         if isinstance(location, StoreLocation):
             location = object_url(self._roots, location.key)
-        is_plain = not any(mark in location.path for mark in "%?#")
-        if not is_plain or not isinstance(kind_of(location.scheme), Cloud):
+        is_unescaped = not any(mark in location.path for mark in "%?#")
+        if not is_unescaped or not isinstance(kind_of(location.scheme), Cloud):
             return location.url
         return f"{location.origin}/{location.path}"
 

@@ -344,9 +344,9 @@ def require_same_values(metadata: Mapping[str, Any], zarray: Mapping[str, Any]) 
 
 
 def _small(metadata: Mapping[str, Any], shape: list[int]) -> dict[str, Any]:
-    plain = ArrayMetadata("", dict(metadata)).undeclared
-    plain.pop("dimension_names", None)
-    return plain | {
+    undeclared = ArrayMetadata("", dict(metadata)).undeclared
+    undeclared.pop("dimension_names", None)
+    return undeclared | {
         "zarr_format": 3,
         "node_type": "array",
         "shape": shape,

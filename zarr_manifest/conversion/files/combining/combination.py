@@ -247,18 +247,18 @@ class _CombinedGroup:
         if not lacking:
             return datasets, None
         url = redact(self.group.urls[lacking[0]])
-        told = f"{len(lacking)} of the files do not have it, such as {url}"
+        text = f"{len(lacking)} of the files do not have it, such as {url}"
         first: Any = datasets[having[0]].variables[name]
         if name in datasets[having[0]].indexes:
-            return datasets, told
+            return datasets, text
         if not self.work.rules.fill_missing:
             setting = Setting("fill_missing", True)
-            return datasets, Advice(told, "; to leave it out there: ", setting)
+            return datasets, Advice(text, "; to leave it out there: ", setting)
         completed = list(datasets)
         if not self._is_concatenated(name, datasets[having[0]]):
             for number in lacking:
                 completed[number] = assigned(completed[number], name, first)
-            self.work.tree.note(self.group.at(name), f"{told}: it was taken from the others")
+            self.work.tree.note(self.group.at(name), f"{text}: it was taken from the others")
             return completed, None
         for number in lacking:
             sizes = datasets[number].sizes
@@ -266,17 +266,18 @@ class _CombinedGroup:
                 at = redact(self.group.urls[number])
                 return (
                     datasets,
-                    f"{told}; how long it is there is unknown: {at} has no {sorted(unknown)[0]!r}",
+                    f"{text}; how long it is there is unknown: {at} has no {sorted(unknown)[0]!r}",
                 )
             shape = [sizes.get(d, n) for d, n in zip(first.dims, first.shape, strict=True)]
             try:
                 absent = absent_variable(first, shape)
             except NotConvertibleError as error:
-                return datasets, f"{told}; {error.message}"
+                return datasets, f"{text}; {error.message}"
             completed[number] = assigned(completed[number], name, absent)
         fill_value = first.data.metadata.fill_value if is_virtual(first) else "missing"
         self.work.tree.note(
-            self.group.at(name), f"{told}: its chunks there are absent, and read as {fill_value}"
+            self.group.at(name),
+            f"{text}: its chunks there are absent, and read as {fill_value}",
         )
         return completed, None
 
@@ -316,8 +317,8 @@ class _CombinedGroup:
         variables: list[Any] = [dataset.variables[name] for dataset in datasets]
         for number, variable in enumerate(variables):
             if self.work.is_new and variable.shape != variables[0].shape:
-                told = self.group.unlike(f"the shape {brief(variable.shape)}", number)
-                return datasets, f"{told}; {self.work.about_new_dimension()}"
+                text = self.group.unlike(f"the shape {brief(variable.shape)}", number)
+                return datasets, f"{text}; {self.work.about_new_dimension()}"
         if not is_virtual(variables[0]):
             return datasets, None
         splitting = self._splitting(variables, datasets)
@@ -358,8 +359,8 @@ class _CombinedGroup:
                 if problem is not None and is_of_time(meant[0], theirs):
                     names = [each for each, v in dataset.variables.items() if not is_virtual(v)]
                     loading = Setting("loadable_variables", [*map(str, names), str(name)])
-                    told = self.group.unlike(problem, number)
-                    return Advice(told, ", which can be converted if it is loaded: ", loading)
+                    text = self.group.unlike(problem, number)
+                    return Advice(text, ", which can be converted if it is loaded: ", loading)
             if problem is not None:
                 return self.group.unlike(problem, number)
         return None

@@ -154,10 +154,10 @@ def _values(array: Any, sources: Any) -> Any:
 
 
 def _digest(values: Any) -> str:
-    plain = values.dtype.newbyteorder("<") if values.dtype.kind != "T" else values.dtype
-    found = hashlib.sha256(f"{plain}{values.shape}".encode())
-    if plain.kind in "OT":
+    dtype = values.dtype.newbyteorder("<") if values.dtype.kind != "T" else values.dtype
+    found = hashlib.sha256(f"{dtype}{values.shape}".encode())
+    if dtype.kind in "OT":
         found.update(repr(values.tolist()).encode(errors="surrogatepass"))
     else:
-        found.update(values.astype(plain).tobytes())
+        found.update(values.astype(dtype).tobytes())
     return found.hexdigest()

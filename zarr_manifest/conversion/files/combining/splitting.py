@@ -159,7 +159,7 @@ def split_arrays(arrays: Sequence[Any], axis: int, is_last: Sequence[bool]) -> S
     others = {(shape[:axis], shape[axis + 1 :]) for shape in chunks}
     if len(others) != 1 or math.prod(chunks[0][:axis]) != 1:
         return Splitting(arrays)
-    if not all(map(_has_plain_chunks, arrays, chunks)):
+    if not all(map(_has_unencoded_chunks, arrays, chunks)):
         return Splitting(arrays)
     shape = (*chunks[0][:axis], piece, *chunks[0][axis + 1 :])
     pieces = f"pieces of {brief(shape)}"
@@ -178,7 +178,7 @@ def split_arrays(arrays: Sequence[Any], axis: int, is_last: Sequence[bool]) -> S
     )
 
 
-def _has_plain_chunks(array: Any, chunk_shape: tuple[int, ...]) -> bool:
+def _has_unencoded_chunks(array: Any, chunk_shape: tuple[int, ...]) -> bool:
     """Whether all chunks of an array are just the bytes of its values."""
     metadata: dict[str, Any] = array.metadata.to_dict()
     if [codec["name"] for codec in metadata["codecs"]] != ["bytes"]:

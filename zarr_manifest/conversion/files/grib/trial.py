@@ -32,7 +32,7 @@ def problem_of(question: Callable[[], object]) -> str | None:
 
 
 def answer(problem: str | None) -> None:
-    """Print an answer at once: the next message may be the last."""
+    """Print an answer immediately: the next message may be the last."""
     sys.stdout.write(json.dumps(problem) + "\n")
     sys.stdout.flush()
 

@@ -34,7 +34,7 @@ _PLUGINS = frozenset({307, 32001, 32004, 32015})
 _REWRITE = "h5repack -f GZIP=4 OLD.h5 NEW.h5"
 
 # Bytes of strings that are checked at a time.
-_READ_AT_ONCE = 2**22
+_BYTES_PER_READ = 2**22
 
 # Number of chunks that are read to find out whether they are filtered.
 _MAX_CHUNKS_READ = 8
@@ -259,7 +259,7 @@ def _stored_regions(dataset: Any, itemsize: int) -> Iterator[tuple[slice, ...]]:
     if not shape:
         yield ()
         return
-    step = max(1, _READ_AT_ONCE // (math.prod(shape[1:]) * itemsize))
+    step = max(1, _BYTES_PER_READ // (math.prod(shape[1:]) * itemsize))
     for start in range(0, shape[0], step):
         rest = (slice(0, length) for length in shape[1:])
         yield (slice(start, min(start + step, shape[0])), *rest)
@@ -326,7 +326,7 @@ def _check_chunks(dataset: Any, numbers: Sequence[int]) -> None:
     count = 0
     raw_size = math.prod(dataset.chunks) * dataset.dtype.itemsize
 
-    def look(chunk: Any) -> None:
+    def collect(chunk: Any) -> None:
         nonlocal count
         count += 1
         if chunk.filter_mask:
@@ -336,7 +336,7 @@ def _check_chunks(dataset: Any, numbers: Sequence[int]) -> None:
             if any(map(operator.gt, ends, dataset.shape)):
                 partial.append(chunk.chunk_offset)
 
-    dataset.id.chunk_iter(look)
+    dataset.id.chunk_iter(collect)
     if masked:
         raise NotConvertibleError(
             f"filter masks say that some filters were skipped for {len(masked)} of "

@@ -222,9 +222,9 @@ def _opened(group: Any, name: str | bytes) -> Any:
 def _variable_name(path: str, datasets: Mapping[str, Any]) -> str:
     """Return the name of a variable, which netCDF-4 hides if a dimension has it."""
     group, _, name = path.rpartition("/")
-    plain = name.removeprefix(_NOT_COORDINATE)
-    other = datasets.get(_join(group, plain)) if plain != name else None
-    return name if other is not None and not is_only_a_dimension(other) else plain
+    shown = name.removeprefix(_NOT_COORDINATE)
+    other = datasets.get(_join(group, shown)) if shown != name else None
+    return name if other is not None and not is_only_a_dimension(other) else shown
 
 
 def _enumeration(dtype: Any) -> dict[str, dict[str, int]]:

@@ -256,12 +256,12 @@ def _filled_up(raw: bytes, codecs: Sequence[Any], length: int, wanted: int) -> b
     compressors = [codec.to_dict() for codec in codecs if isinstance(codec, BytesBytesCodec)]
 
     def metadata(size: int) -> ArrayV3Metadata:
-        plain = unwritten_array(
+        unwritten = unwritten_array(
             (size,), np.dtype("u1"), dimension_names=[None], attributes={}, fill_value=0
         )
         grid = {"name": "regular", "configuration": {"chunk_shape": [size]}}
         stack = [{"name": "bytes"}, *compressors]
-        document: dict[str, Any] = {**plain, "chunk_grid": grid, "codecs": stack}
+        document: dict[str, Any] = {**unwritten, "chunk_grid": grid, "codecs": stack}
         return ArrayV3Metadata.from_dict(document)
 
     try:

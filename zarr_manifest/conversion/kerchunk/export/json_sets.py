@@ -153,7 +153,7 @@ def _array(
 
 
 # Number of references that are written at a time: they fit into a processor's cache.
-_AT_ONCE = 2**14
+_BATCH_SIZE = 2**14
 
 # In a column, all URLs take the space of the longest; longer ones are written one by one.
 _WIDEST = 512
@@ -167,7 +167,7 @@ def member(key: str, value: object) -> bytes:
 
 
 def members_of(
-    references: References, below: str, *, at_once: int = _AT_ONCE
+    references: References, below: str, *, batch_size: int = _BATCH_SIZE
 ) -> Iterator[bytes | memoryview]:
     """Yield references, so many at a time, with what belongs between them.
 
@@ -177,7 +177,7 @@ def members_of(
         With URLs as paths.
     below : str
         What their keys begin with.
-    at_once : int
+    batch_size : int
         Number of references to write at a time.
 
     Examples
@@ -192,8 +192,8 @@ def members_of(
     """
     urls = _in_json(references.paths)
     key = json.dumps(below).encode()[:-1]
-    for start in range(0, len(references), at_once):
-        rows = range(start, min(start + at_once, len(references)))
+    for start in range(0, len(references), batch_size):
+        rows = range(start, min(start + batch_size, len(references)))
         columns = references.columns(slice(rows.start, rows.stop))
         indices = grid_indices(references.grid_shape, columns.numbers)
         yield _in_columns(columns, key, urls, indices) or _one_by_one(
@@ -298,7 +298,7 @@ class MembersFile:
                 raise
 
     def add(self, members: Iterable[bytes | memoryview]) -> None:
-        """Write members, or several at once with what belongs between them."""
+        """Write members, or several together with their separators."""
         for member in members:
             if not self._is_empty:
                 self._file.write(b", ")

@@ -301,7 +301,7 @@ class RefsWriter:
             offsets[rows] = columns.offsets
             sizes[rows] = np.where(path_numbers < 0, 0, np.maximum(columns.lengths, 0))
             for position, extra in part.extras_of(range(len(part))):
-                inline[rows.item(position)] = _plain(extra.data or b"")
+                inline[rows.item(position)] = _escaped(extra.data or b"")
             urls += own
         without_url = codes < 0
         paths = pa.DictionaryArray.from_arrays(
@@ -362,6 +362,6 @@ def _schema() -> Any:
     )
 
 
-def _plain(data: bytes) -> bytes:
+def _escaped(data: bytes) -> bytes:
     """Return inline data in fsspec's form: as base64 if fsspec would take it for base64."""
     return _BASE64 + base64.b64encode(data) if data.startswith(_BASE64) else data

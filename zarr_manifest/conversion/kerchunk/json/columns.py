@@ -1,6 +1,6 @@
 """References by key, in columns: URLs with byte ranges become numbers, others are kept for later.
 
-There may be millions, so nothing here is done one by one for plain references.
+There may be millions, so nothing here is done one by one for references to objects.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.json.decoding import TOO_LARGE, PlainReference
+from zarr_manifest.conversion.kerchunk.json.decoding import TOO_LARGE, UsualReference
 from zarr_manifest.manifest import PathNumbers
 
 __all__ = ["KeyText", "KeyedReferences", "as_list"]
@@ -97,11 +97,11 @@ class KeyedReferences(NamedTuple):
     keys : KeyText
         Their keys.
     urls : ndarray of int32
-        The number of each URL; -1 for a value that is not a plain reference.
+        The number of each URL; -1 for a value that does not name an object in the usual form.
     offsets, lengths : ndarray of int64
         In bytes; 0 and -1 for a whole object.
     others : dict of int to object
-        The values that are not plain references, by row.
+        The values in other forms, by row.
     """
 
     keys: KeyText
@@ -121,15 +121,15 @@ class KeyedReferences(NamedTuple):
         >>> found.urls, found.lengths, found.others
         (array([ 0, -1,  0, -1], dtype=int32), array([ 2, -1, -1, -1]), {1: 'text', 3: ['g.nc', 0]})
         """
-        plain, rows, others = _divided(values)
-        count = len(plain)
-        urls = np.fromiter(map(numbers.__getitem__, map(_URL, plain)), np.int32, count)
-        offsets = np.fromiter(map(_OFFSET, plain), np.int64, count)
-        lengths = np.fromiter(map(_LENGTH, plain), np.int64, count)
+        usual, rows, others = _divided(values)
+        count = len(usual)
+        urls = np.fromiter(map(numbers.__getitem__, map(_URL, usual)), np.int32, count)
+        offsets = np.fromiter(map(_OFFSET, usual), np.int64, count)
+        lengths = np.fromiter(map(_LENGTH, usual), np.int64, count)
         incomplete = (offsets < 0) != (lengths < 0)
         for place in np.flatnonzero(incomplete).tolist():
             row = place if rows is None else int(rows[place])
-            others[row] = as_list(plain[place])
+            others[row] = as_list(usual[place])
         urls[incomplete] = -1
         offsets[lengths < 0] = 0
         lengths[incomplete] = -1
@@ -174,7 +174,7 @@ class KeyedReferences(NamedTuple):
         return self._replace(urls=urls, offsets=offsets, lengths=lengths)
 
 
-def as_list(reference: PlainReference) -> list[object]:
+def as_list(reference: UsualReference) -> list[object]:
     """Return a decoded reference as it was written."""
     parts: list[object] = [reference.url, reference.offset, reference.length]
     return [part for part in parts if part != -1]
@@ -182,18 +182,18 @@ def as_list(reference: PlainReference) -> list[object]:
 
 def _divided(
     values: Sequence[object],
-) -> tuple[Sequence[PlainReference], _Integers | None, dict[int, object]]:
-    """Return the plain references, in which rows they are (None: all), and the other values."""
+) -> tuple[Sequence[UsualReference], _Integers | None, dict[int, object]]:
+    """Return the references to objects, their rows (None: all), and the other values."""
     kinds = set(map(type, values))
     if list in kinds:
         values = _with_lists_decoded(values)
         kinds = set(map(type, values))
-    if kinds == {PlainReference}:
-        return cast("Sequence[PlainReference]", values), None, {}
-    is_plain = np.array([type(value) is PlainReference for value in values], np.bool_)
-    plain = list(itertools.compress(values, is_plain.tolist()))
-    others = {row: values[row] for row in np.flatnonzero(~is_plain).tolist()}
-    return cast("list[PlainReference]", plain), np.flatnonzero(is_plain), others
+    if kinds == {UsualReference}:
+        return cast("Sequence[UsualReference]", values), None, {}
+    is_usual = np.array([type(value) is UsualReference for value in values], np.bool_)
+    usual = list(itertools.compress(values, is_usual.tolist()))
+    others = {row: values[row] for row in np.flatnonzero(~is_usual).tolist()}
+    return cast("list[UsualReference]", usual), np.flatnonzero(is_usual), others
 
 
 def _with_lists_decoded(values: Sequence[object]) -> list[object]:
@@ -201,20 +201,20 @@ def _with_lists_decoded(values: Sequence[object]) -> list[object]:
     places = [place for place, value in enumerate(values) if type(value) is list]
     lists = cast("list[list[Any]]", [values[place] for place in places])
     try:
-        decoded: Sequence[object] = msgspec.convert(lists, list[PlainReference])
+        decoded: Sequence[object] = msgspec.convert(lists, list[UsualReference])
     except msgspec.ValidationError:
-        decoded = [_plain(parts) or parts for parts in lists]
+        decoded = [_parsed(parts) or parts for parts in lists]
     for place, value in zip(places, decoded, strict=True):
         found[place] = value
     return found
 
 
-def _plain(parts: list[Any]) -> PlainReference | None:
+def _parsed(parts: list[Any]) -> UsualReference | None:
     if len(parts) not in (1, 3) or type(parts[0]) is not str:
         return None
     if len(parts) == 1:
-        return PlainReference(parts[0])
+        return UsualReference(parts[0])
     url, offset, length = parts
-    is_plain = type(offset) is int and type(length) is int
-    is_plain = is_plain and 0 <= offset < TOO_LARGE and 0 < length < TOO_LARGE
-    return PlainReference(url, offset, length) if is_plain else None
+    is_usual = type(offset) is int and type(length) is int
+    is_usual = is_usual and 0 <= offset < TOO_LARGE and 0 < length < TOO_LARGE
+    return UsualReference(url, offset, length) if is_usual else None

@@ -16,20 +16,28 @@ import msgspec
 
 from zarr_manifest.errors import InvalidJSONError
 
-__all__ = ["TOO_LARGE", "Batch", "Members", "PlainReference", "batches", "parsed", "parsed_members"]
+__all__ = [
+    "TOO_LARGE",
+    "Batch",
+    "Members",
+    "UsualReference",
+    "batches",
+    "parsed",
+    "parsed_members",
+]
 
 # The smallest integer too large for a manifest (specification, "Manifest document").
 TOO_LARGE = 2**53
 
 # Number of references, and of bytes of a document, that are parsed at a time.
-_AT_ONCE = 2**14
+_BATCH_SIZE = 2**14
 _PART = 2**18
 
 # Where a part may end: between a reference and the next key, unless it is within a text.
 _BOUNDARY = re.compile(rb'\]\s*(,)\s*"')
 
 
-class PlainReference(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+class UsualReference(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     """A reference to a byte range or, with neither offset nor length, to a whole object.
 
     With only one of them, it has another form.
@@ -46,7 +54,7 @@ type Batch = tuple[list[str], list[object]]
 # A set of references: as text, or by key.
 type Members = msgspec.Raw | Mapping[str, object]
 
-type _Usual = PlainReference | str | dict[str, Any]
+type _Usual = UsualReference | str | dict[str, Any]
 
 _UNPARSED_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _UNPARSED_SETS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -92,7 +100,7 @@ def _decoded(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -
 
 
 def batches(members: Members) -> Iterator[Batch]:
-    """Yield the members of a set in batches, with the plain references among the values decoded.
+    """Yield the members of a set in batches, with references to byte ranges decoded.
 
     Of members with the same name, all may be yielded; the last one counts.
 
@@ -106,12 +114,12 @@ def batches(members: Members) -> Iterator[Batch]:
     >>> list(batches({"a/0": ["f.nc", 0, 5], "a/1": "text"}))
     [(['a/0', 'a/1'], [['f.nc', 0, 5], 'text'])]
     >>> list(batches(msgspec.Raw(b'{"a/0": ["f.nc"]}')))
-    [(['a/0'], [PlainReference(url='f.nc', offset=-1, length=-1)])]
+    [(['a/0'], [UsualReference(url='f.nc', offset=-1, length=-1)])]
     """
     if isinstance(members, msgspec.Raw):
         yield from _parts(members)
         return
-    for batch in itertools.batched(members.items(), _AT_ONCE):
+    for batch in itertools.batched(members.items(), _BATCH_SIZE):
         yield [key for key, _ in batch], _values([value for _, value in batch])
 
 
@@ -161,7 +169,7 @@ def _remainder(whole: msgspec.Raw, text: bytes) -> Mapping[str, object]:
 
 
 def _values(values: Sequence[object]) -> list[object]:
-    """Return the values of references, parsing them if necessary: at once if all are usual."""
+    """Return the values of references, parsing them if necessary: together if all are usual."""
     kinds = set(map(type, values))
     if msgspec.Raw not in kinds:
         return list(values)

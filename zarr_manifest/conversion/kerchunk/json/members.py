@@ -24,7 +24,7 @@ from zarr_manifest.manifest import Grid, MemberRows, interpret_keys
 __all__ = ["ArrayMembers", "chunk_rows", "distribute", "usual_rows"]
 
 # Number of references of several arrays that are assigned at a time.
-_AT_ONCE = 2**18
+_BATCH_SIZE = 2**18
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ def distribute(
             mixed.append(batch)
             waiting += len(batch.urls)
         # In the order of the document.
-        if owner is not None or waiting >= _AT_ONCE:
+        if owner is not None or waiting >= _BATCH_SIZE:
             found.add_mixed(mixed)
             mixed, waiting = [], 0
         if owner is not None:

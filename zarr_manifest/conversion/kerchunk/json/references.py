@@ -138,13 +138,13 @@ def _array_node(plan: ArrayPlan, members: ArrayMembers, sources: NumberedUrls) -
 
 def _columns(rows: MemberRows, members: ArrayMembers, sources: NumberedUrls) -> _ArrayColumns:
     try:
-        return _columns_at_once(rows, members.references, sources)
+        return _columns_together(rows, members.references, sources)
     except (ManifestError, ValueError):
         # One by one, which finds the reference to name.
         return _columns_one_by_one(rows, members, sources)
 
 
-def _columns_at_once(
+def _columns_together(
     rows: MemberRows, references: KeyedReferences, sources: NumberedUrls
 ) -> _ArrayColumns:
     order = rows.members

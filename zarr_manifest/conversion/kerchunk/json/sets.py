@@ -20,7 +20,7 @@ from zarr_manifest.conversion.kerchunk.json.columns import KeyedReferences, as_l
 from zarr_manifest.conversion.kerchunk.json.decoding import (
     Batch,
     Members,
-    PlainReference,
+    UsualReference,
     batches,
     parsed,
     parsed_members,
@@ -340,7 +340,7 @@ def _without_documents(batch: Batch, documents: dict[str, object]) -> Batch:
     is_other = [not is_metadata_key(key) for key in keys]
     for key, value, other in zip(keys, values, is_other, strict=True):
         if not other:
-            documents[key] = as_list(value) if type(value) is PlainReference else value
+            documents[key] = as_list(value) if type(value) is UsualReference else value
     return _chosen(keys, values, is_other)
 
 
@@ -351,7 +351,7 @@ def _chosen(keys: list[str], values: list[object], wanted: list[bool]) -> Batch:
 _BASE = Base.parse("./")
 
 # Number of documents that are read at a time.
-_AT_ONCE = 256
+_BATCH_SIZE = 256
 
 
 def with_fetched(
@@ -383,7 +383,7 @@ def with_fetched(
 
     async def fetched() -> dict[str, bytes | ManifestError]:
         found: dict[str, bytes | ManifestError] = {}
-        for batch in itertools.batched(references, _AT_ONCE):
+        for batch in itertools.batched(references, _BATCH_SIZE):
             reading = (_document(parts, urls, sources, max_bytes) for _, parts in batch)
             bodies = await asyncio.gather(*reading)
             found |= {key: body for (key, _), body in zip(batch, bodies, strict=True)}
