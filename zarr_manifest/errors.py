@@ -202,12 +202,12 @@ class ManifestError(Exception):
             )
             if value is not None
         )
-        told: list[str] = [self.problem]
+        parts: list[str] = [self.problem]
         if context:
-            told.append(f" ({context})")
+            parts.append(f" ({context})")
         if self.remedy is not None:
-            told += [". ", self.remedy]
-        return Advice(*told)
+            parts += [". ", self.remedy]
+        return Advice(*parts)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"

@@ -41,7 +41,7 @@ def info(hierarchy: str, **options: Any) -> Outcome:
         "nodes": [_node_document(node) for node in nodes],
         "locations": [_location_document(place) for place in places],
     }
-    lines = [hierarchy, *tree_lines(found, told=_told)]
+    lines = [hierarchy, *tree_lines(found, show=_wording)]
     invalid = any(node.problem is not None for node in nodes)
     return Outcome(document, lines, status=PROBLEMS if invalid else 0)
 
@@ -101,7 +101,7 @@ def _node_document(node: NodeContents) -> dict[str, Any]:
     if node.problem is not None:
         found["problem"] = {
             "code": node.problem.code,
-            "message": _told(node.problem),
+            "message": _wording(node.problem),
         }
     return found
 
@@ -115,5 +115,5 @@ def _location_document(place: ReferencedLocation) -> dict[str, Any]:
     }
 
 
-def _told(error: ManifestError) -> str:
+def _wording(error: ManifestError) -> str:
     return f"{error.code}: {spelled(error.message)}"

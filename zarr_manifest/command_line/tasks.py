@@ -227,9 +227,9 @@ def stating_usage(*kinds: type[Exception]) -> Generator[None]:
     try:
         yield
     except kinds as error:
-        # str() would make plain text of advice.
-        told: object = error.args[0] if len(error.args) == 1 else None
-        text = told if isinstance(told, Advice) else str(error)
+        # str() would lose the markup of advice.
+        argument: object = error.args[0] if len(error.args) == 1 else None
+        text = argument if isinstance(argument, Advice) else str(error)
         raise click.UsageError(visible(spelled(text))) from error
 
 

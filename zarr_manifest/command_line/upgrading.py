@@ -94,9 +94,9 @@ def upgrade(
         "refused": refusals(report.refused),
         "notes": noted(report.notes),
     }
-    told = list(remarks(report.notes, report.refused))
+    notes = list(remarks(report.notes, report.refused))
     status = PROBLEMS if report.refused and not allow_refused else 0
-    return Outcome(document, _lines(target or hierarchy, report), told, status)
+    return Outcome(document, _lines(target or hierarchy, report), notes, status)
 
 
 def _lines(place: str, report: UpgradeReport) -> Iterator[str]:

@@ -60,8 +60,8 @@ def validate(hierarchy: str, arrays: tuple[str, ...], strict: bool, **options: A
         lines += remarks
     count = len(found) if strict else len(problems)
     lines.append(counted(count, "problem") if count else f"{hierarchy} is valid")
-    told = [] if strict else [f"note: {line}" for line in remarks]
-    return Outcome(document, lines, told, status=PROBLEMS if count else 0)
+    notes_shown = [] if strict else [f"note: {line}" for line in remarks]
+    return Outcome(document, lines, notes_shown, status=PROBLEMS if count else 0)
 
 
 def _document(problem: Problem) -> dict[str, str | None]:

@@ -96,14 +96,14 @@ class Contents:
         return f"<pre>{escape(chr(10).join(shortened([*tree_lines(self)], 200)))}</pre>"
 
 
-def tree_lines(contents: Contents, *, told: Callable[[ManifestError], str] = str) -> Iterator[str]:
+def tree_lines(contents: Contents, *, show: Callable[[ManifestError], str] = str) -> Iterator[str]:
     """Draw the tree, and list where the bytes are.
 
     Parameters
     ----------
     contents : Contents
         What a hierarchy contains.
-    told : callable
+    show : callable
         Returns the text for the problem of a node that cannot be read.
 
     Examples
@@ -116,12 +116,14 @@ def tree_lines(contents: Contents, *, told: Callable[[ManifestError], str] = str
     ['└── a  uint8 (8)  native']
     """
     numbers = {place.prefix or "": n for n, place in enumerate(contents.locations, start=1)}
-    yield from _tree(contents.nodes, numbers, told)
+    yield from _tree(contents.nodes, numbers, show)
     yield from _places(contents.locations)
 
 
 def _tree(
-    nodes: Sequence[NodeContents], numbers: Mapping[str, int], told: Callable[[ManifestError], str]
+    nodes: Sequence[NodeContents],
+    numbers: Mapping[str, int],
+    show: Callable[[ManifestError], str],
 ) -> Iterator[str]:
     """Draw the nodes below the root; `numbers` are those of the locations, by prefix."""
     by_parent: dict[str, list[NodeContents]] = {}
@@ -129,12 +131,12 @@ def _tree(
         if node.path:
             by_parent.setdefault(node.path.rpartition("/")[0], []).append(node)
         elif node.kind != "group":
-            yield f"/  {_description(node, numbers, told)}"
+            yield f"/  {_description(node, numbers, show)}"
     known = {node.path for node in nodes} | {""}
     # Groups known only from their members, deepest first: their parents may be, too.
     for path in sorted(set(by_parent) - known, key=lambda path: -path.count("/")):
         _add_group(path, by_parent, known)
-    yield from _branches(by_parent, numbers, told)
+    yield from _branches(by_parent, numbers, show)
 
 
 def _add_group(path: str, by_parent: dict[str, list[NodeContents]], known: set[str]) -> None:
@@ -155,7 +157,7 @@ class _Branch(NamedTuple):
 def _branches(
     by_parent: Mapping[str, list[NodeContents]],
     numbers: Mapping[str, int],
-    told: Callable[[ManifestError], str],
+    show: Callable[[ManifestError], str],
 ) -> Iterator[str]:
     # Not recursive: hierarchies may be deep.
     pending = _members("", "", by_parent)
@@ -166,7 +168,7 @@ def _branches(
         if node.kind == "group":
             yield f"{branch}{name}/"
         else:
-            yield f"{branch}{name:<{width}}  {_description(node, numbers, told)}"
+            yield f"{branch}{name:<{width}}  {_description(node, numbers, show)}"
         pending += _members(node.path, indent + ("    " if is_last else "│   "), by_parent)
 
 
@@ -179,10 +181,10 @@ def _members(path: str, indent: str, by_parent: Mapping[str, list[NodeContents]]
 
 
 def _description(
-    node: NodeContents, numbers: Mapping[str, int], told: Callable[[ManifestError], str]
+    node: NodeContents, numbers: Mapping[str, int], show: Callable[[ManifestError], str]
 ) -> str:
     if node.problem is not None:
-        return f"cannot be read: {told(node.problem)}"
+        return f"cannot be read: {show(node.problem)}"
     shape = "scalar" if node.shape == () else "of unknown shape"
     if node.shape:
         shape = f"({', '.join(map(str, node.shape))})"
@@ -223,7 +225,7 @@ def _numbers(prefix: str, numbers: Mapping[str, int]) -> list[int]:
     within = [place for place in numbers if place and prefix.startswith(place)]
     if within:
         return [numbers[max(within, key=len)]]
-    # With more objects to look at, the suggested prefixes may be longer.
+    # With more objects, the suggested prefixes may be longer.
     return [number for place, number in numbers.items() if place.startswith(prefix)]
 
 
