@@ -21,7 +21,7 @@ from zarr_manifest.format.node_metadata import (
     interpret_codecs,
     interpret_members,
     parse_node,
-    plain_kind,
+    undeclared_kind,
     without_declarations,
 )
 
@@ -107,8 +107,8 @@ def test_null_declares_nothing() -> None:
 
 def test_an_array_with_a_lock_is_not_plain() -> None:
     node = {"node_type": "array", "chunk-manifest-json": {"must_understand": True}}
-    assert plain_kind(dump_node(node)) is None
-    assert plain_kind(dump_node({"node_type": "array"})) == "array"
+    assert undeclared_kind(dump_node(node)) is None
+    assert undeclared_kind(dump_node({"node_type": "array"})) == "array"
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ from zarr_manifest.format.node_metadata import (
     interpret_members,
     members_in,
     parse_node,
-    plain_kind,
+    undeclared_kind,
     without_declarations,
 )
 from zarr_manifest.format.partition_names import (
@@ -162,10 +162,10 @@ __all__ = [
     "parse_node",
     "parse_relative",
     "placeholder",
-    "plain_kind",
     "state_partitions",
     "strict",
     "too_much",
+    "undeclared_kind",
     "unfinished_error",
     "unknown_member",
     "verify_checksum",

@@ -75,7 +75,7 @@ class _Frame(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-# How much is decoded at once. Small, so that a decompression bomb is caught before it fills
+# How much is decoded at a time. Small, so that a decompression bomb is caught before it fills
 # memory (a zstd block of 4 bytes may expand to 128 KiB), and because what follows a frame is
 # copied.
 _MOST_INPUT = 4096

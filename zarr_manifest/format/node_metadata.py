@@ -38,7 +38,7 @@ __all__ = [
     "interpret_members",
     "members_in",
     "parse_node",
-    "plain_kind",
+    "undeclared_kind",
     "without_declarations",
 ]
 
@@ -167,7 +167,7 @@ def parse_node(document: bytes) -> dict[str, Any] | None:
     return _object(node)
 
 
-class _Plain(msgspec.Struct):
+class _Undeclared(msgspec.Struct):
     """The members that tell whether a node's metadata must be looked at more closely."""
 
     node_type: str
@@ -178,26 +178,26 @@ class _Plain(msgspec.Struct):
     consolidated_metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_PLAIN = msgspec.json.Decoder(_Plain)
+_UNDECLARED = msgspec.json.Decoder(_Undeclared)
 
 
-def plain_kind(document: bytes) -> str | None:
+def undeclared_kind(document: bytes) -> str | None:
     """Return the type of a node whose metadata declare nothing, and describe no other nodes.
 
     None for others, and wherever only :func:`parse_node` can tell, which takes ten times as long.
 
     Examples
     --------
-    >>> plain_kind(b'{"node_type": "array", "storage_transformers": []}')
+    >>> undeclared_kind(b'{"node_type": "array", "storage_transformers": []}')
     'array'
-    >>> plain_kind(b'{"node_type": "array", "storage_transformers": ["x"]}') is None
+    >>> undeclared_kind(b'{"node_type": "array", "storage_transformers": ["x"]}') is None
     True
     """
-    # The library does not look whether texts that it skips are UTF-8.
+    # msgspec does not check that the strings it skips are UTF-8.
     if not document.isascii() or document.count(b"[") + document.count(b"{") > _MOST_LEVELS:
         return None
     try:
-        node = _PLAIN.decode(document)
+        node = _UNDECLARED.decode(document)
     except msgspec.MsgspecError:
         return None
     declared, members = node.storage_transformers, node.consolidated_metadata
@@ -345,7 +345,7 @@ def interpret_members(
 
 
 def interpret_codecs(codecs: Sequence[Any]) -> Findings[None]:
-    """Yield what is invalid in the configuration of an array's codecs, where zarr does not look.
+    """Yield what is invalid in the configuration of an array's codecs, where zarr does not check.
 
     Not for readers: decoding needs none of it.
 

@@ -65,7 +65,7 @@ def interpret_partition_names(names: tuple[str, ...], ndim: int) -> Findings[fro
         twice, _ = Counter(names).most_common(1)[0]
         yield InvalidConfigurationError(f"'partitions' names {twice!r:.40} twice")
         return None
-    if not _are_plain(names, ndim):
+    if not _are_canonical(names, ndim):
         for name in names:
             if parse_canonical(name, ndim) is None:
                 example = ".".join("0" * ndim) or "0"
@@ -77,8 +77,8 @@ def interpret_partition_names(names: tuple[str, ...], ndim: int) -> Findings[fro
     return unique
 
 
-def _are_plain(names: tuple[str, ...], ndim: int) -> bool:
-    """Whether all names are certainly valid; much faster than to take every name apart."""
+def _are_canonical(names: tuple[str, ...], ndim: int) -> bool:
+    """Whether all names are canonical; much faster than parsing each."""
     text = ",".join(names)
     number = "(?:0|[1-9][0-9]{0,14})"
     name = rf"{number}(?:\.{number}){{{ndim - 1}}}" if ndim else "0"

@@ -54,7 +54,7 @@ from zarr_manifest.stores import OwnKeys, list_own
 __all__ = ["deletable", "delete_below", "note_change", "resized_declaration", "writable"]
 
 # Number of objects deleted at the same time.
-_AT_ONCE = 16
+_CONCURRENT_CALLS = 16
 
 # A node opens if it has one of these; attributes of Zarr v2 alone are no node.
 _OPENING = NODE_METADATA | {".zmetadata"}
@@ -219,7 +219,7 @@ async def deletable(known: KnownNodes, key: str) -> bool:
     if owner is None:
         return True
     array, index = owner.array, owner.index
-    reference = await array.names(index)
+    reference = await array.row_of(index)
     if reference is not None and not reference.is_empty:
         raise _read_only(array, index)
     return False
@@ -277,7 +277,7 @@ async def delete_below(
 
 async def _delete(store: Store, keys: Iterable[str]) -> None:
     calls = (functools.partial(store.delete, key) for key in keys)
-    async for _ in in_order(calls, _AT_ONCE):
+    async for _ in in_order(calls, _CONCURRENT_CALLS):
         pass
 
 

@@ -26,7 +26,7 @@ from zarr_manifest.format import (
     owner_candidates,
     parse_declaration,
     parse_node,
-    plain_kind,
+    undeclared_kind,
 )
 from zarr_manifest.hierarchy.contradictions import (
     contradiction,
@@ -189,7 +189,7 @@ class KnownNodes(NodeTable):
 
     def _confirm_native(self, path: str, body: bytes | None) -> bool:
         """Whether an array's own metadata, just read, say that it is still native."""
-        if body is None or plain_kind(body) != "array":
+        if body is None or undeclared_kind(body) != "array":
             return False
         self._state(path).own = "native"
         return True

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 # Number of nodes to read at the same time.
-_AT_ONCE = 16
+_CONCURRENT_CALLS = 16
 
 # Number of keys that wait for the metadata of their array, which may be listed after them.
 _MOST_UNDECIDED = 100_000
@@ -81,7 +81,7 @@ class _Listing(Struct):
         """Read the nodes, several at a time."""
         nodes, self.nodes = self.nodes, []
         calls = (functools.partial(self.known.array_at, path) for path in nodes)
-        async for array in in_order(calls, _AT_ONCE):
+        async for array in in_order(calls, _CONCURRENT_CALLS):
             if array is not None:
                 self.found[array.array_path] = array
 
@@ -162,7 +162,7 @@ async def list_manifest_arrays(
     nodes = [path for path in paths if path is not None and not known.declares_nothing(path)]
     calls = (functools.partial(known.array_at, path) for path in nodes)
     number = 0
-    async for array in in_order(calls, _AT_ONCE):
+    async for array in in_order(calls, _CONCURRENT_CALLS):
         if array is not None and array.array_path == nodes[number]:
             yield array
         number += 1

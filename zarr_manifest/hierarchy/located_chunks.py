@@ -32,7 +32,7 @@ __all__ = ["LocatedChunks", "locate_chunks"]
 
 
 class LocatedChunks(Struct):
-    """Where the bytes of chunks are. Chunks are told by their positions in the selection.
+    """The location of each chunk's bytes. Chunks are identified by position in the selection.
 
     Parameters
     ----------
@@ -168,12 +168,12 @@ class _LookUp(Struct):
             elif extra.conditions:
                 conditions[i] = extra.conditions
         referring = path_numbers >= 0
-        at_once = referring & (lengths != TO_THE_END) & (lengths <= self.longest)
-        self.alone += positions[referring & ~at_once].tolist()
+        together = referring & (lengths != TO_THE_END) & (lengths <= self.longest)
+        self.alone += positions[referring & ~together].tolist()
         numbers = self._object_numbers(loaded.locations, path_numbers, conditions)
         self.columns.append(
             tuple(
-                np.asarray(column[at_once], np.int64)
+                np.asarray(column[together], np.int64)
                 for column in (positions, numbers, offsets, offsets + lengths)
             )
         )

@@ -31,7 +31,7 @@ from zarr_manifest.format import (
     join,
     parse_declaration,
     parse_node,
-    plain_kind,
+    undeclared_kind,
     unfinished_error,
     without_declarations,
 )
@@ -263,7 +263,7 @@ class NodeTable:
         state = self._states.get(path)
         if path in self.declared or (state is not None and state.copy is not None):
             return False
-        kind = plain_kind(body)
+        kind = undeclared_kind(body)
         if kind is None:
             return False
         state = state or self._state(path)

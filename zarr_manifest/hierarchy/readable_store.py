@@ -179,7 +179,7 @@ class ReadableStore(StoreOnStore):
                 return True
             if isinstance(route, Native):
                 route = await self._nodes.route_of_absent(key)
-        return isinstance(route, Chunk) and await route.array.names(route.index) is not None
+        return isinstance(route, Chunk) and await route.array.row_of(route.index) is not None
 
     async def getsize(self, key: str) -> int:
         """Return the stored size of a value, in bytes."""

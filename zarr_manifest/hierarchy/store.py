@@ -1,8 +1,8 @@
 """ManifestStore: a zarr Store on top of any zarr Store.
 
 Serves the chunks of manifest arrays, hides their declarations from zarr and restores
-them when zarr rewrites metadata. Everything else is left to the underlying store. How it is
-read is said in :mod:`zarr_manifest.hierarchy.readable_store`.
+them when zarr rewrites metadata. Leaves everything else to the underlying store.
+:mod:`zarr_manifest.hierarchy.readable_store` has the methods that read.
 """
 
 from __future__ import annotations

@@ -300,7 +300,7 @@ class ChunkManifestTransformer:
 
     @property
     def longest(self) -> int:
-        """The number of bytes that are read at once without looking at the chunk."""
+        """The number of bytes that are read together without checking each chunk."""
         return self._limits.chunk_bytes
 
     @property
@@ -342,7 +342,7 @@ class ChunkManifestTransformer:
 
     # Listing -----------------------------------------------------------------
 
-    async def names(self, index: tuple[int, ...]) -> Row | None:
+    async def row_of(self, index: tuple[int, ...]) -> Row | None:
         """Return the manifest's reference to a chunk, without reading the chunk."""
         return (await self._documents.owner(index)).manifest.get(index)
 

@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 # Number of metadata documents to read at the same time.
-_AT_ONCE = 16
+_CONCURRENT_CALLS = 16
 
 _V3 = "zarr.json"
 _ANY = "Zarr hierarchy"
@@ -269,7 +269,7 @@ async def _listed(
         for path, name in found.items()
         if path not in links
     )
-    nodes = [node async for node in in_order(calls, _AT_ONCE)]
+    nodes = [node async for node in in_order(calls, _CONCURRENT_CALLS)]
     elsewhere = (Node(path, problem=link_outside(path)) for path in links)
     outside = await asyncio.to_thread(_directories, store, listing.links)
     return [*nodes, *elsewhere], outside
@@ -282,7 +282,7 @@ async def _members(store: Store, below: str, directories: tuple[str, ...]) -> li
         return [node]
     names = [name for name in await list_names(store, below) if name not in _NAMES]
     calls = (functools.partial(read_node, store, join(below, name), directories) for name in names)
-    nodes = [node, *[member async for member in in_order(calls, _AT_ONCE)]]
+    nodes = [node, *[member async for member in in_order(calls, _CONCURRENT_CALLS)]]
     return [node for node in nodes if node is not None]
 
 
