@@ -378,7 +378,7 @@ def test_the_directory_is_found(tmp_path: Path, kind: str) -> None:
         store = ObjectStore(store)
     found = directory_of(store)
     assert found is not None
-    assert (found.path, found.is_plain) == (str(tmp_path), kind in PLAIN)
+    assert (found.path, found.is_untransformed) == (str(tmp_path), kind in PLAIN)
 
 
 def test_other_stores_are_read_as_they_are(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_each_range_is_handed_over_once(
 ) -> None:
     with tempfile.TemporaryDirectory() as given, pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "_WORTH_A_THREAD", worth_a_thread)
-        patch.setattr(reading, "_MOST_AT_ONCE", at_once)
+        patch.setattr(reading, "_MOST_BYTES_PER_CALL", at_once)
         directory = Path(given)
         ranges = ranges_of(urls_in(directory), rows)
         collector = Collector(ranges, chosen.__contains__)

@@ -1,4 +1,4 @@
-"""Activation: let plain ``zarr.open`` read manifest arrays.
+"""Activation: let ``zarr.open`` itself read manifest arrays.
 
 Replaces zarr's one function that turns paths and URLs into stores, and the initialisation of its
 arrays: what is opened past the first would have fill values, and is refused by the second.

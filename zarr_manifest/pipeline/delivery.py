@@ -29,7 +29,7 @@ __all__ = [
     "Prefetched",
     "UndecodableChunkError",
     "WantedChunks",
-    "is_plain_memory",
+    "is_numpy_memory",
 ]
 
 
@@ -55,8 +55,8 @@ class ChunkRequest(NamedTuple):
     is_complete: bool
 
 
-def is_plain_memory(out: Any) -> bool:
-    """Whether all that has to be done for an output is to write to the array within."""
+def is_numpy_memory(out: Any) -> bool:
+    """Whether an output is filled by writing to its NumPy array, and nothing else."""
     if type(out) is not cpu.NDBuffer:
         return False
     memory: Any = out.as_ndarray_like()
@@ -193,7 +193,7 @@ class RangeDelivery(Struct, frozen=True):
 
 
 class WantedChunks:
-    """Chunks of one manifest array, told by their positions in the selection.
+    """Chunks of one manifest array, identified by position in the selection.
 
     Parameters
     ----------

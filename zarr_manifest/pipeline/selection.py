@@ -25,7 +25,7 @@ from zarr_manifest.pipeline.delivery import (
     Prefetched,
     UndecodableChunkError,
     WantedChunks,
-    is_plain_memory,
+    is_numpy_memory,
 )
 from zarr_manifest.pipeline.read_ahead import ReadAhead
 from zarr_manifest.pipeline.shard_layout import shard_layout_of
@@ -35,7 +35,7 @@ from zarr_manifest.zarr_internals import codecs_of
 
 __all__ = ["read_selection"]
 
-# Chunks that cannot be read together with others are read as zarr reads chunks: so many at once.
+# How many chunks are read concurrently that cannot be read together with others.
 _MOST_ALONE = 10
 
 # Encoded bytes that are held for zarr to decode, if it has to.
@@ -75,7 +75,7 @@ async def _read_shards(
     drop_axes: tuple[int, ...],
 ) -> Any:
     layout = shard_layout_of(usual, requests[0].spec)
-    if layout is None or not is_plain_memory(out):
+    if layout is None or not is_numpy_memory(out):
         return await usual.read(requests, out, drop_axes)
     selection = ShardedSelection(*owned, requests, out, drop_axes, usual, layout=layout)
     try:
@@ -112,7 +112,7 @@ class _Selection(WantedChunks):
     async def read(self) -> list[dict[str, str]]:
         """Read everything, and return what zarr wants to know of each chunk."""
         values, decoder = np.zeros(0), None
-        if is_plain_memory(self._out):
+        if is_numpy_memory(self._out):
             values = self._out.as_numpy_array()
             decoder = chunk_decoder(codecs_of(self._usual), self._requests[0].spec)
         delivery = Delivery(self._requests, values, self._drop_axes, decoder)

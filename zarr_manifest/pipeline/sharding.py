@@ -35,7 +35,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 class Shard:
-    """The inner chunks of a shard that are wanted, told by their positions among those.
+    """The inner chunks of a shard that are wanted, identified by their positions among those.
 
     Parameters
     ----------
@@ -158,13 +158,13 @@ class Shard:
         except UndecodableError:
             self.is_left = True
             return
-        if self._deliver_at_once(body, ranges):
+        if self._deliver_together(body, ranges):
             return
         starts, stops = ranges.starts.tolist(), ranges.stops.tolist()
         for inner in self.expect(ranges).tolist():
             self.deliver(inner, body[starts[inner] : stops[inner]])
 
-    def _deliver_at_once(self, body: memoryview, ranges: InnerRanges) -> bool:
+    def _deliver_together(self, body: memoryview, ranges: InnerRanges) -> bool:
         """Copy a whole shard whose inner chunks lie one after the other; False if they do not."""
         layout, chunk_shape = self.layout, self.layout.chunk_shape
         stored = layout.decoder.stored_type
@@ -271,8 +271,8 @@ class ShardedSelection(WantedChunks):
             if not (shard.is_whole or self._array.verifies_parts):
                 checksum = None
             largest = _LARGEST_WHOLE_ON_DISK if on_disk[number] else _LARGEST_WHOLE
-            at_once = checksum is not None or (shard.is_whole and stop - start <= largest)
-            found = _LocatedShard(shard, objects, number, start, stop, checksum, at_once)
+            is_read_whole = checksum is not None or (shard.is_whole and stop - start <= largest)
+            found = _LocatedShard(shard, objects, number, start, stop, checksum, is_read_whole)
             if not self._may_read(found):
                 self._left.append(position)
                 continue
@@ -288,7 +288,7 @@ class ShardedSelection(WantedChunks):
         nbytes, longest = found.stop - found.start, self._array.longest
         index_bytes = self._layout.index_bytes(found.shard.grid_shape)
         # zarr would read so much in one request, even if it is not done here.
-        zarr_reads = nbytes if found.shard.is_whole or found.at_once else index_bytes
+        zarr_reads = nbytes if found.shard.is_whole or found.is_read_whole else index_bytes
         return index_bytes <= nbytes and zarr_reads <= longest
 
     async def _read_group(self, group: Sequence[_LocatedShard]) -> None:
@@ -326,7 +326,7 @@ class _LocatedShard(NamedTuple):
     start: int
     stop: int
     checksum: str | None
-    at_once: bool
+    is_read_whole: bool
 
 
 class _Row(NamedTuple):
@@ -352,7 +352,7 @@ class _FirstRead:
         return [row.found.shard for row in self._rows]
 
     def _rows_of(self, found: _LocatedShard) -> Iterator[_Row]:
-        if found.at_once:
+        if found.is_read_whole:
             yield _Row(found, found.start, found.stop, True)
             return
         first, last = self._layout.index_within(found.stop - found.start, found.shard.grid_shape)
@@ -374,7 +374,7 @@ class _FirstRead:
         """Take the bytes of indexes, or of whole shards."""
         for row, body in zip(rows, bodies, strict=True):
             found = self._rows[row].found
-            if found.at_once:
+            if found.is_read_whole:
                 _verify(row, found, body)
                 found.shard.deliver_all(body)
             elif self._rows[row].holds_index:

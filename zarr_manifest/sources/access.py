@@ -4,7 +4,7 @@ Turns a prefix and its access into an obstore store. Credentials found in the
 environment are used only where the reader asked for them.
 
 Like every module that ``import zarr_manifest`` loads, it imports obstore only where it is
-used: a large library, which code that only looks at metadata or manifests does not need.
+used: a large library, not needed to read only metadata or manifests.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ type Allow = Mapping[str, Access] | Mapping[Path, Access] | Iterable[str | Path]
 
 
 def access_by_prefix(allow: Allow) -> dict[str, Access]:
-    """Return `allow` as a mapping from prefix to access; a plain list means anonymous access.
+    """Return `allow` as a mapping from prefix to access; a list means anonymous access.
 
     Raises
     ------
@@ -335,15 +335,15 @@ def _client_options(prefix: UrlLocation, cloud: Cloud | None, options: dict[str,
         return client
     # Naming a server without encryption means wanting to use it.
     endpoint = str(options.get("endpoint", ""))
-    is_plain = prefix.scheme == "http" or (cloud is not None and endpoint.startswith("http:"))
-    allowing = {"allow_http": is_plain} if cloud is None or is_plain else {}
+    is_unencrypted = prefix.scheme == "http" or (cloud is not None and endpoint.startswith("http:"))
+    allowing = {"allow_http": is_unencrypted} if cloud is None or is_unencrypted else {}
     return {**DEFAULT_TIMEOUTS, **allowing, **cast("Mapping[str, Any]", client)}
 
 
 def client_options_in_environment(cloud: Cloud | None) -> dict[str, Any]:
     """Return the options of the HTTP client that obstore finds in the environment for a cloud.
 
-    obstore ignores them as soon as it is given one option; so whoever gives one adds these.
+    obstore ignores them as soon as it is given one option, so callers that give one add these.
     """
     if cloud is None:
         return {}
@@ -430,9 +430,9 @@ def web_directory(url: str) -> UrlLocation | None:
     """
     parts = urlsplit(url)
     path = f"{parts.path.rstrip('/')}/"
-    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path, query="", fragment="")
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path, query="", fragment="")
     try:
-        base = Base.parse(plain.geturl())
+        base = Base.parse(bare.geturl())
     except InvalidPathError:
         return None
     return UrlLocation(base.scheme, base.authority, base.path.strip("/"))

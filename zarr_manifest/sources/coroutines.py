@@ -25,9 +25,9 @@ def in_own_loop[T](work: Coroutine[Any, Any, T]) -> T:
 
 
 async def in_order[T](
-    calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], at_once: int
+    calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], concurrent: int
 ) -> AsyncGenerator[T]:
-    """Yield the results of calls in order, with at most `at_once` calls running or waiting.
+    """Yield the results of calls in order, with at most `concurrent` calls running or waiting.
 
     A failure is raised when its turn comes; calls still running are then cancelled.
 
@@ -45,7 +45,7 @@ async def in_order[T](
     try:
         for call in calls:
             running.append(asyncio.ensure_future(call()))
-            if len(running) == at_once:
+            if len(running) == concurrent:
                 yield await running.popleft()
         while running:
             yield await running.popleft()

@@ -107,7 +107,7 @@ def _within(root: str, real: str) -> str | None:
 
 def link_outside(name: str = HIERARCHY) -> LocationNotAllowedError:
     """Return the error for a link that leads out of a directory, given what messages call that."""
-    # Where it leads is not the business of whoever sees the error.
+    # Readers of the error must not learn where it leads.
     return LocationNotAllowedError(
         f"a symbolic link leads out of the {name}",
         remedy=Advice(
@@ -152,7 +152,7 @@ class OpenFile(Struct, frozen=True):
         body = _READ(self.descriptor, wanted, start)
         if len(body) == wanted:
             return body
-        parts, missing = [body], wanted - len(body)  # Linux reads 2 GiB at once at most
+        parts, missing = [body], wanted - len(body)  # Linux reads at most 2 GiB per call
         while missing:
             part = _READ(self.descriptor, missing, stop - missing)
             if not part:

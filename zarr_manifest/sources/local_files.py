@@ -130,7 +130,7 @@ def _raise_translated(error: OSError, conditions: Conditions = NO_CONDITIONS) ->
     raise SourceError(f"reading failed: {error.strerror}") from None
 
 
-# Smaller files are read at once.
+# Smaller files are read in one call.
 _LEAST_BYTES = 2**22
 
 

@@ -31,8 +31,8 @@ from zarr_manifest.sources.sources import Sources
 __all__ = ["MOST_BYTES_IN_FLIGHT", "read_ranges"]
 
 
-# Memory for what has been requested, and has not been received yet, by all that read at the
-# same time: those that an event loop runs, which for zarr is everybody in a process.
+# Memory for bytes requested but not yet received, by all that read at the
+# same time: all tasks of an event loop, and zarr has one per process.
 MOST_BYTES_IN_FLIGHT = 128 * 1024 * 1024
 
 _budgets = WeakKeyDictionary[asyncio.AbstractEventLoop, Budget]()
@@ -147,8 +147,8 @@ _WORTH_A_THREAD = 1024 * 1024
 # One vectored read fills at most 1024 destinations on Linux.
 _MOST_DESTINATIONS = 512
 
-# After so many bytes, a thread looks whether it is to stop.
-_MOST_AT_ONCE = 16 * 1024 * 1024
+# After so many bytes, a thread checks whether to stop.
+_MOST_BYTES_PER_CALL = 16 * 1024 * 1024
 
 
 class FileRanges(Struct, frozen=True):
@@ -221,7 +221,7 @@ class LocalReading(Struct, frozen=True):
                 raise out_of_bounds(self.ranges.span(row), file.size)
 
     def _read_to_destinations(self, part: FileRanges, file: OpenFile) -> list[int]:
-        """Read ranges to where they go as they are, adjacent ones at once; return other rows."""
+        """Read ranges to where they go as they are, adjacent ones together; return other rows."""
         others: list[int] = []
         run: list[memoryview] = []
         run_start = run_stop = 0
@@ -230,7 +230,7 @@ class LocalReading(Struct, frozen=True):
             if view is None:
                 others.append(row)
                 continue
-            full = len(run) == _MOST_DESTINATIONS or run_stop - run_start >= _MOST_AT_ONCE
+            full = len(run) == _MOST_DESTINATIONS or run_stop - run_start >= _MOST_BYTES_PER_CALL
             if first != run_stop or full:
                 if self.stop.is_set():
                     return []

@@ -50,7 +50,7 @@ def inside_store(store: Store, directories: tuple[str, ...] = ()) -> Store:
     """
     place = directory_of(store)
     if place is not None:
-        kind = DirectoryStore if place.is_plain else CheckedStore
+        kind = DirectoryStore if place.is_untransformed else CheckedStore
         return kind(store, Directory(place.path, directories))
     return CheckedStore(store, None) if is_fsspec_on_web(store) else translated(store)
 

@@ -195,16 +195,16 @@ class StoreDirectory(Struct, frozen=True):
     ----------
     path : str
         The directory.
-    is_plain : bool
+    is_untransformed : bool
         Whether the file under a key is the value: a subclass or a wrapper may transform it.
     """
 
     path: str
-    is_plain: bool
+    is_untransformed: bool
 
 
 def local_store(store: Store) -> LocalStore | None:
-    """Return zarr's store of a local directory, looking through wrappers; None for others."""
+    """Return zarr's store of a local directory, through any wrappers; None for others."""
     while isinstance(store, WrapperStore):
         store = wrapped_store(cast("Store", store))
     return store if isinstance(store, LocalStore) else None
@@ -213,19 +213,19 @@ def local_store(store: Store) -> LocalStore | None:
 def directory_of(store: Store) -> StoreDirectory | None:
     """Return the directory that a store keeps its values in; None for other stores.
 
-    Looks through zarr's wrappers, and through file systems of fsspec on others. Wrappers of
+    Sees through zarr's wrappers and nested file systems of fsspec. Wrappers of
     other kinds, which hide what they wrap, are taken for other stores.
 
     Examples
     --------
     >>> directory_of(LocalStore("/data/h.zarr"))
-    StoreDirectory(path='/data/h.zarr', is_plain=True)
+    StoreDirectory(path='/data/h.zarr', is_untransformed=True)
     """
     if isinstance(store, LocalStore):
         return StoreDirectory(str(store.root.absolute()), type(store) is LocalStore)
     if isinstance(store, WrapperStore):
         found = directory_of(wrapped_store(cast("Store", store)))
-        return None if found is None else structs.replace(found, is_plain=False)
+        return None if found is None else structs.replace(found, is_untransformed=False)
     if isinstance(store, ObjectStore):
         from obstore.store import LocalStore as ObstoreLocalStore
 
@@ -235,9 +235,13 @@ def directory_of(store: Store) -> StoreDirectory | None:
         return StoreDirectory(str(inner.prefix or "/"), type(cast("Any", store)) is ObjectStore)
     if isinstance(store, FsspecStore):
         found = _directory_in(store.fs, store.path)
-        is_plain = type(store) is FsspecStore
+        is_untransformed = type(store) is FsspecStore
         return (
-            None if found is None else structs.replace(found, is_plain=found.is_plain and is_plain)
+            None
+            if found is None
+            else structs.replace(
+                found, is_untransformed=found.is_untransformed and is_untransformed
+            )
         )
     return None
 
@@ -258,8 +262,12 @@ def _directory_in(file_system: Any, path: str) -> StoreDirectory | None:
     elif isinstance(file_system, _kind("fsspec.implementations.cached", "CachingFileSystem")):
         inner = file_system.fs
     found = None if inner is None else _directory_in(inner, path)
-    is_plain = type(file_system) in (below, wrapper)
-    return None if found is None else structs.replace(found, is_plain=found.is_plain and is_plain)
+    is_untransformed = type(file_system) in (below, wrapper)
+    return (
+        None
+        if found is None
+        else structs.replace(found, is_untransformed=found.is_untransformed and is_untransformed)
+    )
 
 
 def _kind(module: str, name: str) -> Any:

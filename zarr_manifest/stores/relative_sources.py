@@ -91,7 +91,9 @@ def hierarchy_reader(store: Store, directories: tuple[str, ...] = ()) -> ObjectR
     place = directory_of(store)
     if place is not None:
         directory = Directory(place.path, directories)
-        return FileReader(directory) if place.is_plain else _ZarrStoreReader(store, directory)
+        return (
+            FileReader(directory) if place.is_untransformed else _ZarrStoreReader(store, directory)
+        )
     # The exact type only: a subclass may behave differently.
     if type(store) is ObjectStore:
         return reader_of(cast(Any, store).store)

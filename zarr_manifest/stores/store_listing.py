@@ -108,7 +108,7 @@ async def list_inside(store: Store, prefix: str = "", directories: tuple[str, ..
 def listed_directory(store: Store) -> str | None:
     """Return the directory of a store if its files can be listed instead of its keys."""
     place = directory_of(store)
-    is_listed = place is not None and (place.is_plain or isinstance(store, LocalStore))
+    is_listed = place is not None and (place.is_untransformed or isinstance(store, LocalStore))
     return place.path if place is not None and is_listed else None
 
 
