@@ -162,7 +162,8 @@ class ManifestStore(ReadableStore):
         """Import what reading needs; `location` is that of the hierarchy, or its store."""
         urls = [*self._allow]
         # A store of obstore, or zarr's on top of one.
-        kind = type(getattr(location, "store", location))
+        store: object = getattr(location, "store", location)
+        kind = type(store)
         if isinstance(location, str) and "://" in location:
             urls.append(location)
         elif kind.__name__ == "HTTPStore":
@@ -234,7 +235,8 @@ class ManifestStore(ReadableStore):
         known = _unpickled.pop(state["_identity"], None)
         if known is not None and known[0] == same:
             # The next task of a worker finds nodes, manifests and clients of the one before.
-            self.__dict__.update(known[1])
+            for name, value in known[1].items():
+                setattr(self, name, value)
         else:
             self._set(state)
         _unpickled[state["_identity"]] = same, dict(self.__dict__)

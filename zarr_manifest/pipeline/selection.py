@@ -49,8 +49,8 @@ async def read_selection(
     usual: CodecPipeline, batch: Sequence[Any], out: Any, drop_axes: tuple[int, ...]
 ) -> Any:
     """Read a selection of a manifest array in bulk, and others with the usual pipeline."""
-    # As ChunkRequest(*each), in half the time.
-    requests = [*map(functools.partial(tuple.__new__, ChunkRequest), batch)]
+    # In half the time of ChunkRequest(*each).
+    requests = [*map(ChunkRequest._make, batch)]
     owned = await _owned_chunks(requests) if requests else None
     if owned is None:
         return await usual.read(batch, out, drop_axes)
