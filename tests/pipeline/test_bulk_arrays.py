@@ -393,3 +393,12 @@ def test_a_pipeline_of_another_kind_is_used_as_it_is(root: Path, values: Values)
     object.__setattr__(array.async_array, "codec_pipeline", BulkCodecPipeline(foreign))
     np.testing.assert_array_equal(array[...], values[EXTERNAL])
     assert foreign.read_chunks == 4
+
+
+@pytest.mark.parametrize("selection", [(), ...])
+def test_nul_at_the_end_of_a_text(root: Path, selection: Any) -> None:
+    """NumPy drops it from an array that is made of a text alone."""
+    entries = {"0": {"data": b"\1\0\0\0\2\0\0\0b\0"}}
+    zm.create_array(root, "a", entries, shape=(), chunks=(), dtype="string")
+    array: Any = zarr.open_array(zm.ManifestStore(root), path="a", mode="r")
+    assert str(array[selection]) == "b\0"

@@ -133,7 +133,7 @@ class Delivery(Struct):
             view = self.whole_chunk(request)
             if view is not None and decoder.decode_into(body, view):
                 return
-            selected = np.asanyarray(decoder.decode(body, request.spec)[request.chunk_selection])
+            selected = _selected(decoder.decode(body, request.spec), request.chunk_selection)
         except UndecodableError as error:
             raise UndecodableChunkError(position, body) from error
         if self.drop_axes:
@@ -156,6 +156,13 @@ class Delivery(Struct):
         if view.nbytes != whole or not whole or view.readonly or not view.c_contiguous:
             return None
         return view.cast("B")
+
+
+def _selected(decoded: npt.NDArray[Any], selection: Any) -> npt.NDArray[Any]:
+    """Return what is selected of a chunk, as an array even if it is one element."""
+    selected: Any = decoded[selection]
+    # An array of a text alone would lose the NULs at its end.
+    return selected if isinstance(selected, np.ndarray) else decoded[(*selection, ...)]
 
 
 class RangeDelivery(Struct, frozen=True):
