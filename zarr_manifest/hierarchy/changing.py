@@ -1,8 +1,8 @@
-"""What may be written and deleted through a ManifestStore, and in which order.
+"""Writes and deletions through a ManifestStore: which are allowed, and their order.
 
 Native values and metadata may be written; chunks of manifest arrays may not. When zarr rewrites
-metadata, it starts from what it was shown: declarations are put back. What is deleted is first
-closed to readers, and what manifests refer to is kept.
+metadata, it has not seen the declarations: they are put back. Deleted nodes are first closed to
+readers; objects that manifests refer to are kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors for metadata that contradict each other, or what was seen before. Pure."""
+"""Errors for metadata that contradict other or earlier metadata. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An array that declares a manifest: its declaration combined with its metadata.
 
-Everything that is known before a manifest document is read. Does no I/O.
+Everything known before a manifest document is read. Does no I/O.
 """
 
 from __future__ import annotations

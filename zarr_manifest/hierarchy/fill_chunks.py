@@ -1,4 +1,4 @@
-"""Fill chunks: explicitly empty chunks in encoded form, for where missing chunks are errors."""
+"""Fill chunks: explicitly empty chunks, encoded for readers that treat missing chunks as errors."""
 
 from __future__ import annotations
 

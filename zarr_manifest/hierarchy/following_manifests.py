@@ -1,8 +1,7 @@
-"""Loads the manifests of the arrays that follow in a group, for readers of one after the other.
+"""Loads the manifests of a group's next arrays, for reading one array after the other.
 
-``Dataset.load()`` reads variable after variable: a request for each manifest would be waited for.
-So when the manifests of two arrays in a row were needed, one after the other, the next is loaded
-together with those after it.
+``Dataset.load()`` reads variable after variable, and would wait for each manifest. So once the
+manifests of two arrays in a row were needed, the next one is loaded together with those after it.
 """
 
 from __future__ import annotations
@@ -124,5 +123,5 @@ async def _load_together(documents: ManifestDocuments, others: list[ManifestDocu
     finally:
         for task in tasks:
             task.cancel()
-        # Whoever needs what has failed loads it again.
+        # Failed manifests are loaded again when they are needed.
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,6 +1,6 @@
 """Known nodes: where the value of a key is read from, and which array owns the key.
 
-What is not in the table of nodes is read. A worker that received a pickled store has only the
+Nodes that are not in the table are read. A worker that received a pickled store has only the
 paths of the arrays that declared a manifest: it finds the owner of a key by reading the
 ``zarr.json`` files above it, and a declaration that is no longer there is an error.
 """
@@ -89,7 +89,7 @@ _NO_CHUNKS = tuple(METADATA_NAMES)
 
 
 class KnownNodes(NodeTable):
-    """The nodes of a hierarchy: those that have been seen, and others as they are needed.
+    """The nodes of a hierarchy, read as they are needed.
 
     Own metadata and consolidated metadata may contradict each other, and either may change.
 
@@ -238,7 +238,7 @@ class KnownNodes(NodeTable):
         return None
 
     async def _discover(self, path: str) -> Native | ChunkManifestTransformer | None:
-        """Look for an array at a path; None if there is none."""
+        """Return the array at a path; None if there is none."""
         known = self._known(path).array
         if known is None and path not in self.declared:
             if self._known(path).own == "group":

@@ -1,4 +1,4 @@
-"""What a ManifestStore lists: keys, and what manifests refer to.
+"""Listing of a ManifestStore: its keys, and the chunks in its manifests.
 
 A chunk of a manifest array exists if the manifest names it: whatever the underlying store
 holds under its key is never read, and so not listed.
@@ -86,7 +86,7 @@ class _Listing(Struct):
                 self.found[array.array_path] = array
 
     async def hold(self, key: str) -> list[str]:
-        """Keep a key until it is decided; if there are too many, return those that are native."""
+        """Keep an undecided key; if there are too many, return the native ones."""
         self.undecided.append(key)
         if len(self.undecided) <= self.most:
             return []

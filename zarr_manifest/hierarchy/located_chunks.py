@@ -1,4 +1,4 @@
-"""Where the bytes of the chunks of a whole selection are: looked up in columns.
+"""Locate the bytes of a whole selection's chunks, in columns.
 
 No Python loop over references. Imported with the first selection that is read together.
 """
@@ -130,7 +130,7 @@ def _by_document(
 
 
 class _LookUp(Struct):
-    """Collects what documents say of chunks."""
+    """Collects the references to chunks, document by document."""
 
     longest: int
     objects: dict[SourceObject, int] = field(default_factory=dict[SourceObject, int])

@@ -1,6 +1,6 @@
-"""The table of a hierarchy's nodes: what is known of each, and where that is known from.
+"""The table of a hierarchy's nodes: the state of each, and its origin.
 
-Reads nothing. An array that once declared a manifest never becomes a native one, or none, unless
+Does no I/O. An array that once declared a manifest never becomes a native one, or none, unless
 this store itself has written or deleted it.
 
 zarr replaces the metadata of a node without reading them again, and a manifest that another

@@ -1,4 +1,4 @@
-"""Which partitions of a manifest have a document, where all of them are needed.
+"""Finds the documents of all partitions of a manifest.
 
 The declaration may say which. If not, and if the store can be listed, it says which documents
 exist; otherwise they are asked for one by one. A short declaration may have billions of

@@ -1,4 +1,4 @@
-"""The end of the process: obstore's threads must be done with the interpreter by then.
+"""Stops obstore's threads before the interpreter ends.
 
 Without this, scripts that read from a bucket are now and then killed by SIGABRT after their work.
 

@@ -1,8 +1,8 @@
 """ReadableStore: the side of a ManifestStore that is read.
 
 Every method of zarr's Store that reads is overridden, so that none bypasses the manifests. Each
-finds out once where a key is read: in the hierarchy's own store, in a node's metadata, which are
-shown without their declaration, or where a manifest refers to.
+resolves a key once: to the hierarchy's own store, to a node's metadata, shown without their
+declaration, or to a manifest's reference.
 """
 
 from __future__ import annotations

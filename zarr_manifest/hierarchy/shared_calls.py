@@ -1,4 +1,4 @@
-"""Calls that are made once for all who wait for their result, and a bounded cache of results.
+"""Calls shared by concurrent callers, and a bounded cache of results.
 
 Event loops do not wait for each other: one that was stopped in the middle of a call would
 keep the others waiting for ever.
@@ -22,7 +22,7 @@ class _AbandonedError(Exception):
 
 
 class SharedCalls[K: Hashable, V]:
-    """Makes a call for each key once, for all who ask for it while it is under way."""
+    """Shares one call per key among all that ask for it while it is under way."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""The one walk over a hierarchy: its nodes, in order.
+"""Walk over a hierarchy: its nodes, in order.
 
 A node has its own metadata document, or is in the consolidated metadata of a group; if a store
 cannot be listed, only the latter can be found. Symbolic links that lead out of a hierarchy are
