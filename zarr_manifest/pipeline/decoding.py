@@ -1,7 +1,6 @@
-"""Encoded chunks -> arrays, in whichever thread has read them.
+"""Decode chunks in the threads that read them.
 
-Only ever succeeds: what cannot be decoded here, whatever the reason, is left to zarr, whose
-errors are then the same as without this module.
+Leaves everything that it cannot decode to zarr, so that errors are zarr's own.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class ChunkDecoder(Struct, frozen=True):
             stored = _zstd.decompress(body) if self.compressed else body
             decoded: npt.NDArray[Any] = np.frombuffer(stored, self.stored_type)
             return decoded.reshape(spec.shape)
-        # Whatever the reason: zarr's own error says it.
+        # For any reason: zarr raises its own error.
         except Exception as error:
             raise UndecodableError from error
 

@@ -1,4 +1,4 @@
-"""What zarr wants of chunks, and where the values of their bytes go in the output."""
+"""The requests that zarr makes of a selection, and the delivery of values to its output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class ChunkRequest(NamedTuple):
-    """What zarr asks a codec pipeline for, chunk by chunk.
+    """zarr's request to a codec pipeline for one chunk.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class Delivery(Struct):
         self.values[request.out_selection] = selected
 
     def whole_chunk(self, request: ChunkRequest) -> memoryview | None:
-        """Return where a chunk goes as it is in memory; None if it does not."""
+        """Return the memory that a chunk fills; None if it fills none as it is."""
         if self._bytes is None:
             return None
         for part in () if request.is_complete else request.chunk_selection:
@@ -174,7 +174,7 @@ class RangeDelivery(Struct, frozen=True):
     ranges: ManyRanges
 
     def destination(self, row: int) -> memoryview | None:
-        """Return where a chunk goes as it is stored; None if it has to be looked at."""
+        """Return where a chunk's stored bytes go; None if they must be checked or decoded."""
         delivery, position = self.delivery, self.positions[row]
         if not delivery.is_verbatim or position in delivery.checksums:
             return None
@@ -239,7 +239,7 @@ class WantedChunks:
         self._usual = usual
 
     def _results(self, located: LocatedChunks) -> list[Any]:
-        """Fill what has no bytes, and return what zarr wants to know if all others are read."""
+        """Fill chunks without bytes, and return zarr's results as if all others had been read."""
         results: list[Any] = [{"status": "present"}] * len(self._requests)
         for position in (*located.missing, *located.empty):
             results[position] = self._fill(position)

@@ -1,13 +1,13 @@
-"""Reading ahead: tasks that read a chunk each share the requests of the chunks around them.
+"""Read ahead: tasks that read one chunk each share requests for blocks of chunks.
 
 dask's threads take tasks in descending runs, several at a time, so nobody can say which chunk is
-next; but where two chunks that are close to each other are read within a short time, those around
-them usually follow. Then a block of the chunk grid is requested in one go, and who asks for one of
-its chunks is given what has arrived.
+next; but after reads of two close chunks within a short time, those around them usually follow.
+Then a block of the chunk grid is requested together, and tasks that ask for its chunks share the
+answer.
 
 Reading ahead never changes what is read. Bytes are fetched, and compared with conditions and
-checksums, like those of any selection; what cannot be read ahead is left to whoever asks for it,
-who then gets the value or the error. Nothing is read ahead of local files, where it saves nothing.
+checksums, like those of any selection. A chunk that cannot be read ahead is read, or refused, when
+it is wanted. Local files are not read ahead: it would save nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _RECENT = 8
 # Chunks of an array that are remembered, so that none is read ahead twice.
 _MOST_KNOWN = 100_000
 
-# Seconds after which bytes that nobody asked for are dropped.
+# Seconds after which unused bytes are dropped.
 _LONGEST = 30.0
 
 # Bytes of an array that may be read in vain, besides as many as were of use.
@@ -237,7 +237,7 @@ class ReadAhead:
         for index in positions:
             if index not in reads.chunks and self._begin(store, array, reads, index, located, now):
                 break
-        # Whoever reads a chunk a second time reads it as usual.
+        # Read a chunk as usual the second time.
         taken = {index: chunk for index in positions if (chunk := reads.chunks.pop(index, None))}
         reads.note(positions.keys() - taken.keys(), now)
         reads.recent.extend((now, index) for index in taken)
@@ -314,7 +314,7 @@ class ReadAhead:
                 ranges, _Receiver(arriving, checksums, asyncio.get_running_loop())
             )
         except (ManifestError, RangeError):
-            # Whoever asks for the chunk is given the error, and nobody else.
+            # Only tasks that want the chunk get the error.
             reads.has_failed = True
         finally:
             for chunk in chunks.values():
@@ -323,7 +323,7 @@ class ReadAhead:
                     self._drop(chunk)
 
     def _reserve(self, chunks: Sequence[_Chunk], located: LocatedChunks) -> npt.NDArray[np.int64]:
-        """Make room, and return the ranges for which there is some."""
+        """Free memory, and return the ranges for which it is enough."""
         rows: list[int] = []
         total = 0
         sizes: list[int] = (located.ranges.stops - located.ranges.starts).tolist()
@@ -386,7 +386,7 @@ class _Receiver(Struct, frozen=True):
     loop: asyncio.AbstractEventLoop
 
     def destination(self, row: int) -> None:
-        """Return None: nobody has said where they go."""
+        """Return None: their destination is not known yet."""
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Keep copies: they are small parts of what was read."""
@@ -403,5 +403,5 @@ def _settle(chunk: _Chunk, body: bytes | None) -> None:
 
 
 def _is_local(array: ChunkManifestTransformer, ranges: ManyRanges) -> bool:
-    """Whether there is no remote object among those of a selection."""
+    """Whether all objects of a selection are local."""
     return all(array.is_on_disk(source.location) for source in ranges.objects)

@@ -1,7 +1,7 @@
 """A selection of a manifest array: located, fetched and decoded in bulk.
 
-What the errors say, and which bytes become which values, is the same as chunk by chunk: whatever
-cannot be read here is read, or refused, by the pipeline that zarr would use otherwise.
+Values and errors are the same as chunk by chunk: the pipeline that zarr would use otherwise reads,
+or refuses, all chunks that this module cannot read.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def read_selection(
     except UndecodableChunkError as undecodable:
         request = requests[undecodable.position]
         getter = Prefetched(undecodable.body)
-        # Raises what is wrong with the chunk. If nothing is, only this module cannot decode it.
+        # Raises the chunk's error; if there is none, only this module cannot decode it.
         await usual.read([request._replace(getter=getter)], out, drop_axes)
         return await usual.read(batch, out, drop_axes)
 
@@ -110,7 +110,7 @@ class _Selection(WantedChunks):
     """Chunks that are read, and where their values go."""
 
     async def read(self) -> list[dict[str, str]]:
-        """Read everything, and return what zarr wants to know of each chunk."""
+        """Read all chunks, and return zarr's result for each."""
         values, decoder = np.zeros(0), None
         if is_numpy_memory(self._out):
             values = self._out.as_numpy_array()

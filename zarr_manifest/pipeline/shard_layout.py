@@ -1,4 +1,4 @@
-"""How the shards of an array are laid out, and which inner chunks a selection of one wants.
+"""The layout of an array's shards, and the inner chunks that a selection wants.
 
 Pure. Unusual layouts are left to zarr, and so is what is damaged. Boxes, which most selections are,
 are divided here, without an object per inner chunk; zarr divides all others.

@@ -1,7 +1,7 @@
 """Shards of a manifest array: first all indexes, then all inner chunks that are wanted.
 
-What must not be observed is the difference to zarr's own way: a shard of which everything is wanted
-is read, and verified, as a whole, and whatever is wrong with a shard is found by zarr again.
+Users must see no difference to zarr: a shard that is wanted completely is read, and verified, as a
+whole, and zarr itself reports all errors of a shard.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ _LARGEST_WHOLE_ON_DISK = 4 * 1024 * 1024
 
 
 class UnreadableShardError(Exception):
-    """zarr is to say what is wrong with the shard at a position in the selection."""
+    """The shard at a position in the selection is to be read by zarr, which raises its error."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -234,7 +234,7 @@ class ShardedSelection(WantedChunks):
         self._left: list[int] = []
 
     async def read(self) -> list[Any]:
-        """Read everything, and return what zarr wants to know of each shard.
+        """Read all shards, and return zarr's result for each.
 
         Raises
         ------
@@ -368,7 +368,7 @@ class _FirstRead:
         return ManyRanges(self._rows[0].found.objects, numbers, starts, stops)
 
     def destination(self, row: int) -> None:
-        """Return None: everything has to be looked at."""
+        """Return None: all bytes must be decoded."""
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Take the bytes of indexes, or of whole shards."""
@@ -427,7 +427,7 @@ class _InnerRead:
         return ManyRanges(self._objects, *self._columns)
 
     def destination(self, row: int) -> memoryview | None:
-        """Return where an inner chunk goes as it is stored; None if it has to be looked at."""
+        """Return the destination of an inner chunk's stored bytes; None if it must be decoded."""
         return self.shards[row].destination(self._inner[row], self._sizes[row])
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
