@@ -1,4 +1,4 @@
-"""Bodies that are taken piece by piece as they arrive.
+"""Bodies received piece by piece.
 
 To collect a large body first takes twice the time: the system has to clear memory for it.
 """

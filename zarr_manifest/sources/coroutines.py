@@ -1,4 +1,4 @@
-"""Running coroutines: many in order, and one to its end without an event loop."""
+"""Run many coroutines with results in order, or one without an event loop."""
 
 from __future__ import annotations
 

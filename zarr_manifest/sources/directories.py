@@ -2,7 +2,7 @@
 
 A file is opened by the system, if it can do that, or else one segment after the other, each in
 the directory that was opened before it, and never through a symbolic link: whatever is swapped for
-a link meanwhile, what was opened lies in the directory. Where there are links, the real path is
+a link meanwhile, the opened file lies in the directory. Where there are links, the real path is
 looked up, checked, and then opened in the same way.
 
 Where segments cannot be opened in a directory (on Windows), the real path is checked before the
@@ -52,7 +52,7 @@ __all__ = [
     "why_not_opened",
 ]
 
-# What messages call the directory of a hierarchy.
+# Placeholder for the hierarchy's directory in messages.
 HIERARCHY = "hierarchy's directory"
 
 # On Linux; elsewhere the limit is lower.
@@ -65,7 +65,7 @@ OPENS_IN_DIRECTORIES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW
 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
-# What opening a link that must not be followed ends with; EMLINK on FreeBSD.
+# Errors for opening a link that must not be followed; EMLINK on FreeBSD.
 _IS_A_LINK = (errno.ELOOP, errno.EMLINK)
 
 
@@ -79,7 +79,7 @@ def real_path(path: str) -> str:
         try:
             return os.path.realpath(path)
         except OSError as error:
-            # What was a link is none any more, or has gone.
+            # The link has been replaced or removed.
             if error.errno not in (errno.EINVAL, errno.ENOENT):
                 raise
             _fall_out_of_step()
@@ -92,7 +92,7 @@ def _impossible() -> FileNotFoundError:
 
 
 def _fall_out_of_step() -> None:
-    """Wait a moment, lest another process changes the path each time at the same point."""
+    """Wait a moment, so that retries do not coincide with another process's changes."""
     time.sleep(random.uniform(0, 0.001))
 
 
@@ -106,7 +106,7 @@ def _within(root: str, real: str) -> str | None:
 
 
 def link_outside(name: str = HIERARCHY) -> LocationNotAllowedError:
-    """Return the error for a link that leads out of a directory, given what messages call that."""
+    """Return the error for a link that leads out of a directory, given its name in messages."""
     # Readers of the error must not learn where it leads.
     return LocationNotAllowedError(
         f"a symbolic link leads out of the {name}",
@@ -251,7 +251,7 @@ class Directory(Struct, frozen=True):
             may not be one.
         """
         real = Path(*self._require_located(key))
-        # What is not there is for the reader to report.
+        # The reader reports missing files.
         with contextlib.suppress(OSError):
             status = real.stat()
             if stat.S_ISDIR(status.st_mode) and not may_be_directory:
@@ -273,7 +273,7 @@ class Directory(Struct, frozen=True):
         return self._open_below(key) or self._reach(key, _open_file)
 
     def _open_below(self, key: str) -> OpenFile | None:
-        """Open a file that no links lead to; None if only looking more closely can tell."""
+        """Open a file that is behind no link; None if that needs a closer check."""
         if not HAS_OPENAT2 or not key or ".." in key:
             return None
         try:
@@ -323,7 +323,7 @@ class Directory(Struct, frozen=True):
 
     def _locate(self, key: str) -> tuple[str, str] | None:
         """Return the real path of what a key names, below a directory that may be read."""
-        # Each directory of an endless path would be looked at, in quadratic time.
+        # Checking each directory of an endless path would take quadratic time.
         real = real_path(str(Path(self.path, key[: LONGEST_PATH + 1])))
         for directory in (self.path, *self.others):
             root = real_path(directory)
@@ -374,7 +374,7 @@ def why_not_opened(error: OSError, name: str, directory: int | None) -> Exceptio
     """Return what an error of opening a segment of a path means, without following a link."""
     if isinstance(error, NotADirectoryError):
         # Also what a link is answered with. A link that has become a directory again must not
-        # look like something that is not there.
+        # be reported as missing.
         mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
         return LinkMetError() if stat.S_ISLNK(mode) or stat.S_ISDIR(mode) else error
     if error.errno in _IS_A_LINK:

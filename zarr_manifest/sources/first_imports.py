@@ -1,4 +1,4 @@
-"""What reading needs, imported before the first read: no fork may come in between.
+"""Modules to import before the first read, so that no fork interrupts an import.
 
 A process that is forked while another thread imports a module waits for that thread for ever as
 soon as it needs the module: the thread does not exist there.
@@ -36,7 +36,7 @@ _importing = threading.RLock()
 
 
 def _import_all(modules: tuple[str, ...]) -> None:
-    """Import modules, while other threads wait with forking."""
+    """Import modules; other threads cannot fork meanwhile."""
     with _importing:
         for module in modules:
             import_module(module)

@@ -1,4 +1,4 @@
-"""Readers that users bring for storage of their own, and what is checked of their answers.
+"""Readers that users give for their own storage, and the checks of their answers.
 
 A reader returns bytes, and says what it knows of the object. Whether the bytes are those that were
 asked for, and the object the one that the manifest means, is decided here: as for storage that we
@@ -136,7 +136,7 @@ class RangeReader(Protocol):
 
 
 def is_range_reader(access: object) -> TypeIs[RangeReader]:
-    """Whether what was given for a prefix is a reader; a class of readers is none."""
+    """Whether the value for a prefix is a reader; a class of readers is not."""
     return isinstance(access, RangeReader) and not isinstance(access, type)
 
 
@@ -219,7 +219,7 @@ class GivenReader(Struct, frozen=True):
     async def _part(
         self, key: str, start: int, stop: int | None, conditions: Conditions
     ) -> ObjectPart:
-        """Return what the reader does, of the object that is meant."""
+        """Return the result of a call of the reader, and translate its errors."""
         failure: ManifestError
         try:
             answer: Any = self.reader.read_range(key, start, stop)

@@ -1,4 +1,4 @@
-"""Where authorised objects are in the stores that read them: their keys, or their files.
+"""Resolve authorised locations to keys of stores, or to local files.
 
 A file has a directory that it may lie in, and a path there. What counts, apart from the prefixes
 themselves, is which stores keep their objects in files of this file system.
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class NamedStores:
-    """Stores of what the caller named, and not a manifest: it needs no authorisation.
+    """Stores for locations that the caller named: they need no authorisation.
 
     It is accessed as `allow` says for the longest prefix that covers it; if there is none, without
     credentials.
@@ -193,7 +193,7 @@ def local_directories(allow: Mapping[str, Access]) -> tuple[str, ...]:
 
 
 def may_be_remote(allow: Mapping[str, Access]) -> bool:
-    """Whether some of what may be read is not on this machine: requests for it take a round trip.
+    """Whether any authorised location is remote.
 
     Examples
     --------

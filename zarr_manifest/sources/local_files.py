@@ -1,4 +1,4 @@
-"""Local files: reads ranges of them, and checks what they are read from.
+"""Read ranges of local files, and check the files' state.
 
 Sizes, conditions and bytes are those of the file that was opened: see :class:`Directory`.
 """
@@ -78,7 +78,7 @@ class FileReader(Struct, frozen=True):
 
 @contextlib.contextmanager
 def file_errors(conditions: Conditions) -> Generator[None]:
-    """Translate what reading a file under these conditions may raise."""
+    """Translate the errors of reading a file under these conditions."""
     try:
         yield
     except OSError as error:
@@ -135,7 +135,7 @@ _LEAST_BYTES = 2**22
 
 
 class FileBody:
-    """Bytes of a file, which are read as they are looked at. To be closed.
+    """Bytes of a file, read as they are used. To be closed.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class FileBody:
 
 
 def open_body(reader: FileReader, key: str, span: SourceRange) -> memoryview | FileBody:
-    """Return bytes of a file; if they are many, they are read as they are looked at."""
+    """Return bytes of a file; many bytes are read as they are used."""
     with contextlib.ExitStack() as closing:
         file = closing.enter_context(reader.opened(key, NO_CONDITIONS))
         start, stop = bounds_in(span, file.size)

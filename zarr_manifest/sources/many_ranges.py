@@ -1,4 +1,4 @@
-"""Ranges of objects in columns, who takes their bytes, and the error of one of them."""
+"""Ranges of objects in columns, the receiver of their bytes, and the error for one range."""
 
 from __future__ import annotations
 

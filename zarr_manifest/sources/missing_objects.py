@@ -1,4 +1,4 @@
-"""The error for an object that does not exist, whatever read it."""
+"""The error for an object that does not exist, for all readers."""
 
 from __future__ import annotations
 

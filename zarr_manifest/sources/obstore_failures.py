@@ -1,4 +1,4 @@
-"""What obstore's errors mean whatever was asked for: the one place that knows their texts.
+"""The meaning of obstore's errors, for all requests: the only module that knows their texts.
 
 obstore has classes for a few causes only. The texts contain whole URLs, with signatures, and many
 lines for developers: they are looked at, but nothing of them is shown.
@@ -24,7 +24,7 @@ _ENDPOINT = Setting("options", python="anonymous(endpoint=..., region=...)")
 _NO_BUCKET = re.compile(
     r"NoSuchBucket|ContainerNotFound|specified (?:bucket|container) does not exist"
 )
-# Where machines of a cloud ask for credentials, if there are none in the environment.
+# The cloud machines' service for credentials, used if the environment has none.
 _NO_CREDENTIALS = re.compile(
     r"169\.254\.(?:169\.254|170\.\d+)|metadata\.google\.internal|fd00:ec2::"
 )

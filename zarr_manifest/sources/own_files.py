@@ -1,7 +1,7 @@
 """The files of a hierarchy's own directory: the only module that changes them.
 
 A hierarchy may be untrusted, so nothing is written, locked or removed through a symbolic link,
-wherever that leads, except that the directory itself may be one. Segments of a path are opened
+wherever it leads; only the directory itself may be a link. Segments of a path are opened
 one in the other, as for reading; on Windows, the real path is checked first.
 
 A file is written under another name first, so that nobody ever sees part of it. The system
@@ -100,7 +100,7 @@ class OwnFiles(Struct, frozen=True):
         return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 
     def require_own(self, key: str) -> None:
-        """Refuse what is a symbolic link, or lies behind one. Raises as :meth:`read`."""
+        """Refuse a path that is a symbolic link, or lies behind one. Raises as :meth:`read`."""
         with (
             contextlib.suppress(FileNotFoundError, NotADirectoryError),
             self._place(key) as place,
@@ -169,7 +169,7 @@ class OwnFiles(Struct, frozen=True):
         return True
 
     def remove(self, key: str) -> None:
-        """Remove a file, a link, or a directory with all that is in it, if there is one.
+        """Remove a file, a link, or a directory with its contents, if it exists.
 
         A link is removed, and what it leads to stays.
 
@@ -189,7 +189,7 @@ class OwnFiles(Struct, frozen=True):
                 place.unlink()
 
     def remove_below(self, key: str) -> None:
-        """Remove a directory with all that is in it; of the whole, only what is in it."""
+        """Remove a directory with its contents; of the whole, only the contents."""
         if key:
             self.require_own(key)
             self.remove(key)
@@ -215,7 +215,7 @@ class OwnFiles(Struct, frozen=True):
                 yield
 
     def remove_left_behind(self, key: str) -> None:
-        """Remove what a killed writer of a file left beside it, unless one is at work."""
+        """Remove the partial file of a killed writer, unless another writer is at work."""
         with (
             contextlib.suppress(FileNotFoundError, NotADirectoryError),
             self._place(key) as place,

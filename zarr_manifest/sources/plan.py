@@ -1,4 +1,4 @@
-"""Many ranges of one object -> few requests.
+"""Merging of ranges: many ranges of one object become few requests.
 
 Pure planning. A request to object storage costs about as much as transferring a
 few hundred kilobytes, so a small gap between two ranges is worth reading.

@@ -1,4 +1,4 @@
-"""Proxies: through which one a request goes, and one that goes nowhere.
+"""Proxies: the one for a request, and one that refuses all connections.
 
 obstore follows redirects by itself, to any host. A proxy that cannot exist stops it: every
 request goes there, except those to the host that the reader authorised.

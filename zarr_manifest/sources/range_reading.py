@@ -1,4 +1,4 @@
-"""Ranges of many objects, wherever they are: local files in threads, others as requests."""
+"""Read ranges of many objects: of local files in threads, of remote objects by requests."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class RequestedReading(Struct, frozen=True):
             await self._answer(source, [row], alone)
 
 
-# Files of one object are shared among threads if there is this much to read, in bytes.
+# So many bytes of local files are worth another thread.
 _WORTH_A_THREAD = 1024 * 1024
 
 # One vectored read fills at most 1024 destinations on Linux.
@@ -201,7 +201,7 @@ class LocalReading(Struct, frozen=True):
     stop: threading.Event
 
     def read(self, share: Iterable[FileRanges]) -> None:
-        """Read the ranges that one thread has to read."""
+        """Read one thread's share of the ranges."""
         for part in share:
             if self.stop.is_set():
                 return
@@ -221,7 +221,7 @@ class LocalReading(Struct, frozen=True):
                 raise out_of_bounds(self.ranges.span(row), file.size)
 
     def _read_to_destinations(self, part: FileRanges, file: OpenFile) -> list[int]:
-        """Read ranges to where they go as they are, adjacent ones together; return other rows."""
+        """Read ranges directly to their destinations, adjacent ones together; return other rows."""
         others: list[int] = []
         run: list[memoryview] = []
         run_start = run_stop = 0
@@ -283,7 +283,7 @@ class Arrival:
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
-        """Do what can be done before bytes arrive, while an answer is waited for.
+        """Prepare the destinations while the request is under way.
 
         That is to find out where they go, and to have the system clear the memory there, which
         it does when a page of it is written to for the first time.
@@ -337,7 +337,7 @@ class Arrival:
             self._bodies[number][position : position + len(part)] = part
 
     def finish(self, body: memoryview | None) -> None:
-        """Hand over what has no destination; `body` is everything, if nothing has been taken."""
+        """Hand over ranges without a destination; `body` is everything if nothing was taken."""
         if body is not None:
             self.take(0, body)
         if self._bodies:

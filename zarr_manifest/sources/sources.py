@@ -64,10 +64,10 @@ _MAX_GAP_ON_DISK = 64 * 1024
 _MAX_REQUEST_ON_DISK = 1024 * 1024
 
 
-# Number of authorised locations to remember; once it is exceeded, all are checked again.
+# Number of authorised locations to remember; beyond this many, forget them all.
 _MOST_TARGETS = 100_000
 
-# Likewise for stores; every signed URL has its own, which takes about 100 KiB.
+# Likewise for stores: every signed URL has its own, of about 100 KiB.
 _MOST_READERS = 256
 
 
@@ -125,7 +125,7 @@ class Sources:
         return self._allow_list.other_schemes
 
     def check(self, locations: Iterable[Location]) -> None:
-        """Reject locations outside the hierarchy's store that are not authorised.
+        """Reject unauthorised locations outside the hierarchy's store.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class Sources:
     ) -> list[tuple[FileReader, str] | ManifestError | None]:
         """Return the reader and the key of each location that is a local file; else None.
 
-        In the place of a location that cannot be read at all, the error.
+        Return the error for a location that cannot be read.
         """
         if all(isinstance(each, StoreLocation) or each in self._targets for each in locations):
             return [self._local_file(location) for location in locations]

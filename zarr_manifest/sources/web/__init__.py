@@ -1,4 +1,4 @@
-"""Web servers: what they are asked, what they answer, and where their redirects lead.
+"""Web servers: requests, answers and redirects.
 
 Imported with the first web server: reading local files does not need it.
 """

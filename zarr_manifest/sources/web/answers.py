@@ -1,4 +1,4 @@
-"""What web servers are asked for, and what the heads of their answers say.
+"""The headers of requests to web servers, and of their answers.
 
 Pure. The specification ("Transports", HTTP) gives each status its meaning.
 """

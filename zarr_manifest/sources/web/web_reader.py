@@ -66,7 +66,7 @@ _WHOLE = SourceRange(0, None, False)
 # Bodies of at least this many bytes are taken in pieces of this size.
 _PIECE = 1024 * 1024
 
-# Memory for longer bodies is taken as they arrive: servers may announce anything.
+# Memory for longer bodies grows as they arrive: servers may announce any size.
 _MOST_ANNOUNCED = 64 * 1024 * 1024
 
 # What is left of an answer is read if it is no longer than that: connecting again takes longer.
@@ -77,7 +77,7 @@ type Follow = Callable[[str, str], tuple[ObjectReader, str]]
 
 
 type _Ask[T] = Callable[[ObjectReader, str, Transfer], T | Redirect]
-"""Asks a reader for something of the object at a key."""
+"""A call of a reader for the object at a key."""
 
 
 class WebReader:
