@@ -1,8 +1,8 @@
-"""A hierarchy's own store, which reads, writes and removes nothing outside its directory.
+"""A hierarchy's own store, confined to its directory.
 
 Opening somebody else's hierarchy must not read what symbolic links in it lead to: metadata and
 native chunks are checked like sources. Nothing is written or removed through a link at all. A store
-that keeps no files does as it always does.
+that keeps no files is unaffected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["inside_store", "list_own"]
 
-# What zarr takes for a key without a value.
+# Errors that zarr takes for an absent key.
 _MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 

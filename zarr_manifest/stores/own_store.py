@@ -32,7 +32,7 @@ _ROOT = "zarr.json"
 
 
 class OwnStore(WrapperStore[Store]):
-    """Passes on what it is asked, by the names of keys that the store may be given.
+    """Forwards calls to a store, with checked or translated keys.
 
     Parameters
     ----------

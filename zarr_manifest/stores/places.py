@@ -1,7 +1,7 @@
-"""Where a store keeps its objects: its directory, its URLs, and which keys these name.
+"""The place of a store: its directory or URLs, and the keys that locations name in it.
 
-A store has several names: links, wrapped stores, libraries for the same service. Whoever
-deletes something must know them all.
+A store has several names: links, wrapped stores, libraries for the same service. Deleting
+requires all of them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def same_place(one: Store, other: Store) -> bool:
 
 
 def _place(store: Store) -> object | None:
-    """Return what identifies the place of a store; None if only the store itself can tell."""
+    """Return what identifies the place of a store; None if only the store knows."""
     if isinstance(store, MemoryStore):
         return ("dict", id(dictionary_of(store)), getattr(store, "path", ""))
     root = _root(store)

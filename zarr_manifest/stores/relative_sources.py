@@ -163,7 +163,7 @@ def _object_store_name(store: ObjectStore[Any]) -> str | None:
 
 
 def store_errors() -> tuple[type[Exception], ...]:
-    """Return what a hierarchy's own store may raise in calls from zarr, besides built-in errors."""
+    """Return the foreign exceptions that a hierarchy's own store may raise."""
     from obstore.exceptions import BaseError
 
     return (BaseError,)

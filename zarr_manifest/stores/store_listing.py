@@ -1,4 +1,4 @@
-"""The keys of a store, also behind symbolic links, or without following those that lead out.
+"""List the keys of a store, and follow symbolic links or stop at those that lead out.
 
 When zarr lists a directory, it omits what is behind symbolic links, and what the user has no
 permission to list, although it reads the former and fails on the latter. A chunk that is not

@@ -1,7 +1,6 @@
 """A hierarchy on a web server, read through the guard against redirects.
 
-What belongs to the hierarchy may redirect within the hierarchy's own URL; to other places,
-only if the reader authorised them.
+The hierarchy's own objects may redirect within its URL; elsewhere only to authorised locations.
 """
 
 from __future__ import annotations
