@@ -1,4 +1,4 @@
-"""Keys of a manifest document: which chunk each member names, as rows of a table.
+"""Keys of a manifest document: the chunk that each member names, as rows of a table.
 
 Checks keys against the chunk grid and the document's block of it, and sorts them.
 Ignores the entries.

@@ -1,6 +1,6 @@
 """Parts of a large manifest document: smaller documents, with its members in order.
 
-Bytes only: what the members say is left to others.
+Works on bytes only; callers interpret the members.
 """
 
 from __future__ import annotations

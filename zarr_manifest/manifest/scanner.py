@@ -305,7 +305,7 @@ class _Template(Struct, frozen=True):
 def _template_of(document: bytes) -> _Template | None:
     """Return how the first entry is written, if it has a path and another entry follows.
 
-    None if it has other members than those that are columns: they are left to others.
+    None if it has members without a column: callers fall back to the general decoder.
 
     Examples
     --------
