@@ -349,7 +349,7 @@ class ArrayWriter:
     def unused(self) -> list[str]:
         """Keys of the documents that can be removed once the metadata is written.
 
-        Whoever wrote them but has not declared them cannot do so any more then.
+        Their writer can no longer declare them.
         """
         left = [key for key in self._left or () if not is_document(self.array, key)]
         earlier = self._earlier

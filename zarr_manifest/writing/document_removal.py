@@ -1,9 +1,9 @@
-"""Manifest documents that nothing refers to any more, or not yet, and their removal.
+"""Find and remove unused manifest documents.
 
-Documents of an earlier declaration, and those that an interrupted writer left behind. Only
-documents in the array's own directory are removed: others may be shared. A file is removed only
-if this package chose its name, or if it can be read as a manifest: the declaration of a stranger
-may name anything, such as a file with data.
+They belong to an earlier declaration or an interrupted writer. Only documents in the array's own
+directory are removed: others may be shared. A file is removed only if this package chose its name,
+or if it can be read as a manifest: the declaration of a stranger may name anything, such as a file
+with data.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def earlier_array(path: str, before: Stored) -> tuple[DeclaredArray | None, bool
 
 
 def existing_documents(store: GuardedStore, array: DeclaredArray) -> list[str]:
-    """Return the keys of the existing documents, whoever wrote them; the first one last."""
+    """Return the keys of all existing documents; the first one last."""
     first = None if array.partitions is None else (0,) * array.ndim
     try:
         first_key = document_key(array, first)

@@ -1,4 +1,4 @@
-"""Entries given by an author -> a manifest, checked as by a validator.
+"""Entries that an author gives, as a manifest, with a validator's checks.
 
 Pure: writes nothing.
 """

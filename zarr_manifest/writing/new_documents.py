@@ -1,4 +1,4 @@
-"""The documents of a manifest that is to be written: which there are, their bytes, and threads.
+"""The documents of a new manifest, encoded and written in threads.
 
 Encoding, compressing and putting them happens mostly outside the interpreter. So it is done in
 threads, of which a few are busy at the same time: the more, the smaller the documents are.
