@@ -50,7 +50,7 @@ def _leave(status: int) -> NoReturn:
             if stream is not None:  # it was closed before the command began
                 stream.flush()
         except BrokenPipeError:
-            pass  # whoever read the output wanted no more of it
+            pass  # the reader of the output has closed it
         except OSError as error:
             traceback.print_exception(error)
             status = 3

@@ -16,7 +16,7 @@ class Limits(Struct, frozen=True):
     """How large a manifest may be before it is rejected.
 
     A manifest is untrusted input: a small document must not be able to fill the
-    memory of whoever opens it, nor keep it busy for hours. The limits apply to each
+    memory of its reader, nor keep it busy for hours. The limits apply to each
     document: one per array, or one per partition of its manifest.
 
     The worst document within the defaults takes 2.5 GB of memory while it is read; an

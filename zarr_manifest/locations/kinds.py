@@ -1,8 +1,8 @@
 """Kinds of storage: all that is known of one is in its record here. Pure.
 
-To add a kind, add a record. No member has a default, and no other module knows what is in them by
-heart: whoever needs to know something of a kind looks it up by a URL's scheme, or by the class of
-obstore that reads it, and refuses what has no record.
+To add a kind, add a record. No member has a default, and no other module repeats their values:
+other modules look up a kind by a URL's scheme, or by the class of obstore that reads it, and refuse
+locations without a record.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ once. Before the first of them changes, the journal is written beside the root's
 the groups above what changes get metadata that nobody can open (a placeholder), the root's
 first; the nodes change; the groups get their new metadata, the root's last; documents that are
 no longer used are removed, and at the end the journal. So whatever opens is old or new, and
-whoever finds the journal can finish the change, or undo it. Every step may be repeated.
+any writer that finds the journal can finish the change, or undo it. Every step may be repeated.
 """
 
 from __future__ import annotations
