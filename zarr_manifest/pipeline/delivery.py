@@ -161,8 +161,10 @@ class Delivery(Struct):
 def _selected(decoded: npt.NDArray[Any], selection: Any) -> npt.NDArray[Any]:
     """Return what is selected of a chunk, as an array even if it is one element."""
     selected: Any = decoded[selection]
-    # An array of a text alone would lose the NULs at its end.
-    return selected if isinstance(selected, np.ndarray) else decoded[(*selection, ...)]
+    if not hasattr(selected, "dtype"):
+        # An array of a text alone would lose the NULs at its end.
+        selected = decoded[(*selection, ...)]
+    return np.asanyarray(selected)
 
 
 class RangeDelivery(Struct, frozen=True):
