@@ -76,7 +76,10 @@ def archive_of(directory: Path) -> Iterator[str]:
     """Serve the netCDF files, and make the hierarchy that refers to them; yield the origin."""
     with serving(file_server(DATA_DIRECTORY, Rules([]))) as origin:
         urls = [f"{origin}/{drawn.file}" for drawn in MAPS]
-        options = ("--overwrite", "--group-per-file", "--allow-refused", "--allow", f"{origin}/")
+        # People may look at the manifests.
+        documents = ("--inline-below", "0")
+        options = ("--overwrite", "--group-per-file", "--allow-refused", *documents)
+        options += ("--allow", f"{origin}/")
         shown = ["create", *options, f"{origin}/…", HIERARCHY]
         if run(directory, "create", *options, *urls, HIERARCHY, shown=shown).status != 0:
             raise RuntimeError(f"{HIERARCHY} could not be made")

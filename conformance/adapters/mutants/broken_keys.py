@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from conformance.adapters.mutants.registry import broken_in, replace
+from conformance.adapters.mutants.registry import broken_in, read_chunk_by_chunk, replace
 from zarr_manifest.errors import (
     InvalidConfigurationError,
     InvalidManifestError,
@@ -58,6 +58,7 @@ def _overlook(words: str) -> None:
 @broken_in("chunk-keys/canonical-default-dot")
 def keys_transposed() -> None:
     """Read the numbers of a chunk key from the last dimension to the first."""
+    read_chunk_by_chunk()
     replace(References, "get", lambda get: lambda self, index: get(self, tuple(index)[::-1]))
 
 
@@ -104,6 +105,7 @@ def partition_neighbour() -> None:
         blocks = (-(-i // n) for i, n in zip(index, self.shape, strict=True))
         return tuple(min(b, n - 1) for b, n in zip(blocks, self.counts, strict=True))
 
+    read_chunk_by_chunk()
     replace(Partitions, "owner", lambda _: owner)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
-from conformance.adapters.mutants.registry import broken_in, replace
+from conformance.adapters.mutants.registry import broken_in, read_chunk_by_chunk, replace
 from zarr_manifest.errors import (
     ManifestError,
     SourceAccessDeniedError,
@@ -37,6 +37,7 @@ def _change_ranges(change: Any) -> None:
 
         return changed
 
+    read_chunk_by_chunk()
     replace(transformer, "source_range", make)
 
 
@@ -103,6 +104,7 @@ def empty_is_missing() -> None:
 @broken_in("empty-and-missing/missing-as-error")
 def missing_is_empty() -> None:
     """Take a missing chunk for an explicitly empty one."""
+    read_chunk_by_chunk()
     replace(
         References,
         "get",
@@ -127,6 +129,7 @@ def native_chunks_behind() -> None:
 
         return changed
 
+    read_chunk_by_chunk()
     replace(ManifestStore, "get", asynchronous)
     replace(ManifestStore, "get_sync", synchronous)
 
@@ -170,6 +173,7 @@ def _fill_instead_of(error: type[ManifestError]) -> None:
 
         return changed
 
+    read_chunk_by_chunk()
     replace(ChunkManifestTransformer, "get", asynchronous)
 
 

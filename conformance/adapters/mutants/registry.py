@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MUTANTS", "Mutant", "broken_in", "register", "replace"]
+import zarr
+
+__all__ = ["MUTANTS", "Mutant", "broken_in", "read_chunk_by_chunk", "register", "replace"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ def register(
         return apply
 
     return add
+
+
+def read_chunk_by_chunk() -> None:
+    """Let zarr ask for each chunk alone, which is where some mutants are broken."""
+    zarr.config.set({"zarr_manifest.bulk": False})
 
 
 def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
