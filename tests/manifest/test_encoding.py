@@ -123,6 +123,7 @@ def test_no_python_call_for_each_reference(columns: str) -> None:
         options["paths"] = ""
         options["empty"] = [grid_index((500, 100), number) for number in range(count)]
     manifest = Manifest.from_columns((500, 100), **options)
+    manifest.dumps()  # tables and modules that the first one of a process needs
     calls = 0
 
     def count_calls(frame: FrameType, event: str, arg: object) -> None:

@@ -299,6 +299,6 @@ def test_nothing_is_left_behind(tmp_path: Path, http_server: FileServer) -> None
     assert later <= threads
     assert more <= descriptors
     making_requests = [t for t in threading.enumerate() if t.name == "zarr-manifest-web"]
-    # Cancelled requests may not have ended when the next begin.
-    assert len(making_requests) <= 4 * OBJECTS
+    # Cancelled requests may not have ended when the next begin: as many threads as there may be.
+    assert len(making_requests) <= 64
     assert connections_to(http_server) <= 4 * OBJECTS
