@@ -74,7 +74,8 @@ def add_references(
     for row in open_ended.tolist():
         assert sizes is not None
         lengths[row] = sizes[urls[path_numbers.item(row)]] - offsets.item(row)
-    columns.paths.reshape(-1)[chunks] = np.array(urls, np.dtypes.StringDType())[path_numbers]
+    # NumPy 2.1 frees memory twice where several elements of its own type of text are taken.
+    columns.paths.reshape(-1)[chunks] = np.array(urls, object)[path_numbers]
     columns.offsets.reshape(-1)[chunks] = offsets
     columns.lengths.reshape(-1)[chunks] = lengths
     for extra, rows in references.extras():
