@@ -83,6 +83,11 @@ class ManifestColumns:
             len(data) == size for data in self.inlined.values()
         )
 
+    def copied(self) -> ManifestColumns:
+        """Return copies; NumPy 2.1 fails to deepcopy its own type of text."""
+        columns = (self.paths.copy(), self.offsets.copy(), self.lengths.copy())
+        return ManifestColumns(*columns, dict(self.inlined))
+
     def reshaped(self, grid_shape: tuple[int, ...]) -> ManifestColumns:
         """Return the columns for a grid of another shape, with the chunks in the same order."""
         old = self.paths.shape

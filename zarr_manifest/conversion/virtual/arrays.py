@@ -217,7 +217,8 @@ def _references(
         distinct, numbers = np.unique(paths, return_inverse=True)
     references = [url_reference(str(path)) for path in distinct]
     stated = {path: conditions[path] for path in references if path in conditions}
-    return np.array(references, np.dtypes.StringDType())[numbers], stated
+    # See add_references: NumPy 2.1 fails to take several elements of its own type of text.
+    return np.array(references, object)[numbers].astype(np.dtypes.StringDType()), stated
 
 
 # Characters that a URL may contain literally; '%' is handled separately.

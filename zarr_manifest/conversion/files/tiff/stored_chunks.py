@@ -6,7 +6,6 @@ out tiles: these have no bytes, and GDAL reads them as "no data".
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
@@ -223,7 +222,7 @@ class StoredChunks:
         """
         metadata = array.metadata
         row = array.dtype.itemsize * math.prod(metadata.chunk_grid.chunk_shape) // self.rows
-        made = copy.deepcopy(ManifestColumns.of(array.manifest))
+        made = ManifestColumns.of(array.manifest).copied()
         paths, offsets, lengths = made.paths, made.offsets, made.lengths
         places = [i for i in np.ndindex(*paths.shape) if i[-2] == paths.shape[-2] - 1 and paths[i]]
         size = len(places) * self.rows * row
