@@ -17,7 +17,15 @@ _PARTITION_MEMORY = 32e6
 
 def goals() -> tuple[Goal, ...]:
     """Return all goals, in the order of the table."""
-    return (*_opening(), *_writing(), *_local(), *_remote(), *_native(), *_conversions())
+    return (
+        *_opening(),
+        *_writing(),
+        *_local(),
+        *_remote(),
+        *_xarray(),
+        *_native(),
+        *_conversions(),
+    )
 
 
 def _opening() -> tuple[Goal, ...]:
@@ -100,11 +108,11 @@ def _local() -> tuple[Goal, ...]:
         return Goal(text, name, "wall", bound, Cell(name, column, "wall"), speedup=True)
 
     return (
-        faster("R1", cases.NATIVE, 3.0),
+        faster("R1", cases.NATIVE, 5.0),
         faster("R1", cases.NATIVE_FUSED, 1.5),
-        faster("R2", cases.NATIVE, 15.0),
+        faster("R2", cases.NATIVE, 13.0),
         faster("R2", cases.TENSORSTORE, 0.5),
-        faster("R3", cases.NATIVE, 1.0),
+        faster("R3", cases.NATIVE, 2.7),
         faster("R3", cases.NATIVE_FUSED, 1.0),
         faster("R3", cases.TENSORSTORE, 1 / LEVEL),
         Goal(
@@ -141,6 +149,30 @@ def _remote() -> tuple[Goal, ...]:
             Goal(f"{text}: requests", name, "requests", 20.0, unit=""),
             Goal(f"{text}: time, of the floor", name, "wall", 1.5, time),
         ]
+    return tuple(found)
+
+
+def _xarray() -> tuple[Goal, ...]:
+    found = []
+    for name, text, what in (
+        ("D none", "one variable, `chunks=None`", "first"),
+        ("D none", "one variable, `chunks=None`, next", "wall"),
+        ("D auto", 'one variable, `chunks="auto"`', "first"),
+        ("D auto", 'one variable, `chunks="auto"`, next', "wall"),
+        ("D tasks 8", "a task for each chunk, 8 threads", "first"),
+        ("D tasks 8", "a task for each chunk, 8 threads, next", "wall"),
+        ("D few", "3 chunks, a task each", "first"),
+        ("D few", "3 chunks, a task each, next", "wall"),
+        ("D turns", "10 variables, one after the other", "wall"),
+        ("D open", "opening and one chunk, in a new process", "new"),
+        ("D open", "opening and one chunk", "wall"),
+    ):
+        native = Cell(name, cases.NATIVE, what)
+        found.append(Goal(f"D {text}: time, of native", name, what, 1.0, native))
+    for what, text in (("first", ""), ("wall", ", next")):
+        title = f"D a task for each chunk, 2 threads{text}: speed, of native"
+        native = Cell("D tasks", cases.NATIVE, what)
+        found.append(Goal(title, "D tasks", what, 2.0, native, speedup=True))
     return tuple(found)
 
 

@@ -47,15 +47,24 @@ def set_references(session: Any, references: References, start: int = 0) -> None
 
 def create(references: References, repository: Path, split: int | None) -> Any:
     """Create a repository with the array, and return a session that writes to it."""
+    session = _create(repository, references.sources, split)
+    references.create_array(session.store)
+    return session
+
+
+def create_empty(directory: Path, sources: str) -> Any:
+    """Create a repository without arrays, and return a session that writes to it."""
+    return _create(directory / NAME, sources, None)
+
+
+def _create(repository: Path, sources: str, split: int | None) -> Any:
     import icechunk
 
     icechunk.set_logs_filter("error")
-    config, access = _configuration(references.sources, split)
+    config, access = _configuration(sources, split)
     storage = icechunk.local_filesystem_storage(str(repository))
     created = icechunk.Repository.create(storage, config, authorize_virtual_chunk_access=access)
-    session = created.writable_session("main")
-    references.create_array(session.store)
-    return session
+    return created.writable_session("main")
 
 
 def store(directory: Path) -> Store:

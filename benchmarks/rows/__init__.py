@@ -14,6 +14,7 @@ from benchmarks.rows import (
     opening,
     remote_reads,
     writing,
+    xarray_reads,
 )
 
 GROUPS: dict[str, Callable[[Effort], Group]] = {
@@ -22,6 +23,7 @@ GROUPS: dict[str, Callable[[Effort], Group]] = {
     "writing": writing.group,
     "local": local_reads.group,
     "remote": remote_reads.group,
+    "xarray": xarray_reads.group,
     "native": native_arrays.group,
     "conversions": conversions.group,
 }
