@@ -19,7 +19,7 @@ from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes, Route
 from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
 from zarr_manifest.hierarchy.node_table import Native
 from zarr_manifest.sources import in_own_loop
-from zarr_manifest.stores import pure_request, slice_of
+from zarr_manifest.stores import requested_range, slice_of
 from zarr_manifest.zarr_internals import StoreOnStore
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class ReadableStore(StoreOnStore):
                 return found
             route = await self._nodes.route_of_absent(key)
         if isinstance(route, Chunk):
-            body = await route.array.get(route.index, pure_request(byte_range))
+            body = await route.array.get(route.index, requested_range(byte_range))
             return None if body is None else prototype.buffer.from_bytes(body)
         if isinstance(route, Native):
             return None
@@ -131,7 +131,7 @@ class ReadableStore(StoreOnStore):
                 return
         values: Sequence[Buffer | None]
         if isinstance(route, Chunk):
-            parts = await route.array.get_ranges(route.index, [*map(pure_request, byte_ranges)])
+            parts = await route.array.get_ranges(route.index, [*map(requested_range, byte_ranges)])
             values = [None if part is None else prototype.buffer.from_bytes(part) for part in parts]
         else:
             values = await asyncio.gather(*(self.get(key, prototype, part) for part in byte_ranges))

@@ -17,7 +17,7 @@ from zarr_manifest.format import verify_checksum
 from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
 from zarr_manifest.pipeline.decoding import ChunkDecoder, UndecodableError
 from zarr_manifest.sources import ManyRanges, RangeError, slice_bounds
-from zarr_manifest.stores import pure_request
+from zarr_manifest.stores import requested_range
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
@@ -278,5 +278,5 @@ class Prefetched(Struct, frozen=True):
 
     def get_sync(self, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer:
         """Return the bytes, or some of them, without an event loop."""
-        part = self.body[slice(*slice_bounds(len(self.body), pure_request(byte_range)))]
+        part = self.body[slice(*slice_bounds(len(self.body), requested_range(byte_range)))]
         return prototype.buffer.from_bytes(part)

@@ -1,5 +1,6 @@
 """A hierarchy's own store: opened, located and listed, and kept within its place."""
 
+from zarr_manifest.stores.byte_requests import requested_range, slice_of
 from zarr_manifest.stores.checked_store import inside_store, list_own
 from zarr_manifest.stores.opening import (
     base_directory,
@@ -18,9 +19,7 @@ from zarr_manifest.stores.relative_sources import (
     can_list,
     hierarchy_reader,
     hierarchy_sources,
-    pure_request,
     refused_key,
-    slice_of,
     store_errors,
     store_failure,
     store_name,
@@ -58,8 +57,8 @@ __all__ = [
     "not_listable",
     "object_url",
     "open_hierarchy",
-    "pure_request",
     "refused_key",
+    "requested_range",
     "same_place",
     "slice_of",
     "store_as_zarr_would",

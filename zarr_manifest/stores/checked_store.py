@@ -23,9 +23,9 @@ from zarr.storage import LocalStore
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.sources import Directory, OwnFiles
+from zarr_manifest.stores.byte_requests import slice_of
 from zarr_manifest.stores.own_store import OwnStore, translated
 from zarr_manifest.stores.places import directory_of, is_fsspec_on_web
-from zarr_manifest.stores.relative_sources import slice_of
 from zarr_manifest.zarr_internals import ensure_open, ensure_open_sync
 
 if TYPE_CHECKING:

@@ -15,13 +15,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 from zarr.abc.buffer import Buffer
-from zarr.abc.store import (
-    ByteRequest,
-    OffsetByteRequest,
-    RangeByteRequest,
-    Store,
-    SuffixByteRequest,
-)
+from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 
@@ -39,7 +33,6 @@ from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
     GIVE_CREDENTIALS,
-    WHOLE,
     Access,
     Directory,
     FileReader,
@@ -50,8 +43,8 @@ from zarr_manifest.sources import (
     missing_object,
     out_of_bounds,
     reader_of,
-    slice_bounds,
 )
+from zarr_manifest.stores.byte_requests import zarr_request
 from zarr_manifest.stores.places import directory_of, is_fsspec_on_web, store_urls
 from zarr_manifest.stores.web_store import WebStore
 from zarr_manifest.zarr_internals import sync
@@ -63,13 +56,10 @@ __all__ = [
     "can_list",
     "hierarchy_reader",
     "hierarchy_sources",
-    "pure_request",
     "refused_key",
-    "slice_of",
     "store_errors",
     "store_failure",
     "store_name",
-    "zarr_request",
 ]
 
 
@@ -292,50 +282,3 @@ def _failure(error: Exception) -> ManifestError:
     if status in (401, 403) or isinstance(error, PermissionError):
         return SourceAccessDeniedError(f"reading was refused: {text}")
     return SourceError(f"reading failed: {type(error).__name__}: {text}")
-
-
-def pure_request(byte_range: ByteRequest | None) -> SourceRange:
-    """Return what a zarr byte request selects of a value.
-
-    Raises
-    ------
-    ValueError
-        If it is negative.
-
-    Examples
-    --------
-    >>> pure_request(SuffixByteRequest(3))
-    SourceRange(start=-3, stop=None, exact=False, most=None)
-    """
-    match byte_range:
-        case None:
-            return WHOLE
-        case RangeByteRequest(start, end):
-            span = SourceRange(start, max(start, end), False)
-        case OffsetByteRequest(start):
-            span = SourceRange(start, None, False)
-        case SuffixByteRequest(start):
-            # -0 is not negative: it would mean the whole value.
-            span = SourceRange(-start, None if start else 0, False)
-        case _:
-            raise TypeError(f"Unexpected byte_range, got {byte_range}.")
-    if start < 0:
-        raise ValueError(f"invalid byte range: {byte_range}")
-    return span
-
-
-def slice_of(byte_range: ByteRequest, size: int) -> slice:
-    """Return the slice of a value of `size` bytes that a zarr byte request selects."""
-    return slice(*slice_bounds(size, pure_request(byte_range)))
-
-
-def zarr_request(span: SourceRange) -> ByteRequest | None:
-    """Return a range of an object as a zarr byte request."""
-    if span.start < 0:
-        return SuffixByteRequest(-span.start)
-    if span.stop is not None:
-        return RangeByteRequest(span.start, span.stop)
-    if span.most is not None:
-        # One more, to see that there are more.
-        return RangeByteRequest(span.start, span.start + span.most + 1)
-    return OffsetByteRequest(span.start) if span.start else None

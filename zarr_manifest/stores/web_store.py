@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from zarr.abc.store import (
     ByteRequest,
-    OffsetByteRequest,
-    RangeByteRequest,
-    SuffixByteRequest,
 )
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import ObjectStore
@@ -27,12 +24,12 @@ from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import redact
 from zarr_manifest.sources import (
     Access,
-    SourceRange,
     Sources,
     requested_url,
     web_reader_of,
     within_host,
 )
+from zarr_manifest.stores.byte_requests import requested_range
 
 if TYPE_CHECKING:
     from obstore.store import HTTPStore
@@ -97,7 +94,7 @@ class WebStore(_HTTPObjectStore):
     ) -> Buffer | None:
         """Return the value of a key, or a range of it; None if there is none."""
         prototype = default_buffer_prototype() if prototype is None else prototype
-        span = _span(byte_range)
+        span = requested_range(byte_range)
         if span.start == span.stop:
             return prototype.buffer.from_bytes(b"")
         try:
@@ -167,19 +164,3 @@ def unknown_members(location: str) -> SourceError:
         location=location,
         remedy=f"{CONSOLIDATE}; or open arrays by name.",
     )
-
-
-def _span(part: ByteRequest | None) -> SourceRange:
-    match part:
-        case None:
-            return SourceRange(0, None, False)
-        case RangeByteRequest(start, end):
-            return SourceRange(start, max(start, end), False)
-        case OffsetByteRequest(offset):
-            return SourceRange(offset, None, False)
-        case SuffixByteRequest(0):
-            return SourceRange(0, 0, False)
-        case SuffixByteRequest(suffix):
-            return SourceRange(-suffix, None, False)
-        case _:
-            raise TypeError(f"Unexpected byte_range, got {part}.")
