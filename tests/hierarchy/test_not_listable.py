@@ -102,6 +102,19 @@ def test_arrays_open_by_name(server: FileServer) -> None:
 
 
 @pytest.mark.servers
+def test_nothing_is_changed_through_a_web_server(server: FileServer) -> None:
+    store = zm.ManifestStore(server.url)
+    assert store.read_only
+    with pytest.raises(ValueError, match="read-only"):
+        zarr.open_group(store, mode="r+")
+    with pytest.raises(zm.errors.ReadOnlyError, match="on a web server cannot be changed"):
+        store.with_read_only(False)
+    with pytest.raises(zm.errors.ReadOnlyError, match="on a web server cannot be changed"):
+        zm.create_array(server.url, "new", {}, shape=1, chunks=1, dtype="u1")
+    assert {request.method for request in server.requests} <= {"GET", "HEAD"}
+
+
+@pytest.mark.servers
 def test_the_remedy_works(server: FileServer, tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore"):  # that consolidated metadata are no standard
         zarr.consolidate_metadata(zm.ManifestStore(tmp_path))

@@ -24,7 +24,7 @@ from zarr_manifest.locations import (
     storage_kinds,
 )
 from zarr_manifest.sources import environment, urls_of, within_host
-from zarr_manifest.sources.access import open_object_store
+from zarr_manifest.sources.access import open_storage
 from zarr_manifest.stores import store_urls
 
 
@@ -69,7 +69,7 @@ def test_a_new_kind_needs_only_its_record(barn: Cloud, monkeypatch: pytest.Monke
 
     monkeypatch.setenv("AZURE_USER_AGENT", "of another cloud")
     monkeypatch.setenv("BARN_USER_AGENT", "of the barn")
-    store: Any = open_object_store(UrlLocation("barn", "stall", ""), environment())
+    store: Any = open_storage(UrlLocation("barn", "stall", ""), environment())
     assert store.config["bucket"] == "stall"
     assert store.client_options["user_agent"] == "of the barn"
 
@@ -85,7 +85,7 @@ def test_credentials_of_a_new_kind_are_not_those_of_another(
     """Without access in `allow`, requests are not signed, whatever the environment has."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "SECRET")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
-    store: Any = open_object_store(UrlLocation("barn", "stall", ""), None)
+    store: Any = open_storage(UrlLocation("barn", "stall", ""), None)
     assert store.config["skip_signature"] == "true"
 
 
@@ -94,7 +94,7 @@ def test_a_scheme_without_a_record_is_refused_everywhere() -> None:
         Base.parse("./").resolve("barn://stall/f")
     assert "s3, gs, gcs" in str(raised.value)
     with pytest.raises(zm.errors.SourceError, match="nothing is known that reads barn://"):
-        open_object_store(UrlLocation("barn", "stall", ""), environment())
+        open_storage(UrlLocation("barn", "stall", ""), environment())
     with pytest.raises(zm.errors.NotConvertibleError, match="'barn'"):
         SourceUrls().reference("barn://stall/f")
     with pytest.raises(ValueError, match="nothing is known that reads barn://"):
@@ -116,7 +116,7 @@ def test_every_known_scheme_can_be_opened(scheme: str) -> None:
     options = {"account_name": "account"} if scheme in ("az", "azure") else {}
     if scheme == "file":
         authority = ""
-    store: Any = open_object_store(UrlLocation(scheme, authority, ""), options)
+    store: Any = open_storage(UrlLocation(scheme, authority, ""), options)
     if isinstance(kind, Cloud):
         assert store.config[kind.bucket] == authority.partition("@")[0]
         assert type(store).__name__ == kind.store

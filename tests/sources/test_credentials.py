@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import zarr
-from obstore.store import HTTPStore
 
 import zarr_manifest as zm
 from tests.quick_retries import NO_RETRIES
@@ -20,11 +19,11 @@ from zarr_manifest.locations import Cloud, UrlLocation, storage_kinds
 from zarr_manifest.sources.access import (
     anonymous,
     environment,
-    open_object_store,
-    requested_url,
+    open_storage,
 )
 from zarr_manifest.sources.credentials import with_given_credentials
 from zarr_manifest.sources.keys_in_stores import key_within
+from zarr_manifest.sources.web.server import WebServer
 
 AZURE = next(kind for kind in storage_kinds() if isinstance(kind, Cloud) and "az" in kind.schemes)
 KEY = base64.b64encode(b"k" * 32).decode()
@@ -169,7 +168,7 @@ def test_secrets_are_not_shown_and_travel_to_workers() -> None:
     assert "SECRET" not in repr(made)
     again = pickle.loads(pickle.dumps(made))
     assert again["credential_provider"]() == {"access_key": "SECRET", "expires_at": None}
-    store = open_object_store(UrlLocation("az", "c", ""), {"account_name": "a", "token": "SECRET"})
+    store = open_storage(UrlLocation("az", "c", ""), {"account_name": "a", "token": "SECRET"})
     assert "SECRET" not in repr(store)
 
 
@@ -187,6 +186,6 @@ def test_web_servers_of_clouds_are_web_servers(host: str) -> None:
     """obstore alone would open them as buckets, with whatever credentials it finds."""
     prefix, location = UrlLocation("https", host, "d"), UrlLocation("https", host, "d/f.nc")
     for access in (None, anonymous(), environment()):
-        store = open_object_store(prefix, access)
-        assert isinstance(store, HTTPStore)
-        assert requested_url(store, key_within(store, prefix, location)) == location.url
+        store = open_storage(prefix, access)
+        assert isinstance(store, WebServer)
+        assert store.url_of(key_within(store, prefix, location)) == location.url

@@ -24,7 +24,7 @@ from zarr_manifest import errors
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Base
 from zarr_manifest.sources import Sources
-from zarr_manifest.sources.access import anonymous, environment, open_object_store
+from zarr_manifest.sources.access import anonymous, environment, open_storage
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.object_reader import ObstoreReader
 
@@ -80,7 +80,7 @@ def test_identity_is_asked_for_where_no_signature_covers_it(url: str) -> None:
         (anonymous(client_options=client, **account), {"accept-encoding", "x-mine"}),
         (environment(client_options=client, **account), {"x-mine"}),
     ):
-        store: Any = open_object_store(prefix, access)
+        store: Any = open_storage(prefix, access)
         assert {*store.client_options["default_headers"]} == expected
 
 

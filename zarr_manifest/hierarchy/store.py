@@ -166,7 +166,7 @@ class ManifestStore(ReadableStore):
         kind = type(store)
         if isinstance(location, str) and "://" in location:
             urls.append(location)
-        elif kind.__name__ == "HTTPStore":
+        elif kind.__name__ in ("HTTPStore", "WebStore"):
             urls.append("http:")
         import_for_reading(urls, is_object_store=kind.__module__.startswith("obstore"))
 

@@ -12,7 +12,6 @@ from zarr_manifest.sources.access import (
     describe_access,
     environment,
     reader_of,
-    requested_url,
 )
 from zarr_manifest.sources.byte_ranges import (
     WHOLE,
@@ -39,7 +38,7 @@ from zarr_manifest.sources.obstore_failures import known_cause
 from zarr_manifest.sources.own_files import OwnFiles
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
-from zarr_manifest.sources.web import web_reader_of
+from zarr_manifest.sources.web import WebServer, web_reader_of
 
 if TYPE_CHECKING:
     from zarr_manifest.sources.decoding_threads import in_decoding_thread
@@ -67,6 +66,7 @@ __all__ = [
     "SourceObject",
     "SourceRange",
     "Sources",
+    "WebServer",
     "access_by_prefix",
     "anonymous",
     "describe_access",
@@ -85,7 +85,6 @@ __all__ = [
     "out_of_bounds",
     "read_ranges",
     "reader_of",
-    "requested_url",
     "slice_bounds",
     "source_range",
     "undetectable_writers",

@@ -1,7 +1,7 @@
 """Access: how the bytes under an authorised prefix may be read.
 
-Turns a prefix and its access into an obstore store. Credentials found in the
-environment are used only where the reader asked for them.
+Turns a prefix and its access into an obstore store, or a web server. Credentials found in
+the environment are used only where the reader asked for them.
 
 Like every module that ``import zarr_manifest`` loads, it imports obstore only where it is
 used: a large library, not needed to read only metadata or manifests.
@@ -17,14 +17,12 @@ from datetime import timedelta
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote, urlsplit
 
 from msgspec.structs import replace
 
-from zarr_manifest.errors import Advice, InvalidPathError, Setting, SourceError
+from zarr_manifest.errors import Advice, Setting, SourceError
 from zarr_manifest.locations import (
     AllowList,
-    Base,
     Cloud,
     Files,
     UrlLocation,
@@ -36,6 +34,7 @@ from zarr_manifest.locations import (
 from zarr_manifest.sources.content_encoding import asking_for_identity
 from zarr_manifest.sources.credentials import with_given_credentials
 from zarr_manifest.sources.given_readers import RangeReader, is_range_reader
+from zarr_manifest.sources.web import WebServer
 
 if TYPE_CHECKING:
     from obstore.store import HTTPStore, ObjectStore, RetryConfig
@@ -56,10 +55,8 @@ __all__ = [
     "describe_access",
     "environment",
     "has_options",
-    "open_object_store",
+    "open_storage",
     "reader_of",
-    "requested_url",
-    "web_directory",
 ]
 
 # A few quick retries, then an error while the user is still waiting.
@@ -99,9 +96,6 @@ GIVE_CREDENTIALS = Advice(
 UNREACHABLE = "127.0.0.1:0"
 
 _ENDPOINT = re.compile(r"https?://[^\s/]+(?:/\S*)?\Z")
-
-# Characters that obstore does not percent-encode in the path of an HTTP request.
-_BARE_IN_REQUESTS = "!$&'()*+,;=:@/[]^|"
 
 
 @dataclass(frozen=True, repr=False)  # a Struct would show the options to rich
@@ -257,12 +251,12 @@ def environment(**options: Any) -> Environment:
     return Environment(options)
 
 
-def open_object_store(
+def open_storage(
     prefix: UrlLocation, access: Access, *, query: str = "", at_prefix: bool = False
-) -> ObjectStore:
-    """Return an obstore store rooted at the bucket or host of a prefix, or at the prefix.
+) -> ObjectStore | WebServer:
+    """Return a web server, or an obstore store, rooted at a prefix, or at its bucket or host.
 
-    If the access is itself a store, it is returned unchanged; see :func:`key_within`.
+    If the access is itself a store, it says where it is rooted; see :func:`key_within`.
 
     Parameters
     ----------
@@ -283,7 +277,7 @@ def open_object_store(
 
     Examples
     --------
-    >>> open_object_store(UrlLocation("https", "example.com", "d"), None).url
+    >>> open_storage(UrlLocation("https", "example.com", "d"), None).url
     'https://example.com/'
     """
     if is_range_reader(access):
@@ -297,7 +291,9 @@ def open_object_store(
                 f"the location has a query, which the store for {prefix} cannot send",
                 remedy="Allow the prefix with options, or None, instead of a store.",
             )
-        return access
+        from obstore.store import HTTPStore
+
+        return WebServer.of(access) if isinstance(access, HTTPStore) else access
     kind = kind_of(prefix.scheme)
     if kind is None:
         raise SourceError(_unknown(prefix), remedy=_known())
@@ -305,18 +301,18 @@ def open_object_store(
         from obstore.store import LocalStore
 
         return LocalStore("/")
-    options: dict[str, Any] = {"retry_config": DEFAULT_RETRIES}
-    if isinstance(access, Anonymous | Environment):
-        options |= access.options
-    elif access is not None:
-        options |= access
+    stated = access.options if isinstance(access, Anonymous | Environment) else access or {}
+    options: dict[str, Any] = {"retry_config": DEFAULT_RETRIES, **stated}
     cloud = kind if isinstance(kind, Cloud) else None
     client = _client_options(prefix, cloud, options)
     if cloud is None:
         # With a trailing slash, obstore would request `/directory//key`.
         root = prefix.url.rstrip("/") if at_prefix and prefix.path else f"{prefix.origin}/"
         url = root + (f"?{query}" if query else "")
-        return _from_url(url, {"client_options": client, **options})
+        if stated:  # obstore knows which options there are
+            store = _from_url(url, {"client_options": client, **options})
+            return WebServer.of(cast("HTTPStore", store))
+        return WebServer(url, client, options["retry_config"])
     if not isinstance(access, Environment):
         options = with_given_credentials(cloud, options)
     if options.get("skip_signature") is True and isinstance(client, Mapping):
@@ -402,40 +398,6 @@ def reader_of(store: ObjectStore) -> ObstoreReader:
     from zarr_manifest.sources.object_reader import ObstoreReader
 
     return ObstoreReader(store)
-
-
-def requested_url(store: HTTPStore, key: str) -> str:
-    """Return the URL that an HTTP store requests, which has no user information.
-
-    Examples
-    --------
-    >>> import obstore.store
-    >>> requested_url(obstore.store.HTTPStore("https://example.com/d?token=x"), "a b+c.nc")
-    'https://example.com/d/a%20b+c.nc?token=x'
-    """
-    parts = urlsplit(store.url)
-    path = f"{parts.path if parts.path != '/' else ''}/{quote(key, safe=_BARE_IN_REQUESTS)}"
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path).geturl()
-
-
-def web_directory(url: str) -> UrlLocation | None:
-    """Return a directory on a web server; None if references cannot name it.
-
-    Without user information and query, which may be secret.
-
-    Examples
-    --------
-    >>> print(web_directory("https://user@example.com/a%20b/?token=x"))
-    https://example.com/a%20b
-    """
-    parts = urlsplit(url)
-    path = f"{parts.path.rstrip('/')}/"
-    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=path, query="", fragment="")
-    try:
-        base = Base.parse(bare.geturl())
-    except InvalidPathError:
-        return None
-    return UrlLocation(base.scheme, base.authority, base.path.strip("/"))
 
 
 def cloud_of(store: ObjectStore) -> Cloud | None:

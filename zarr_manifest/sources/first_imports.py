@@ -20,9 +20,9 @@ _FOR_STORES = ("obstore", "obstore.store", "obstore.exceptions")
 _FOR_OBJECTS = (*_FOR_STORES, "zarr_manifest.sources.object_reader", "urllib.request")
 
 _FOR_WEB = (
-    *_FOR_OBJECTS,
     "zarr_manifest.sources.web.web_reader",
     "zarr_manifest.sources.web.connections",
+    "urllib.request",
     "encodings.idna",  # for names of servers
 )
 
@@ -60,9 +60,9 @@ def import_for_reading(urls: Collection[str], *, is_object_store: bool = False) 
     found = [kind_of(url.partition(":")[0].lower()) for url in urls if ":" in url]
     if any(isinstance(kind, WebServers) for kind in found):
         _import_all(_FOR_WEB)
-    elif is_object_store or not all(isinstance(kind, Files) for kind in found):
+    if is_object_store or not all(isinstance(kind, Files | WebServers) for kind in found):
         _import_all(_FOR_OBJECTS)
-    elif urls:
+    elif any(isinstance(kind, Files) for kind in found) or len(found) < len(urls):
         _import_all(_FOR_STORES)
 
 

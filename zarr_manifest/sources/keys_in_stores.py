@@ -20,10 +20,10 @@ from zarr_manifest.sources.access import (
     Access,
     cloud_of,
     has_options,
-    open_object_store,
-    web_directory,
+    open_storage,
 )
 from zarr_manifest.sources.given_readers import is_range_reader
+from zarr_manifest.sources.web import WebServer
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -74,27 +74,28 @@ class NamedStores:
         Raises
         ------
         SourceError
-            As of :func:`open_object_store` and :func:`key_within`.
+            As of :func:`open_storage` and :func:`key_within`.
         """
         prefix, access = self._access(location)
         store = self._stores.get((prefix, location.query))
         if store is None:
-            store = open_object_store(prefix, access, query=location.query)
+            storage = open_storage(prefix, access, query=location.query)
+            store = storage.in_obstore() if isinstance(storage, WebServer) else storage
             self._stores[prefix, location.query] = store
         return store, key_within(store, prefix, location)
 
-    def open_directory(self, directory: UrlLocation, query: str) -> ObjectStore:
-        """Return a store that is rooted at a directory.
+    def open_directory(self, directory: UrlLocation, query: str) -> ObjectStore | WebServer:
+        """Return a store, or a web server, that is rooted at a directory.
 
         Raises
         ------
         SourceError
-            As of :func:`open_object_store`.
+            As of :func:`open_storage`.
         ValueError
             `allow` has a store that is rooted elsewhere.
         """
         prefix, access = self._access(directory)
-        store = open_object_store(directory, access, query=query, at_prefix=True)
+        store = open_storage(directory, access, query=query, at_prefix=True)
         if not has_options(access) and key_within(store, prefix, directory):
             raise ValueError(
                 f"`allow` has a store for {prefix}, which is not rooted at {directory}: pass a "
@@ -103,7 +104,7 @@ class NamedStores:
         return store
 
 
-def key_within(store: ObjectStore, prefix: UrlLocation, location: UrlLocation) -> str:
+def key_within(store: ObjectStore | WebServer, prefix: UrlLocation, location: UrlLocation) -> str:
     """Return the key of an authorised location in a store.
 
     If the store is for the same bucket (or host, or disk) and rooted at the prefix
@@ -202,15 +203,17 @@ def may_be_remote(allow: Mapping[str, Access]) -> bool:
     """
     if not allow:
         return False
-    from obstore.store import LocalStore, MemoryStore
-
     prefixes = AllowList(allow)
     return any(
-        prefixes.normalized(prefix).scheme != "file"
-        if has_options(access)
-        else not isinstance(access, LocalStore | MemoryStore)
+        prefixes.normalized(prefix).scheme != "file" if has_options(access) else _is_remote(access)
         for prefix, access in allow.items()
     )
+
+
+def _is_remote(access: object) -> bool:
+    from obstore.store import LocalStore, MemoryStore
+
+    return not isinstance(access, LocalStore | MemoryStore)
 
 
 def _holds(store: ObjectStore, place: UrlLocation) -> bool:
@@ -228,16 +231,18 @@ def _is_below(path: str, root: str) -> bool:
     return not root or f"{path}/".startswith(f"{root}/")
 
 
-def _root_path(store: ObjectStore, place: UrlLocation) -> str | None:
+def _root_path(store: ObjectStore | WebServer, place: UrlLocation) -> str | None:
     """Return a store's root in the bucket, host or file system of `place`; None if elsewhere."""
-    from obstore.store import HTTPStore, LocalStore, MemoryStore
-
-    if isinstance(store, MemoryStore):
-        return None
-    if isinstance(store, HTTPStore):
+    if isinstance(store, WebServer):
         parts = urlsplit(store.url)
         same_host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" == place.origin
         return unquote(parts.path).strip("/") if same_host else None
+    from obstore.store import HTTPStore, LocalStore, MemoryStore
+
+    if isinstance(store, HTTPStore):
+        return _root_path(WebServer.of(store), place)
+    if isinstance(store, MemoryStore):
+        return None
     if isinstance(store, LocalStore):
         return os.path.realpath(store.prefix or "/").strip("/") if place.scheme == "file" else None
     cloud = cloud_of(store)
@@ -251,13 +256,12 @@ def _root_path(store: ObjectStore, place: UrlLocation) -> str | None:
 def urls_of(store: ObjectStore) -> list[UrlLocation]:
     """Return the URLs of the root of a store that keeps no files; nothing if it has none.
 
-    Buckets of the same name are assumed to be the same, whatever their server. The URL of a
-    web server comes without user information and query, which may be secret.
+    Buckets of the same name are assumed to be the same, whatever their server.
     """
     from obstore.store import HTTPStore
 
     if isinstance(store, HTTPStore):
-        root = web_directory(store.url)
+        root = WebServer.of(store).directory
         return [] if root is None else [root]
     cloud = cloud_of(store)
     if cloud is None:

@@ -29,10 +29,10 @@ _NOWHERE = f"http://{UNREACHABLE}"
 
 
 def within_host(store: ObjectStore) -> ObjectStore:
-    """Return the same store, but unable to reach other hosts than its own.
+    """Return the same store of a cloud, but unable to reach other hosts than its own.
 
-    For a cloud, those that serve its credentials are its own, too. A store that uses a
-    proxy is returned as it is: where its requests go is the proxy's decision.
+    Those that serve its credentials are its own, too. A store that uses a proxy is returned
+    as it is: where its requests go is the proxy's decision.
 
     Parameters
     ----------
@@ -42,27 +42,25 @@ def within_host(store: ObjectStore) -> ObjectStore:
     Examples
     --------
     >>> import obstore.store
-    >>> store = within_host(obstore.store.HTTPStore("https://example.com/d"))
-    >>> store.client_options["proxy_excludes"]
-    'example.com'
+    >>> store = obstore.store.S3Store("b", endpoint="https://s3.example.com", skip_signature=True)
+    >>> within_host(store).client_options["proxy_excludes"]
+    's3.example.com'
     """
-    from obstore.store import HTTPStore
-
     cloud = cloud_of(store)
-    if cloud is None and not isinstance(store, HTTPStore):
+    if cloud is None:
         return store
     pickled: Any = store
     positional, named = pickled.__getnewargs_ex__()
     options: dict[str, Any] = dict(named.get("client_options") or {})
     if not options:
         options = client_options_in_environment(cloud)
-    urls = [pickled.url] if cloud is None else list(_service_urls(named, cloud))
+    urls = list(_service_urls(named, cloud))
     hosts = [host for host in map(_host, urls) if host]
     if not _goes_nowhere(options) and any(
         proxy_for(url, options) for url in urls or ["https://s3"]
     ):
         return store
-    if cloud is not None and not (hosts and _asks_for_no_credentials(named)):
+    if not (hosts and _asks_for_no_credentials(named)):
         hosts += cloud.hosts
     options |= {"proxy_url": _NOWHERE, "proxy_excludes": ",".join(hosts)}
     again: Any = type(store).__new__

@@ -31,9 +31,8 @@ from zarr_manifest.locations import (
 from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import (
     Access,
-    open_object_store,
+    open_storage,
     reader_of,
-    web_directory,
 )
 from zarr_manifest.sources.arriving import PieceReader, Take
 from zarr_manifest.sources.byte_ranges import SourceRange
@@ -43,7 +42,7 @@ from zarr_manifest.sources.keys_in_stores import key_within, local_directories, 
 from zarr_manifest.sources.local_files import FileBody, FileReader, open_body
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
 from zarr_manifest.sources.proxies import within_host
-from zarr_manifest.sources.web import is_web_reader, web_reader_of
+from zarr_manifest.sources.web import WebServer, is_web_reader, web_reader_of
 
 if TYPE_CHECKING:
     from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
@@ -294,6 +293,8 @@ class Sources:
         normalized = self._allow_list.normalized(prefix)
         if isinstance(reader, GivenReader):
             return _Target(reader, key_below(normalized, location))
+        if is_web_reader(reader):
+            return _Target(reader, key_within(reader.server, normalized, location))
         place = local_place(reader.store, normalized, location)
         if place is None:
             return _Target(reader, key_within(reader.store, normalized, location))
@@ -319,16 +320,14 @@ class Sources:
         return reader
 
     def _opened(self, prefix: str, location: UrlLocation) -> _StoreReader:
-        from obstore.store import HTTPStore
-
         normalized = self._allow_list.normalized(prefix)
         access = self._allow[prefix]
         if is_range_reader(access):
             return GivenReader(access)
-        store = open_object_store(normalized, access, query=location.query)
-        if isinstance(store, HTTPStore):
-            return web_reader_of(store, self.follow)
-        return reader_of(within_host(store))
+        storage = open_storage(normalized, access, query=location.query)
+        if isinstance(storage, WebServer):
+            return web_reader_of(storage, self.follow)
+        return reader_of(within_host(storage))
 
     def follow(self, asked: str, target: str) -> tuple[ObjectReader, str]:
         """Return the reader and the key of what a web server redirects to, if that may be read.
@@ -376,7 +375,7 @@ class Sources:
         hierarchy = self._hierarchy
         if not is_web_reader(hierarchy):
             return None
-        root = web_directory(hierarchy.store.url)
+        root = hierarchy.server.directory
         if root is None or root.origin != location.origin:
             return None
         below = f"{root.path}/" if root.path else ""

@@ -34,7 +34,7 @@ from zarr_manifest.stores.store_listing import (
     listed_directory,
     not_listable,
 )
-from zarr_manifest.stores.web_store import CONSOLIDATE, unknown_members
+from zarr_manifest.stores.web_store import CONSOLIDATE, unchangeable, unknown_members
 
 __all__ = [
     "CONSOLIDATE",
@@ -66,5 +66,6 @@ __all__ = [
     "store_failure",
     "store_name",
     "store_urls",
+    "unchangeable",
     "unknown_members",
 ]

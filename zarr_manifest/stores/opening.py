@@ -26,6 +26,7 @@ from zarr_manifest.locations import (
 from zarr_manifest.sources import (
     Access,
     NamedStores,
+    WebServer,
     within_host,
 )
 from zarr_manifest.stores.web_store import WebStore
@@ -93,7 +94,10 @@ def open_hierarchy(
         return _directory(Path(path_of_file_url(location)), read_only)
     if scheme == "memory":
         return FsspecStore.from_url(location, read_only=read_only)
-    return _guarded(ObjectStore(_open_url(location, allow), read_only=read_only), allow)
+    storage = _open_url(location, allow)
+    if isinstance(storage, WebServer):
+        return WebStore(storage, allow)
+    return _guarded(ObjectStore(storage, read_only=read_only), allow)
 
 
 def _directory(path: Path, read_only: bool) -> Store:
@@ -113,16 +117,20 @@ def _directory(path: Path, read_only: bool) -> Store:
 
 def _guarded(store: Store, allow: Mapping[str, Access]) -> Store:
     """Return the same store, but reading through the guard against redirects, if there are any."""
+    if type(store) is WebStore:
+        return WebStore(store.server, allow)
     # Exact types only: a subclass may behave differently.
-    if type(store) not in (ObjectStore, WebStore):
+    if type(store) is not ObjectStore:
         return store
     from obstore.store import HTTPStore
 
     inner: Any = cast(Any, store).store
     if isinstance(inner, HTTPStore):
-        return WebStore(inner, allow, read_only=store.read_only)
+        return WebStore(WebServer.of(inner), allow)
     guarded = within_host(inner)
-    return store if guarded is inner else ObjectStore(guarded, read_only=store.read_only)
+    if guarded is inner:
+        return cast(Store, store)
+    return ObjectStore(guarded, read_only=store.read_only)
 
 
 def store_as_zarr_would(location: Any, storage_options: dict[str, Any] | None = None) -> Any:
@@ -178,7 +186,7 @@ def base_directory(base: str | PurePath | None) -> str | None:
     return f"{path}{closing}{mark}{query}"
 
 
-def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore:
+def _open_url(location: str, allow: Mapping[str, Access]) -> ObstoreStore | WebServer:
     head, mark, query = location.partition("?")
     here = Base.parse("./", schemes=AllowList(allow).other_schemes)
     root = here.resolve(f"{head.rstrip('/')}/zarr.json{mark}{query}")

@@ -30,6 +30,7 @@ from zarr_manifest.locations import (
     local_location,
 )
 from zarr_manifest.sources import urls_of
+from zarr_manifest.stores.web_store import WebStore
 from zarr_manifest.zarr_internals import StoreOnStore, dictionary_of, wrapped_store
 
 if TYPE_CHECKING:
@@ -328,6 +329,9 @@ def store_urls(store: Store) -> list[UrlLocation]:
     """
     if isinstance(store, LocalStore):
         return _directories(str(store.root))
+    if isinstance(store, WebStore):
+        root = store.server.directory
+        return [] if root is None else [root]
     if not isinstance(store, ObjectStore):
         return []
     from obstore.store import LocalStore as ObstoreLocalStore

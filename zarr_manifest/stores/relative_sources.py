@@ -115,11 +115,7 @@ def hierarchy_sources(
 
 def can_list(store: Store) -> bool:
     """Whether a store can list its keys; web servers cannot."""
-    if isinstance(store, ObjectStore):
-        from obstore.store import HTTPStore
-
-        return not isinstance(cast(Any, store).store, HTTPStore)
-    return store.supports_listing
+    return store.supports_listing and not isinstance(store, WebStore)
 
 
 def store_name(store: Store) -> str:
@@ -132,18 +128,17 @@ def store_name(store: Store) -> str:
     """
     if isinstance(store, LocalStore):
         return store.root.absolute().as_uri()
+    if isinstance(store, WebStore):
+        return redact(store.server.url)
     any_store: Any = store
     name = _object_store_name(any_store) if isinstance(store, ObjectStore) else None
     return redact(str(any_store)) if name is None else name
 
 
 def _object_store_name(store: ObjectStore[Any]) -> str | None:
-    from obstore.store import HTTPStore
     from obstore.store import LocalStore as ObstoreLocalStore
 
     inner: Any = store.store
-    if isinstance(inner, HTTPStore):
-        return redact(inner.url)
     if isinstance(inner, ObstoreLocalStore):
         return None if inner.prefix is None else Path(inner.prefix).absolute().as_uri()
     roots = store_urls(store)

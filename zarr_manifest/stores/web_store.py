@@ -1,4 +1,4 @@
-"""A hierarchy on a web server, read through the guard against redirects.
+"""A hierarchy on a web server, read through the guard against redirects; it cannot be changed.
 
 The hierarchy's own objects may redirect within its URL; elsewhere only to authorised locations.
 """
@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from zarr.abc.store import (
-    ByteRequest,
-)
+from zarr.abc.store import ByteRequest, Store
 from zarr.buffer import default_buffer_prototype
-from zarr.storage import ObjectStore
 
 from zarr_manifest.errors import (
     ManifestError,
+    ReadOnlyError,
     SourceError,
     SourceNotFoundError,
 )
@@ -25,21 +23,15 @@ from zarr_manifest.locations import redact
 from zarr_manifest.sources import (
     Access,
     Sources,
-    requested_url,
+    WebServer,
     web_reader_of,
-    within_host,
 )
 from zarr_manifest.stores.byte_requests import requested_range
 
 if TYPE_CHECKING:
-    from obstore.store import HTTPStore
     from zarr.abc.buffer import Buffer, BufferPrototype
 
-    _HTTPObjectStore = ObjectStore["HTTPStore"]
-else:
-    _HTTPObjectStore = ObjectStore
-
-__all__ = ["CONSOLIDATE", "WebStore", "unknown_members"]
+__all__ = ["CONSOLIDATE", "WebStore", "unchangeable", "unknown_members"]
 
 # zarr alone would lose the declarations.
 CONSOLIDATE = (
@@ -48,41 +40,56 @@ CONSOLIDATE = (
 )
 
 
-class WebStore(_HTTPObjectStore):
+class WebStore(Store):
     """The zarr store of a hierarchy on a web server.
 
     Parameters
     ----------
-    store : HTTPStore
+    server : WebServer
         Rooted at the hierarchy.
     allow : mapping of str to Access
         Where redirects may lead besides the hierarchy's own URL.
-    read_only : bool
-        Whether the store refuses to be written to.
     """
 
-    def __init__(
-        self, store: HTTPStore, allow: Mapping[str, Access], *, read_only: bool = False
-    ) -> None:
-        super().__init__(cast("HTTPStore", within_host(store)), read_only=read_only)
+    def __init__(self, server: WebServer, allow: Mapping[str, Access]) -> None:
+        super().__init__(read_only=True)
+        self.server = server
         self._allow = allow
-        self._connect()
+        self.reader = web_reader_of(server, lambda asked, target: sources.follow(asked, target))
+        sources = Sources(allow, self.reader)
+        self._is_open = True
 
-    def _connect(self) -> None:
-        """Create what is not pickled."""
-        self.reader = web_reader_of(self.store, lambda asked, target: sources.follow(asked, target))
-        sources = Sources(self._allow, self.reader)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.server, self._allow)
 
-    def __getstate__(self) -> dict[Any, Any]:
-        return {k: v for k, v in super().__getstate__().items() if k != "reader"}
+    def __eq__(self, value: object) -> bool:
+        return isinstance(value, WebStore) and value.server == self.server
 
-    def __setstate__(self, state: dict[Any, Any]) -> None:
-        super().__setstate__(state)
-        self._connect()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({redact(self.server.url)!r})"
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """Return the same hierarchy, read-only or writable."""
-        return type(self)(self.store, self._allow, read_only=read_only)
+        """Return the same hierarchy; it cannot be made writable."""
+        if not read_only:
+            self._refuse_change("")
+        return type(self)(self.server, self._allow)
+
+    @property
+    def supports_writes(self) -> bool:
+        """Whether values can be written; they cannot."""
+        return False
+
+    @property
+    def supports_deletes(self) -> bool:
+        """Whether values can be removed; they cannot."""
+        return False
+
+    @property
+    def supports_listing(self) -> bool:
+        """Whether zarr may ask for a list: otherwise, it would refuse without the remedy."""
+        return True
 
     # Reading -----------------------------------------------------------------
 
@@ -151,10 +158,32 @@ class WebStore(_HTTPObjectStore):
         raise self._not_listable()
 
     def _not_listable(self) -> ManifestError:
-        return unknown_members(redact(requested_url(self.store, "")))
+        return unknown_members(redact(self.server.url_of("")))
+
+    # Changing ----------------------------------------------------------------
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Raise: nothing is written through a web server."""
+        self._refuse_change(key)
+
+    async def delete(self, key: str) -> None:
+        """Raise: nothing is removed through a web server."""
+        self._refuse_change(key)
+
+    def _refuse_change(self, key: str) -> NoReturn:
+        raise unchangeable(redact(self.server.url_of(key)))
 
     def _located(self, error: ManifestError, key: str) -> ManifestError:
-        return error.in_context(location=redact(requested_url(self.store, key)))
+        return error.in_context(location=redact(self.server.url_of(key)))
+
+
+def unchangeable(location: str) -> ReadOnlyError:
+    """Return the error for a change of a hierarchy on a web server."""
+    return ReadOnlyError(
+        "a hierarchy on a web server cannot be changed",
+        location=location,
+        remedy="Change it where its files are.",
+    )
 
 
 def unknown_members(location: str) -> SourceError:

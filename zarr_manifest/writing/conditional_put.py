@@ -32,6 +32,7 @@ from zarr_manifest.stores import (
     store_errors,
     store_failure,
     store_name,
+    unchangeable,
 )
 from zarr_manifest.zarr_internals import ensure_open, sync
 
@@ -381,7 +382,11 @@ def guarded_store(
     WriteConflictError
         If the store cannot detect other writers and there is no such promise; or if there
         is a file in place of the hierarchy's directory.
+    ReadOnlyError
+        If the hierarchy is on a web server.
     """
+    if not store.supports_writes:
+        raise unchangeable(store_name(store))
     try:
         sync(ensure_open(store))
     except (FileExistsError, NotADirectoryError) as error:

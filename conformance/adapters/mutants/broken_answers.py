@@ -58,14 +58,10 @@ for _status, (_meaning, _error, _cases) in _STATUSES.items():
 def _follow_from_the_hierarchy(change: Any) -> None:
     """Let a function follow the redirects of a hierarchy on a web server."""
 
-    def make(connect: Any) -> Any:
-        def changed(self: Any) -> None:
-            connect(self)
-            self.reader._follow = change(self.reader._follow)
+    def make(web_reader_of: Any) -> Any:
+        return lambda server, follow: web_reader_of(server, change(follow))
 
-        return changed
-
-    replace(web_store.WebStore, "_connect", make)
+    replace(web_store, "web_reader_of", make)
 
 
 @broken_in("redirects/manifest-*")

@@ -11,7 +11,7 @@ from zarr_manifest.locations import resolving
 from zarr_manifest.locations.allow_list import AllowList
 from zarr_manifest.locations.resolving import Base, UrlLocation
 from zarr_manifest.sources import sources
-from zarr_manifest.sources.access import Anonymous, Environment, open_object_store
+from zarr_manifest.sources.access import Anonymous, Environment, open_storage
 from zarr_manifest.sources.sources import Sources
 from zarr_manifest.sources.web import web_reader_of
 
@@ -115,7 +115,7 @@ def redirects_followed() -> None:
         def changed(self: Sources, asked: str, target: str) -> Any:
             location: Any = Base.parse(asked).resolve(target)
             origin = UrlLocation(location.scheme, location.authority, "")
-            store: Any = open_object_store(origin, None, query=location.query)
+            store: Any = open_storage(origin, None, query=location.query)
             return web_reader_of(store, lambda *urls: self.follow(*urls)), location.path
 
         return changed
@@ -129,13 +129,13 @@ def redirects_followed() -> None:
 def _change_access(change: Callable[[Any], Any]) -> None:
     """Let a function change the access with which sources are opened."""
 
-    def make(open_object_store: Any) -> Any:
+    def make(open_storage: Any) -> Any:
         def changed(prefix: UrlLocation, access: Any, **options: Any) -> Any:
-            return open_object_store(prefix, change(access), **options)
+            return open_storage(prefix, change(access), **options)
 
         return changed
 
-    replace(sources, "open_object_store", make)
+    replace(sources, "open_storage", make)
 
 
 @broken_in("s3/credentials")

@@ -121,13 +121,13 @@ def refused_conditions_not_asked_again() -> None:
 def query_not_sent() -> None:
     """Request URLs without their query."""
 
-    def make(open_object_store: Any) -> Any:
+    def make(open_storage: Any) -> Any:
         def changed(prefix: UrlLocation, access: Any, **options: Any) -> Any:
-            return open_object_store(prefix, access, **{**options, "query": ""})
+            return open_storage(prefix, access, **{**options, "query": ""})
 
         return changed
 
-    replace(sources, "open_object_store", make)
+    replace(sources, "open_storage", make)
 
 
 @broken_in("redirects/bucket-status-301")

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 import urllib3
 from msgspec import Struct
@@ -28,7 +27,7 @@ from zarr_manifest.errors import (
     SourceError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
-from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS, requested_url
+from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS
 from zarr_manifest.sources.arriving import Take
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 from zarr_manifest.sources.content_encoding import asking_for_identity
@@ -50,9 +49,9 @@ from zarr_manifest.sources.web.connections import (
     in_request_thread,
     request,
 )
+from zarr_manifest.sources.web.server import WebServer
 
 if TYPE_CHECKING:
-    from obstore.store import HTTPStore
     from urllib3 import BaseHTTPResponse
 
     from zarr_manifest.sources.object_reader import ObjectReader
@@ -85,31 +84,23 @@ class WebReader:
 
     Parameters
     ----------
-    store : HTTPStore
-        Says where the server is, and how it is requested; requests nothing itself.
+    server : WebServer
+        Where its objects are, and how they are requested.
     follow : Follow
         Decides where redirects may lead.
     """
 
     on_disk = False
 
-    def __init__(self, store: HTTPStore, follow: Follow) -> None:
-        self.store = store
+    def __init__(self, server: WebServer, follow: Follow) -> None:
+        self.server = server
         self._follow = follow
-        self._client = _Client.of(store)
+        self._client = _Client.of(server)
 
     def with_query(self, query: str) -> WebReader:
         """Return a reader of the same directory that sends another query; itself if it is none."""
-        url = urlsplit(self.store.url)
-        if query in ("", url.query):
-            return self
-        options: Any = self.store.client_options
-        store = type(self.store)(
-            url._replace(query=query).geturl(),
-            client_options=options,
-            retry_config=self.store.retry_config,
-        )
-        return WebReader(store, self._follow)
+        server = self.server.with_query(query)
+        return self if server is self.server else WebReader(server, self._follow)
 
     async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         """Return the bytes of a range of an object."""
@@ -168,7 +159,7 @@ class WebReader:
         ManifestError
             Of `use`, or if there is no proper answer after all retries.
         """
-        client, url = self._client, requested_url(self.store, key)
+        client, url = self._client, self.server.url_of(key)
         headers = {"accept": "*/*", **request_headers(span, conditions), **client.headers}
         last_try = time.monotonic() + client.retry_seconds
         failure: ManifestError = _unanswered("no response")
@@ -305,7 +296,7 @@ def _finish(response: BaseHTTPResponse) -> None:
 
 
 class _Client(Struct, frozen=True):
-    """How the requests of a store are made: its options, in the terms of urllib3.
+    """How a server is requested: its options, in the terms of urllib3.
 
     Attributes
     ----------
@@ -334,17 +325,17 @@ class _Client(Struct, frozen=True):
     retry_seconds: float
 
     @classmethod
-    def of(cls, store: HTTPStore) -> _Client:
-        """Return how a store would make its requests."""
-        stated: Any = store.client_options or {}
-        options = {k: v for k, v in asking_for_identity(stated).items() if v is not None}
+    def of(cls, server: WebServer) -> _Client:
+        """Return how a server is requested."""
+        stated = asking_for_identity(server.client_options)
+        options = {k: v for k, v in stated.items() if v is not None}
         headers = {name.lower(): _text(value) for name, value in options["default_headers"].items()}
         if "user_agent" in options:
             headers["user-agent"] = _text(options["user_agent"])
         limits = {**DEFAULT_TIMEOUTS, **options}
         seconds = _seconds(limits["timeout"])
         read = min(seconds, _seconds(limits.get("read_timeout", seconds)))
-        retries: Any = store.retry_config or DEFAULT_RETRIES
+        retries = server.retry_config or DEFAULT_RETRIES
         backoff = retries.get("backoff", {})
         pauses = [0.0, _seconds(backoff.get("init_backoff", 0.1))]
         longest, base = _seconds(backoff.get("max_backoff", 15)), backoff.get("base", 2)
@@ -352,7 +343,7 @@ class _Client(Struct, frozen=True):
             pauses.append(min(pauses[-1] * base, longest))
         return cls(
             headers,
-            proxy_for(store.url, options),
+            proxy_for(server.url, options),
             Trust(
                 _text(options.get("root_certificate", "")),
                 _text(options.get("proxy_ca_certificate", "")),
