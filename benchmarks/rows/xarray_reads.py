@@ -348,7 +348,7 @@ def _open_and_read(column: str, directory: Path) -> None:
 _PROGRAM = """
 import pathlib, sys, warnings
 warnings.simplefilter("ignore")
-import dask, xarray, zarr
+import dask, numpy.testing, xarray, zarr
 from benchmarks.rows import xarray_reads as rows
 seconds = rows._timed(lambda: rows._open_and_read(sys.argv[1], pathlib.Path(sys.argv[2])))
 print(seconds)

@@ -13,7 +13,6 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 from zarr_manifest.errors import (
@@ -54,8 +53,6 @@ _NAMES = re.compile(r'(?<="partitions": )\[\s*+(?:"[0-9.]++",?+\s*+)++\]')
 
 # An inline manifest: texts contain no line breaks, so that the indentation says where it ends.
 _MANIFEST = re.compile(r'^(( *)"manifest": )(\{\n.*?\n\2\})', re.DOTALL | re.MULTILINE)
-
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 
 # The members needed to read chunks, and their types (Zarr core specification, v3), in the order
 # in which they are checked.
@@ -160,10 +157,8 @@ def parse_node(document: bytes) -> dict[str, Any] | None:
         return None
     except RecursionError as error:
         raise _too_deep() from error
-    if document.count(b"[") + document.count(b"{") > _MOST_LEVELS and _levels(document) > (
-        _MOST_LEVELS
-    ):
-        raise _too_deep()
+    if document.count(b"[") + document.count(b"{") > _MOST_LEVELS:
+        _require_few_levels(node)
     return _object(node)
 
 
@@ -216,20 +211,15 @@ def _too_deep() -> LimitExceededError:
     )
 
 
-def _levels(document: bytes) -> int:
-    """Return how deeply JSON is nested.
-
-    Examples
-    --------
-    >>> _levels(b'{"[{": [1, {}]}')
-    3
-    """
-    bare = np.frombuffer(_TEXT.sub(b"", document), np.uint8)
-    # "[" and "{" are 0x5B and 0x7B; the brackets that close them are two more.
-    kind = bare & 0xDF
-    brackets = kind[(kind == 0x5B) | (kind == 0x5D)]
-    steps = np.where(brackets == 0x5B, np.int8(1), np.int8(-1))
-    return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
+def _require_few_levels(node: object) -> None:
+    """Refuse JSON that is nested too deeply, going through it level by level."""
+    level: list[Any] = [[node]]
+    for _ in range(_MOST_LEVELS + 1):
+        members = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [member for found in members for member in found if type(member) in (dict, list)]
+        if not level:
+            return
+    raise _too_deep()
 
 
 def element_size(metadata: dict[str, Any]) -> int:
