@@ -6,7 +6,6 @@ is read.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
@@ -46,6 +45,7 @@ from zarr_manifest.sources import (
     FileBody,
     SourceRange,
     Sources,
+    in_decoding_thread,
     in_order,
 )
 
@@ -291,8 +291,8 @@ class ManifestDocuments:
                 return loaded
 
             try:
-                # Decoding a large document takes a while; other readers should not have to wait.
-                return await asyncio.to_thread(check)
+                # A large document takes a while. In few threads, since each keeps memory for one.
+                return await in_decoding_thread(check)
             finally:
                 if isinstance(body, FileBody):
                     body.close()

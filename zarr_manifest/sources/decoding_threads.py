@@ -127,10 +127,8 @@ class _DecodingThreads:
 _threads = _DecodingThreads()
 
 
-async def in_decoding_thread[**P](
-    call: Callable[P, None], *args: P.args, **kwargs: P.kwargs
-) -> None:
-    """Call a function in one of the threads.
+async def in_decoding_thread[**P, T](call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in one of the threads, and return its result.
 
     If this is cancelled, a call that has begun is waited for: nobody else may use what it writes
     to before that.
@@ -143,4 +141,4 @@ async def in_decoding_thread[**P](
         running.cancel()
         await until_done([waiting])
         raise
-    waiting.result()
+    return waiting.result()

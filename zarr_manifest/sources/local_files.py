@@ -130,8 +130,8 @@ def _raise_translated(error: OSError, conditions: Conditions = NO_CONDITIONS) ->
     raise SourceError(f"reading failed: {error.strerror}") from None
 
 
-# Smaller files are read in one call.
-_LEAST_BYTES = 2**22
+# Smaller files are read in one call; the memory for larger ones would stay with the thread.
+_LEAST_BYTES = 2**17
 
 
 class FileBody:
