@@ -103,13 +103,16 @@ class Delivery(Struct):
     undecoded: dict[int, memoryview] = field(default_factory=dict[int, memoryview])
     is_verbatim: bool = False
     _bytes: npt.NDArray[np.uint8] | None = None
+    _itemsize: int = 0
 
     def __post_init__(self) -> None:
         decoder = self.decoder
         self.is_verbatim = decoder is not None and decoder.is_verbatim
-        if decoder is not None and self.values.dtype == decoder.stored_type:
+        is_writable = self.values.flags.writeable
+        if decoder is not None and self.values.dtype == decoder.stored_type and is_writable:
             # Of each element along another axis: views of chunks need no more than an index.
             self._bytes = self.values[..., np.newaxis].view(np.uint8)
+            self._itemsize = self.values.itemsize
 
     def of(self, positions: npt.NDArray[np.int64], ranges: ManyRanges) -> RangeDelivery:
         """Return the receiver of ranges of chunks."""
@@ -151,11 +154,11 @@ class Delivery(Struct):
         for part in request.out_selection:
             if type(part) is not slice:
                 return None
-        view = memoryview(self._bytes[request.out_selection])
-        whole = math.prod(request.spec.shape) * self._bytes.shape[-1]
-        if view.nbytes != whole or not whole or view.readonly or not view.c_contiguous:
+        view = self._bytes[request.out_selection]
+        whole = math.prod(request.spec.shape) * self._itemsize
+        if view.size != whole or not whole or not view.flags.c_contiguous:
             return None
-        return view.cast("B")
+        return memoryview(view).cast("B")
 
 
 def _selected(decoded: npt.NDArray[Any], selection: Any) -> npt.NDArray[Any]:
