@@ -24,9 +24,9 @@ from zarr_manifest.command_line.application import application
 from zarr_manifest.format import is_placeholder
 
 EXAMPLES = [
-    pytest.param(example.call, id=example.call.removeprefix("zarr-manifest "))
+    pytest.param(f"zarr-manifest {call}", id=call)
     for task in (application, *commands().values())
-    for example in task.examples
+    for call, _ in task.examples
 ]
 
 

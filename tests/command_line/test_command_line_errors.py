@@ -22,7 +22,7 @@ from rich.progress import Progress
 from tests.command_line.commands import MODULE, commands, run
 from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import executor
-from zarr_manifest.command_line.layout import Layout
+from zarr_manifest.command_line.layout import write
 from zarr_manifest.command_line.progress import COLUMNS, Bars, bars
 from zarr_manifest.conversion import Node
 
@@ -284,11 +284,8 @@ def test_an_interrupt_leaves_no_directories(inputs: Path) -> None:
         assert (inputs / "new.zarr" / "sst" / "manifest.json").exists()
         raise KeyboardInterrupt
 
-    layout = Layout(
-        None, (), None, 0, overwrite=False, lock=True, sole_writer=False, rename={}, allow={}
-    )
     with bars("nodes") as shown, pytest.raises(KeyboardInterrupt):
-        layout.write("new.zarr", nodes(), shown)
+        write("new.zarr", nodes(), shown, {"inline_below": 0})
     assert not (inputs / "new.zarr").exists()
 
 

@@ -14,9 +14,8 @@ from typing import Any, TextIO
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.layout import Layout
-from zarr_manifest.command_line.options import access_options, writing_options
-from zarr_manifest.command_line.outcomes import hierarchy_outcome
+from zarr_manifest.command_line.layout import write, writing
+from zarr_manifest.command_line.options import writing_options
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 from zarr_manifest.conversion import FORMATS, Parallel
@@ -110,7 +109,6 @@ __all__ = ["create"]
     help="Do not record the files' etag and last_modified, by which readers detect changes.",
 )
 @writing_options
-@access_options
 def create(
     sources: tuple[str, ...],
     hierarchy: str,
@@ -149,7 +147,7 @@ def create(
         raise click.UsageError(
             f"the last argument is the hierarchy to create, but {hierarchy} is a file"
         )
-    how = Layout.of(layout)
+    how = writing(layout)
     named = [*sources, *_lines(list_)]
     if not named:
         raise click.UsageError("name the files: SOURCES, or --from-file LIST")
@@ -160,15 +158,14 @@ def create(
         "keep_going": keep_going,
         "checksum": checksum,
         "record_conditions": not no_conditions,
-        "allow": how.allow,
+        "allow": how["allow"],
     }
     with bars("files") as shown, executor(parallel) as workers:
         options |= {"concat_dim": concat_dim, "parallel": workers, "progress": shown.found}
         options |= {"override": override, "fill_missing": fill_missing}
         with stating_usage(ValueError):
             nodes = conversion.read_files(named, loadable_variables=loadable or None, **options)
-        report = how.write(hierarchy, nodes, shown)
-    return hierarchy_outcome(hierarchy, report, allow_refused=layout["allow_refused"])
+        return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])
 
 
 def _lines(file: TextIO | None) -> list[str]:

@@ -10,8 +10,13 @@ import click
 import msgspec
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.options import reading, reading_options, require_no_file
-from zarr_manifest.command_line.outcomes import export_outcome
+from zarr_manifest.command_line.options import (
+    allow_refused_option,
+    reading,
+    reading_options,
+    require_no_file,
+)
+from zarr_manifest.command_line.outcomes import conversion_outcome
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup
 from zarr_manifest.errors import SourceNotFoundError, WriteConflictError
@@ -45,7 +50,7 @@ def export() -> None:
     help="References per Parquet file.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing reference set.")
-@click.option("--allow-refused", is_flag=True, help="Exit with 0 even if something was refused.")
+@allow_refused_option
 @reading_options
 def kerchunk(
     hierarchy: str,
@@ -83,7 +88,7 @@ def kerchunk(
             # A rename replaces only files; this one is removed with the temporary directory.
             target.rename(Path(directory) / "earlier")
         made.rename(target)
-    return export_outcome(str(target), report, allow_refused=allow_refused)
+    return conversion_outcome({"target": str(target)}, report, (), allow_refused)
 
 
 def _require_replaceable(target: Path, *, parquet: bool, overwrite: bool) -> None:

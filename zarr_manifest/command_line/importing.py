@@ -7,14 +7,8 @@ from typing import Any
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.layout import Layout
-from zarr_manifest.command_line.options import (
-    access_options,
-    pairs,
-    require_no_file,
-    writing_options,
-)
-from zarr_manifest.command_line.outcomes import hierarchy_outcome
+from zarr_manifest.command_line.layout import write, writing
+from zarr_manifest.command_line.options import pairs, require_no_file, writing_options
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
 
@@ -52,19 +46,17 @@ def import_() -> None:
     "An empty OLD is the start of every relative path.",
 )
 @writing_options
-@access_options
 def kerchunk(references: str, hierarchy: str, rewrites: tuple[str, ...], **layout: Any) -> Outcome:
     """Make HIERARCHY from kerchunk REFERENCES: a JSON file, or a Parquet directory.
 
     What cannot be expressed is refused, by name and with the reason, and the rest is
     converted; the exit status is then 1.
     """
-    how = Layout.of(layout)
+    how = writing(layout)
     with bars("nodes") as shown:
         rewrite = pairs(rewrites, "--rewrite", empty_keys=True)
-        nodes = conversion.read_kerchunk(references, rewrite=rewrite, allow=how.allow)
-        report = how.write(hierarchy, nodes, shown)
-    return hierarchy_outcome(hierarchy, report, allow_refused=layout["allow_refused"])
+        nodes = conversion.read_kerchunk(references, rewrite=rewrite, allow=how["allow"])
+        return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])
 
 
 @import_.command(
@@ -82,16 +74,14 @@ def kerchunk(references: str, hierarchy: str, rewrites: tuple[str, ...], **layou
 @click.argument("hierarchy")
 @click.option("--url", help="URL of STORE in references, if not its path or URL here.")
 @writing_options
-@access_options
 def zarr2(store: str, hierarchy: str, url: str | None, **layout: Any) -> Outcome:
     """Make HIERARCHY, in Zarr v3, from the Zarr v2 hierarchy STORE.
 
     The chunks of STORE stay where they are, unchanged.
     """
-    how = Layout.of(layout)
+    how = writing(layout)
     require_no_file(store)
     with bars("nodes") as shown:
         with stating_usage(ValueError):
-            nodes = conversion.read_zarr2(store, url=url, allow=how.allow)
-        report = how.write(hierarchy, nodes, shown)
-    return hierarchy_outcome(hierarchy, report, allow_refused=layout["allow_refused"])
+            nodes = conversion.read_zarr2(store, url=url, allow=how["allow"])
+        return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])

@@ -5,79 +5,57 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import click
 
 from zarr_manifest import conversion
 from zarr_manifest.command_line.options import allowed, pairs
+from zarr_manifest.command_line.outcomes import hierarchy_outcome
 from zarr_manifest.command_line.progress import Bars
-from zarr_manifest.conversion import ConversionReport, Node
-from zarr_manifest.sources import Access
+from zarr_manifest.command_line.tasks import Outcome
+from zarr_manifest.conversion import Node
 
-__all__ = ["Layout", "partition_shape"]
+__all__ = ["partition_shape", "write", "writing"]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The values of ``options.writing_options``, and of ``access_options``."""
+def writing(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of `writing_options` as arguments of :func:`conversion.write_hierarchy`.
 
-    base: str | None
-    codecs: tuple[str, ...]
-    partition_shape: tuple[int, ...] | dict[str, tuple[int, ...]] | None
-    inline_below: int | None
-    overwrite: bool
-    lock: bool
-    sole_writer: bool
-    rename: Mapping[str, str]
-    allow: Mapping[str, Access] = field(repr=False)  # options may be keys
+    Raises
+    ------
+    UsageError
+        A partition shape or an access option is invalid.
+    """
+    alike = ("base", "codecs", "inline_below", "overwrite", "sole_writer")
+    return {name: options[name] for name in alike} | {
+        "partition_shape": partition_shape(options["partition_shapes"]),
+        "lock": not options["no_lock"],
+        "rename": pairs(options["renames"], "--rename"),
+        "allow": allowed(options),
+    }
 
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
-        """Interpret the values of the options, and of ``options.access_options``, by name.
 
-        Raises
-        ------
-        UsageError
-            A partition shape or an access option is invalid.
-        """
-        return cls(
-            options["base"],
-            options["codecs"],
-            partition_shape(options["partition_shapes"]),
-            options["inline_below"],
-            options["overwrite"],
-            not options["no_lock"],
-            options["sole_writer"],
-            pairs(options["renames"], "--rename"),
-            allowed(options["anonymously"], options["with_credentials"], options["settings"]),
+def write(
+    hierarchy: str,
+    nodes: Iterable[Node],
+    shown: Bars,
+    how: Mapping[str, Any],
+    *,
+    allow_refused: bool = False,
+) -> Outcome:
+    """Write a hierarchy; `how` is the result of :func:`writing`."""
+    stated = how.get("partition_shape")
+    unused = dict.fromkeys(stated if isinstance(stated, dict) else ())
+    with _no_empty_directories(hierarchy):
+        report = conversion.write_hierarchy(
+            hierarchy, _marking_used(nodes, unused), progress=shown.wrote, **how
         )
-
-    def write(self, hierarchy: str, nodes: Iterable[Node], shown: Bars) -> ConversionReport:
-        """Write a hierarchy."""
-        stated = self.partition_shape if isinstance(self.partition_shape, dict) else {}
-        unused = dict.fromkeys(stated)
-        with _no_empty_directories(hierarchy):
-            report = conversion.write_hierarchy(
-                hierarchy,
-                _marking_used(nodes, unused),
-                base=self.base,
-                codecs=self.codecs,
-                partition_shape=self.partition_shape,
-                inline_below=self.inline_below,
-                overwrite=self.overwrite,
-                progress=shown.wrote,
-                lock=self.lock,
-                sole_writer=self.sole_writer,
-                rename=self.rename,
-                allow=self.allow,
-            )
-        report.notes += [
-            (path, "there is no such array: its partition shape was ignored") for path in unused
-        ]
-        return report
+    report.notes += [
+        (path, "there is no such array: its partition shape was ignored") for path in unused
+    ]
+    return hierarchy_outcome(hierarchy, report, allow_refused=allow_refused)
 
 
 def _marking_used(nodes: Iterable[Node], paths: dict[str, None]) -> Iterator[Node]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.options import access_options, allowed, require_no_file
+from zarr_manifest.command_line.options import (
+    access_options,
+    allowed,
+    require_no_file,
+    sole_writer_option,
+)
 from zarr_manifest.command_line.tasks import Outcome, Task
 from zarr_manifest.showing import counted
 
@@ -24,20 +30,9 @@ __all__ = ["lock"]
 )
 @click.argument("hierarchy")
 @click.argument("arrays", nargs=-1, metavar="[ARRAY]...")
-@click.option(
-    "--sole-writer",
-    is_flag=True,
-    help="Promise that nobody else writes there, for stores that cannot detect it.",
-)
+@sole_writer_option
 @access_options
-def lock(
-    hierarchy: str,
-    arrays: tuple[str, ...],
-    sole_writer: bool,
-    anonymously: tuple[str, ...],
-    with_credentials: tuple[str, ...],
-    settings: tuple[str, ...],
-) -> Outcome:
+def lock(hierarchy: str, arrays: tuple[str, ...], sole_writer: bool, **access: Any) -> Outcome:
     """Add the lock to manifest arrays of HIERARCHY that lack it, by default all.
 
     Zarr without this package then refuses them, instead of reading fill values. Readers
@@ -45,7 +40,7 @@ def lock(
     the change.
     """
     require_no_file(hierarchy)
-    allow = allowed(anonymously, with_credentials, settings)
+    allow = allowed(access)
     locked = conversion.lock(hierarchy, arrays or None, sole_writer=sole_writer, allow=allow)
     return Outcome({"hierarchy": hierarchy, "locked": locked}, _lines(hierarchy, locked))
 

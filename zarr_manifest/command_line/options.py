@@ -20,13 +20,16 @@ from zarr_manifest.sources import (
 
 __all__ = [
     "access_options",
+    "allow_refused_option",
     "allowed",
     "limit_option",
     "limits",
+    "no_lock_option",
     "pairs",
     "reading",
     "reading_options",
     "require_no_file",
+    "sole_writer_option",
     "writing_options",
 ]
 
@@ -73,6 +76,22 @@ limit_option = click.option(
     multiple=True,
     metavar="NAME=NUMBER",
     help=f"Refuse manifests above this limit: {', '.join(Limits.__struct_fields__)}. Repeatable.",
+)
+
+no_lock_option = click.option(
+    "--no-lock",
+    is_flag=True,
+    help="Let readers open the arrays that do not know manifests, and read fill values.",
+)
+
+sole_writer_option = click.option(
+    "--sole-writer",
+    is_flag=True,
+    help="Promise that nobody else writes there, for stores that cannot detect it.",
+)
+
+allow_refused_option = click.option(
+    "--allow-refused", is_flag=True, help="Exit with 0 even if something was refused."
 )
 
 reading_options = _together(
@@ -127,21 +146,10 @@ writing_options = _together(
         is_flag=True,
         help="Replace an existing hierarchy, but for native arrays that the new one lacks.",
     ),
-    click.option(
-        "--no-lock",
-        is_flag=True,
-        help="Let readers open the arrays that do not know manifests, and read fill values.",
-    ),
-    click.option(
-        "--sole-writer",
-        is_flag=True,
-        help="Promise that nobody else writes there, for stores that cannot detect it.",
-    ),
-    click.option(
-        "--allow-refused",
-        is_flag=True,
-        help="Exit with 0 even if something was refused.",
-    ),
+    no_lock_option,
+    sole_writer_option,
+    allow_refused_option,
+    access_options,
 )
 
 
@@ -204,7 +212,7 @@ def reading(options: Mapping[str, Any]) -> Reading:
         Values conflict, or there is no such limit.
     """
     return {
-        "allow": allowed(options["anonymously"], options["with_credentials"], options["settings"]),
+        "allow": allowed(options),
         "base": options["base"],
         "limits": limits(options["stated_limits"]),
     }
@@ -234,10 +242,8 @@ def limits(texts: tuple[str, ...]) -> Limits | None:
     return Limits(**found) if found else None
 
 
-def allowed(
-    anonymously: tuple[str, ...], with_credentials: tuple[str, ...], settings: tuple[str, ...]
-) -> Mapping[str, Access]:
-    """Return the values of :func:`access_options` as `allow` of the library.
+def allowed(options: Mapping[str, Any]) -> Mapping[str, Access]:
+    """Return the values of :data:`access_options` as `allow` of the library.
 
     Raises
     ------
@@ -246,17 +252,19 @@ def allowed(
 
     Examples
     --------
-    >>> allowed(("s3://b/",), (), ("region=us-east-1",))
+    >>> settings = ("region=us-east-1",)
+    >>> allowed({"anonymously": ("s3://b/",), "with_credentials": (), "settings": settings})
     {'s3://b/': anonymous(region=…)}
     """
-    options: dict[str, Any] = dict(pairs(settings, "--option"))
-    if options and not anonymously and not with_credentials:
+    settings: dict[str, Any] = dict(pairs(options["settings"], "--option"))
+    anonymously, with_credentials = options["anonymously"], options["with_credentials"]
+    if settings and not anonymously and not with_credentials:
         raise click.UsageError(
             "--option applies to the URLs that --allow PREFIX or --environment PREFIX names: "
             "add one of them"
         )
-    allow = {prefix: anonymous(**options) for prefix in anonymously} | {
-        prefix: environment(**options) for prefix in with_credentials
+    allow = {prefix: anonymous(**settings) for prefix in anonymously} | {
+        prefix: environment(**settings) for prefix in with_credentials
     }
     with stating_usage(ValueError):
         return access_by_prefix(allow)

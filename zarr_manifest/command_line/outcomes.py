@@ -10,13 +10,7 @@ from zarr_manifest.command_line.wording import command, spelled
 from zarr_manifest.conversion import ConversionReport, RefusedNode
 from zarr_manifest.showing import counted, note_lines, size
 
-__all__ = [
-    "export_outcome",
-    "hierarchy_outcome",
-    "noted",
-    "refusals",
-    "remarks",
-]
+__all__ = ["conversion_outcome", "hierarchy_outcome", "noted", "refusals", "remarks"]
 
 
 def refusals(refused: Iterable[RefusedNode]) -> list[dict[str, Any]]:
@@ -33,29 +27,19 @@ def noted(notes: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
 
 def hierarchy_outcome(hierarchy: str, report: ConversionReport, *, allow_refused: bool) -> Outcome:
     """Return the outcome of writing a hierarchy."""
-    document = {"hierarchy": hierarchy, **_document(report)}
-    lines = [f"{hierarchy}: {_summary(report)}"]
-    if report.references:
-        lines.append(f"To see what readers must allow: {command('locations', hierarchy)}")
-    return _outcome(document, lines, report, allow_refused=allow_refused)
+    to_allow = [f"To see what readers must allow: {command('locations', hierarchy)}"]
+    return conversion_outcome(
+        {"hierarchy": hierarchy}, report, to_allow * bool(report.references), allow_refused
+    )
 
 
-def export_outcome(target: str, report: ConversionReport, *, allow_refused: bool) -> Outcome:
-    """Return the outcome of exporting a hierarchy."""
-    document = {"target": target, **_document(report)}
-    lines = [f"{target}: {_summary(report)}"]
-    return _outcome(document, lines, report, allow_refused=allow_refused)
-
-
-def _outcome(
-    document: dict[str, Any], lines: list[str], report: ConversionReport, *, allow_refused: bool
+def conversion_outcome(
+    target: dict[str, str], report: ConversionReport, advice: Iterable[str], allow_refused: bool
 ) -> Outcome:
-    status = PROBLEMS if report.refused and not allow_refused else 0
-    return Outcome(document, lines, list(remarks(report.notes, report.refused)), status)
-
-
-def _document(report: ConversionReport) -> dict[str, Any]:
-    return {
+    """Return the outcome of writing a target, which is given as JSON names it."""
+    (place,) = target.values()
+    document = {
+        **target,
         "groups": report.groups,
         "arrays": report.arrays,
         "references": report.references,
@@ -63,6 +47,9 @@ def _document(report: ConversionReport) -> dict[str, Any]:
         "refused": refusals(report.refused),
         "notes": noted(report.notes),
     }
+    status = PROBLEMS if report.refused and not allow_refused else 0
+    lines = [f"{place}: {_summary(report)}", *advice]
+    return Outcome(document, lines, list(remarks(report.notes, report.refused)), status)
 
 
 def _summary(report: ConversionReport) -> str:

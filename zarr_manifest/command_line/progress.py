@@ -33,20 +33,19 @@ class Bars:
 
     def found(self, url: str, done: int, total: int | None) -> None:
         """Show how many sources have been parsed, and the last of them."""
-        task = next((t.id for t in self.progress.tasks if t.description == self.finding), None)
-        if task is None:
-            task = self.progress.add_task(self.finding, unit="")
         # The name only: a long URL would leave no room for the numbers.
-        name = url.rstrip("/").rpartition("/")[2]
-        self.progress.update(task, completed=done, total=total, unit=visible(name), refresh=True)
+        self._show(self.finding, url.rstrip("/").rpartition("/")[2], done, total)
+        self.progress.refresh()
 
     def wrote(self, path: str, done: int, total: int | None) -> None:
         """Show that references of an array were written."""
-        writing = "references"
-        task = next((t.id for t in self.progress.tasks if t.description == writing), None)
+        self._show("references", f"/{path}", done, total)
+
+    def _show(self, counted: str, unit: str, done: int, total: int | None) -> None:
+        task = next((t.id for t in self.progress.tasks if t.description == counted), None)
         if task is None:
-            task = self.progress.add_task(writing, total=None, unit="")
-        self.progress.update(task, completed=done, total=total, unit=visible(f"/{path}"))
+            task = self.progress.add_task(counted, total=None, unit="")
+        self.progress.update(task, completed=done, total=total, unit=visible(unit))
 
 
 @contextmanager

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.options import access_options, allowed, require_no_file
+from zarr_manifest.command_line.options import (
+    access_options,
+    allowed,
+    require_no_file,
+    sole_writer_option,
+)
 from zarr_manifest.command_line.tasks import Outcome, Task
 from zarr_manifest.showing import counted
 
@@ -26,19 +31,13 @@ __all__ = ["recover"]
 @click.argument("hierarchy")
 @click.option("--finish", "how", flag_value="finish", help="Finish what was being written.")
 @click.option("--undo", "how", flag_value="undo", help="Restore what was there before.")
-@click.option(
-    "--sole-writer",
-    is_flag=True,
-    help="Promise that nobody else writes there, for stores that cannot detect it.",
-)
+@sole_writer_option
 @access_options
 def recover(
     hierarchy: str,
     how: Literal["finish", "undo"] | None,
     sole_writer: bool,
-    anonymously: tuple[str, ...],
-    with_credentials: tuple[str, ...],
-    settings: tuple[str, ...],
+    **access: Any,
 ) -> Outcome:
     """Finish or undo what a writer of HIERARCHY began before it was interrupted.
 
@@ -48,7 +47,7 @@ def recover(
     if how is None:
         raise click.UsageError("say whether to --finish or to --undo")
     require_no_file(hierarchy)
-    allow = allowed(anonymously, with_credentials, settings)
+    allow = allowed(access)
     nodes = conversion.recover(hierarchy, how, sole_writer=sole_writer, allow=allow)
     document = {
         "hierarchy": hierarchy,

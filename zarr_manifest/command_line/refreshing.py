@@ -14,24 +14,19 @@ from zarr_manifest.command_line.options import (
     limit_option,
     limits,
     require_no_file,
+    sole_writer_option,
 )
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task
 from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.conversion import RenewalReport
 from zarr_manifest.showing import counted
 
-__all__ = ["read_option", "refresh", "renewal_outcome", "sole_writer_option"]
+__all__ = ["read_option", "refresh", "renewal_outcome"]
 
 read_option = click.option(
     "--read",
     is_flag=True,
     help="Read all chunks: they must have their checksums or, without one, be decodable.",
-)
-
-sole_writer_option = click.option(
-    "--sole-writer",
-    is_flag=True,
-    help="Promise that nobody else writes there, for stores that cannot detect it.",
 )
 
 
@@ -54,10 +49,7 @@ def refresh(
     arrays: tuple[str, ...],
     read: bool,
     sole_writer: bool,
-    anonymously: tuple[str, ...],
-    with_credentials: tuple[str, ...],
-    settings: tuple[str, ...],
-    stated_limits: tuple[str, ...],
+    **access: Any,
 ) -> Outcome:
     """Record the present state of the sources of a HIERARCHY, or of some of its ARRAYS.
 
@@ -71,8 +63,8 @@ def refresh(
         hierarchy,
         arrays or None,
         read=read,
-        allow=allowed(anonymously, with_credentials, settings),
-        limits=limits(stated_limits),
+        allow=allowed(access),
+        limits=limits(access["stated_limits"]),
         sole_writer=sole_writer,
     )
     return renewal_outcome(hierarchy, report)

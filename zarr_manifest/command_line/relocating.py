@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,8 +16,9 @@ from zarr_manifest.command_line.options import (
     limits,
     pairs,
     require_no_file,
+    sole_writer_option,
 )
-from zarr_manifest.command_line.refreshing import read_option, renewal_outcome, sole_writer_option
+from zarr_manifest.command_line.refreshing import read_option, renewal_outcome
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 
 __all__ = ["relocate"]
@@ -50,10 +52,7 @@ def relocate(
     arrays: tuple[str, ...],
     read: bool,
     sole_writer: bool,
-    anonymously: tuple[str, ...],
-    with_credentials: tuple[str, ...],
-    settings: tuple[str, ...],
-    stated_limits: tuple[str, ...],
+    **access: Any,
 ) -> Outcome:
     """Let a HIERARCHY refer to sources below NEW that were below OLD.
 
@@ -70,8 +69,8 @@ def relocate(
             places,
             arrays or None,
             read=read,
-            allow=allowed(anonymously, with_credentials, settings),
-            limits=limits(stated_limits),
+            allow=allowed(access),
+            limits=limits(access["stated_limits"]),
             sole_writer=sole_writer,
         )
     return renewal_outcome(hierarchy, report)

@@ -72,14 +72,28 @@ class Outcome:
     status: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Example:
-    call: str
-    comment: str
-
-
 class _BaseCommand(click.Command):
-    """A command that reports usage errors on stdout as well, with ``--json``."""
+    """A command that reports usage errors on stdout as well, with ``--json``.
+
+    Parameters
+    ----------
+    examples : sequence of (str, str)
+        Calls, without ``zarr-manifest``, each with a comment; shown by ``--help``.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        with formatter.section("Examples"):
+            for number, (call, comment) in enumerate(self.examples):
+                if number:
+                    formatter.write_paragraph()
+                indent = " " * formatter.current_indent
+                # Not wrapped, so that users can paste it.
+                formatter.write(f"{indent}# {comment}\n{indent}$ zarr-manifest {call}\n")
 
     def make_context(
         self,
@@ -105,17 +119,10 @@ def _usage_errors_in_json(command: str, *, as_json: bool) -> Generator[None]:
 
 
 class Task(_BaseCommand):
-    """A command that returns an :class:`Outcome`.
+    """A command that returns an :class:`Outcome`."""
 
-    Parameters
-    ----------
-    examples : sequence of (str, str)
-        Calls, without ``zarr-manifest``, each with a comment; shown by ``--help``.
-    """
-
-    def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **more: Any) -> None:
+    def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.examples = [_Example(f"zarr-manifest {call}", text) for call, text in examples]
         self.params.append(
             click.Option(
                 [_JSON, "as_json"],
@@ -177,27 +184,13 @@ class Task(_BaseCommand):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples and the exit statuses."""
-        _write_examples(self.examples, formatter)
+        super().format_epilog(ctx, formatter)
         with formatter.section("Exit status"):
             formatter.write_dl(_STATUSES)
 
 
 class TaskGroup(_BaseCommand, click.Group):
-    """A group of commands, listed in the order in which users need them.
-
-    Parameters
-    ----------
-    examples : sequence of (str, str)
-        As of :class:`Task`.
-    """
-
-    def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.examples = [_Example(f"zarr-manifest {call}", text) for call, text in examples]
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples."""
-        _write_examples(self.examples, formatter)
+    """A group of commands, listed in the order in which users need them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order in which the commands were added."""
@@ -209,16 +202,6 @@ class TaskGroup(_BaseCommand, click.Group):
         """Look up the command that the arguments name."""
         with _usage_errors_in_json(ctx.command_path, as_json=_JSON in args):
             return super().resolve_command(ctx, args)
-
-
-def _write_examples(examples: Iterable[_Example], formatter: click.HelpFormatter) -> None:
-    with formatter.section("Examples"):
-        for number, example in enumerate(examples):
-            if number:
-                formatter.write_paragraph()
-            indent = " " * formatter.current_indent
-            # Not wrapped, so that users can paste it.
-            formatter.write(f"{indent}# {example.comment}\n{indent}$ {example.call}\n")
 
 
 @contextmanager

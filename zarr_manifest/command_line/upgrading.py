@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
 from zarr_manifest import conversion
 from zarr_manifest.command_line.options import (
     access_options,
+    allow_refused_option,
     allowed,
     limit_option,
     limits,
+    no_lock_option,
     require_no_file,
+    sole_writer_option,
 )
 from zarr_manifest.command_line.outcomes import noted, refusals, remarks
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
@@ -40,17 +44,9 @@ __all__ = ["upgrade"]
     "By default, it is searched for if HIERARCHY is on disk.",
 )
 @click.option("--dry-run", is_flag=True, help="Write nothing; print what would be done.")
-@click.option(
-    "--no-lock",
-    is_flag=True,
-    help="Let readers open the arrays that do not know manifests, and read fill values.",
-)
-@click.option(
-    "--sole-writer",
-    is_flag=True,
-    help="Promise that nobody else writes there, for stores that cannot detect it.",
-)
-@click.option("--allow-refused", is_flag=True, help="Exit with 0 even if something was refused.")
+@no_lock_option
+@sole_writer_option
+@allow_refused_option
 @access_options
 @limit_option
 def upgrade(
@@ -61,10 +57,7 @@ def upgrade(
     no_lock: bool,
     sole_writer: bool,
     allow_refused: bool,
-    anonymously: tuple[str, ...],
-    with_credentials: tuple[str, ...],
-    settings: tuple[str, ...],
-    stated_limits: tuple[str, ...],
+    **access: Any,
 ) -> Outcome:
     """Repair a HIERARCHY that VirtualiZarr 1.0 to 1.3 wrote.
 
@@ -77,9 +70,9 @@ def upgrade(
         report = conversion.upgrade(
             hierarchy,
             target=target,
-            allow=allowed(anonymously, with_credentials, settings),
+            allow=allowed(access),
             working_directory=working_directory,
-            limits=limits(stated_limits),
+            limits=limits(access["stated_limits"]),
             dry_run=dry_run,
             lock=not no_lock,
             sole_writer=sole_writer,
