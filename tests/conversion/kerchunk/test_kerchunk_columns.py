@@ -17,7 +17,7 @@ from tests.properties import examples
 from zarr_manifest.conversion import read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.json import decoding, references
 from zarr_manifest.conversion.nodes import ArrayNode, Node
-from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.errors import ManifestError
 
 
 def told(found: Any) -> list[Any]:
@@ -35,14 +35,6 @@ def _told(node: Node) -> Any:
     return node
 
 
-def _one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise NotConvertibleError("to be done one by one")
-
-    monkeypatch.setattr(references, "usual_rows", lambda *_: None)
-    monkeypatch.setattr(references, "_columns_together", refuse)
-
-
 @pytest.mark.parametrize("with_mistakes", [False, True])
 @examples(3)
 @given(data=st.data(), size=st.integers(1, 400), at_once=st.integers(1, 9))
@@ -51,7 +43,7 @@ def test_parts_of_a_document_are_read_as_the_whole_one_by_one(
 ) -> None:
     found = data.draw(json_sets(with_mistakes=with_mistakes))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        _one_by_one(monkeypatch)
+        monkeypatch.setattr(references, "usual_rows", lambda *_: None)
         wanted = told(found.parsed())
     assert told(found.parsed()) == wanted
     assert told(found.text()) == wanted

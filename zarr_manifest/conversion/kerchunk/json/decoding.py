@@ -1,24 +1,32 @@
-"""The text of a reference set as Python values, so many references at a time.
+"""The text of a reference set as columns of references, so many at a time.
 
 A million values take less memory as JSON than as Python objects, and a small part of a document
-is decoded several times as fast as the whole, because it stays in the processor's cache.
+is decoded several times as fast as the whole, because it stays in the processor's cache. URLs with
+byte ranges become numbers, not one by one; other values are kept for later.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from zarr_manifest.errors import InvalidJSONError
+from zarr_manifest.manifest import PathNumbers
 
 __all__ = [
     "TOO_LARGE",
     "Batch",
+    "KeyText",
+    "KeyedReferences",
     "Members",
     "UsualReference",
     "batches",
@@ -46,6 +54,10 @@ class UsualReference(msgspec.Struct, array_like=True, forbid_unknown_fields=True
     url: str
     offset: Annotated[int, msgspec.Meta(ge=0, lt=TOO_LARGE)] = -1
     length: Annotated[int, msgspec.Meta(ge=1, lt=TOO_LARGE)] = -1
+
+    def as_list(self) -> list[object]:
+        """Return the reference as it was written."""
+        return [part for part in (self.url, self.offset, self.length) if part != -1]
 
 
 # Keys and their values.
@@ -180,3 +192,196 @@ def _values(values: Sequence[object]) -> list[object]:
         except _UNDECODABLE:
             pass  # some have another form
     return [parsed(value) for value in values]
+
+
+# ------------------------------------------------------------ columns
+
+
+type _Integers = npt.NDArray[np.int64]
+
+_URL = operator.attrgetter("url")
+_OFFSET = operator.attrgetter("offset")
+_LENGTH = operator.attrgetter("length")
+
+_LINE = "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyText:
+    r"""Keys as texts with one on each line: a tenth of the memory of as many strings.
+
+    Parameters
+    ----------
+    texts : tuple of str or of list of str
+        The keys; in a list where one of them contains a line break.
+
+    Examples
+    --------
+    >>> keys = KeyText.of(["a/0", "a/1"])
+    >>> keys.texts, keys.all_below("a/"), keys.without("a/")
+    (('a/0\na/1',), True, ['0\n1'])
+    """
+
+    texts: tuple[str | list[str], ...]
+
+    @classmethod
+    def of(cls, keys: list[str]) -> KeyText:
+        """Return some keys, at least one, as a text."""
+        text = _LINE.join(keys)
+        return cls((text if text.count(_LINE) == len(keys) - 1 else keys,))
+
+    @classmethod
+    def joined(cls, parts: Iterable[KeyText]) -> KeyText:
+        """Return the keys of several parts, in order."""
+        return cls(tuple(text for part in parts for text in part.texts))
+
+    def listed(self) -> list[str]:
+        """Return the keys as strings."""
+        found: list[str] = []
+        for text in self.texts:
+            found += text.split(_LINE) if isinstance(text, str) else text
+        return found
+
+    def first(self) -> str:
+        """Return the first key."""
+        text = self.texts[0]
+        return text.partition(_LINE)[0] if isinstance(text, str) else text[0]
+
+    def all_below(self, prefix: str) -> bool:
+        """Whether it is certain that all keys have a prefix."""
+        return all(
+            isinstance(text, str)
+            and text.startswith(prefix)
+            and text.count(_LINE + prefix) == text.count(_LINE)
+            for text in self.texts
+        )
+
+    def without(self, prefix: str) -> list[str] | None:
+        """Return the texts without a prefix that all keys have; None if some are lists."""
+        found: list[str] = []
+        for text in self.texts:
+            if not isinstance(text, str):
+                return None
+            found.append(text.replace(_LINE + prefix, _LINE)[len(prefix) :] if prefix else text)
+        return found
+
+
+class KeyedReferences(NamedTuple):
+    """References by key, in columns, in the order of the document.
+
+    Attributes
+    ----------
+    keys : KeyText
+        Their keys.
+    urls : ndarray of int32
+        The number of each URL; -1 for a value that does not name an object in the usual form.
+    offsets, lengths : ndarray of int64
+        In bytes; 0 and -1 for a whole object.
+    others : dict of int to object
+        The values in other forms, by row.
+    """
+
+    keys: KeyText
+    urls: npt.NDArray[np.int32]
+    offsets: _Integers
+    lengths: _Integers
+    others: dict[int, object]
+
+    @classmethod
+    def of(cls, keys: list[str], values: Sequence[object], numbers: PathNumbers) -> KeyedReferences:
+        """Return references in columns; `numbers` are those of the URLs of a whole set.
+
+        Examples
+        --------
+        >>> values = [["f.nc", 8, 2], "text", ["f.nc"], ["g.nc", 0]]
+        >>> found = KeyedReferences.of(["0", "1", "2", "3"], values, PathNumbers())
+        >>> found.urls, found.lengths, found.others
+        (array([ 0, -1,  0, -1], dtype=int32), array([ 2, -1, -1, -1]), {1: 'text', 3: ['g.nc', 0]})
+        """
+        usual, rows, others = _divided(values)
+        count = len(usual)
+        urls = np.fromiter(map(numbers.__getitem__, map(_URL, usual)), np.int32, count)
+        offsets = np.fromiter(map(_OFFSET, usual), np.int64, count)
+        lengths = np.fromiter(map(_LENGTH, usual), np.int64, count)
+        incomplete = (offsets < 0) != (lengths < 0)
+        for place in np.flatnonzero(incomplete).tolist():
+            row = place if rows is None else int(rows[place])
+            others[row] = usual[place].as_list()
+        urls[incomplete] = -1
+        offsets[lengths < 0] = 0
+        lengths[incomplete] = -1
+        found = cls(KeyText.of(keys), urls, offsets, lengths, others)
+        return found if rows is None else found._spread(rows, len(keys))
+
+    @classmethod
+    def joined(cls, parts: Sequence[KeyedReferences]) -> KeyedReferences:
+        """Return the references of several parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        others: dict[int, object] = {}
+        start = 0
+        for part in parts:
+            others.update({start + row: value for row, value in part.others.items()})
+            start += len(part.urls)
+        return cls(
+            KeyText.joined([part.keys for part in parts]),
+            np.concatenate([np.empty(0, np.int32), *(part.urls for part in parts)]),
+            np.concatenate([np.empty(0, np.int64), *(part.offsets for part in parts)]),
+            np.concatenate([np.empty(0, np.int64), *(part.lengths for part in parts)]),
+            others,
+        )
+
+    def rows(self, rows: _Integers, keys: list[str]) -> KeyedReferences:
+        """Return the references of some rows, at least one; `keys` are those of all rows."""
+        urls = self.urls[rows]
+        places: list[int] = np.flatnonzero(urls < 0).tolist()
+        return KeyedReferences(
+            KeyText.of([keys[row] for row in rows.tolist()]),
+            urls,
+            self.offsets[rows],
+            self.lengths[rows],
+            {place: self.others[int(rows[place])] for place in places},
+        )
+
+    def value(self, row: int, urls: Sequence[str]) -> object:
+        """Return a reference as it was written; `urls` are those of the whole set."""
+        if self.urls[row] < 0:
+            return self.others[row]
+        url, offset, length = urls[self.urls[row]], self.offsets.item(row), self.lengths.item(row)
+        return [url] if length < 0 else [url, offset, length]
+
+    def _spread(self, rows: _Integers, count: int) -> KeyedReferences:
+        """Return columns with these values in some rows, and none in the others."""
+        urls = np.full(count, -1, np.int32)
+        offsets, lengths = np.zeros(count, np.int64), np.full(count, -1, np.int64)
+        urls[rows], offsets[rows], lengths[rows] = self.urls, self.offsets, self.lengths
+        return self._replace(urls=urls, offsets=offsets, lengths=lengths)
+
+
+def _divided(
+    values: Sequence[object],
+) -> tuple[Sequence[UsualReference], _Integers | None, dict[int, object]]:
+    """Return the references to objects, their rows (None: all), and the other values."""
+    kinds = set(map(type, values))
+    if list in kinds:
+        values = _with_lists_decoded(values)
+        kinds = set(map(type, values))
+    if kinds == {UsualReference}:
+        return cast("Sequence[UsualReference]", values), None, {}
+    is_usual = np.array([type(value) is UsualReference for value in values], np.bool_)
+    usual = list(itertools.compress(values, is_usual.tolist()))
+    others = {row: values[row] for row in np.flatnonzero(~is_usual).tolist()}
+    return cast("list[UsualReference]", usual), np.flatnonzero(is_usual), others
+
+
+def _with_lists_decoded(values: Sequence[object]) -> list[object]:
+    found = list(values)
+    places = [place for place, value in enumerate(values) if type(value) is list]
+    lists = cast("list[list[Any]]", [values[place] for place in places])
+    try:
+        decoded: Sequence[object] = msgspec.convert(lists, list[UsualReference])
+    except msgspec.ValidationError:
+        return found
+    for place, value in zip(places, decoded, strict=True):
+        found[place] = value
+    return found

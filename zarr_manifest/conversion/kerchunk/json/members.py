@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.json.columns import KeyedReferences, KeyText
+from zarr_manifest.conversion.kerchunk.json.decoding import KeyedReferences, KeyText
 from zarr_manifest.conversion.zarr2 import ArrayPlan, count_keys, find_owner, unread_keys
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ancestors, collect, number_chunks

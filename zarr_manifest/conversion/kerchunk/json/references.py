@@ -11,16 +11,14 @@ import base64
 import binascii
 import json
 import operator
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.json.columns import KeyedReferences
-from zarr_manifest.conversion.kerchunk.json.decoding import TOO_LARGE
+from zarr_manifest.conversion.kerchunk.json.decoding import TOO_LARGE, KeyedReferences
 from zarr_manifest.conversion.kerchunk.json.members import (
     ArrayMembers,
     chunk_rows,
@@ -42,6 +40,7 @@ from zarr_manifest.manifest import (
     MemberRows,
     NumberedPaths,
     PathNumbers,
+    distinct_numbers,
     references_from_columns,
 )
 
@@ -102,14 +101,15 @@ class _ArrayColumns:
     path_numbers: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
+    sources: NumberedUrls
     paths: PathNumbers = field(default_factory=PathNumbers)
     inline: dict[int, bytes] = field(default_factory=dict[int, bytes])
     versions: dict[str, str | None] = field(default_factory=dict[str, str | None])
     relative: set[str] = field(default_factory=set[str])
 
-    def path_number(self, url: str | None, sources: NumberedUrls) -> int:
+    def path_number(self, url: str | None) -> int:
         """Return the number of a URL's path, and record what else the URL says."""
-        source = sources.to_reference.reference(url)
+        source = self.sources.to_reference.reference(url)
         if self.versions.setdefault(source.path, source.version) != source.version:
             raise NotConvertibleError(
                 "it refers to two versions of an object, but a manifest has only one per path",
@@ -118,6 +118,15 @@ class _ArrayColumns:
         if source.relative is not None:
             self.relative.add(source.relative)
         return self.paths[source.path]
+
+    def take(self, row: int, value: object) -> None:
+        """Set a row to a reference in any form."""
+        parts = as_array(value)
+        if parts is None:
+            self.inline[row] = inline_bytes(value)
+            return
+        url, self.offsets[row], self.lengths[row] = byte_range(parts)
+        self.path_numbers[row] = self.path_number(url)
 
 
 def _array_node(plan: ArrayPlan, members: ArrayMembers, sources: NumberedUrls) -> Node:
@@ -137,99 +146,37 @@ def _array_node(plan: ArrayPlan, members: ArrayMembers, sources: NumberedUrls) -
 
 
 def _columns(rows: MemberRows, members: ArrayMembers, sources: NumberedUrls) -> _ArrayColumns:
-    try:
-        return _columns_together(rows, members.references, sources)
-    except (ManifestError, ValueError):
-        # One by one, which finds the reference to name.
-        return _columns_one_by_one(rows, members, sources)
-
-
-def _columns_together(
-    rows: MemberRows, references: KeyedReferences, sources: NumberedUrls
-) -> _ArrayColumns:
+    """Return the columns, or raise for the first reference that cannot be expressed."""
     order = rows.members
-    urls, offsets, lengths, others = references[1:]
+    urls, offsets, lengths, others = members.references[1:]
     if len(order) < len(urls) or (order[1:] < order[:-1]).any():
         urls, offsets, lengths = urls[order], offsets[order], lengths[order]
-    columns = _ArrayColumns(np.empty(0, np.int32), offsets, lengths)
-    columns.path_numbers = _path_numbers(urls, columns, sources)
-    if others:
-        places: list[int] = np.flatnonzero(columns.path_numbers < 0).tolist()
-        values = [others[member] for member in order[places].tolist()]
-        if set(map(type, values)) == {str}:
-            texts = inline_texts(cast("list[str]", values))
-            columns.inline = dict(zip(places, texts, strict=True))
-        else:
-            for row, value in zip(places, values, strict=True):
-                _take_other(columns, row, value, sources)
-    return columns
-
-
-def _path_numbers(
-    urls: npt.NDArray[np.int32], columns: _ArrayColumns, sources: NumberedUrls
-) -> npt.NDArray[np.int32]:
-    """Return the path number of each URL number; -1 for -1."""
-    most = int(urls.max(initial=-1))
-    if most > 4 * len(urls):
-        used, which = np.unique(urls, return_inverse=True)
-        return np.array(_table(used.tolist(), columns, sources), np.int32)[which]
-    # Most URLs of the set: no need to sort a million numbers.
-    is_used = np.zeros(most + 2, np.bool_)  # at the end, no URL
-    is_used[urls] = True
-    by_number = np.full(most + 2, -1, np.int32)
-    numbers = np.flatnonzero(is_used[:-1])
-    by_number[numbers] = _table(numbers.tolist(), columns, sources)
-    return by_number[urls]
-
-
-def _table(numbers: list[int], columns: _ArrayColumns, sources: NumberedUrls) -> list[int]:
-    return [
-        columns.path_number(sources.urls[number], sources) if number >= 0 else -1
-        for number in numbers
-    ]
-
-
-def _columns_one_by_one(
-    rows: MemberRows, members: ArrayMembers, sources: NumberedUrls
-) -> _ArrayColumns:
-    """Return the columns, or raise for the first reference that cannot be expressed.
-
-    First come those to byte ranges, by the number of their URL; then the others.
-    """
-    order, references, names = rows.members, members.references, members.names()
-    urls, lengths = references.urls[order], references.lengths[order]
-    columns = _ArrayColumns(np.full(len(order), -1, np.int32), references.offsets[order], lengths)
-    ranges = np.flatnonzero((urls >= 0) & (lengths > 0))
-    numbers, first, which = np.unique(urls[ranges], return_index=True, return_inverse=True)
-    table = np.full(len(numbers), -1, np.int32)
-    used: list[tuple[int, int]] = list(zip(numbers.tolist(), ranges[first].tolist(), strict=True))
-    for place, (number, row) in enumerate(used):
-        with _naming(names[int(order[row])]):
-            table[place] = columns.path_number(sources.urls[number], sources)
-    columns.path_numbers[ranges] = table[which]
-    for row in np.flatnonzero(columns.path_numbers < 0).tolist():
-        member, number = int(order[row]), int(urls[row])
-        with _naming(names[member]):
-            whole: object = [sources.urls[number]] if number >= 0 else None
-            _take_other(columns, row, whole or references.others[member], sources)
-    return columns
-
-
-@contextmanager
-def _naming(key: str) -> Generator[None]:
+    columns = _ArrayColumns(urls, offsets, lengths, sources)
     try:
-        yield
-    except ManifestError as error:
-        raise error.in_context(chunk=key) from error.__cause__
+        # 0 stands for what names no object in the usual form.
+        used, which = distinct_numbers(urls + np.int32(1), len(sources.urls) + 1)
+        numbers: list[int] = used.tolist()
+        table = [columns.path_number(sources.urls[n - 1]) if n else -1 for n in numbers]
+        columns.path_numbers = np.array(table, np.int32)[which]
+        for row in np.flatnonzero(columns.path_numbers < 0).tolist():
+            columns.take(row, others[order.item(row)])
+    except ManifestError:
+        _require_each(rows, members, sources)
+        raise
+    return columns
 
 
-def _take_other(columns: _ArrayColumns, row: int, value: object, sources: NumberedUrls) -> None:
-    parts = as_array(value)
-    if parts is None:
-        columns.inline[row] = inline_bytes(value)
-        return
-    url, columns.offsets[row], columns.lengths[row] = byte_range(parts)
-    columns.path_numbers[row] = columns.path_number(url, sources)
+def _require_each(rows: MemberRows, members: ArrayMembers, sources: NumberedUrls) -> None:
+    """Raise for the first reference that cannot be expressed, by its key."""
+    names = members.names()
+    order: list[int] = rows.members.tolist()
+    nothing = np.zeros(len(order), np.int64)
+    columns = _ArrayColumns(nothing.astype(np.int32), nothing, nothing.copy(), sources)
+    for row, member in enumerate(order):
+        try:
+            columns.take(row, members.references.value(member, sources.urls))
+        except ManifestError as error:
+            raise error.in_context(chunk=names[member]) from error.__cause__
 
 
 def byte_range(parts: Sequence[object]) -> tuple[str | None, int, int]:
@@ -263,25 +210,6 @@ def _integer(value: object) -> int | None:
         return None
     number = operator.index(cast("Any", value))
     return number if 0 <= number < TOO_LARGE else None
-
-
-def inline_texts(texts: Sequence[str]) -> list[bytes]:
-    """Return the content of references that are text, as :func:`inline_bytes` does.
-
-    Raises
-    ------
-    ValueError
-        One of them cannot be decoded, or is empty.
-    """
-    found = [
-        binascii.a2b_base64(text[7:], strict_mode=True)
-        if text.startswith("base64:")
-        else text.encode()
-        for text in texts
-    ]
-    if not all(found):
-        raise ValueError("inline data is empty")
-    return found
 
 
 def inline_bytes(value: object) -> bytes:

@@ -16,9 +16,9 @@ from urllib.parse import unquote
 import msgspec
 from zarr.storage import MemoryStore
 
-from zarr_manifest.conversion.kerchunk.json.columns import KeyedReferences, as_list
 from zarr_manifest.conversion.kerchunk.json.decoding import (
     Batch,
+    KeyedReferences,
     Members,
     UsualReference,
     batches,
@@ -340,7 +340,7 @@ def _without_documents(batch: Batch, documents: dict[str, object]) -> Batch:
     is_other = [not is_metadata_key(key) for key in keys]
     for key, value, other in zip(keys, values, is_other, strict=True):
         if not other:
-            documents[key] = as_list(value) if type(value) is UsualReference else value
+            documents[key] = value.as_list() if type(value) is UsualReference else value
     return _chosen(keys, values, is_other)
 
 
