@@ -15,6 +15,7 @@ from zarr_manifest.conversion.files.trees import (
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, group_of
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.format import join
 
 __all__ = ["read_dmrpp"]
 
@@ -67,7 +68,7 @@ def _groups(element: Any, path: str) -> Iterator[tuple[str, Any]]:
     yield path, element
     for below in element.iterfind(f"{_DAP}Group"):
         name = below.get("name")
-        yield from _groups(below, f"{path}/{name}" if path else name)
+        yield from _groups(below, join(path, name))
 
 
 def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree) -> None:
@@ -84,7 +85,7 @@ def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree
         if reason is None:
             wanted.append(name)
         else:
-            tree.refuse(f"{path}/{name}" if path else name, reason)
+            tree.refuse(join(path, name), reason)
 
     def parse(names: Sequence[str]) -> Mapping[str, Any]:
         parser = parsers.DMRPPParser(group=path or None, skip_variables=set(variables) - set(names))
@@ -107,7 +108,7 @@ def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree
     for name in wanted:
         if name not in arrays:
             reason = refused.get(name, "it does not say where the bytes are")
-            at = f"{path}/{name}" if path else name
+            at = join(path, name)
             tree.refuse(at, f"VirtualiZarr cannot express it: {reason}")
 
 

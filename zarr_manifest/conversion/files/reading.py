@@ -42,12 +42,12 @@ from zarr_manifest.conversion.virtual import (
     columns_of_grid,
     dataset_nodes,
     distinct_paths,
-    join_path,
     or_refused,
 )
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
+from zarr_manifest.format import join
 from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import (
@@ -303,7 +303,7 @@ def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, State]
                 last = int(np.max(ends[columns.paths == path]))
                 if last > states[path][0]:
                     reason = beyond_the_end(last, path, states[path][0])
-                    tree.refuse(join_path(group.path, name), reason)
+                    tree.refuse(join(group.path, name), reason)
                     del group.arrays[name]
                     break
 
@@ -371,7 +371,7 @@ def _one_file(file: FoundFile, work: _FileWork) -> Iterator[Node]:
     for group in tree.groups:
         yield GroupNode(group.path, group.attributes, tuple(tree.notes.get(group.path, ())))
         for name, array in group.arrays.items():
-            path = join_path(group.path, name)
+            path = join(group.path, name)
             make = partial(
                 array_node,
                 array=array,
@@ -404,10 +404,10 @@ def _require_variables(names: Iterable[str], opened: Sequence[OpenedFile], purpo
 def _refuse_irregular(tree: FileTree) -> None:
     """Refuse arrays that cannot be combined, because VirtualiZarr has only regular grids."""
     for group in tree.groups:
-        for name in [n for n in group.arrays if join_path(group.path, n) in tree.chunk_grids]:
+        for name in [n for n in group.arrays if join(group.path, n) in tree.chunk_grids]:
             del group.arrays[name]
             tree.refuse(
-                join_path(group.path, name),
+                join(group.path, name),
                 "its chunks differ in length, and such arrays are not combined with those of other "
                 "files",
             )

@@ -16,6 +16,7 @@ from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.format import join
 from zarr_manifest.locations import redact
 
 __all__ = [
@@ -121,7 +122,7 @@ class FileTree:
         """Add everything in a ``ManifestGroup``."""
         self.add_group(path, dict(group.metadata.attributes)).arrays.update(group.arrays)
         for name, below in group.groups.items():
-            self.add_manifest_group(below, f"{path}/{name}" if path else name)
+            self.add_manifest_group(below, join(path, name))
 
 
 def explained(error: Exception) -> str:

@@ -383,8 +383,8 @@ def doubt(
             "they failed to read (such as with a NaN attribute), and all of it would be the fill "
             "value"
         )
-    join = _doubtful_join(paths, shape, chunk_shape)
-    return join or (_doubtful_fill_value(metadata) if missing else None)
+    reason = _doubtful_join(paths, shape, chunk_shape)
+    return reason or (_doubtful_fill_value(metadata) if missing else None)
 
 
 def _doubtful_join(

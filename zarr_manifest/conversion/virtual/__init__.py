@@ -9,7 +9,6 @@ from zarr_manifest.conversion.virtual.arrays import (
 from zarr_manifest.conversion.virtual.columns import add_references, columns_of_grid
 from zarr_manifest.conversion.virtual.nodes import (
     dataset_nodes,
-    join_path,
     or_refused,
     read_virtual,
 )
@@ -23,7 +22,6 @@ __all__ = [
     "columns_of_grid",
     "dataset_nodes",
     "distinct_paths",
-    "join_path",
     "or_refused",
     "read_virtual",
     "to_virtual_dataset",

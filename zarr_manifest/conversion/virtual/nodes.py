@@ -17,13 +17,13 @@ from zarr_manifest.conversion.values import json_attributes, packed_values, unst
 from zarr_manifest.conversion.virtual.arrays import MakeChecksums, array_node, checked_metadata
 from zarr_manifest.conversion.virtualizarr_internals import group_of, is_virtual
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import ChunkGrid, Limits
+from zarr_manifest.format import ChunkGrid, Limits, join
 from zarr_manifest.manifest import Manifest
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["dataset_nodes", "join_path", "manifest_group_nodes", "or_refused", "read_virtual"]
+__all__ = ["dataset_nodes", "manifest_group_nodes", "or_refused", "read_virtual"]
 
 # Members of xarray's encoding that describe values, not their storage.
 _CF_ENCODING = frozenset(
@@ -94,18 +94,13 @@ def read_virtual(virtual: Any) -> Iterator[Node]:
         )
 
 
-def join_path(group: str, name: str) -> str:
-    """Return the path of a member of a group."""
-    return f"{group}/{name}" if group else name
-
-
 def manifest_group_nodes(group: Any, path: str) -> Iterator[Node]:
     """Yield the nodes of a ``ManifestGroup``, recursively."""
     yield _group_node(path, *json_attributes(dict(group.metadata.attributes)))
     for name, array in group.arrays.items():
-        yield or_refused(join_path(path, name), partial(array_node, array=array))
+        yield or_refused(join(path, name), partial(array_node, array=array))
     for name, below in group.groups.items():
-        yield from manifest_group_nodes(below, join_path(path, name))
+        yield from manifest_group_nodes(below, join(path, name))
 
 
 def dataset_nodes(
@@ -134,7 +129,7 @@ def dataset_nodes(
     yield _group_node(path, attributes | _coordinates(dataset), changed, decided)
     variables: dict[Any, Any] = dict(dataset.variables)
     for name, variable in variables.items():
-        at = join_path(path, str(name))
+        at = join(path, str(name))
         decided = tuple((notes or {}).get(at, ()))
         if is_virtual(variable):
             make = partial(

@@ -19,8 +19,8 @@ from zarr_manifest.conversion.files.combining.opened_files import (
 from zarr_manifest.conversion.files.combining.splitting import with_codecs_of
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief
-from zarr_manifest.conversion.virtual import join_path
 from zarr_manifest.conversion.virtualizarr_internals import is_virtual
+from zarr_manifest.format import join
 from zarr_manifest.locations import redact
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class AlignedGroup:
 
     def at(self, name: Any) -> str:
         """Return the path of a variable."""
-        return join_path(self.path, str(name))
+        return join(self.path, str(name))
 
     def names(self) -> list[Any]:
         """Return the names of all variables, in the order of the files."""
@@ -93,15 +93,12 @@ def align_group(path: str, files: Sequence[OpenedFile], refused: Collection[str]
     meant = [
         meanings(
             dataset,
-            {
-                str(n): file.tree.meanings.get(join_path(path, str(n)), {})
-                for n in dataset.variables
-            },
+            {str(n): file.tree.meanings.get(join(path, str(n)), {}) for n in dataset.variables},
         )
         for file, dataset in zip(files, stated, strict=True)
     ]
     datasets = [
-        dataset.drop_vars([n for n in dataset.variables if join_path(path, str(n)) in refused])
+        dataset.drop_vars([n for n in dataset.variables if join(path, str(n)) in refused])
         for dataset in stated
     ]
     urls = [file.url for file in files]
@@ -205,7 +202,7 @@ def share_coordinates(
                         return False
                     shared.add(group.at(dim))
                     continue
-                is_inherited = any(join_path(path, str(dim)) in shared for path in ("", *above))
+                is_inherited = any(join(path, str(dim)) in shared for path in ("", *above))
                 # Without coordinates, it is unknown whether files follow one another.
                 if first.length != extent.length or (dim == rules.concat_dim and not is_inherited):
                     return False

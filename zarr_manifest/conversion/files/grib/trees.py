@@ -27,9 +27,9 @@ from zarr_manifest.conversion.files.grib.messages import (
 )
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
 from zarr_manifest.conversion.optional_libraries import library
-from zarr_manifest.conversion.virtual import join_path
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, grib_group
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.format import join
 from zarr_manifest.locations import redact
 
 __all__ = ["read_grib"]
@@ -159,10 +159,10 @@ def _refuse_incomplete(node: dict[str, Any], path: str, tree: FileTree) -> set[i
             needed = " x ".join(
                 f"{count} {dim}" for count, dim in zip(counts, variable["dims"], strict=False)
             )
-            tree.refuse(join_path(path, name), f"it has {len(offsets)} messages, not {needed}")
+            tree.refuse(join(path, name), f"it has {len(offsets)} messages, not {needed}")
             found.update(offsets)
     for name, below in node.get("groups", {}).items():
-        found |= _refuse_incomplete(below, join_path(path, name), tree)
+        found |= _refuse_incomplete(below, join(path, name), tree)
     return found
 
 

@@ -30,6 +30,7 @@ from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, text_of
 from zarr_manifest.conversion.virtualizarr_internals import hdf5_parser
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.format import join
 
 __all__ = ["WatchedReader", "read_hdf5"]
 
@@ -105,7 +106,7 @@ class _Walk:
         for inside, dataset in datasets.items():
             with self.refusing(inside):
                 name = _variable_name(inside, datasets)
-                with self.refusing(_join(path, name)):
+                with self.refusing(join(path, name)):
                     self._dataset(found, name, dataset, inside, identifiers)
         for inside, below in members.items():
             if isinstance(below, h5.Group):
@@ -132,7 +133,7 @@ class _Walk:
         h5: Any = library("h5py")
         found: dict[str, Any] = {}
         for name in names:
-            inside = _join(path, text_of(name))
+            inside = join(path, text_of(name))
             with self.refusing(inside):
                 if inside in found:
                     raise NotConvertibleError("another member of its group has the same name")
@@ -165,7 +166,7 @@ class _Walk:
             return
         if name in found.arrays:
             raise NotConvertibleError("there is already a variable of this name")
-        path = _join(found.path, name)
+        path = join(found.path, name)
         treatment = treatment_of(dataset, inline_limit=self.inline_limit)
         attributes, notes = read_attributes(dataset)
         try:
@@ -223,7 +224,7 @@ def _variable_name(path: str, datasets: Mapping[str, Any]) -> str:
     """Return the name of a variable, which netCDF-4 hides if a dimension has it."""
     group, _, name = path.rpartition("/")
     shown = name.removeprefix(_NOT_COORDINATE)
-    other = datasets.get(_join(group, shown)) if shown != name else None
+    other = datasets.get(join(group, shown)) if shown != name else None
     return name if other is not None and not is_only_a_dimension(other) else shown
 
 
@@ -235,10 +236,6 @@ def _enumeration(dtype: Any) -> dict[str, dict[str, int]]:
         below = _enumeration(dtype[field_name])
         found |= {f"{field_name}/{inside}": numbers for inside, numbers in below.items()}
     return found
-
-
-def _join(group: str, name: str) -> str:
-    return f"{group}/{name}" if group else name
 
 
 # Attributes ------------------------------------------------------------------------------

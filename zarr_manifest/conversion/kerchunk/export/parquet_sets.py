@@ -26,7 +26,7 @@ from zarr_manifest.conversion.kerchunk.local_paths import new_target
 from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import Partitions, ancestors
+from zarr_manifest.format import Partitions, ancestors, join
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.manifest import References, distinct_numbers
 
@@ -140,7 +140,7 @@ class _Export:
 
     def _document(self, path: str, name: str, document: dict[str, Any]) -> None:
         if document:
-            self.documents[f"{path}/{name}" if path else name] = document
+            self.documents[join(path, name)] = document
 
     def _array(self, array: ExportedArray) -> None:
         directory = self.directory / array.path
