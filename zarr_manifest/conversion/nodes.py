@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
+from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.format import join
 from zarr_manifest.manifest import Manifest
 from zarr_manifest.showing import counted, html_table, note_lines, size
 
@@ -152,20 +153,7 @@ def inside(group: str, node: Node) -> Node:
     >>> inside("0", GroupNode("", {})).path, inside("0", GroupNode("a", {})).path
     ('0', '0/a')
     """
-    path = f"{group}/{node.path}" if node.path else group
-    if not isinstance(node, ArrayNode):
-        return dataclasses.replace(node, path=path)
-    notes = tuple(_about(note, node.path, path) for note in node.notes)
-    return dataclasses.replace(node, path=path, notes=notes)
-
-
-def _about(note: str, old: str, new: str) -> str:
-    """Return a note about an array that has another path now."""
-    first, *rest = note.parts if isinstance(note, Advice) else [note]
-    beginning = f"array {old!r}: "
-    if not isinstance(first, str) or not first.startswith(beginning):
-        return note
-    return Advice(f"array {new!r}: ", first.removeprefix(beginning), *rest)
+    return dataclasses.replace(node, path=join(group, node.path))
 
 
 # Called with the path of the array, or the URL of the file, that was just done, the number of
@@ -214,7 +202,7 @@ class Decisions:
 
     def note(self, sentence: str) -> None:
         """Record a decision; `sentence` has no full stop."""
-        self.notes.append(f"array {self.path!r}: {sentence}")
+        self.notes.append(sentence)
 
     def refusal(self, problem: str, *, remedy: str | None = None) -> NotConvertibleError:
         """Return the error that refuses the array."""

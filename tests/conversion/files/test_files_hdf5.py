@@ -557,7 +557,7 @@ def test_an_undefined_fill_value_is_zero_and_noted_where_it_is_read(
     assert found.refused == {}
     assert found.arrays["x"][...].tolist() == ([1, 2, 3, 0, 0, 0] if chunks else [0] * 6)
     assert [note for _, note in found.report.notes] == [
-        "array 'x': its fill value is undefined: chunks that were never written read as 0"
+        "its fill value is undefined: chunks that were never written read as 0"
     ]
 
 

@@ -59,9 +59,9 @@ def test_text_that_is_not_utf8_is_latin_1(tmp_path: Path) -> None:
     assert found.arrays["v"].attrs["units"] == "°C"
     assert found.arrays["öther"][...].tolist() == [1, 2, 3]
     assert found.report.notes == [
-        ("", "group '/': the attribute 'author' is not UTF-8, and was read as Latin-1"),
-        ("v", "array 'v': the attribute 'units' is not UTF-8, and was read as Latin-1"),
-        ("öther", "array 'öther': its name is not UTF-8, and was read as Latin-1"),
+        ("", "the attribute 'author' is not UTF-8, and was read as Latin-1"),
+        ("v", "the attribute 'units' is not UTF-8, and was read as Latin-1"),
+        ("öther", "its name is not UTF-8, and was read as Latin-1"),
     ]
 
 
@@ -90,7 +90,7 @@ def test_a_fill_value_of_nan_for_integers_masks_nothing(tmp_path: Path) -> None:
     assert same(found.arrays["v"][...], np.arange(6).reshape(2, 3))
     assert dict(found.arrays["v"].attrs) == {"scale_factor": 0.5}
     reason = "the attribute '_FillValue' was left out: nan is not an integer"
-    assert found.report.notes == [("v", f"array 'v': {reason}")]
+    assert found.report.notes == [("v", reason)]
 
 
 @pytest.mark.parametrize("code", ["i1", "i2", "f8"])

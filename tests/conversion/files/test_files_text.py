@@ -54,10 +54,10 @@ def test_attributes_of_hdf5(tmp_path: Path) -> None:
     }
     notes = notes_of(found)
     latin = "the attribute {!r} is not UTF-8, and was read as Latin-1"
-    assert notes[""] == ["group '/': " + latin.format("author")]
-    assert notes["g"] == ["group 'g': " + latin.format("author")]
+    assert notes[""] == [latin.format("author")]
+    assert notes["g"] == [latin.format("author")]
     for name in ("units", "both", "fixed"):
-        assert "array 'g/x': " + latin.format(name) in notes["g/x"]
+        assert latin.format(name) in notes["g/x"]
     assert any("the name of the attribute 'grösse' is not UTF-8" in note for note in notes["g/x"])
     assert "g/y" not in notes
 

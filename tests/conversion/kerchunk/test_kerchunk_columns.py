@@ -77,7 +77,7 @@ def test_the_last_of_repeated_keys_counts() -> None:
     document = (text % (json.dumps(ZGROUP), json.dumps(zarray()))).encode()
     wanted = told(json.loads(document))
     assert '"0.0":{"path":"s3://b/g","offset":3,"length":4}' in wanted[1][2].decode()
-    assert wanted[1][3] == ["array 'a': the reference 'x' is not part of the array, and left out"]
+    assert wanted[1][3] == ["the reference 'x' is not part of the array, and left out"]
     assert "the reference 'b/0' is not part of any array" in str(wanted[2])
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(decoding, "_PART", 1)

@@ -94,7 +94,7 @@ def test_a_list_of_sets_becomes_groups(tmp_path: Path) -> None:
         _, _, array, _, other, *refused = found
         assert isinstance(array, ArrayNode)
         assert isinstance(other, ArrayNode)
-        assert array.notes[0].startswith("array '0/a': relative paths, such as 'f.nc', were")
+        assert array.notes[0].startswith("relative paths, such as 'f.nc', were")
         assert other.metadata == array.metadata
         for node, reason in zip(refused, ("not a JSON object", "has version 3"), strict=True):
             assert isinstance(node, RefusedNode)

@@ -95,15 +95,14 @@ def test_members_that_kerchunk_cannot_hold_are_noted(tmp_path: Path) -> None:
     write_manifest_array(root, "checked", np.empty(2, "i2"), 1, checked)
     report = export_kerchunk_parquet(root, tmp_path / "refs.parq")
     assert report.notes == [
-        ("checked", "array 'checked': the checksums of 1 chunk were left out"),
-        ("checked", "array 'checked': the entity tags of 1 chunk were left out"),
-        ("checked", "array 'checked': the modification times of 1 chunk were left out"),
+        ("checked", "the checksums of 1 chunk were left out"),
+        ("checked", "the entity tags of 1 chunk were left out"),
+        ("checked", "the modification times of 1 chunk were left out"),
         (
             "deep/rows",
-            "array 'deep/rows': missing chunks need the fill value -7, which xarray masks as "
-            "missing in Zarr v2",
+            "missing chunks need the fill value -7, which xarray masks as missing in Zarr v2",
         ),
-        ("deep/rows", "array 'deep/rows': 1 chunk marked as empty, now encoded fill values"),
+        ("deep/rows", "1 chunk marked as empty, now encoded fill values"),
     ]
     report = export_kerchunk_parquet(root, tmp_path / "other.parq", inline_empty=False)
     assert any("1 chunk marked as empty, now missing" in note for _, note in report.notes)

@@ -21,7 +21,7 @@ def test_keys_of_no_chunk_are_named() -> None:
     extra = {"a/0.7": URL, "a/2.0": URL, "a/x": URL, "a/0": URL, "a/00.1": "text"}
     node = array_node(one(URL) | extra)
     assert node.notes == (
-        "array 'a': 5 references ('x', '0', '00.1', …) are not part of the array, and left out",
+        "5 references ('x', '0', '00.1', …) are not part of the array, and left out",
     )
     assert len(entries(one(URL) | extra)) == 1
 
@@ -40,7 +40,7 @@ def test_chunk_keys_in_the_other_spelling() -> None:
     references = {"a/.zarray": zarray(), "a/0/1": URL, "a/1/0": "text"}
     assert entries(references) == {(0, 1): ("s3://b/f.nc", 100, 12), (1, 0): b"text"}
     assert array_node(references).notes == (
-        "array 'a': 2 chunk keys are written with '/', though the metadata says '.'; they "
+        "2 chunk keys are written with '/', though the metadata says '.'; they "
         "were read as written",
     )
     # The array's own spelling is the right one.

@@ -106,7 +106,7 @@ def test_relative_paths_start_from_the_working_directory(
     assert report.notes == [
         (
             "a",
-            "array 'a': relative paths, such as 'data/a b.bin', were resolved against the working "
+            "relative paths, such as 'data/a b.bin', were resolved against the working "
             "directory, as fsspec does; if they begin with the name of a bucket: "
             "rewrite={'': 's3://'}",
         )
@@ -134,7 +134,7 @@ def test_templates_that_no_set_defines(templates: object) -> None:
     document = {"version": 1, "refs": references, "templates": templates}
     (note,) = array_node(document).notes
     assert note == (
-        "array 'a': URLs contain '{{ u }}', which the set does not define, and were taken for "
+        "URLs contain '{{ u }}', which the set does not define, and were taken for "
         "paths in the working directory; rewrite them: rewrite={'{{ u }}': 'URL'}"
     )
     rewrite = {"{{ u }}": "s3://b", "{{u}}": "s3://b"}

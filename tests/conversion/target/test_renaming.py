@@ -37,7 +37,7 @@ def test_the_name_that_xarray_gives_to_arrays_without_one() -> None:
     assert read(store, "xarray_dataarray_variable") == [1, 2]
     assert read(store, "g/xarray_dataarray_variable") == [3]
     assert report.notes == [
-        (path, f"array {path!r}: it was named {old!r}")
+        (path, f"it was named {old!r}")
         for path in ("xarray_dataarray_variable", "g/xarray_dataarray_variable")
     ]
 
@@ -59,10 +59,10 @@ def test_new_names_of_arrays_and_groups() -> None:
     assert read(store, "sst") == [3]
     assert node(store, "g")["attributes"] == {"title": "kept"}
     assert sorted(report.notes) == [
-        ("g", "group 'g': it was named '__g'"),
-        ("g/v", "array 'g/v': it was named '__v'"),
+        ("g", "it was named '__g'"),
+        ("g/v", "it was named '__v'"),
         ("no/x", "there is no such node: its new name was ignored"),
-        ("sst", "array 'sst': it was named '__xarray_dataarray_variable__'"),
+        ("sst", "it was named '__xarray_dataarray_variable__'"),
     ]
 
 

@@ -279,9 +279,7 @@ def test_objects_that_are_not_chunks_are_named(tmp_path: Path) -> None:
     assert list(paths_of(by_path["a"])) == [(0, 0)]
     assert list(paths_of(by_path["b"])) == [(0, 0)]
     assert "3 objects" in by_path["a"].notes[-1]
-    assert by_path["b"].notes == (
-        "array 'b': the object '0.1' is not part of the array, and left out",
-    )
+    assert by_path["b"].notes == ("the object '0.1' is not part of the array, and left out",)
     refusals = {node.path: node.reason for node in found if isinstance(node, RefusedNode)}
     assert refusals == {
         "": "the object 'README.md' is not part of any array",

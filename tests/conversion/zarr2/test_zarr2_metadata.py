@@ -73,7 +73,7 @@ def test_a_chunk_length_of_zero_in_an_empty_dimension() -> None:
     converted = convert_array(document, None, path="a")
     assert converted.metadata["chunk_grid"]["configuration"]["chunk_shape"] == [1, 2]
     assert converted.notes == (
-        "array 'a': the chunk length 0 in dimension 0, which is empty, became 1, because Zarr v3 "
+        "the chunk length 0 in dimension 0, which is empty, became 1, because Zarr v3 "
         "requires a positive one",
     )
     assert Written(document, {}).read_v3().shape == (0, 4)
@@ -173,9 +173,9 @@ def test_what_json_lacks_becomes_a_string_in_attributes() -> None:
     }
     assert repr(zattrs) == before
     assert converted.notes == (
-        "array 'a': in the attribute 'a', values that JSON lacks became strings",
-        "array 'a': in the attribute 'e', an infinity became a string, as JSON has none",
-        "array 'a': the attribute 'missing_value' is NaN and was left out",
+        "in the attribute 'a', values that JSON lacks became strings",
+        "in the attribute 'e', an infinity became a string, as JSON has none",
+        "the attribute 'missing_value' is NaN and was left out",
     )
 
 
@@ -299,7 +299,7 @@ def test_any_document_is_converted_to_valid_metadata_or_refused(
         assert refused.array == "g/a"
         assert len(str(refused)) < 1000
         return
-    assert all(note.startswith("array 'g/a': ") for note in converted.notes)
+    assert all(converted.notes)
     document = json.dumps(converted.metadata, allow_nan=False)
     if IS_CURRENT_ZARR or ('"struct"' not in document and "astype" not in document):
         ArrayV3Metadata.from_dict(json.loads(document))

@@ -166,7 +166,7 @@ def test_levels_are_moved_into_their_range(config: Config, member: str, nearest:
     converted = convert(compressor=config)
     assert converted.metadata["codecs"][-1]["configuration"][member] == nearest
     assert converted.notes == (
-        f"array 'a': member {member!r} of codec {config['id']!r} became {nearest}, because "
+        f"member {member!r} of codec {config['id']!r} became {nearest}, because "
         f"{config[member]} is out of range; it does not affect reading",
     )
 
@@ -174,7 +174,7 @@ def test_levels_are_moved_into_their_range(config: Config, member: str, nearest:
 def test_members_that_numcodecs_would_reject_are_left_out() -> None:
     converted = convert(compressor={"id": "zlib", "level": 4, "wbits": 15, "name": "deflate"})
     assert converted.metadata["codecs"][-1]["configuration"] == {"level": 4}
-    assert converted.notes == ("array 'a': codec 'zlib' has no member 'name', 'wbits'; left out",)
+    assert converted.notes == ("codec 'zlib' has no member 'name', 'wbits'; left out",)
 
 
 # ------------------------------------------------------------ array to array
@@ -387,7 +387,7 @@ def test_missing_filters_and_compressors_are_null(members: tuple[str, ...]) -> N
     converted = convert_array(document, None, path="a")
     assert converted.metadata == convert_array(zarray(), None).metadata
     assert converted.notes == tuple(
-        f"array 'a': member {member!r} is missing; taken as null" for member in members
+        f"member {member!r} is missing; taken as null" for member in members
     )
     assert convert(filters=[]).metadata == convert().metadata
 

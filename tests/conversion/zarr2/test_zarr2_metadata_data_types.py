@@ -142,7 +142,7 @@ def test_subarrays_become_fields_in_the_same_bytes(o: str, order: str) -> None:
     stored = ours.astype(ours.dtype.newbyteorder(o))
     assert stored.view(data.dtype).tobytes() == data.tobytes()
     notes = convert_array(document, None, path="a").notes
-    assert "array 'a': field 'z' is a subarray" in notes[0]
+    assert "field 'z' is a subarray" in notes[0]
     assert f"view the field as {o}f8 of shape (2, 3)".replace("<f8", "float64") in notes[0]
     assert ["'n.q'" in note for note in notes][1] is True
 
@@ -166,7 +166,7 @@ def test_unnamed_fields_are_named_as_numpy_does() -> None:
     converted = convert_array(zarray(dtype=dtype, fill_value=None), None, path="a")
     names = [name for name, _ in converted.metadata["data_type"]["configuration"]["fields"]]
     assert names == list(np.dtype([tuple(field) for field in dtype]).names or ())
-    assert "array 'a': field 1 of the data type has no name; it became 'f1'" in converted.notes
+    assert "field 1 of the data type has no name; it became 'f1'" in converted.notes
 
 
 # ------------------------------------------------------------ refusals

@@ -80,7 +80,7 @@ def test_a_fill_value_becomes(dtype: Any, fill: Any, expected: Any, is_noted: bo
     result = converted.metadata["fill_value"]
     assert json.dumps(result) == json.dumps(expected)
     assert bool(converted.notes) is is_noted
-    assert all(note.startswith("array 'a': the fill value ") for note in converted.notes)
+    assert all(note.startswith("the fill value ") for note in converted.notes)
 
 
 @pytest.mark.parametrize(

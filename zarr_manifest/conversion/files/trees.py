@@ -96,8 +96,8 @@ class FileTree:
         self.refused.append(RefusedNode(path, NotConvertibleError.code, reason))
 
     def note(self, path: str, sentence: str) -> None:
-        """Add a note about an array; `sentence` has no full stop."""
-        self.notes.setdefault(path, []).append(f"array {path!r}: {sentence}")
+        """Add a note about an array or group; `sentence` has no full stop."""
+        self.notes.setdefault(path, []).append(sentence)
 
     def keep_precision(self, path: str, attributes: Mapping[Any, Any]) -> None:
         """Keep the 32-bit packing of an array: xarray then decodes to 32 bits, too."""
@@ -106,15 +106,11 @@ class FileTree:
             if getattr(value, "dtype", None) == np.float32 and not np.ndim(value):
                 self.meanings.setdefault(path, {})[name] = value
 
-    def note_group(self, path: str, sentence: str) -> None:
-        """Add a note about a group; `sentence` has no full stop."""
-        self.notes.setdefault(path, []).append(f"group {path or '/'!r}: {sentence}")
-
     def add_group(self, path: str, attributes: Mapping[Any, Any]) -> FileGroup:
         """Add a group, whose attributes may have any values, and notes about those that change."""
         found, notes = json_attributes(attributes)
         for sentence in notes:
-            self.note_group(path, sentence)
+            self.note(path, sentence)
         self.groups.append(FileGroup(path, found))
         return self.groups[-1]
 

@@ -137,29 +137,21 @@ def _begins(url: str, old: str) -> bool:
     return not url.startswith(("/", "~")) and "://" not in url
 
 
-def relative_path_notes(array: str, paths: Collection[str]) -> Iterator[str]:
-    """Yield notes about URLs of an array that were taken for paths in the working directory.
-
-    Parameters
-    ----------
-    array : str
-        Path of the array.
-    paths : collection of str
-        Such URLs.
-    """
+def relative_path_notes(paths: Collection[str]) -> Iterator[str]:
+    """Yield notes about URLs that were taken for paths in the working directory."""
     unexpanded = [path for path in paths if _EXPRESSION.search(path)]
     if unexpanded:
         found = _EXPRESSION.search(min(unexpanded))
         assert found is not None
         yield Advice(
-            f"array {array!r}: URLs contain {found[0]!r}, which the set does not define, and were "
+            f"URLs contain {found[0]!r}, which the set does not define, and were "
             "taken for paths in the working directory; rewrite them: ",
             Setting("rewrite", {found[0]: "URL"}),
         )
     others = [path for path in paths if not _EXPRESSION.search(path)]
     if others:
         yield Advice(
-            f"array {array!r}: relative paths, such as {min(others)!r}, were resolved against the "
+            f"relative paths, such as {min(others)!r}, were resolved against the "
             "working directory, as fsspec does; if they begin with the name of a bucket: ",
             Setting("rewrite", {"": "s3://"}),
         )

@@ -162,8 +162,7 @@ def repair_array(
         return Repaired(dict(metadata), (), is_theirs=False)
     repaired = copy.deepcopy(dict(metadata)) | changed
     require_valid_array(ArrayMetadata(path, repaired).undeclared)
-    prefix = f"array {path!r}: "
-    repairs = tuple(note.removeprefix(prefix) for note in decisions.notes)
+    repairs = tuple(decisions.notes)
     return Repaired(repaired if repairs else dict(metadata), repairs, is_theirs=True)
 
 
@@ -200,7 +199,7 @@ def _changed(
         if found.faults:
             faults = ", and ".join(found.faults)
             sentence = f"{faults}; the codecs are now {_spelled(codecs)}{evidence}"
-            decisions.notes[mark:mark] = [f"array {decisions.path!r}: {sentence}"]
+            decisions.notes.insert(mark, sentence)
         changed["codecs"] = codecs
     fill_value = _fill_value(written.fill_value, data_type, decisions)
     if not _is_same(fill_value, written.fill_value, data_type):

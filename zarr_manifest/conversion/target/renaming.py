@@ -49,7 +49,7 @@ class Renaming:
     >>> renaming.applied(GroupNode("a/__t/b", {})).path
     'a/t/b'
     >>> print(*renaming.applied(GroupNode("a/__t", {})).notes)
-    group 'a/t': it was named '__t'
+    it was named '__t'
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
@@ -78,8 +78,7 @@ class Renaming:
         notes = node.notes
         before, after = old.rpartition("/")[2], new.rpartition("/")[2]
         if before != after:
-            kind = "group" if isinstance(node, GroupNode) else "array"
-            notes = (*notes, f"{kind} {new!r}: it was named {before!r}")
+            notes = (*notes, f"it was named {before!r}")
         if isinstance(node, GroupNode):
             attributes = _referring(node.attributes, names)
             return dataclasses.replace(node, path=new, attributes=attributes, notes=notes)

@@ -84,8 +84,7 @@ def array_node(
     manifest = make()
     if checksums is not None:
         manifest = make(checksums=checksums(manifest))
-    prefix = f"array {path!r}: "
-    return ArrayNode(path, metadata, manifest, (*notes, *(prefix + sentence for sentence in found)))
+    return ArrayNode(path, metadata, manifest, (*notes, *found))
 
 
 def checked_metadata(stated: Mapping[str, Any]) -> dict[str, Any]:

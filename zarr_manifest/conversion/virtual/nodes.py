@@ -96,7 +96,8 @@ def read_virtual(virtual: Any) -> Iterator[Node]:
 
 def manifest_group_nodes(group: Any, path: str) -> Iterator[Node]:
     """Yield the nodes of a ``ManifestGroup``, recursively."""
-    yield _group_node(path, *json_attributes(dict(group.metadata.attributes)))
+    attributes, notes = json_attributes(dict(group.metadata.attributes))
+    yield GroupNode(path, attributes, tuple(notes))
     for name, array in group.arrays.items():
         yield or_refused(join(path, name), partial(array_node, array=array))
     for name, below in group.groups.items():
@@ -126,7 +127,7 @@ def dataset_nodes(
     """
     attributes, changed = json_attributes(dataset.attrs)
     decided = tuple((notes or {}).get(path, ()))
-    yield _group_node(path, attributes | _coordinates(dataset), changed, decided)
+    yield GroupNode(path, attributes | _coordinates(dataset), (*decided, *changed))
     variables: dict[Any, Any] = dict(dataset.variables)
     for name, variable in variables.items():
         at = join(path, str(name))
@@ -144,13 +145,6 @@ def dataset_nodes(
         else:
             make = partial(_loaded_node, variable=variable, notes=decided)
         yield or_refused(at, make)
-
-
-def _group_node(
-    path: str, attributes: dict[str, Any], changed: Sequence[str], notes: Sequence[str] = ()
-) -> GroupNode:
-    prefix = f"group {path or '/'!r}: "
-    return GroupNode(path, attributes, (*notes, *(prefix + sentence for sentence in changed)))
 
 
 def or_refused(path: str, make: Callable[[str], ArrayNode]) -> Node:
@@ -209,8 +203,7 @@ def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
         contents = _encoded(name, variable, unpacked | {"_FillValue": missing})
         if not _reads_back(name, variable, contents):
             raise NotConvertibleError("xarray does not read back the same values")
-        problem = "its encoding was dropped, because its values do not fit into it"
-        notes = (*notes, f"array {path!r}: {problem}")
+        notes = (*notes, "its encoding was dropped, because its values do not fit into it")
     metadata, chunks = array_in_memory(contents, name)
     metadata = checked_metadata(metadata)
     grid = ChunkGrid.from_metadata(metadata)

@@ -206,14 +206,13 @@ def _array_node(plan: ArrayPlan, names: list[str], prefix: str) -> Node:
                 # Written by zarr before 2.8.
                 manifest, unread = found, rest
                 notes.append(
-                    f"array {plan.path!r}: {other!r} separates the numbers in its chunk keys, not "
+                    f"{other!r} separates the numbers in its chunk keys, not "
                     f"{plan.key_separator!r}, as its metadata says or implies"
                 )
     except ManifestError as error:
         return refused(plan.path, error)
     if unread:
-        count = count_keys(unread, "object")
-        notes.append(f"array {plan.path!r}: {count} not part of the array, and left out")
+        notes.append(f"{count_keys(unread, 'object')} not part of the array, and left out")
     return ArrayNode(plan.path, plan.metadata, manifest, tuple(notes))
 
 

@@ -53,7 +53,7 @@ class Converted:
     metadata : dict
         The content of ``zarr.json``, without storage transformers.
     notes : tuple of str
-        Decisions made where the input leaves a choice; each names the array.
+        Decisions made where the input leaves a choice, as sentences.
     key_separator : {".", "/"}
         What separates the numbers in the keys of the v2 chunks.
     """
@@ -103,7 +103,7 @@ def convert_array(
     >>> [codec["name"] for codec in converted.metadata["codecs"]]
     ['bytes', 'numcodecs.zlib']
     >>> converted.notes
-    ("array 'sst': the fill value null became 0, because Zarr v3 requires a fill value",)
+    ('the fill value null became 0, because Zarr v3 requires a fill value',)
     """
     decisions = Decisions(path)
     document = _object(zarray, "the .zarray document", decisions)

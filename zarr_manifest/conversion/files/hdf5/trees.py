@@ -125,7 +125,7 @@ class _Walk:
             notes = [f"its attributes were left out: {explained(error)}"]
         found = self.tree.add_group(path, stated)
         for sentence in notes:
-            self.tree.note_group(path, sentence)
+            self.tree.note(path, sentence)
         return found
 
     def _members(self, group: Any, names: Sequence[str | bytes], path: str) -> dict[str, Any]:
@@ -142,8 +142,7 @@ class _Walk:
                 if isinstance(item, h5.Dataset) and is_scale(item):
                     self.scales.see(item, inside)
                 if isinstance(name, bytes):
-                    note = self.tree.note_group if isinstance(item, h5.Group) else self.tree.note
-                    note(inside, "its name is not UTF-8, and was read as Latin-1")
+                    self.tree.note(inside, "its name is not UTF-8, and was read as Latin-1")
         return found
 
     def _identifiers(self, datasets: Mapping[str, Any]) -> dict[int, str]:

@@ -130,7 +130,7 @@ class ExportedArray:
             self.metadata, path=self.path, is_complete=is_complete, is_tried=True
         )
         counted = (
-            f"array {self.path!r}: " + what.format(f"{count} chunk{'s' if count > 1 else ''}")
+            what.format(f"{count} chunk{'s' if count > 1 else ''}")
             for what, count in sorted(self.dropped.items())
         )
         return converted._replace(notes=(*converted.notes, *counted))

@@ -140,9 +140,8 @@ def _array_node(plan: ArrayPlan, members: ArrayMembers, sources: NumberedUrls) -
         manifest = _manifest(plan, rows, columns)
     except ManifestError as error:
         return refused(plan.path, error)
-    prefixed = [f"array {plan.path!r}: {note}" for note in notes]
-    relative = relative_path_notes(plan.path, columns.relative)
-    return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *prefixed, *relative))
+    notes += relative_path_notes(columns.relative)
+    return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *notes))
 
 
 def _columns(rows: MemberRows, members: ArrayMembers, sources: NumberedUrls) -> _ArrayColumns:

@@ -343,15 +343,15 @@ class _Importer:
             plan.grid_shape,
             self.urls.reference,
         )
-        notes = (*plan.notes, *_notes(plan.path, files))
+        notes = (*plan.notes, *_notes(files))
         at_most = min(files.chunk_count, len(files.present()) * files.record_size)
         if at_most <= self.stream_above:
             manifest, relative = whole_manifest(plan.grid_shape, files)
-            found = relative_path_notes(plan.path, relative)
+            found = relative_path_notes(relative)
             return ArrayNode(plan.path, plan.metadata, manifest, (*notes, *found))
         shape = contiguous_partition_shape(plan.grid_shape, min(_PARTITION, self.stream_above))
         parts = RefsPartitions(plan.path, plan.grid_shape, shape, files)
-        notes += tuple(relative_path_notes(plan.path, parts.first_relative()))
+        notes += tuple(relative_path_notes(parts.first_relative()))
         self._streams.append(parts)
         return ArrayNode(plan.path, plan.metadata, StreamedManifest(shape, parts), notes)
 
@@ -368,15 +368,15 @@ def _refused(path: str, reason: str) -> RefusedNode:
     return RefusedNode(path, NotConvertibleError.code, reason)
 
 
-def _notes(path: str, files: RefsFiles) -> Iterator[str]:
+def _notes(files: RefsFiles) -> Iterator[str]:
     references, beyond = files.outside()
     if references:
         yield (
-            f"array {path!r}: dropped {counted(references, 'reference')} past the end of the chunk "
+            f"dropped {counted(references, 'reference')} past the end of the chunk "
             "grid, as kerchunk's readers do"
         )
     if beyond:
         yield (
-            f"array {path!r}: did not read {counted(len(beyond), 'file')} of references past the "
+            f"did not read {counted(len(beyond), 'file')} of references past the "
             f"end of the chunk grid, from refs.{beyond[0]}.parq on"
         )
