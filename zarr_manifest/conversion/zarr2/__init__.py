@@ -1,6 +1,6 @@
 """Conversion of Zarr v2 to Zarr v3, and back."""
 
-from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS
+from zarr_manifest.conversion.zarr2.codecs import ARRAY_FILTERS
 from zarr_manifest.conversion.zarr2.data_types import DataType, convert_data_type
 from zarr_manifest.conversion.zarr2.fill_values import convert_fill_value
 from zarr_manifest.conversion.zarr2.hierarchy import read_zarr2

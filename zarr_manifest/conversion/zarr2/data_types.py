@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from zarr_manifest.conversion.values import as_array, brief
+from zarr_manifest.conversion.zarr2.codecs import OBJECT_CODECS
 
 if TYPE_CHECKING:
     from zarr_manifest.conversion.nodes import Decisions
 
-__all__ = ["OBJECT_CODECS", "DataType", "Endian", "convert_data_type"]
+__all__ = ["DataType", "Endian", "convert_data_type"]
 
 type Endian = Literal["little", "big"]
-
-# The filters that turn an array of Python objects into bytes, and the v3 type that |O becomes.
-OBJECT_CODECS = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
 
 # The metadata is untrusted. A subarray becomes as many fields as it has elements, and the fill
 # value has the size of an element: neither may exhaust memory.

@@ -23,9 +23,14 @@ from zarr.storage import MemoryStore
 
 from zarr_manifest.conversion.nodes import Decisions
 from zarr_manifest.conversion.values import as_array, as_object, brief
-from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS, ARRAY_TO_BYTES
-from zarr_manifest.conversion.zarr2.bytes_codecs import BYTES_CODECS
-from zarr_manifest.conversion.zarr2.data_types import OBJECT_CODECS
+from zarr_manifest.conversion.zarr2.codecs import (
+    ARRAY_FILTERS,
+    ARRAY_TO_BYTES,
+    BYTES_CODECS,
+    DECODED_TYPE,
+    OBJECT_CODECS,
+    zarr2_config,
+)
 from zarr_manifest.conversion.zarr2.missing_values import fill_value_for_masking
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ArrayMetadata, interpret_chunk_grid, strict
@@ -33,17 +38,7 @@ from zarr_manifest.format import ArrayMetadata, interpret_chunk_grid, strict
 __all__ = ["Zarr2Metadata", "convert_array_to_zarr2", "convert_group_to_zarr2"]
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
-_NUMCODECS = "numcodecs."
-_SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _ORDERS = {"little": "<", "big": ">"}
-
-# The member in which a filter names the type of its decoded elements.
-_DECODED_TYPE = {
-    "delta": "dtype",
-    "fixedscaleoffset": "dtype",
-    "quantize": "dtype",
-    "astype": "decode_dtype",
-}
 
 
 class Zarr2Metadata(NamedTuple):
@@ -164,7 +159,7 @@ class _Pipeline:
     def complete(self, native: np.dtype[Any]) -> None:
         """State what zarr infers from the array if a codec omits it, and numcodecs cannot infer."""
         for step in self.steps:
-            member = _DECODED_TYPE.get(step["id"])
+            member = DECODED_TYPE.get(step["id"])
             if member is not None and step.get(member) is None:
                 step[member] = native.str
             if step["id"] == "shuffle" and step.get("elementsize") is None:
@@ -174,7 +169,7 @@ class _Pipeline:
     def byte_order(self) -> Any:
         """The byte order of the decoded elements."""
         for step in self.steps:
-            stated = step.get(_DECODED_TYPE.get(step["id"], ""))
+            stated = step.get(DECODED_TYPE.get(step["id"], ""))
             if stated is not None:
                 return np.dtype(stated).str[0].replace("|", "<")
         return _ORDERS.get(self.endian, "<")
@@ -205,7 +200,7 @@ def _append(
         pipeline.endian = str(configuration.get("endian") or "little")
         pipeline.in_bytes = True
         return
-    step = _numcodecs(name, configuration)
+    step = zarr2_config(name, configuration)
     if step is None:
         raise decisions.refusal(
             f"codec {name!r} has no counterpart in Zarr v2",
@@ -232,33 +227,6 @@ def _order(
         f"codec 'transpose' with the order {brief(axes)}, at this position, is neither order 'C' "
         "nor 'F' of Zarr v2"
     )
-
-
-def _numcodecs(name: str, configuration: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the numcodecs configuration for a codec, or None."""
-    if name.startswith(_NUMCODECS):
-        codec = name.removeprefix(_NUMCODECS)
-        known = codec in BYTES_CODECS | ARRAY_FILTERS | ARRAY_TO_BYTES
-        return {"id": codec} | configuration if known else None
-    if name.startswith("imagecodecs_"):
-        return {"id": name} | configuration if name in BYTES_CODECS | ARRAY_FILTERS else None
-    if name in OBJECT_CODECS:
-        return {"id": name}
-    if name == "gzip":
-        return {"id": "gzip", "level": configuration.get("level", 5)}
-    if name == "zstd":
-        checksum = {"checksum": True} if configuration.get("checksum") else {}
-        return {"id": "zstd", "level": configuration.get("level", 0)} | checksum
-    if name == "blosc":
-        # It only matters for encoding: compressed bytes describe themselves.
-        return {
-            "id": "blosc",
-            "cname": configuration.get("cname", "zstd"),
-            "clevel": configuration.get("clevel", 5),
-            "shuffle": _SHUFFLES.get(str(configuration.get("shuffle")), 0),
-            "blocksize": configuration.get("blocksize", 0),
-        }
-    return {"id": "crc32c", "location": "end"} if name == "crc32c" else None
 
 
 # Data type and fill value --------------------------------------------------------------

@@ -17,9 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from zarr_manifest.conversion.nodes import Decisions
 from zarr_manifest.conversion.values import as_array, as_object, brief, valid_attributes
-from zarr_manifest.conversion.zarr2.array_codecs import ARRAY_FILTERS, ARRAY_TO_BYTES
-from zarr_manifest.conversion.zarr2.bytes_codecs import BYTES_CODECS, CodecMembers
-from zarr_manifest.conversion.zarr2.data_types import OBJECT_CODECS, DataType, convert_data_type
+from zarr_manifest.conversion.zarr2.codecs import (
+    ARRAY_FILTERS,
+    ARRAY_TO_BYTES,
+    BYTES_CODECS,
+    OBJECT_CODECS,
+    Codec,
+    CodecMembers,
+)
+from zarr_manifest.conversion.zarr2.data_types import DataType, convert_data_type
 from zarr_manifest.conversion.zarr2.fill_values import convert_fill_value
 from zarr_manifest.conversion.zarr2.missing_values import fill_value_as_attribute
 from zarr_manifest.showing import counted
@@ -28,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
-
-    from zarr_manifest.conversion.nodes import Decisions
 
 __all__ = [
     "Converted",
@@ -280,8 +284,6 @@ def _dimension_names(
     )
     return None
 
-
-type Codec = dict[str, object]
 
 _NO_V3_CODEC = {
     "categorize": "it maps labels to numbers, for which there is no Zarr v3 codec",
