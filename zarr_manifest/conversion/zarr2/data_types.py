@@ -29,22 +29,7 @@ _MAX_DEPTH = 32
 _MAX_ELEMENT_BYTES = 1 << 24
 
 _TYPE_STRING = re.compile(r"([<>|])([a-zA-Z])(\d+)(\[[^\]]*\])?", re.ASCII)
-_NUMBERS = {
-    "b1": "bool",
-    "i1": "int8",
-    "i2": "int16",
-    "i4": "int32",
-    "i8": "int64",
-    "u1": "uint8",
-    "u2": "uint16",
-    "u4": "uint32",
-    "u8": "uint64",
-    "f2": "float16",
-    "f4": "float32",
-    "f8": "float64",
-    "c8": "complex64",
-    "c16": "complex128",
-}
+_NUMBERS = re.compile(r"b1|[iu][1248]|f[248]|c8|c16")
 _TIMES = {"M8": "numpy.datetime64", "m8": "numpy.timedelta64"}
 _LENGTHS = {"S": "null_terminated_bytes", "U": "fixed_length_utf32", "V": "raw_bytes"}
 _ENDIANS: dict[str, Endian] = {"<": "little", ">": "big"}
@@ -169,8 +154,9 @@ def _simple(spec: str, where: str, decisions: Decisions) -> DataType:
     code = f"{kind}{int(digits)}" if len(digits) < 10 else ""
     if code in _TIMES:
         data_type = _time(spec, _TIMES[code], where, decisions)
-    elif unit is None and code in _NUMBERS:
-        data_type = DataType(np.dtype(order + code), None, _NUMBERS[code])
+    elif unit is None and _NUMBERS.fullmatch(code):
+        number = np.dtype(order + code)
+        data_type = DataType(number, None, number.name)
     elif unit is None and kind in _LENGTHS and code:
         data_type = _fixed_length(kind, int(digits), order, where, decisions)
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-import sys
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["convert_fill_value"]
 
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
+# No data type has numbers of more digits.
+_DECIMAL = re.compile(r"-?[0-9]{1,20}")
 _NAT = np.iinfo(np.int64).min
 _CANONICAL_NANS = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}
 
@@ -142,31 +144,18 @@ def _text(value: object, data_type: DataType, decisions: Decisions) -> str:
 
 
 def _float(value: object, dtype: np.dtype[Any], decisions: Decisions) -> float:
-    if isinstance(value, str) and value not in _NOT_FINITE:
-        number = _number_in(value, dtype, decisions)
-        decisions.note(f"the fill value {brief(value)}, a string, became {number!r}")
-    elif isinstance(value, str):
-        number = _NOT_FINITE[value]
-    elif isinstance(value, bool):
-        number = float(value)
-        decisions.note(f"the fill value {value} became {number!r}")
-    elif isinstance(value, int | float) and abs(value) <= sys.float_info.max:
-        number = float(value)
-    elif isinstance(value, float):
-        number = value
-    else:
+    if not isinstance(value, str | int | float):
         raise _refusal(value, dtype, decisions)
+    try:
+        number = float(value)
+    except (ValueError, OverflowError) as error:
+        raise _refusal(value, dtype, decisions) from error
     with np.errstate(over="ignore"):
         if math.isfinite(number) and not np.isfinite(dtype.type(number)):
             raise _refusal(value, dtype, decisions)
+    if isinstance(value, bool) or (isinstance(value, str) and value not in _NOT_FINITE):
+        decisions.note(f"the fill value {brief(value)} became {number!r}")
     return number
-
-
-def _number_in(text: str, dtype: np.dtype[Any], decisions: Decisions) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise _refusal(text, dtype, decisions) from error
 
 
 def _float_json(number: float) -> float | str:
@@ -207,19 +196,11 @@ def _integral(value: object, data_type: DataType, decisions: Decisions) -> objec
 
 
 def _integer(value: object) -> int | None:
-    if isinstance(value, int):
+    if isinstance(value, str):
+        return int(value) if _DECIMAL.fullmatch(value) else None
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return int(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str) and value.strip("-").isdecimal() and value.isascii():
-        return _decimal(value)
     return None
-
-
-def _decimal(text: str) -> int | None:
-    """Return the integer in `text`; no data type has more than 20 digits."""
-    digits = text.removeprefix("-")
-    return int(text) if digits.isdecimal() and len(digits) <= 20 else None
 
 
 def _bounds(dtype: np.dtype[Any]) -> tuple[int, int]:

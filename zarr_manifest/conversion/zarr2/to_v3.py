@@ -13,7 +13,9 @@ border.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
 
 from zarr_manifest.conversion.nodes import Decisions
 from zarr_manifest.conversion.values import as_array, as_object, brief, valid_attributes
@@ -111,23 +113,23 @@ def convert_array(
     """
     decisions = Decisions(path)
     document = _object(zarray, "the .zarray document", decisions)
-    _check_format(document, decisions)
-    shape = _lengths(document, "shape", decisions)
-    chunks = _chunk_shape(document, shape, decisions)
+    stated = _zarray(document, decisions)
+    shape, separator = stated.shape, stated.dimension_separator or "."
+    chunks = _chunk_shape(stated.chunks, shape, decisions)
     pipeline = read_pipeline(document, decisions)
-    data_type = convert_data_type(
-        _required(document, "dtype", decisions), object_codec_of(pipeline), decisions
-    )
-    order = _order(document, len(shape), decisions)
-    separator = _separator(document, decisions)
+    data_type = convert_data_type(stated.dtype, object_codec_of(pipeline), decisions)
     codecs = convert_codecs(
-        pipeline, data_type, dimensions=len(shape), order=order, decisions=decisions
+        pipeline,
+        data_type,
+        dimensions=len(shape),
+        order=stated.order or "C",
+        decisions=decisions,
     )
     fill_value = convert_fill_value(document.get("fill_value"), data_type, decisions)
     names, attributes = _names_and_attributes(zattrs, len(shape), decisions)
     if names is not None:
-        stated = None if document.get("fill_value") is None else fill_value
-        fill_value_as_attribute(attributes, stated, data_type.numpy, decisions)
+        missing = None if document.get("fill_value") is None else fill_value
+        fill_value_as_attribute(attributes, missing, data_type.numpy, decisions)
     attributes = _json_attributes(attributes, decisions)
     metadata: dict[str, Any] = {
         "zarr_format": 3,
@@ -178,32 +180,31 @@ def _object(value: object, what: str, decisions: Decisions) -> Mapping[str, obje
     return document
 
 
-def _required(document: Mapping[str, object], member: str, decisions: Decisions) -> object:
-    if member not in document:
-        raise decisions.refusal(f"member {member!r} is missing")
-    return document[member]
+type _Lengths = list[Annotated[int, msgspec.Meta(ge=0)]]
 
 
-def _check_format(document: Mapping[str, object], decisions: Decisions) -> None:
-    version = _required(document, "zarr_format", decisions)
-    if isinstance(version, bool) or version != 2:
-        raise decisions.refusal(f"member 'zarr_format' is {brief(version)}, not 2")
+class _Zarray(msgspec.Struct):
+    """The members of ``.zarray`` of which each value is known."""
+
+    zarr_format: Literal[2]
+    shape: _Lengths
+    chunks: _Lengths
+    dtype: Any
+    order: Literal["C", "F"] | None = None
+    dimension_separator: Literal[".", "/"] | None = None
 
 
-def _lengths(document: Mapping[str, object], member: str, decisions: Decisions) -> list[int]:
-    value = _required(document, member, decisions)
-    lengths = as_array(value)
-    if lengths is not None:
-        integers = [n for n in lengths if isinstance(n, int) and not isinstance(n, bool) and n >= 0]
-        if len(integers) == len(lengths):
-            return integers
-    raise decisions.refusal(f"member {member!r} is not a list of lengths: {brief(value)}")
+def _zarray(document: Mapping[str, object], decisions: Decisions) -> _Zarray:
+    try:
+        found = msgspec.convert(document, _Zarray)
+    except msgspec.ValidationError as error:
+        raise decisions.refusal(f"the .zarray document is not valid: {error}") from error
+    if found.order is None and len(found.shape) > 1:
+        raise decisions.refusal("the .zarray document is not valid: `order` is missing or null")
+    return found
 
 
-def _chunk_shape(
-    document: Mapping[str, object], shape: list[int], decisions: Decisions
-) -> list[int]:
-    chunks = _lengths(document, "chunks", decisions)
+def _chunk_shape(chunks: list[int], shape: list[int], decisions: Decisions) -> list[int]:
     if len(chunks) != len(shape):
         raise decisions.refusal(
             f"member 'chunks' has {counted(len(chunks), 'dimension')}, "
@@ -223,26 +224,6 @@ def _chunk_shape(
             "requires a positive one"
         )
     return chunks
-
-
-def _order(document: Mapping[str, object], dimensions: int, decisions: Decisions) -> str:
-    if dimensions < 2 and "order" not in document:
-        return "C"
-    order = _required(document, "order", decisions)
-    if not isinstance(order, str) or order not in ("C", "F"):
-        raise decisions.refusal(f"member 'order' is {brief(order)}, neither 'C' nor 'F'")
-    return order
-
-
-def _separator(document: Mapping[str, object], decisions: Decisions) -> str:
-    separator = document.get("dimension_separator")
-    if separator is None:
-        return "."
-    if not isinstance(separator, str) or separator not in (".", "/"):
-        raise decisions.refusal(
-            f"member 'dimension_separator' is {brief(separator)}, neither '.' nor '/'"
-        )
-    return separator
 
 
 # ------------------------------------------------------------ .zattrs
