@@ -11,7 +11,7 @@ import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,9 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
 )
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, refused
+from zarr_manifest.conversion.zarr2 import Zarr2Metadata
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import Limits, grid_indices
+from zarr_manifest.format import Limits, grid_indices, join
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.manifest import (
     Columns,
@@ -113,8 +114,7 @@ def export_kerchunk_json(
     with MembersFile.created(file, opening, closing) as members:
         for node in nodes:
             if isinstance(node, ExportedGroup):
-                below = f"{node.path}/" if node.path else ""
-                members.add(_documents(below, ".zgroup", node.zgroup, node.zattrs))
+                members.add(_documents(node.path, ".zgroup", node.metadata))
                 report.groups += 1
             elif isinstance(node, ExportedArray):
                 try:
@@ -127,11 +127,9 @@ def export_kerchunk_json(
     return report
 
 
-def _documents(
-    below: str, name: str, node: dict[str, Any], attributes: dict[str, Any]
-) -> list[bytes]:
-    documents = {name: node, ".zattrs": attributes} if attributes else {name: node}
-    return [member(below + own, json.dumps(document)) for own, document in documents.items()]
+def _documents(path: str, name: str, metadata: Zarr2Metadata) -> list[bytes]:
+    documents = {name: metadata.node, ".zattrs": metadata.attributes}
+    return [member(join(path, own), json.dumps(each)) for own, each in documents.items() if each]
 
 
 def _array(
@@ -144,12 +142,7 @@ def _array(
         stated_bytes += block.stated_bytes
         chunks += len(block)
         tally.add(node.path, len(block))
-    converted = node.zarr2_metadata(chunks)
-    members.add(_documents(below, ".zarray", converted.node, converted.attributes))
-    report.arrays += 1
-    report.references += chunks
-    report.stated_bytes += stated_bytes
-    report.notes += [(node.path, note) for note in converted.notes]
+    members.add(_documents(node.path, ".zarray", node.finish(report, chunks, stated_bytes)))
 
 
 # Number of references that are written at a time: they fit into a processor's cache.

@@ -6,17 +6,16 @@ own store. Documents of partitioned manifests are loaded when their block is req
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
-from zarr_manifest.conversion.nodes import RefusedNode, refused
+from zarr_manifest.conversion.nodes import ConversionReport, RefusedNode, refused
 from zarr_manifest.conversion.zarr2 import (
     Zarr2Metadata,
     convert_array_to_zarr2,
@@ -24,6 +23,7 @@ from zarr_manifest.conversion.zarr2 import (
 )
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import (
+    ArrayMetadata,
     ChunkGrid,
     Partitions,
     format_canonical,
@@ -34,7 +34,6 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy import (
     ChunkKeyEncoding,
-    DeclaredArray,
     InspectedHierarchy,
     ManifestDocuments,
     Node,
@@ -50,233 +49,131 @@ from zarr_manifest.manifest import (
     References,
     references_from_columns,
 )
+from zarr_manifest.showing import counted
 from zarr_manifest.stores import object_url, store_urls
 from zarr_manifest.zarr_internals import sync
 
 __all__ = ["ExportedArray", "ExportedGroup", "exported_nodes"]
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedGroup:
-    """A group.
-
-    Parameters
-    ----------
-    path : str
-        Without slashes at the ends; ``""`` for the root.
-    zgroup, zattrs : dict
-        Its v2 metadata.
-    """
+class ExportedGroup(NamedTuple):
+    """A group, without slashes at the ends of its path; ``""`` for the root."""
 
     path: str
-    zgroup: dict[str, Any]
-    zattrs: dict[str, Any]
+    metadata: Zarr2Metadata
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ExportedArray:
-    """An array, and its references block by block.
+    """An array whose metadata v2 can express, and its references block by block.
 
     Parameters
     ----------
-    path : str
-        Without slashes at the ends; ``""`` for the root.
-    metadata : dict
-        Its v3 metadata, which v2 can express.
-    partitions : Partitions
-        The blocks of the chunk grid in which the references come; a single one if the
-        manifest is not partitioned.
-    present : iterable of tuple of int
-        The indices of the blocks that may have references, in C order; can be iterated
-        repeatedly.
-    load : callable
-        Returns the references of the block with an index; may raise ManifestError.
-    dropped : Counter
-        What kerchunk cannot express, counted as blocks are loaded.
-    check : callable
-        Called after the last block; raises ManifestError if the manifest was replaced
-        while it was read.
+    hierarchy : InspectedHierarchy
+        Contains it.
+    node : Node
+        Its v3 metadata.
+    inline_empty : bool
+        As for :func:`exported_nodes`.
     """
 
-    path: str
-    metadata: dict[str, Any]
-    partitions: Partitions
-    present: Iterable[tuple[int, ...]]
-    load: Callable[[tuple[int, ...]], References]
-    dropped: Counter[str]
-    check: Callable[[], None]
+    hierarchy: InspectedHierarchy
+    node: Node
+    inline_empty: bool
+    partitions: Partitions = field(init=False)
+    """The blocks of the chunk grid; a single one if the manifest is not partitioned."""
+    present: Iterable[tuple[int, ...]] = field(init=False)
+    """The indices of the blocks that may have references, in C order."""
+    _grid: ChunkGrid = field(init=False)
+    _documents: ManifestDocuments | None = None
+    _is_partitioned: bool = False
+    _roots: list[UrlLocation] = field(init=False)
+    _fill_chunk: bytes | None = None
+    # What kerchunk cannot express; ``{}`` in a text stands for the number of chunks.
+    _dropped: Counter[str] = field(default_factory=Counter[str])
+
+    def __post_init__(self) -> None:
+        grid = ChunkGrid.from_metadata(self.node.metadata)
+        assert grid is not None  # Zarr v2 can express it
+        self._grid = grid
+        self._roots = store_urls(self.hierarchy.store)
+        self.partitions = Partitions(grid.counts, tuple(max(1, n) for n in grid.counts))
+        self.present = self.partitions
+        array = strict(self.hierarchy.declaration(self.node))
+        if array is not None:
+            self._documents = self.hierarchy.documents(array)
+            present = sync(self._documents.partitions())
+            if array.partitions is not None:
+                self._is_partitioned, self.partitions = True, array.partitions
+                self.present = cast("Iterable[tuple[int, ...]]", present)
+
+    @property
+    def path(self) -> str:
+        """Its path, without slashes at the ends; ``""`` for the root."""
+        return self.node.path
 
     def blocks(self) -> Iterator[References]:
         """Yield the references of all blocks, loading each on demand."""
-        for index in self.present:
-            yield self.load(index)
+        return map(self.load, self.present)
 
-    def zarr2_metadata(self, references: int) -> Zarr2Metadata:
-        """Return the v2 metadata of the array, after all blocks have been loaded.
+    def load(self, index: tuple[int, ...]) -> References:
+        """Return the references of the block with an index, with URLs in fsspec's form as paths.
+
+        Raises
+        ------
+        ManifestError
+            They cannot be read, or kerchunk cannot express an entry.
+        """
+        if self._documents is None:
+            return self._native()
+        try:
+            loaded = sync(self._documents.partition(index if self._is_partitioned else None))
+            return self._references(loaded.manifest, loaded.locations)
+        except ManifestError as error:
+            raise error.in_context(array=self.path) from error.__cause__
+
+    def finish(self, report: ConversionReport, references: int, stated_bytes: int) -> Zarr2Metadata:
+        """Return the v2 metadata of the array, after all blocks have been loaded, and report it.
 
         Parameters
         ----------
+        report : ConversionReport
+            Counts it.
         references : int
             Number of its chunks that have one.
+        stated_bytes : int
+            Sum of the lengths that they state.
 
         Raises
         ------
         ManifestError
             The manifest was replaced while it was read.
         """
-        self.check()
-        is_complete = references == math.prod(self.partitions.grid_shape)
+        if self._documents is not None:
+            sync(self._documents.check_missing())
+        is_complete = references == math.prod(self._grid.counts)
         converted = convert_array_to_zarr2(
-            self.metadata, path=self.path, is_complete=is_complete, is_tried=True
+            self.node.metadata, path=self.path, is_complete=is_complete, is_tried=True
         )
-        counted = (
-            what.format(f"{count} chunk{'s' if count > 1 else ''}")
-            for what, count in sorted(self.dropped.items())
-        )
-        return converted._replace(notes=(*converted.notes, *counted))
+        left_out = (what.format(counted(n, "chunk")) for what, n in sorted(self._dropped.items()))
+        report.arrays += 1
+        report.references += references
+        report.stated_bytes += stated_bytes
+        report.notes += [(self.path, note) for note in (*converted.notes, *left_out)]
+        return converted
 
-
-type Exported = ExportedGroup | ExportedArray | RefusedNode
-
-
-def exported_nodes(
-    hierarchy: InspectedHierarchy, *, inline_empty: bool = True
-) -> Iterator[Exported]:
-    """Yield the nodes of a hierarchy, parents first.
-
-    Parameters
-    ----------
-    hierarchy : InspectedHierarchy
-        Its native arrays can only be exported if it can be listed.
-    inline_empty : bool
-        Whether explicitly empty chunks become encoded fill values; otherwise they are
-        missing.
-
-    Raises
-    ------
-    ManifestError
-        ``source_not_found``: there is no hierarchy; ``source_error``: its nodes cannot be
-        listed. A problem with a single node yields a :class:`RefusedNode`.
-    """
-    exporting = _Exporting(hierarchy, inline_empty)
-    return map(exporting.node, sync(hierarchy.nodes()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Exporting:
-    hierarchy: InspectedHierarchy
-    inline_empty: bool
-
-    def node(self, node: Node) -> Exported:
-        """Return a node, or the reason why it cannot be expressed."""
-        try:
-            node.require_v3()
-            if node.kind == "group":
-                converted = convert_group_to_zarr2(node.metadata)
-                return ExportedGroup(node.path, converted.node, converted.attributes)
-            convert_array_to_zarr2(node.metadata, path=node.path)  # raises if it is impossible
-            return self._array(node)
-        except ManifestError as error:
-            return refused(node.path, error)
-
-    # References ----------------------------------------------------------------
-
-    def _array(self, node: Node) -> ExportedArray:
-        grid = ChunkGrid.from_metadata(node.metadata)
-        assert grid is not None  # Zarr v2 can express it
-        array = strict(self.hierarchy.declaration(node))
-        whole = Partitions(grid.counts, tuple(max(1, n) for n in grid.counts))
-        if array is None:
-            return ExportedArray(
-                node.path,
-                node.metadata,
-                whole,
-                whole,
-                lambda _: self._native(node, grid),
-                Counter[str](),
-                lambda: None,
-            )
-        documents = self.hierarchy.documents(array)
-        partitions = sync(documents.partitions())
-        fill_value = functools.partial(_encoded_fill_value, array.metadata, grid)
-        exporter = _Exporter(
-            store_urls(self.hierarchy.store),
-            functools.cache(fill_value) if self.inline_empty else None,
-        )
-        return ExportedArray(
-            node.path,
-            node.metadata,
-            array.partitions or whole,
-            whole if array.partitions is None else cast("Iterable[tuple[int, ...]]", partitions),
-            functools.partial(_block, documents, array, exporter),
-            exporter.dropped,
-            functools.partial(_check_missing, documents),
-        )
-
-    def _native(self, node: Node, grid: ChunkGrid) -> References:
-        keys = sync(self.hierarchy.native_chunks(node, grid))
-        roots = store_urls(self.hierarchy.store)
+    def _native(self) -> References:
+        keys = sync(self.hierarchy.native_chunks(self.node, self._grid))
         indices = sorted(keys)
-        shape = (len(indices), len(grid.counts))
-        numbers = number_chunks(np.array(indices, np.int64).reshape(shape), grid.counts)
-        names = [kerchunk_url(object_url(roots, keys[index])) for index in indices]
+        shape = (len(indices), len(self._grid.counts))
+        numbers = number_chunks(np.array(indices, np.int64).reshape(shape), self._grid.counts)
+        names = [kerchunk_url(object_url(self._roots, keys[index])) for index in indices]
         paths = NumberedPaths(np.arange(len(names), dtype=np.int32), names)
-        return references_from_columns(grid.counts, numbers=numbers, paths=paths)
+        return references_from_columns(self._grid.counts, numbers=numbers, paths=paths)
 
+    # What kerchunk can express --------------------------------------------------
 
-def _block(
-    documents: ManifestDocuments, array: DeclaredArray, exporter: _Exporter, index: tuple[int, ...]
-) -> References:
-    partition = None if array.partitions is None else index
-    try:
-        loaded = sync(documents.partition(partition))
-        return exporter.references(loaded.manifest, loaded.locations)
-    except ManifestError as error:
-        raise error.in_context(array=array.path) from error.__cause__
-
-
-def _check_missing(documents: ManifestDocuments) -> None:
-    sync(documents.check_missing())
-
-
-def _encoded_fill_value(metadata: dict[str, Any], grid: ChunkGrid) -> bytes:
-    """Return an encoded chunk of fill values; in a regular grid, all chunks are alike."""
-    index = (0,) * len(grid.counts)
-    encoding = ChunkKeyEncoding(metadata, len(index))
-    return encode_fill_chunk(metadata, index, encoding.encode(index))
-
-
-# What kerchunk can express ------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Exporter:
-    """Turns the references of one array into those that kerchunk can express.
-
-    Parameters
-    ----------
-    roots : sequence of UrlLocation
-        Locations of the root of the hierarchy's store.
-    encoded_fill_value : callable
-        Returns the bytes of a chunk of fill values; None to leave out explicitly empty
-        chunks.
-    dropped : Counter
-        Counts what kerchunk cannot express; ``{}`` in a text stands for the number of
-        chunks.
-    """
-
-    roots: Sequence[UrlLocation]
-    encoded_fill_value: Callable[[], bytes] | None = None
-    dropped: Counter[str] = field(default_factory=Counter[str])
-
-    def references(self, manifest: References, locations: Sequence[Location]) -> References:
-        """Return the references of a manifest, with URLs in fsspec's form as paths.
-
-        Raises
-        ------
-        NotConvertibleError
-            kerchunk cannot express an entry.
-        """
+    def _references(self, manifest: References, locations: Sequence[Location]) -> References:
         columns = manifest.columns()
         if columns.lengths.min(initial=1) < 1:
             _require_lengths(manifest)
@@ -318,12 +215,12 @@ class _Exporter:
         rows: list[int] = np.flatnonzero(empty).tolist()
         if not rows:
             return found
-        if self.encoded_fill_value is None:
+        if not self.inline_empty:
             what = "{} marked as empty, now missing, which reads as fill values"
-            self.dropped[what] += len(rows)
+            self._dropped[what] += len(rows)
             return found.without_empty()
-        self.dropped["{} marked as empty, now encoded fill values"] += len(rows)
-        data = self.encoded_fill_value()
+        self._dropped["{} marked as empty, now encoded fill values"] += len(rows)
+        data = self._encoded_fill_value()
         return found.replaced(
             path_numbers=np.where(empty, np.int32(INLINE), columns.path_numbers),
             lengths=np.where(empty, len(data), columns.lengths),
@@ -333,20 +230,29 @@ class _Exporter:
 
     def _count_dropped(self, extras: Extras, rows: int) -> None:
         if extras.checksum is not None:
-            self.dropped["the checksums of {} were left out"] += rows
+            self._dropped["the checksums of {} were left out"] += rows
         if extras.conditions.etag is not None:
-            self.dropped["the entity tags of {} were left out"] += rows
+            self._dropped["the entity tags of {} were left out"] += rows
         if format_last_modified(extras.conditions) is not None:
-            self.dropped["the modification times of {} were left out"] += rows
+            self._dropped["the modification times of {} were left out"] += rows
         if extras.conditions.size is not None:
-            self.dropped["the object sizes of {} were left out"] += rows
+            self._dropped["the object sizes of {} were left out"] += rows
 
     def _url(self, location: Location, version: str | None) -> str:
         if isinstance(location, StoreLocation):
             if version is not None:
-                self.dropped["the object versions of {} were left out"] += 1
-            return kerchunk_url(object_url(self.roots, location.key))
+                self._dropped["the object versions of {} were left out"] += 1
+            return kerchunk_url(object_url(self._roots, location.key))
         return kerchunk_url(location, version)
+
+    def _encoded_fill_value(self) -> bytes:
+        """Return an encoded chunk of fill values; in a regular grid, all chunks are alike."""
+        if self._fill_chunk is None:
+            index = (0,) * len(self._grid.counts)
+            metadata = ArrayMetadata("", self.node.metadata).undeclared
+            key = ChunkKeyEncoding(metadata, len(index)).encode(index)
+            self._fill_chunk = encode_fill_chunk(metadata, index, key)
+        return self._fill_chunk
 
 
 def _require_lengths(manifest: References) -> None:
@@ -361,3 +267,39 @@ def _require_lengths(manifest: References) -> None:
             location=manifest.paths[int(columns.path_numbers[row])],
             remedy="Add 'length' to such entries in the manifest.",
         )
+
+
+type Exported = ExportedGroup | ExportedArray | RefusedNode
+
+
+def exported_nodes(
+    hierarchy: InspectedHierarchy, *, inline_empty: bool = True
+) -> Iterator[Exported]:
+    """Yield the nodes of a hierarchy, parents first.
+
+    Parameters
+    ----------
+    hierarchy : InspectedHierarchy
+        Its native arrays can only be exported if it can be listed.
+    inline_empty : bool
+        Whether explicitly empty chunks become encoded fill values; otherwise they are
+        missing.
+
+    Raises
+    ------
+    ManifestError
+        ``source_not_found``: there is no hierarchy; ``source_error``: its nodes cannot be
+        listed. A problem with a single node yields a :class:`RefusedNode`.
+    """
+    for node in sync(hierarchy.nodes()):
+        try:
+            node.require_v3()
+            if node.kind == "group":
+                yield ExportedGroup(node.path, convert_group_to_zarr2(node.metadata))
+                continue
+            convert_array_to_zarr2(node.metadata, path=node.path)  # raises if it is impossible
+            array = ExportedArray(hierarchy, node, inline_empty)
+        except ManifestError as error:
+            yield refused(node.path, error)
+        else:
+            yield array

@@ -25,6 +25,7 @@ from zarr_manifest.conversion.kerchunk.export.nodes import (
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
 from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
+from zarr_manifest.conversion.zarr2 import Zarr2Metadata
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import Partitions, ancestors, join
 from zarr_manifest.hierarchy import InspectedHierarchy
@@ -116,8 +117,7 @@ class _Export:
             if isinstance(node, RefusedNode):
                 self.report.refused.append(node)
             elif isinstance(node, ExportedGroup):
-                self._document(node.path, ".zgroup", node.zgroup)
-                self._document(node.path, ".zattrs", node.zattrs)
+                self._add(node.path, ".zgroup", node.metadata)
                 self.report.groups += 1
             else:
                 self._array(node)
@@ -138,9 +138,10 @@ class _Export:
                     self.documents[f"{below}.zgroup"] = {"zarr_format": 2}
                     self.report.groups += 1
 
-    def _document(self, path: str, name: str, document: dict[str, Any]) -> None:
-        if document:
-            self.documents[join(path, name)] = document
+    def _add(self, path: str, name: str, metadata: Zarr2Metadata) -> None:
+        self.documents[join(path, name)] = metadata.node
+        if metadata.attributes:
+            self.documents[join(path, ".zattrs")] = metadata.attributes
 
     def _array(self, array: ExportedArray) -> None:
         directory = self.directory / array.path
@@ -152,18 +153,11 @@ class _Export:
             references, stated = writer.write(
                 lambda references: self.tally.add(array.path, references)
             )
-            converted = array.zarr2_metadata(references)
+            self._add(array.path, ".zarray", array.finish(self.report, references, stated))
         except ManifestError as error:
             self.report.refused.append(refused(array.path, error))
             if array.path and directory.exists():
                 shutil.rmtree(directory)
-            return
-        self._document(array.path, ".zarray", converted.node)
-        self._document(array.path, ".zattrs", converted.attributes)
-        self.report.arrays += 1
-        self.report.references += references
-        self.report.stated_bytes += stated
-        self.report.notes += [(array.path, note) for note in converted.notes]
 
 
 def _require_addressable(path: str) -> None:
