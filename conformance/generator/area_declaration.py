@@ -312,6 +312,15 @@ _REFUSED: list[tuple[str, str, Any, str, bool]] = [
         "one.", False,
     ),
     (
+        "transformer-name-in-capitals", _UNSUPPORTED, [{**_OURS, "name": "CHUNK-MANIFEST-JSON"}],
+        "Names of transformers have case: this is another one, which nobody knows.", False,
+    ),
+    (
+        "must-understand-of-another-transformer-is-not-a-boolean", _INVALID,
+        [{"name": "urn:example:statistics", "must_understand": 0}, _OURS],
+        "0 is false in some languages: whether a transformer may be ignored must be clear.", False,
+    ),
+    (
         "transformer-declared-twice", _UNSUPPORTED, [_OURS, _OURS],
         "Two manifests for one array contradict each other: neither may win silently.", True,
     ),

@@ -292,6 +292,13 @@ _DECLARED: list[tuple[str, Any, str, bool]] = [
      "Without {partition}, all blocks would share a document.", True),
     ("template-with-partition-twice", _shaped([1], "./m/{partition}/{partition}.json"),
      "{partition} is there exactly once.", False),
+    ("template-with-partition-in-capitals", _shaped([1], "./m/{Partition}.json"),
+     "{partition} is written as it is here: names have case.", False),
+    ("template-with-partition-percent-encoded", _shaped([1], "./m/%7Bpartition%7D.json"),
+     "{partition} is replaced before the reference is decoded: an encoded brace is one of the "
+     "name.", False),
+    ("partition-in-the-fragment", _shaped([1], "./m.json#{partition}"),
+     "{partition} is in the path, and a fragment names no document.", False),
     ("partition-in-the-query", _shaped([1], "http://localhost/m.json?p={partition}"),
      "{partition} is in the path: queries are not part of every location.", False),
     ("partition-in-the-host", _shaped([1], "http://{partition}.localhost/m.json"),

@@ -103,35 +103,6 @@ def test_buffer_with_holes_is_refused(algorithm: str, strided: Buffer) -> None:
         compute_checksum(algorithm, strided)
 
 
-@pytest.mark.parametrize(
-    "stated",
-    [
-        "",
-        "crc32c",
-        ":e3069283",
-        "e3069283",
-        "crc32c:",
-        "crc32c:e306928",
-        "crc32c:e30692830",
-        "crc32c:E3069283",
-        "crc32c:0xe30692",
-        "crc32c: e306928",
-        "crc32c:e306928\n",
-        "crc32c:e3069283\n",
-        "crc32c:e306_283",
-        "crc32c:e306928\u0663",
-        "crc32c:e306928g",
-        "crc32c:crc32c:e3069283",
-        "sha256:e3069283",
-    ],
-)
-def test_malformed(stated: str) -> None:
-    with pytest.raises(InvalidEntryError):
-        parse_checksum(stated)
-    with pytest.raises(InvalidEntryError):
-        verify_checksum(stated, b"123456789")
-
-
 @given(ALGORITHMS, st.text("0123456789abcdefABCDEF:_ \n", max_size=140))
 def test_parse_accepts_only_what_is_computed(algorithm: str, digest: str) -> None:
     expected = len(CHECK_VALUES[algorithm])

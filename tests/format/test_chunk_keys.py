@@ -37,6 +37,8 @@ def test_relative_round_trip(index: tuple[int, ...], encoding: tuple[str, str]) 
 
 @given(NEARLY_KEYS, st.integers(0, 3))
 @example("0.0", 1)
+@example("1\n", 1)
+@example("\u00b2", 1)
 @example("", 0)
 @example("", 1)
 def test_canonical_key_has_one_spelling(key: str, ndim: int) -> None:
@@ -54,6 +56,7 @@ def test_canonical_key_has_one_spelling(key: str, ndim: int) -> None:
 @given(NEARLY_KEYS, st.integers(0, 3), ENCODINGS)
 @example("c", 0, ("default", "/"))
 @example("c/", 0, ("default", "/"))
+@example("c/\uff11", 1, ("default", "/"))
 @example("c", 1, ("default", "/"))
 def test_relative_key_has_one_spelling(key: str, ndim: int, encoding: tuple[str, str]) -> None:
     name, separator = encoding
@@ -66,38 +69,6 @@ def test_relative_key_has_one_spelling(key: str, ndim: int, encoding: tuple[str,
         assert len(index) == ndim
     else:
         assert index is None
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "",
-        "00",
-        "01",
-        "+1",
-        "-1",
-        "-0",
-        " 1",
-        "1 ",
-        "1\n",
-        "1_0",
-        "1.0",
-        "1.",
-        ".1",
-        "0x1",
-        "1e3",
-        "\u0661",
-        "\u00b2",
-        "\uff11",
-        "9007199254740992",
-        "1" * 5000,
-    ],
-)
-def test_not_canonical(key: str) -> None:
-    assert parse_canonical(key, 1) is None
-    assert parse_canonical(key, 0) is None
-    assert parse_relative(key, 1, "v2", "/") is None
-    assert parse_relative("c/" + key, 1, "default", "/") is None
 
 
 def test_largest_coordinate() -> None:

@@ -180,34 +180,8 @@ def test_fractions_of_a_second_are_kept() -> None:
     assert conditions.last_modified == NOON + timedelta(milliseconds=250)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "yesterday",
-        "2024-01-31",
-        "2024-01-31 12:00:00Z",
-        "2024-01-31T12:00:00",
-        "2024-02-30T12:00:00Z",
-        "Wed, 31 Jan 2024 12:00:00 GMT",
-        "1706702400",
-        "2024-W05-3T12:00:00Z",
-        "20240131T120000Z",
-        "2024-01-31T12:00Z",
-        "2024-01-31T12:00:00+0100",
-        "2024-01-31T12:00:60Z",
-        "2016-12-31T23:59:60Z",
-        "2024-01-31T24:00:00Z",
-        "2024-01-31T12:60:00Z",
-        "2024-01-31T12:00:00+12:60",
-        "2024-01-31T12:00:00+24:00",
-        "2024-01-31T12:00:00.Z",
-        "2024-01-31T12:00:00,5Z",
-        "0000-12-31T12:00:00Z",
-        "10000-01-01T12:00:00Z",
-    ],
-)
-def test_not_rfc_3339(text: str) -> None:
+@pytest.mark.parametrize("text", ["yesterday", "2024-01-31T12:00:00"])
+def test_the_error_says_how_to_write_a_time(text: str) -> None:
     with pytest.raises(zm.errors.InvalidEntryError, match="RFC 3339") as raised:
         parse_conditions('"a"', text, None)
     assert repr(text) in str(raised.value)

@@ -35,32 +35,7 @@ def parse(transformers: Any, **lock: Any) -> Configuration | None:
     return parse_declaration({"storage_transformers": transformers, **lock})
 
 
-WRONG_CODECS: list[tuple[Any, str]] = [
-    (None, "'codecs' is not a list"),
-    ("gzip", "'codecs' is not a list"),
-    ({"name": "gzip"}, "'codecs' is not a list"),
-    ([7], "has no 'name'"),
-    ([None], "has no 'name'"),
-    ([{}], "has no 'name'"),
-    ([{"name": 7}], "has no 'name'"),
-    (["gzip", {"configuration": {}}], "has no 'name'"),
-    (
-        [{"name": "gzip", "configuration": None}],
-        "'configuration' is not an object in the manifest codec 'gzip'",
-    ),
-    (
-        [{"name": "gzip", "configuration": []}],
-        "'configuration' is not an object in the manifest codec 'gzip'",
-    ),
-    ([{"name": "gzip", "level": 5}], "'level' in the manifest codec 'gzip'"),
-    ([{"name": "gzip", "must_understand": 0}], "'must_understand' is not a boolean"),
-    ([{"name": "lzma", "must_understand": "false"}], "'must_understand' is not a boolean"),
-    ([{"name": "lzma", "level": 5}], "'level' in the manifest codec 'lzma'"),
-]
-WRONG_SHAPES: list[Any] = [
-    None, 1, "11", {"0": 1}, [0], [-1], [1.0], [True], ["1"], [None], [2**53], [1, 0], [[1]],
-]  # fmt: skip
-WRONG_TEMPLATES = [
+TEMPLATES = [
     "m.json", "{partition}/{partition}", "{Partition}", "%7Bpartition%7D", "{ partition }",
     "m?x={partition}", "m#{partition}", "s3://{partition}/m", "s3://b{partition}/m",
     "s3{partition}://b/m", "//h{partition}/m", "http://h?{partition}", "a{partition}:b",
@@ -190,71 +165,54 @@ def test_a_lone_surrogate_in_an_inline_manifest_is_not_text() -> None:
         decode_document(found.manifest, Limits())
 
 
+# Which declarations are refused is stated by the conformance corpus.
 @pytest.mark.parametrize(
     ("transformers", "says"),
     [
         (["zip"], "'zip'"),
-        ([{"name": "zip"}], "'zip'"),
-        ([{"name": "zip", "must_understand": True}], "'zip'"),
-        ([*declared(), {"name": "zip"}], "'zip'"),
-        ([{"name": TRANSFORMER_NAME.upper()}], "unknown"),
         (declared() + declared(), "2 times"),
         (declared({"manifest": "m.json", "codecs": ["lzma"]}), "'lzma'"),
-        (
-            declared({"manifest": "m", "codecs": [{"name": "lzma", "must_understand": False}]}),
-            "'lzma'",
-        ),
     ],
 )
-def test_unsupported(transformers: list[Any], says: str) -> None:
+def test_errors_name_what_is_unsupported(transformers: list[Any], says: str) -> None:
     with pytest.raises(zm.errors.UnsupportedTransformerError) as raised:
         parse(transformers)
-    assert raised.value.code == "unsupported_transformer"
     assert says in str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("transformers", "says"),
     [
-        ({"name": TRANSFORMER_NAME}, "not a list"),
         (TRANSFORMER_NAME, "not a list"),
-        ([None], "no 'name'"),
         ([{}], "no 'name'"),
-        ([{"name": 5}], "no 'name'"),
-        ([TRANSFORMER_NAME], "'configuration' is missing"),
-        *((declared({"manifest": "m", "codecs": c}), says) for c, says in WRONG_CODECS),
-        *(
-            (declared({"manifest": "{partition}", "partition_shape": shape}), "positive integers")
-            for shape in WRONG_SHAPES
-        ),
-        *((declared({"manifest": t, "partition_shape": [1]}), "once") for t in WRONG_TEMPLATES),
-        (declared({"manifest": "./{partition}.json"}), "no 'partition_shape'"),
-        (declared({"manifest": {}, "codecs": []}), "'codecs' does not apply"),
-        (declared({"manifest": {}, "partition_shape": [1]}), "'partition_shape' does not apply"),
-        # The first problem counts.
-        (declared({"manifest": "m", "codecs": ["lzma"], "partition_shape": [1]}), "once"),
-        (declared({"manifest": "m", "base": 1, "codecs": 1}), "'base'"),
-        (declared({"manifest": "m", "codecs": 1, "partition_shape": 1}), "'codecs'"),
-        (declared({"x": 1, "base": 1}), "'x'"),
         (declared(None), "'configuration' is missing"),
-        (declared([]), "'configuration' is missing"),
         (declared(must_understand=False), "must not be false"),
-        (declared(must_understand="no"), "not a boolean"),
         ([{"name": "other", "must_understand": 0}], "not a boolean"),
         (declared(extra=1), "'extra' in the declaration"),
         (declared({"manifest": "m.json", "Base": "x"}), "'Base' in 'configuration'"),
         (declared({}), "'manifest' is neither"),
-        (declared({"manifest": None}), "'manifest' is neither"),
-        (declared({"manifest": ""}), "'manifest' is neither"),
-        (declared({"manifest": []}), "'manifest' is neither"),
         (declared({"manifest": "m.json", "base": None}), "'base' is not a string"),
-        (declared({"manifest": "m.json", "base": 1}), "'base' is not a string"),
+        (declared({"manifest": "m", "codecs": None}), "'codecs' is not a list"),
+        (declared({"manifest": "m", "codecs": [{}]}), "has no 'name'"),
+        (
+            declared({"manifest": "m", "codecs": [{"name": "gzip", "configuration": []}]}),
+            "'configuration' is not an object in the manifest codec 'gzip'",
+        ),
+        (
+            declared({"manifest": "m", "codecs": [{"name": "lzma", "level": 5}]}),
+            "'level' in the manifest codec 'lzma'",
+        ),
+        (declared({"manifest": "{partition}", "partition_shape": [1, 0]}), "positive integers"),
+        (declared({"manifest": "m.json", "partition_shape": [1]}), "once"),
+        (declared({"manifest": "s3{partition}://b/m", "partition_shape": [1]}), "once"),
+        (declared({"manifest": "./{partition}.json"}), "no 'partition_shape'"),
+        (declared({"manifest": {}, "codecs": []}), "'codecs' does not apply"),
+        (declared({"manifest": {}, "partition_shape": [1]}), "'partition_shape' does not apply"),
     ],
 )
-def test_invalid_configuration(transformers: Any, says: str) -> None:
+def test_errors_name_what_is_invalid(transformers: Any, says: str) -> None:
     with pytest.raises(zm.errors.InvalidConfigurationError) as raised:
         parse(transformers)
-    assert raised.value.code == "invalid_configuration"
     assert says in str(raised.value)
 
 
@@ -272,17 +230,9 @@ def test_a_lock_without_a_declaration(transformers: list[Any] | None) -> None:
         parse(transformers, **lock({"must_understand": True}))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None, True, "", [], {}, {"must_understand": False}, {"must_understand": 1},
-        {"must_understand": "true"}, {"must_understand": None},
-        {"must_understand": True, "name": "x"}, {"Must_understand": True},
-    ],
-)  # fmt: skip
-def test_what_is_no_lock(value: Any) -> None:
+def test_the_error_names_the_lock() -> None:
     with pytest.raises(zm.errors.InvalidConfigurationError, match="the lock 'chunk-manifest-json'"):
-        parse(declared(), **lock(value))
+        parse(declared(), **lock({"must_understand": False}))
 
 
 def test_the_declaration_is_checked_before_its_lock() -> None:

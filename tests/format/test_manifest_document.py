@@ -137,86 +137,39 @@ def located(error: zm.ManifestError, document: bytes) -> str:
 
 
 GOOD = '{"path": "ü.nc", "offset": 1, "length": 2}'
+# One of each check; which values it refuses is stated by the conformance corpus.
 WRONG_ENTRIES = {
-    "null": ("null", "null"),
-    "list": ("[1]", "array"),
-    "string": ('"f.nc"', "str"),
-    "number": ("7", "int"),
-    "true": ("true", "bool"),
-    "path-number": ('{"path": 7}', "entry.path"),
-    "path-null": ('{"path": null}', "entry.path"),
-    "path-list": ('{"path": ["a"]}', "entry.path"),
-    "offset-null": ('{"path": "a", "offset": null}', "entry.offset"),
-    "offset-string": ('{"path": "a", "offset": "1"}', "entry.offset"),
-    "offset-float": ('{"path": "a", "offset": 1.5}', "entry.offset"),
-    "offset-integral-float": ('{"path": "a", "offset": 1.0}', "entry.offset"),
-    "offset-exponent": ('{"path": "a", "offset": 1e3}', "entry.offset"),
-    "offset-bool": ('{"path": "a", "offset": true}', "entry.offset"),
-    "offset-negative": ('{"path": "a", "offset": -1}', "entry.offset"),
-    "offset-2^53": ('{"path": "a", "offset": 9007199254740992}', "entry.offset"),
-    "offset-2^64": ('{"path": "a", "offset": 18446744073709551616}', "entry.offset"),
-    "length-null": ('{"path": "a", "length": null}', "entry.length"),
-    "length-negative": ('{"path": "a", "length": -5}', "entry.length"),
-    "length-float": ('{"path": "a", "length": 2.5}', "entry.length"),
-    "length-2^53": ('{"path": "a", "length": 9007199254740992}', "entry.length"),
-    "length-0": ('{"path": "a", "length": 0}', "'length' must not be 0"),
-    "offset-length-0": ('{"path": "a", "offset": 5, "length": 0}', "'length' must not be 0"),
-    "overflow": ('{"path": "a", "offset": 9007199254740991, "length": 1}', "2^53-1"),
-    "path-and-data": ('{"path": "a", "data": ""}', "'path' and 'data'"),
-    "offset-alone": ('{"offset": 0}', "'offset' requires 'path'"),
-    "length-alone": ('{"length": 3}', "'length' requires 'path'"),
-    "offset-data": ('{"data": "YQ==", "offset": 0}', "'offset' requires 'path'"),
-    "length-data": ('{"data": "YQ==", "length": 1}', "'length' requires 'path'"),
-    "etag-data": ('{"data": "YQ==", "etag": "x"}', "'etag' requires 'path'"),
-    "etag-alone": ('{"etag": "x"}', "'etag' requires 'path'"),
-    "last-modified-alone": ('{"last_modified": "x"}', "'last_modified' requires 'path'"),
-    "version-alone": ('{"version": "x"}', "'version' requires 'path'"),
-    "checksum-alone": ('{"checksum": "md5:00"}', "'checksum' requires"),
-    "checksum-null": ('{"path": "a", "checksum": null}', "entry.checksum"),
-    "etag-null": ('{"path": "a", "etag": null}', "entry.etag"),
-    "last-modified-number": ('{"path": "a", "last_modified": 5}', "entry.last_modified"),
-    "version-null": ('{"path": "a", "version": null}', "entry.version"),
-    "data-null": ('{"data": null}', "entry.data"),
-    "data-empty": ('{"data": ""}', "'data' must not be empty"),
-    "data-list": ('{"data": [1]}', "entry.data"),
-    "data-not-base64": ('{"data": "!!"}', "entry.data"),
-    "data-unpadded": ('{"data": "YQ"}', "entry.data"),
-    "data-spaces": ('{"data": "YW I="}', "entry.data"),
-    "unknown-only": ('{"Path": "f.nc"}', "neither 'path' nor 'data'"),
-    "annotated-only": ('{"_x": 1, "a:b": 2}', "neither 'path' nor 'data'"),
-    "misspelt-offset": ('{"path": "a", "ofset": 8}', "unknown member 'ofset'"),
-    "capital-offset": ('{"path": "a", "Offset": 8}', "unknown member 'Offset'"),
-    "unknown-beside-data": ('{"data": "YQ==", "url": "y"}', "unknown member 'url'"),
-    "unknown-empty": ('{"path": "a", "": null}', "unknown member ''"),
-    "unknown-null": ('{"x": null}', "neither 'path' nor 'data'"),
+    "no object": ("[1]", "array"),
+    "type": ('{"path": "a", "offset": 1.5}', "entry.offset"),
+    "range": ('{"path": "a", "offset": 9007199254740992}', "entry.offset"),
+    "base64": ('{"data": "YQ"}', "entry.data"),
+    "contradiction": ('{"path": "a", "data": ""}', "'path' and 'data'"),
+    "no path": ('{"etag": "x"}', "'etag' requires 'path'"),
+    "unknown member": ('{"path": "a", "ofset": 8}', "unknown member 'ofset'"),
+    "nothing known": ('{"Path": "f.nc"}', "neither 'path' nor 'data'"),
 }
 
 
-@pytest.mark.parametrize(
-    "layout", ['{{"0": {0}, "1.2": {1}}}', '{{\n "0": {0},\n\n  "1.2":\t{1}\n}}']
-)
 @pytest.mark.parametrize(("entry", "says"), WRONG_ENTRIES.values(), ids=WRONG_ENTRIES)
-def test_wrong_entry_is_named_and_located(entry: str, says: str, layout: str) -> None:
-    document = layout.format(GOOD, entry).encode()
-    with pytest.raises(zm.errors.InvalidEntryError) as raised:
-        decode_document(document, Limits())
-    error = raised.value
-    assert error.code == "invalid_entry"
-    assert error.chunk == "1.2"
-    assert "in member '1.2'" in str(error)
-    assert says in str(error)
-    assert located(error, document).startswith(entry)
+def test_wrong_entry_is_named_and_located(entry: str, says: str) -> None:
+    for layout in ('{{"0": {0}, "1.2": {1}}}', '{{\n "0": {0},\n\n  "1.2":\t{1}\n}}'):
+        document = layout.format(GOOD, entry).encode()
+        with pytest.raises(zm.errors.InvalidEntryError) as raised:
+            decode_document(document, Limits())
+        error = raised.value
+        assert error.code == "invalid_entry"
+        assert error.chunk == "1.2"
+        assert "in member '1.2'" in str(error)
+        assert says in str(error)
+        assert located(error, document).startswith(entry)
 
 
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ('{"path": "a", "checksum": "md5"}', zm.errors.InvalidEntryError),
-        ('{"path": "a", "checksum": "md5:00"}', zm.errors.InvalidEntryError),
         ('{"data": "YQ==", "checksum": "md5:00"}', zm.errors.InvalidEntryError),
         ('{"path": "a", "checksum": "crc9:00"}', zm.errors.UnsupportedChecksumError),
         ('{"path": "a", "last_modified": "yesterday"}', zm.errors.InvalidEntryError),
-        ('{"path": "a", "last_modified": "2024-01-31T12:00:00"}', zm.errors.InvalidEntryError),
     ],
 )
 def test_what_the_manifest_refuses_is_located_too(
@@ -243,34 +196,20 @@ def test_position_whatever_the_text_around(before: dict[str, Any], key: str) -> 
 @pytest.mark.parametrize(
     ("document", "at"),
     [
-        (b"", ""),
         (b" \n ", ""),
-        (b"{", ""),
         (b'{"0": {"path": "a"}', ""),
-        (b"nonsense", None),
-        (b'{"0": {}} x', None),
         (b"{'0': {}}", "'0'"),
-        (b'{"0": {},}', "}"),
         (b'{"0": {"path": "a", "_x": NaN}}', "NaN"),
         (b'{\n"0": {"path": "a"}\n"1": {}}', '"1"'),
         (b"\xef\xbb\xbf{}", "\ufeff{}"),
-        (b'{"0": {"path": "a\nb"}}', None),
-        (b'{"0": {"path": "\\ud800"}}', None),
-        (b'{"0": {"path": "a", "_x": "\\udc00"}}', None),
-        (b'{"0": {"path": "a", "_x": ["\\ud800\\u0041"]}}', None),
-        (b'{"0": {"path": "a", "_\\udfff": 1}}', None),
-        (b'{"\\ud83d": {}}', None),
-        (b"// comment\n{}", "//"),
     ],
 )
-def test_not_json(document: bytes, at: str | None) -> None:
+def test_what_is_not_json_is_located(document: bytes, at: str) -> None:
     with pytest.raises(zm.errors.InvalidJSONError, match="not JSON") as raised:
         decode_document(document, Limits())
-    assert raised.value.code == "invalid_json"
-    if at is not None:
-        rest = located(raised.value, document)
-        assert rest.startswith(at)
-        assert at or not rest
+    rest = located(raised.value, document)
+    assert rest.startswith(at)
+    assert at or not rest
 
 
 @pytest.mark.parametrize(
@@ -283,25 +222,13 @@ def test_not_json(document: bytes, at: str | None) -> None:
         b'{"0": {"path": "a",\n"b\xc3": 2}}',  # the decoder skips it
     ],
 )
-@pytest.mark.parametrize("validating", [False, True])
-def test_not_utf8(document: bytes, validating: bool) -> None:
-    with pytest.raises(zm.errors.InvalidJSONError, match="not UTF-8") as raised:
-        strict(interpret_document(document, Limits(), validating=validating))
+def test_what_is_not_utf8_is_located(document: bytes) -> None:
     byte = re.search(rb"[\xff\xc3]", document)
     assert byte is not None
-    assert f"line 2, column {byte.start() - document.index(b'\n')}" in str(raised.value)
-
-
-def test_utf16_is_not_utf8() -> None:
-    with pytest.raises(zm.errors.InvalidJSONError):
-        decode_document('{"0": {"path": "a"}}'.encode("utf-16"), Limits())
-
-
-@pytest.mark.parametrize("document", [b"[]", b"null", b"3", b'"text"', b"true", b'[{"path": "a"}]'])
-def test_not_an_object(document: bytes) -> None:
-    with pytest.raises(zm.errors.InvalidManifestError, match="not a JSON object") as raised:
-        decode_document(document, Limits())
-    assert raised.value.code == "invalid_manifest"
+    for validating in (False, True):
+        with pytest.raises(zm.errors.InvalidJSONError, match="not UTF-8") as raised:
+            strict(interpret_document(document, Limits(), validating=validating))
+        assert f"line 2, column {byte.start() - document.index(b'\n')}" in str(raised.value)
 
 
 def test_wrong_value_of_a_repeated_member() -> None:
@@ -316,10 +243,7 @@ def test_empty_document() -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        b'{"0": %s}',
         b'{"0": {"path": %s}}',
-        b'{"0": {"path": "a", "x": %s}}',
-        b'{"0": {"x": %s}}',
         b'{"0": {"path": "a"}, "1": {}, "2": {"y": %s}}',
         b"%s",
     ],

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import zarr_manifest as zm
 from tests.properties import examples
 from zarr_manifest.format import Partitions, collect, format_canonical, parse_canonical, strict
 from zarr_manifest.format.declaration import TRANSFORMER_NAME, parse_declaration
@@ -37,24 +36,6 @@ def test_types_that_are_valid(partitions: Any) -> None:
     found = parse_declaration(declare(partitions))
     assert found is not None
     assert found.partitions == (partitions if partitions == "all" else tuple(partitions))
-
-
-@pytest.mark.parametrize(
-    "partitions",
-    [None, "", "All", "none", "0", 1, True, {}, {"0": True}, [0], [1.0], [None], [["0"]], ["0", 1]],
-)
-def test_wrong_types(partitions: Any) -> None:
-    with pytest.raises(zm.errors.InvalidConfigurationError, match="neither 'all' nor a list"):
-        parse_declaration(declare(partitions))
-
-
-@pytest.mark.parametrize("manifest", ["./m.json", "./m/{partition}", {}])
-@pytest.mark.parametrize("partitions", ["all", []])
-def test_without_partition_shape(manifest: Any, partitions: Any) -> None:
-    configuration = {"manifest": manifest, "partitions": partitions}
-    transformer = {"name": TRANSFORMER_NAME, "configuration": configuration}
-    with pytest.raises(zm.errors.InvalidConfigurationError, match="'partitions'"):
-        parse_declaration({"storage_transformers": [transformer]})
 
 
 NUMBERS = st.integers(0, 12) | st.integers(0, 2**53 - 1)

@@ -190,19 +190,6 @@ def test_without_the_member_lost_documents_hold_no_entries(tmp_path: Path) -> No
         values(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "partitions", [["0", "0"], ["0.0"], [""], ["00"], ["c/0"], [str(2**53)], "some", [0], None]
-)
-def test_invalid_names_are_refused_when_the_array_is_opened(
-    tmp_path: Path, partitions: Any
-) -> None:
-    write(tmp_path, ALL)
-    redeclare(tmp_path, partitions=partitions)
-    with pytest.raises(zm.errors.InvalidConfigurationError, match="'partitions'"):
-        zarr.open_array(zm.ManifestStore(tmp_path), path="a", mode="r")
-    assert [problem.code for problem in zm.validate(tmp_path)] == ["invalid_configuration"]
-
-
 # Many of them ----------------------------------------------------------------------
 
 

@@ -193,41 +193,15 @@ def test_two_spellings_of_a_chunk_are_refused(grid_shape: Index, data: st.DataOb
     assert "line 1, column" in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("key", "ndim"),
-    [
-        ("0", 2),
-        ("0.0", 1),
-        ("0,1", 1),
-        ("0.1,0.2", 2),
-        ("0.1,0", 2),
-        ("", 1),
-        ("a", 1),
-        ("-1", 1),
-        ("+1", 1),
-        ("00", 1),
-        ("1.", 1),
-        ("1\n", 1),
-        (" 1", 1),
-        ("\u0661", 1),
-        ("9007199254740992", 1),
-        ("10000000000000000", 1),
-        ("9" * 5000, 1),
-        ("zarr.json", 2),
-        ("c/0", 1),
-        ("1", 0),
-        ("", 0),
-    ],
-)
+@pytest.mark.parametrize(("key", "ndim"), [("0", 2), ("0.1,0", 2), ("\u0661", 1), ("1", 0)])
 @pytest.mark.parametrize("others", [False, True])
-def test_not_a_chunk_key(key: str, ndim: int, others: bool) -> None:
+def test_the_error_names_what_is_not_a_chunk_key(key: str, ndim: int, others: bool) -> None:
     document: dict[str, Any] = {format_canonical((0,) * ndim): {"path": "f"}} if others else {}
     text = json.dumps({**document, key: {"path": "g"}}).encode()
     with pytest.raises(
         zm.errors.InvalidChunkKeyError, match="not a chunk key of this array"
     ) as raised:
         Manifest.loads(text, ndim=ndim)
-    assert raised.value.code == "invalid_chunk_key"
     assert "line 1, column" in str(raised.value)
     assert repr(format_canonical((0,) * ndim)) in str(raised.value)
 
