@@ -15,6 +15,7 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.command_line.commands import run
 from tests.hierarchies import files_below
 from tests.servers.http_files import FileServer
@@ -83,7 +84,7 @@ FORMS: list[dict[str, Any]] = [
 # Refresh ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", combinations(FORMS, besides=FORMS[:1]))
 def test_a_touched_file_is_recorded_anew(tmp_path: Path, form: dict[str, Any]) -> None:
     source = write_source(tmp_path / "raw" / "f.h5")
     root, allow = make(tmp_path / "h", source, **form), [f"file://{tmp_path}/raw/"]
@@ -215,7 +216,7 @@ def test_references_without_conditions_get_them(tmp_path: Path) -> None:
 # Relocate ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", combinations(FORMS, besides=FORMS[:1]))
 def test_files_that_were_moved(tmp_path: Path, form: dict[str, Any]) -> None:
     source = write_source(tmp_path / "old" / "deep" / "f.h5")
     root = make(tmp_path / "h", source, **form)

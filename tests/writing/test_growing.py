@@ -210,9 +210,15 @@ def dataset(steps: range) -> xr.Dataset:
     )
 
 
-@pytest.mark.parametrize("virtual", [["sst"], ["ice"], ["time"], ["sst", "ice", "time"]])
-@pytest.mark.parametrize("consolidated", [True, False])
-@pytest.mark.parametrize("chunks", [None, {"time": 1}])
+@pytest.mark.parametrize(
+    ("virtual", "consolidated", "chunks"),
+    [
+        (["sst"], True, None),
+        (["ice"], False, {"time": 1}),
+        (["time"], True, {"time": 1}),
+        (["sst", "ice", "time"], False, None),
+    ],
+)
 def test_appending_a_dataset(
     tmp_path: Path, virtual: list[str], consolidated: bool, chunks: Any
 ) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from tests.combinations import combinations
 from tests.conversion.files.converted_files import (
     IGNORED_WARNINGS,
     Converted,
@@ -24,6 +25,10 @@ from zarr_manifest.conversion import read_files
 from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
+
+# Along a dimension that is named, or by the coordinates.
+_WAYS: list[dict[str, Any]] = [{"concat_dim": "t"}, {}]
+WAYS = pytest.mark.parametrize("options", combinations(_WAYS, besides=_WAYS[1:]))
 
 
 def days(*numbers: float) -> Variable:
@@ -69,7 +74,7 @@ def test_tiles_have_places_of_their_own(write: Write, tmp_path: Path) -> None:
         list(read_files([*tiles, tile(2, 0, 5)]))
 
 
-@pytest.mark.parametrize("options", [{"concat_dim": "t"}, {}])
+@WAYS
 def test_repeated_coordinates_are_refused_unless_asked_for(
     write: Write, tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -143,8 +148,8 @@ def swath(write: Write, number: int, *, lat: float = 0, zone: str = "32N") -> Pa
     )
 
 
-@pytest.mark.parametrize("options", [{"concat_dim": "t"}, {}])
-@pytest.mark.parametrize("threads", [False, True])
+@WAYS
+@pytest.mark.parametrize("threads", combinations([False, True], besides=[True]))
 def test_what_is_the_same_is_taken_once(
     write: Write, tmp_path: Path, options: dict[str, Any], threads: bool
 ) -> None:
@@ -159,7 +164,7 @@ def test_what_is_the_same_is_taken_once(
         xr.testing.assert_equal(opened(found), expected.load())
 
 
-@pytest.mark.parametrize("options", [{"concat_dim": "t"}, {}])
+@WAYS
 def test_another_grid_is_refused_unless_asked_for(
     write: Write, tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -181,7 +186,7 @@ def test_another_grid_is_refused_unless_asked_for(
     assert "not compared" in dict(asked.report.notes)["lat"]
 
 
-@pytest.mark.parametrize("concat_dim", ["t", "member"])
+@pytest.mark.parametrize("concat_dim", combinations(["t", "member"], besides=["t"]))
 def test_another_projection_is_refused_unless_asked_for(
     write: Write, tmp_path: Path, concat_dim: str
 ) -> None:
@@ -216,7 +221,7 @@ def quantity(write: Write, name: str, *numbers: int, **others: Variable) -> Path
     )
 
 
-@pytest.mark.parametrize("options", [{"concat_dim": "t"}, {}])
+@WAYS
 def test_different_variables_on_the_same_coordinates_are_merged(
     write: Write, tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -270,7 +275,7 @@ def test_variables_on_other_coordinates_are_not_merged(write: Write, tmp_path: P
     assert found.refused.keys() == {"a", "b"}
 
 
-@pytest.mark.parametrize("options", [{"concat_dim": "t"}, {}])
+@WAYS
 @pytest.mark.parametrize("lacking", [0, 1])
 def test_a_variable_that_a_file_lacks(
     write: Write, tmp_path: Path, options: dict[str, Any], lacking: int
