@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ __all__ = [
     "InterruptedDirectory",
     "InterruptedMemory",
     "changes_below",
+    "copied",
     "every_change",
     "keys_without_tokens",
     "stop_interrupting",
@@ -107,6 +109,15 @@ class InterruptedDirectory(_Changes, LocalStore):
 
 
 _watched: dict[str, InterruptedDirectory] = {}
+
+
+def copied(store: Any, to: Path) -> Any:
+    """Return a copy of a store; what was written once costs the others only its bytes."""
+    if isinstance(store, InterruptedMemory):
+        return InterruptedMemory(dict(store._store_dict))
+    if store.root.exists():
+        shutil.copytree(store.root, to)
+    return InterruptedDirectory(to)
 
 
 def stop_interrupting() -> None:

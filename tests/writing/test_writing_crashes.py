@@ -17,6 +17,7 @@ import zarr_manifest as zm
 from tests.interrupted_stores import (
     InterruptedDirectory,
     InterruptedMemory,
+    copied,
     every_change,
     keys_without_tokens,
 )
@@ -70,23 +71,10 @@ STORES = pytest.mark.parametrize("new_store", [memory, directory])
 
 
 def interrupted_everywhere(
-    kind: Callable[[Path], Store],
-    tmp_path: Path,
-    prepare: Callable[[Any], None],
-    write: Callable[[Any], None],
+    original: Store, tmp_path: Path, write: Callable[[Any], None]
 ) -> Iterator[tuple[Any, bool]]:
     numbers = itertools.count()
-
-    def make() -> Store:
-        store = kind(tmp_path / str(next(numbers)))
-        prepare(store)
-        return store
-
-    return every_change(make, write)
-
-
-def nothing(store: Any) -> None:
-    pass
+    return every_change(lambda: copied(original, tmp_path / str(next(numbers))), write)
 
 
 def native(store: Any) -> None:
@@ -143,10 +131,11 @@ def test_replaced(
     def write(store: Any) -> None:
         zm.write_manifest(store, "a", NEW_ENTRIES, **{"inline": False, **OPTIONS[after]})
 
-    complete = new_store(tmp_path / "complete")
-    prepare(complete)
+    original = new_store(tmp_path / "original")
+    prepare(original)
+    complete = copied(original, tmp_path / "complete")
     write(complete)
-    for store, _ in interrupted_everywhere(new_store, tmp_path, prepare, write):
+    for store, _ in interrupted_everywhere(original, tmp_path, write):
         found = read(store, use_consolidated=False)
         assert is_one_of(found, OLD, NEW)
         seen.append(np.array_equal(found, NEW))
@@ -165,7 +154,9 @@ def test_consolidated_metadata_never_names_documents_that_are_gone(
     def write(store: Any) -> None:
         zm.write_manifest(store, "a", NEW_ENTRIES, **{"inline": False, **options})
 
-    for store, _ in interrupted_everywhere(memory, tmp_path, consolidated(options), write):
+    original = InterruptedMemory()
+    consolidated(options)(original)
+    for store, _ in interrupted_everywhere(original, tmp_path, write):
         assert is_one_of(read(store, use_consolidated=True), OLD, NEW)
         assert is_one_of(read(store, use_consolidated=False), OLD, NEW)
     assert np.array_equal(read(store, use_consolidated=True), NEW)
@@ -192,7 +183,7 @@ def test_new_arrays_are_complete_or_not_there(
     complete = new_store(tmp_path / "complete")
     write(complete)
     outcomes = []
-    for store, is_last in interrupted_everywhere(new_store, tmp_path, nothing, write):
+    for store, is_last in interrupted_everywhere(new_store(tmp_path / "none"), tmp_path, write):
         found = stored(store)
         outcomes.append(found is not None)
         if is_last:

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import gc
 import itertools
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.conversion.inline_nodes import read, streamed, vector
 from tests.interrupted_stores import (
     InterruptedDirectory,
     InterruptedMemory,
+    copied,
     every_change,
     keys_without_tokens,
 )
@@ -83,20 +83,11 @@ def objects(store: Store) -> dict[str, bytes | None]:
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], Any]:
     """Makes stores, with an earlier hierarchy or without."""
     numbers = itertools.count()
-    write(zarr.storage.LocalStore(tmp_path / "old"), OLD)
-
-    def make(there: bool) -> Any:
-        if request.param == "directory":
-            root = tmp_path / str(next(numbers))
-            if there:
-                shutil.copytree(tmp_path / "old", root)
-            return InterruptedDirectory(root)
-        store = InterruptedMemory()
-        if there:
-            write(store, OLD)
-        return store
-
-    return make
+    is_memory = request.param == "memory"
+    nothing = InterruptedMemory() if is_memory else InterruptedDirectory(tmp_path / "nothing")
+    old = InterruptedMemory() if is_memory else InterruptedDirectory(tmp_path / "old")
+    write(old, OLD)
+    return lambda there: copied(old if there else nothing, tmp_path / str(next(numbers)))
 
 
 def interrupted(make: Callable[[], Any], change: Callable[[Any], Any]) -> Iterator[Any]:
@@ -171,11 +162,12 @@ def test_recovery(
 
 @pytest.mark.parametrize("there", [False, True])
 def test_recovery_that_is_interrupted_itself(there: bool) -> None:
+    original = InterruptedMemory()
+    if there:
+        write(original, OLD)
+
     def unfinished() -> Any:
-        store = InterruptedMemory()
-        if there:
-            write(store, OLD)
-        return store
+        return InterruptedMemory(dict(original._store_dict))
 
     (state,) = [
         s
@@ -205,10 +197,11 @@ def test_recovery_that_is_interrupted_itself(there: bool) -> None:
 
 @functools.cache
 def half_written_objects() -> dict[str, Any]:
+    original = InterruptedMemory()
+    write(original, OLD)
+
     def make() -> Any:
-        store = InterruptedMemory()
-        write(store, OLD)
-        return store
+        return InterruptedMemory(dict(original._store_dict))
 
     found = list(interrupted(make, lambda store: new(store, there=True)))
     closed = [store for store in found if is_placeholder(objects(store).get("g/zarr.json"))]
