@@ -22,9 +22,10 @@ from conformance.runner.answers import check_answer, check_hello
 from conformance.runner.cases import FEATURES
 from conformance.runner.errors import AdapterFailure, AdapterTimeout, Patience, UsageError
 
-__all__ = ["DECOYS", "PROTOCOL", "Adapter", "Greeting", "environment"]
+__all__ = ["DECOYS", "HELLO", "Adapter", "Greeting", "environment"]
 
 PROTOCOL = 1
+HELLO = {"op": "hello", "protocol": PROTOCOL}
 _STDERR_LINES = 20
 _STDERR_LINE_BYTES = 1 << 12
 # An adapter that writes more than is asked for has to wait, and not to fill the memory.
@@ -92,7 +93,7 @@ class Adapter:
     def _greet(self) -> Greeting:
         try:
             self._process = _Process(self._command)
-            hello = self._exchange({"op": "hello", "protocol": PROTOCOL})
+            hello = self._exchange(HELLO)
             check_hello(hello, PROTOCOL)
         except OSError as error:
             raise UsageError(f"the adapter cannot be started: {error}") from error

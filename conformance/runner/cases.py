@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -100,29 +100,54 @@ class Case:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Cases in the order of the index. `ids` has all of them, even after a selection."""
+    """Cases in the order of the index.
+
+    `listed` has the class of each case of the index, even after a selection.
+    """
 
     cases: tuple[Case, ...]
-    ids: frozenset[str]
+    listed: Mapping[str, str]
     digest: str
 
     @property
-    def complete(self) -> bool:
-        """Whether these are all cases, and not a selection."""
-        return len(self.cases) == len(self.ids)
+    def whole_classes(self) -> frozenset[str]:
+        """The classes all of whose cases are here."""
+        selected = {case.id for case in self.cases}
+        left_out = {cls for id, cls in self.listed.items() if id not in selected}
+        return frozenset(self.listed.values()) - left_out
 
-    def select(self, only: Sequence[str] = (), areas: Sequence[str] = ()) -> Corpus:
-        """Keep the cases whose id matches a glob or that belong to an area; by default, all."""
-        if not only and not areas:
-            return self
+    def select(
+        self,
+        only: Sequence[str] = (),
+        areas: Sequence[str] = (),
+        classes: Sequence[str] = (),
+        ids: Collection[str] | None = None,
+    ) -> Corpus:
+        """Keep the cases whose id matches a glob or that belong to an area; by default, all.
+
+        Of these, keep those of some classes, and those with some ids, if they are given.
+        """
+        if unknown := set(classes) - CLASSES.keys():
+            raise UsageError(f"unknown classes {sorted(unknown)}; known: {', '.join(CLASSES)}")
+        if unknown := set(ids or ()) - self.listed.keys():
+            raise UsageError(f"not cases of this corpus: {', '.join(sorted(unknown))}")
         chosen = tuple(
             case
             for case in self.cases
-            if case.area in areas or any(fnmatchcase(case.id, glob) for glob in only)
+            if (not classes or case.cls in classes)
+            and (ids is None or case.id in ids)
+            and _is_named(case, only, areas)
         )
         if not chosen:
-            raise UsageError(f"no case matches {', '.join((*only, *areas))}; see --list")
-        return replace(self, cases=chosen)
+            named = ", ".join((*only, *areas, *classes)) or "the selection"
+            raise UsageError(f"no case matches {named}; see --list")
+        return self if len(chosen) == len(self.cases) else replace(self, cases=chosen)
+
+
+def _is_named(case: Case, only: Sequence[str], areas: Sequence[str]) -> bool:
+    if not only and not areas:
+        return True
+    return case.area in areas or any(fnmatchcase(case.id, glob) for glob in only)
 
 
 def load_corpus(directory: Path) -> Corpus:
@@ -151,7 +176,8 @@ def load_corpus(directory: Path) -> Corpus:
         )
     if not cases:
         raise UsageError(f"{index}: lists no cases")
-    return Corpus(cases, frozenset(case.id for case in cases), hashlib.sha256(raw).hexdigest())
+    listed = {case.id: case.cls for case in cases}
+    return Corpus(cases, listed, hashlib.sha256(raw).hexdigest())
 
 
 def _strays(root: Path, cases: Sequence[Case]) -> list[str]:

@@ -5,6 +5,7 @@ Messages are the same in every run; an adapter's own words are in the details.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -116,13 +117,29 @@ def _compare_problems(wanted: list[Json], got: list[Json]) -> Mismatch | None:
     details = "\n".join(f"reported: {problem}" for problem in got)
     if not wanted and got:
         return Mismatch(f"expected no problems, got {_codes(got)}", details)
+    # What is reported as it should be is not taken for a wrong report of something else.
+    others = [other for other in got if all(_differences(problem, other) for problem in wanted)]
     for problem in wanted:
-        if not any(
-            all(_among(other.get(member), value) for member, value in problem.items())
-            for other in got
-        ):
-            return Mismatch(f"expected problem {dict(problem)}, got {_codes(got)}", details)
+        if all(_differences(problem, other) for other in got):
+            return Mismatch(_not_reported(problem, others, got), details)
     return None
+
+
+def _not_reported(problem: Json, others: list[Json], got: list[Json]) -> str:
+    """Say in which members the report that comes nearest differs."""
+    differences = [_differences(problem, other) for other in others]
+    nearest = min(differences, key=lambda found: (len(found), found), default=[])
+    if not 0 < len(nearest) < len(problem):
+        return f"expected problem {json.dumps(problem)}, got {_codes(got)}"
+    return f"problem {_alternatives(problem['code'])}: {'; '.join(nearest)}"
+
+
+def _differences(wanted: Json, got: Json) -> list[str]:
+    return [
+        f"{member} differs: expected {json.dumps(value)}, got {json.dumps(got.get(member))}"
+        for member, value in wanted.items()
+        if not _among(got.get(member), value)
+    ]
 
 
 def _among(value: object, allowed: object) -> bool:
@@ -131,6 +148,10 @@ def _among(value: object, allowed: object) -> bool:
 
 def _codes(problems: list[Json]) -> str:
     return ", ".join(sorted({problem["code"] for problem in problems})) or "none"
+
+
+def _alternatives(codes: str | list[str]) -> str:
+    return " or ".join(codes) if isinstance(codes, list) else codes
 
 
 def _first_difference(one: bytes, other: bytes) -> int:
@@ -146,9 +167,8 @@ def _unravelled(element: int, shape: list[int]) -> list[int]:
 def _describe(expect: Json) -> str:
     match expect:
         case {"error": error}:
-            codes = error["code"] if isinstance(error["code"], list) else [error["code"]]
             phase = f" ({error['phase']})" if "phase" in error else ""
-            return f"error {' or '.join(codes)}{phase}"
+            return f"error {_alternatives(error['code'])}{phase}"
         case {"values": _, "shape": shape, "data_type": data_type}:
             return f"values {data_type} {shape}"
         case {"bytes": _}:

@@ -20,6 +20,7 @@ from conformance.runner.expectations import Expectations
 from conformance.runner.results import Report, Result, Verdict, judge
 from conformance.runner.run import Progress, collect, with_servers
 from conformance.runner.stage import Stage
+from conformance.runner.traces import Evidence, Trace
 from conformance.runner.workplace import Workplace
 
 __all__ = ["parse_values", "run_one_shot"]
@@ -37,6 +38,8 @@ def run_one_shot(
     name: str | None = None,
     features: Sequence[str] = ("read",),
     timeout: float = 60.0,
+    jobs: int = 1,
+    evidence: Evidence | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Run the cases that need nothing but reading whole arrays."""
@@ -51,12 +54,14 @@ def run_one_shot(
         if reason := _unfit(case, frozenset(features)):
             return Verdict(reason, skipped=True)
 
-        def perform(content: Mapping[str, Any], workplace: Workplace, _: Stage) -> Verdict:
-            return _perform(tool, content, workplace)
+        def perform(
+            content: Mapping[str, Any], workplace: Workplace, _: Stage, trace: Trace
+        ) -> Verdict:
+            return _perform(tool, content, workplace, trace)
 
-        return with_servers(case, perform)
+        return with_servers(case, perform, evidence)
 
-    results = collect(corpus, run_case, expected, progress)
+    results = collect(corpus, run_case, expected, progress, jobs)
     if not any(result.passed and _needs_values(result.case) for result in results):
         results = tuple(_unproven(result, expected) for result in results)
     return Report(
@@ -64,9 +69,9 @@ def run_one_shot(
         version="",
         features=tuple(sorted(features)),
         corpus_digest=corpus.digest,
-        complete=corpus.complete,
+        whole_classes=corpus.whole_classes,
         results=results,
-        problems=expected.unknown(corpus.ids),
+        problems=expected.unknown(corpus.listed),
     )
 
 
@@ -107,12 +112,14 @@ def _options(expect: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return options
 
 
-def _perform(tool: _Tool, content: Mapping[str, Any], workplace: Workplace) -> Verdict:
+def _perform(
+    tool: _Tool, content: Mapping[str, Any], workplace: Workplace, trace: Trace
+) -> Verdict:
     for position, step in enumerate(content["steps"]):
         where = f"step {position + 1} (read): " if len(content["steps"]) > 1 else ""
         directory = workplace.hierarchy / step.get("array", "")
         try:
-            status, output, errors = tool.run(directory)
+            status, output, errors = tool.run(directory, trace)
         except AdapterFailure as failure:
             return Verdict(where + failure.message, failure.details)
         values = parse_values(output)
@@ -132,10 +139,13 @@ class _Tool:
         self._command, self._timeout = command, timeout
         self._patience = Patience("the command")
 
-    def run(self, directory: Path) -> tuple[int, str, str]:
+    def run(self, directory: Path, trace: Trace) -> tuple[int, str, str]:
         """Return the exit status, the output, and what it wrote to standard error."""
+        command = [*self._command, f"--array_path={directory}"]
         with self._patience:
-            return _run([*self._command, f"--array_path={directory}"], self._timeout)
+            status, output, errors = _run(command, self._timeout)
+        trace.ran(command, status, output + errors)
+        return status, output, errors
 
 
 def _run(command: Sequence[str], timeout: float) -> tuple[int, str, str]:

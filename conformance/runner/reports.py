@@ -1,15 +1,17 @@
-"""Reports as text, JSON, JUnit XML and badges. Pure."""
+"""Reports as text, JSON, JUnit XML and badges."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from conformance.runner.errors import UsageError
 from conformance.runner.results import Outcome, Report, Result, as_json, counts
 
-__all__ = ["badge", "json_text", "junit", "printable", "text"]
+__all__ = ["badge", "json_text", "junit", "load_report", "printable", "text"]
 
 _LABEL = "chunk-manifest-json"
 _HEADINGS = {
@@ -25,7 +27,7 @@ def text(report: Report) -> str:
     width = max(map(len, (*report.classes, *by_area)))
     lines = [f"{report.implementation} {report.version}".rstrip(), ""]
     lines += [*_table("class", report.classes, width), "", *_table("area", by_area, width)]
-    if report.complete:
+    if report.whole_classes:
         lines += ["", f"classes held: {', '.join(report.held) or 'none'}"]
     for outcome, heading in _HEADINGS.items():
         for result in report.results:
@@ -55,21 +57,43 @@ def _message(result: Result) -> str:
 
 def _explained(result: Result) -> list[str]:
     """Say what the case tests, why, and where the specification says so."""
-    case, details = result.case, result.verdict.details
-    return [case.description, f"specification: {case.section}", *details.splitlines()]
+    case, verdict = result.case, result.verdict
+    kept = [f"kept in {verdict.kept}"] if verdict.kept else []
+    return [
+        case.description,
+        f"specification: {case.section}",
+        *verdict.details.splitlines(),
+        *verdict.trace,
+        *kept,
+    ]
 
 
 def json_text(report: Report) -> str:
-    """Return the report as JSON, as `conformance.runner.table` reads it."""
+    """Return the report as JSON, as `load_report` reads it."""
     return json.dumps(as_json(report), indent=2, ensure_ascii=False) + "\n"
 
 
+def load_report(path: Path) -> dict[str, Any]:
+    """Load a report that was written as JSON; raise UsageError if the file is none."""
+    try:
+        report = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be loaded: {error}") from error
+    if not isinstance(report, dict) or report.get("format") != 1:
+        raise UsageError(f"{path}: is not a report of this runner")
+    return report
+
+
 def junit(report: Report) -> str:
-    """Return the report as JUnit XML: a suite for each area; known failures are skipped tests."""
+    """Return the report as JUnit XML: a suite for each class; known failures are skipped tests."""
     root = ElementTree.Element("testsuites", name=f"{_LABEL}: {report.implementation}")
-    for area, results in report.areas.items():
-        suite = ElementTree.SubElement(root, "testsuite", name=area)
+    for name, results in report.classes.items():
+        suite = ElementTree.SubElement(root, "testsuite", name=name)
         _count(suite, results)
+        if name in report.whole_classes:
+            held = "true" if name in report.held else "false"
+            properties = ElementTree.SubElement(suite, "properties")
+            ElementTree.SubElement(properties, "property", name="held", value=held)
         for result in results:
             _test_case(suite, result)
     if report.problems:

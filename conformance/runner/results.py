@@ -34,12 +34,15 @@ class Outcome(StrEnum):
 class Verdict:
     """What happened when a case was run; no message means that it passed.
 
-    `message` is the same in every run, `details` are not.
+    `message` is the same in every run, `details` are not. `trace` has the requests and the answers,
+    and `kept` is where they and the files of the case are, if that was asked for.
     """
 
     message: str = ""
     details: str = ""
     skipped: bool = False
+    trace: tuple[str, ...] = ()
+    kept: str = ""
     seconds: float = 0.0
 
 
@@ -68,7 +71,7 @@ class Report:
     corpus_digest: str
     results: tuple[Result, ...]
     problems: tuple[str, ...] = field(default=())
-    complete: bool = True  # all cases of the corpus, not a selection
+    whole_classes: frozenset[str] = frozenset(CLASSES)  # of which all cases were selected
 
     @property
     def areas(self) -> dict[str, list[Result]]:
@@ -86,13 +89,11 @@ class Report:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """The classes that the implementation has shown to hold; none after a selection."""
-        if not self.complete:
-            return ()
+        """The classes that the implementation has shown to hold: whole ones only."""
         return tuple(
             name
             for name, results in self.classes.items()
-            if CLASSES[name] in self.features and _hold(results)
+            if name in self.whole_classes and CLASSES[name] in self.features and _hold(results)
         )
 
     @property
@@ -150,7 +151,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "unexpected": report.unexpected,
         "problems": list(report.problems),
         "summary": counts(report.results),
-        "held": list(report.held) if report.complete else None,
+        "held": list(report.held) if report.whole_classes else None,
         "classes": {name: counts(results) for name, results in report.classes.items()},
         "areas": {area: counts(results) for area, results in report.areas.items()},
         "results": [_result_as_json(result) for result in report.results],
@@ -159,11 +160,17 @@ def as_json(report: Report) -> dict[str, Any]:
 
 def _result_as_json(result: Result) -> dict[str, Any]:
     verdict = result.verdict
-    optional = {"message": verdict.message, "details": verdict.details, "reason": result.reason}
+    optional: dict[str, Any] = {
+        "message": verdict.message,
+        "details": verdict.details,
+        "trace": list(verdict.trace),
+        "kept": verdict.kept,
+        "reason": result.reason,
+    }
     return {
         "id": result.case.id,
         "level": result.case.level,
         "class": result.case.cls,
         "outcome": result.outcome.value,
         "seconds": round(verdict.seconds, 3),
-    } | {name: text for name, text in optional.items() if text}
+    } | {name: value for name, value in optional.items() if value}

@@ -5,10 +5,13 @@ This is the runner as a library: `run_suite(command, load_corpus(directory))`.
 
 from __future__ import annotations
 
+import queue
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from conformance.runner.adapter_process import DECOYS, Adapter
 from conformance.runner.cases import Case, Corpus
@@ -18,13 +21,14 @@ from conformance.runner.expectations import Expectations
 from conformance.runner.leaks import known_secrets, shows_secret
 from conformance.runner.results import Report, Result, Verdict, judge
 from conformance.runner.stage import Stage, wrong_requests
+from conformance.runner.traces import Evidence, Trace, request_lines
 from conformance.runner.workplace import Workplace
 from conformance.runner.written_arrays import left_behind, wrong_array
 
 __all__ = ["collect", "run_suite", "with_servers"]
 
 type Progress = Callable[[Result], None]
-type Perform = Callable[[Mapping[str, Any], Workplace, Stage], Verdict]
+type Perform = Callable[[Mapping[str, Any], Workplace, Stage, Trace], Verdict]
 
 _OPEN: Mapping[str, Any] = {
     "allow": [],
@@ -49,37 +53,75 @@ def run_suite(
     expectations: Expectations | None = None,
     *,
     timeout: float = 60.0,
+    jobs: int = 1,
+    evidence: Evidence | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Run the cases of a corpus against the adapter that a command starts.
 
-    `timeout` is in seconds, for each answer; `progress` is called with each result. Raises
-    UsageError if the adapter cannot be started, or if every case is skipped.
+    `timeout` is in seconds, for each answer; `jobs` is how many cases run at the same time, each
+    with a process of its own; `progress` is called with each result. Raises UsageError if the
+    adapter cannot be started, or if every case is skipped.
     """
     expected = expectations or Expectations()
-    with Adapter(command, timeout) as adapter:
-        greeting = adapter.greeting
+    with _Adapters(command, timeout) as adapters:
+        greeting = adapters.first.greeting
         expected.check_implementation(greeting.name)
 
         def run_case(case: Case) -> Verdict:
             if reason := case.unfit_for(greeting.features):
                 return Verdict(reason, skipped=True)
+            with adapters.borrow() as adapter:
 
-            def perform(content: Mapping[str, Any], workplace: Workplace, stage: Stage) -> Verdict:
-                return _perform(adapter, content, workplace, stage)
+                def perform(
+                    content: Mapping[str, Any], workplace: Workplace, stage: Stage, trace: Trace
+                ) -> Verdict:
+                    return _perform(adapter, content, workplace, stage, trace)
 
-            return with_servers(case, perform)
+                return with_servers(case, perform, evidence)
 
-        results = collect(corpus, run_case, expected, progress)
+        results = collect(corpus, run_case, expected, progress, jobs)
     return Report(
         implementation=greeting.name,
         version=greeting.version,
         features=tuple(sorted(greeting.features)),
         corpus_digest=corpus.digest,
-        complete=corpus.complete,
+        whole_classes=corpus.whole_classes,
         results=results,
-        problems=expected.unknown(corpus.ids),
+        problems=expected.unknown(corpus.listed),
     )
+
+
+class _Adapters:
+    """Processes of one adapter, of which each runs one case at a time."""
+
+    def __init__(self, command: Sequence[str], timeout: float) -> None:
+        self._command, self._timeout = command, timeout
+        self._idle: queue.SimpleQueue[Adapter] = queue.SimpleQueue()
+        self._started = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.first = self._start()
+        self._idle.put(self.first)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._started.close()
+
+    def _start(self) -> Adapter:
+        return self._started.enter_context(Adapter(self._command, self._timeout))
+
+    @contextmanager
+    def borrow(self) -> Iterator[Adapter]:
+        """Lend an adapter that is idle, or else a new one."""
+        try:
+            adapter = self._idle.get_nowait()
+        except queue.Empty:
+            adapter = self._start()
+        try:
+            yield adapter
+        finally:
+            self._idle.put(adapter)
 
 
 def collect(
@@ -87,12 +129,20 @@ def collect(
     run_case: Callable[[Case], Verdict],
     expectations: Expectations,
     progress: Progress | None,
+    jobs: int = 1,
 ) -> tuple[Result, ...]:
-    """Run each case; raise UsageError if all are skipped, because nothing was tested."""
-    results: list[Result] = []
-    for case in corpus.cases:
+    """Run each case; raise UsageError if all are skipped, because nothing was tested.
+
+    The results are in the order of the corpus, however many cases run at the same time.
+    """
+
+    def timed(case: Case) -> Verdict:
         started = time.monotonic()
-        verdict = replace(run_case(case), seconds=time.monotonic() - started)
+        verdict = run_case(case)
+        return replace(verdict, seconds=time.monotonic() - started)
+
+    results: list[Result] = []
+    for case, verdict in zip(corpus.cases, _each(timed, corpus.cases, jobs), strict=True):
         results.append(judge(case, verdict, expectations))
         if progress is not None:
             progress(results[-1])
@@ -101,32 +151,54 @@ def collect(
     return tuple(results)
 
 
-def with_servers(case: Case, perform: Perform) -> Verdict:
+def _each(run: Callable[[Case], Verdict], cases: Sequence[Case], jobs: int) -> Iterator[Verdict]:
+    if jobs == 1:
+        # Nothing runs ahead of a caller that stops early.
+        yield from map(run, cases)
+        return
+    with ThreadPoolExecutor(jobs) as executor:
+        yield from executor.map(run, cases)
+
+
+def with_servers(case: Case, perform: Perform, evidence: Evidence | None = None) -> Verdict:
     """Set up a case, run it, and check the requests that its servers received."""
-    stage = Stage()
-    with Workplace(case, stage.origins) as workplace:
+    stage, trace, evidence = Stage(), Trace(), evidence or Evidence()
+    with Workplace(case, stage.origins, evidence.keep) as workplace:
         try:
             content = workplace.content()
             if not workplace.make_links(content.get("links", {})):
                 return Verdict("symbolic links cannot be made here", skipped=True)
             stage.start(content.get("servers", {}), workplace.directory)
-            verdict = perform(content, workplace, stage)
+            verdict = perform(content, workplace, stage, trace)
         finally:
             seen = stage.stop()
+        trace.received(seen)
         assertions = content.get("requests", {})
         # The outcome explains more than the requests made on the way.
         if not verdict.message and (wrong := wrong_requests(assertions, seen)):
-            lines = [
-                f"{server}: {request.method} {request.target} {request.headers.get('range', '')}"
-                for server in assertions
-                for request in seen[server]
-            ]
-            verdict = Verdict("; ".join(wrong), "\n".join(line.rstrip() for line in lines))
-        return replace(
+            of_these = {server: seen[server] for server in assertions}
+            verdict = Verdict("; ".join(wrong), "\n".join(request_lines(of_these)))
+        verdict = replace(
             verdict,
             message=_cut(workplace.anonymise(verdict.message), 500),
             details=_cut(workplace.anonymise(verdict.details), 4000),
         )
+        return _with_evidence(verdict, workplace, trace, evidence)
+
+
+def _with_evidence(
+    verdict: Verdict, workplace: Workplace, trace: Trace, evidence: Evidence
+) -> Verdict:
+    """Add the trace of a failure, and keep its directory, as far as that was asked for."""
+    if not verdict.message or verdict.skipped:
+        return verdict
+    lines = trace.lines() if evidence.trace else ()
+    if evidence.keep is None:
+        # Nobody can look at these locations any more.
+        return replace(verdict, trace=tuple(map(workplace.anonymise, lines)))
+    trace.write(workplace.directory)
+    workplace.is_kept = True
+    return replace(verdict, trace=lines, kept=str(workplace.directory))
 
 
 def _cut(text: str, size: int) -> str:
@@ -134,7 +206,11 @@ def _cut(text: str, size: int) -> str:
 
 
 def _perform(
-    adapter: Adapter, content: Mapping[str, Any], workplace: Workplace, stage: Stage
+    adapter: Adapter,
+    content: Mapping[str, Any],
+    workplace: Workplace,
+    stage: Stage,
+    trace: Trace,
 ) -> Verdict:
     """Run the steps in order; the first failure is the verdict."""
     steps = content["steps"]
@@ -142,10 +218,12 @@ def _perform(
     for position, step in enumerate(steps):
         where = f"step {position + 1} ({step['op']}): " if len(steps) > 1 else ""
         request = _request(step, content.get("open", {}), workplace, stage)
+        trace.ask(request)
         try:
             answer = adapter.ask(request)
         except AdapterFailure as failure:
             return Verdict(where + failure.message, failure.details)
+        trace.answer(answer)
         mismatch = compare(step["expect"], answer, workplace.case.expected_file)
         if mismatch is not None:
             return Verdict(where + mismatch.message, mismatch.details)

@@ -8,13 +8,13 @@ them has unexpected results, and with 2 if a file is not a report.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from conformance.runner.errors import UsageError
+from conformance.runner.reports import load_report
 
 __all__ = ["main", "render"]
 
@@ -67,16 +67,6 @@ def _cell(counts: Mapping[str, int] | None) -> str:
     return f"{shown} ({', '.join(others)})" if others else shown
 
 
-def _load(path: Path) -> Mapping[str, Any]:
-    try:
-        report = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be loaded: {error}") from error
-    if not isinstance(report, dict) or report.get("format") != 1:
-        raise UsageError(f"{path}: is not a report of this runner")
-    return report
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; return the exit status."""
     parser = argparse.ArgumentParser(
@@ -85,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("reports", nargs="+", type=Path, help="reports written by --json")
     try:
-        reports = [_load(path) for path in parser.parse_args(arguments).reports]
+        reports = [load_report(path) for path in parser.parse_args(arguments).reports]
     except UsageError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -1,4 +1,4 @@
-"""A case's copy in a temporary directory, and the placeholders that it replaces."""
+"""A case's copy in a directory of its own, and the placeholders that it replaces."""
 
 from __future__ import annotations
 
@@ -24,13 +24,20 @@ class Workplace:
         Only its `hierarchy/` and `sources/` are copied: an adapter sees no expected values.
     origins : Mapping[str, str]
         Origin of each server, by placeholder.
+    keep : Path, optional
+        Where the directory is made, named like the case, instead of a temporary one.
     """
 
-    def __init__(self, case: Case, origins: Mapping[str, str]) -> None:
+    def __init__(self, case: Case, origins: Mapping[str, str], keep: Path | None = None) -> None:
         self.case = case
-        self._temporary = tempfile.TemporaryDirectory(prefix="zarr-conformance-")
+        self.is_kept = False
+        if keep is None:
+            made = Path(tempfile.mkdtemp(prefix="zarr-conformance-"))
+        else:
+            made = keep / case.id.replace("/", ".")
+            made.mkdir()
         # The real path: readers resolve symbolic links, and /tmp is one on some systems.
-        self.directory = Path(self._temporary.name).resolve()
+        self.directory = made.resolve()
         sources = (self.directory / "sources").as_uri()
         self._replacements = {
             **origins,
@@ -56,7 +63,8 @@ class Workplace:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._temporary.cleanup()
+        if not self.is_kept:
+            shutil.rmtree(self.directory)
 
     def documents(self) -> list[bytes]:
         """Return the metadata and the plain manifests of the hierarchy."""

@@ -1,7 +1,8 @@
 """An adapter that does what `do.json` in the hierarchy says, step by step; standard library only.
 
 Each step is an object: `fetch` (list of [method, URL, headers], before anything else),
-`stderr` (text), `files` (to be written below the hierarchy), then one of `answer` (members of the
+`stderr` (text), `files` (to be written below the hierarchy), `meet` (a directory, in which it waits
+until as many processes as `others` says have come), then one of `answer` (members of the
 answer), `line` (a raw line), `hex` (its bytes), `flood` (of this many characters, `repeat`, without
 a line break), `exit` (status), `hang`, `close` (its output), or `echo` (answers an error with the
 request).
@@ -47,6 +48,13 @@ def fetch(method: str, url: str, headers: dict[str, str]) -> None:
         error.close()
 
 
+def meet(directory: Path, others: int) -> None:
+    directory.mkdir(exist_ok=True)
+    (directory / str(os.getpid())).write_text(str(os.getpid()), encoding="utf-8")
+    while len(os.listdir(directory)) < others:  # noqa: PTH208
+        time.sleep(0.01)
+
+
 def respond(number: int, members: dict[str, Any]) -> None:
     print(json.dumps({"id": number, **members}), flush=True)
 
@@ -60,6 +68,8 @@ def perform(request: dict[str, Any], do: dict[str, Any]) -> None:
         path = Path(request["hierarchy"]) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    if "meet" in do:
+        meet(Path(do["meet"]), do["others"])
     match do:
         case {"answer": answer}:
             respond(request["id"], {"ok": True, **answer})

@@ -196,7 +196,12 @@ def test_json_and_badge(corpus: CorpusWriter, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("only", "message", "color"), [("*/right", "1/1", "green"), ("two/advised", "0/1", "yellow")]
+    ("only", "message", "color"),
+    [
+        # The badge of a class is complete; that of a part of one names none.
+        ("*/right", "1/1", "green"),
+        ("two/advised", "safe \u00b7 0/1", "yellow"),
+    ],
 )
 def test_badges(corpus: CorpusWriter, tmp_path: Path, only: str, message: str, color: str) -> None:
     assert run(corpus, "--only", only, "--badge", tmp_path / "b.json") == 0
@@ -217,10 +222,15 @@ def test_junit(corpus: CorpusWriter, tmp_path: Path) -> None:
         for name, suite in suites.items()
     }
     assert shown == {
-        "one": ("2", "2", "0"),
-        "two": ("3", "1", "2"),
+        "core": ("4", "3", "1"),
+        "safe": ("1", "0", "1"),
         "expectations": ("1", "1", None),
     }
+    held = {
+        name: [(part.get("name"), part.get("value")) for part in suite.iter("property")]
+        for name, suite in suites.items()
+    }
+    assert held == {"core": [("held", "false")], "safe": [("held", "true")], "expectations": []}
     found = {
         f"{test.get('classname')}/{test.get('name')}": [(part.tag, part.get("message"))]
         for test in root.iter("testcase")
@@ -237,6 +247,8 @@ def test_junit(corpus: CorpusWriter, tmp_path: Path) -> None:
         ],
     }
     said = "A test.\nspecification: reading"
+    assert run(corpus, "--junit", tmp_path / "j.xml", "--only", "one/*") == 1
+    assert not [*ElementTree.parse(tmp_path / "j.xml").iter("property")]
     assert [part.text for part in root.iter("failure")] == [
         said,
         said,

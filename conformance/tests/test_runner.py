@@ -157,9 +157,10 @@ OTHER_WRONG = [
             "validate",
             {"problems": [{"code": "invalid_path", "chunk": wanted}]},
             {"answer": {"problems": [{"code": "invalid_path", "message": "?", "chunk": got}]}},
-            "expected problem",
+            f"problem invalid_path: chunk differs: expected {json.dumps(wanted)}, "
+            f"got {json.dumps(got)}",
         )
-        for wanted, got in [("0.1", "0/1"), ("0.1", None), (None, "0.1")]
+        for wanted, got in [("0.1", "0/1"), ("0.1", None), (None, "0.1"), (None, "")]
     ),
     ("read", {"any_of": [REFUSAL, EXPECT_VALUES]}, read_answer(shape=[6]), "expected error"),
 ]
