@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.generator.case import Case, to_json
+from conformance.generator.vectors import vectors
 
 __all__ = ["differences", "render", "withdrawals", "write", "wrong_withdrawals"]
 
@@ -34,6 +35,7 @@ def render(cases: Iterable[Case]) -> dict[str, bytes]:
             }
         )
     files["index.json"] = to_json({"version": 1, "cases": index})
+    files["vectors.json"] = to_json(vectors(files))
     return files
 
 
@@ -59,8 +61,8 @@ def wrong_withdrawals(withdrawn: Mapping[str, Any], ids: Collection[str]) -> lis
 def _on_disk(root: Path) -> dict[str, Path]:
     found = {path.relative_to(root).as_posix(): path for path in root.glob("cases/**/*")}
     files = {name: path for name, path in found.items() if path.is_file() and name not in _BY_HAND}
-    index = root / "index.json"
-    return files | ({"index.json": index} if index.exists() else {})
+    beside = {name: root / name for name in ("index.json", "vectors.json")}
+    return files | {name: path for name, path in beside.items() if path.exists()}
 
 
 def differences(root: Path, files: dict[str, bytes]) -> list[str]:

@@ -287,7 +287,7 @@ def test_differences_are_listed(tmp_path: Path) -> None:
     ]
     write(tmp_path, render([]))
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
-    assert left == {"LICENSE", "index.json"}
+    assert left == {"LICENSE", "index.json", "vectors.json"}
     assert not (tmp_path / "cases" / "area").exists()
 
 
