@@ -87,11 +87,14 @@ layers: .make/lint ## import-linter: imports go downwards only
 docs: .make/docs ## the site, with the API reference, in docs-output/; a broken link is an error
 	$(BIN)/sphinx-build -b html -c docs -E -W --keep-going -q . $(SITE)
 
-dist: .make/dist ## sdist and wheel in dist/, checked, and tried in empty environments
+dist: .make/dist ## sdist and wheel in dist/, and those of the suite, checked, and tried in empty environments
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
-	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/python -m build --wheel --outdir dist conformance
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python .ci/pack_suite.py dist
+	$(BIN)/python .ci/try_suite.py dist
 	$(BIN)/python .ci/try_dist.py dist
 
 bench: .make/bench ## one table beside zarr and other readers; ARGS=--quick for a quick look

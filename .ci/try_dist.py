@@ -86,26 +86,31 @@ def is_python(python: str) -> bool:
 class Environment:
     """An empty environment in a directory, and commands that see nothing of the checkout."""
 
-    def __init__(self, python: str, directory: Path, wheel: Path) -> None:
+    def __init__(self, python: str, directory: Path, name: str, wheel: Path) -> None:
         self.directory = directory
-        self._wheel = wheel
-        subprocess.run([python, "-m", "venv", directory / "environment"], check=True)
-        self._programs = directory / "environment" / ("Scripts" if os.name == "nt" else "bin")
+        self._distribution, self._wheel = name, wheel
+        self._place = directory / "environment"
+        # One pip installs into all of them: to give each its own would take longer than the rest.
+        subprocess.run([python, "-m", "venv", "--without-pip", self._place], check=True)
+        self._programs = self._place / ("Scripts" if os.name == "nt" else "bin")
         version = self.output("python", "-c", "import platform; print(platform.python_version())")
         self.name = f"{wheel.name}, Python {version.strip()}"
 
     def install(self, extras: str) -> None:
         """Install the wheel, with extras such as ``[cli]``."""
-        requirement = f"zarr-manifest{extras} @ {self._wheel.as_uri()}"
-        self.output(
-            "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", requirement
-        )
+        requirement = f"{self._distribution}{extras} @ {self._wheel.as_uri()}"
+        pip = [sys.executable, "-m", "pip", "--python", self._place, "--disable-pip-version-check"]
+        subprocess.run([*pip, "install", "-q", "--no-compile", requirement], check=True)
+
+    def program(self, name: str) -> Path:
+        """Return the path of a program of the environment."""
+        return self._programs / name
 
     def output(self, program: str, *arguments: str) -> str:
         """Run a program of the environment, and return what it prints."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         return subprocess.run(
-            [self._programs / program, *arguments],
+            [self.program(program), *arguments],
             cwd=self.directory,
             check=True,
             stdout=subprocess.PIPE,
@@ -167,7 +172,7 @@ def try_sdist(sdist: Path, directory: Path) -> None:
 
 def main(built: Path) -> None:
     """Try the wheel and the sdist in a directory."""
-    (wheel,) = built.glob("*.whl")
+    (wheel,) = built.glob("zarr_manifest-*.whl")
     (sdist,) = built.glob("*.tar.gz")
     root = Path(__file__).resolve().parent.parent
     with TemporaryDirectory() as place:
@@ -175,7 +180,7 @@ def main(built: Path) -> None:
     for number, python in enumerate(interpreters()):
         # Files on Windows are in use for a while after a program has ended.
         with TemporaryDirectory(ignore_cleanup_errors=True) as place:
-            environment = Environment(python, Path(place).resolve(), wheel)
+            environment = Environment(python, Path(place).resolve(), "zarr-manifest", wheel)
             try_plain(environment, root)
             if number == 0:
                 try_everything(environment, root)
