@@ -1,10 +1,8 @@
 """Lines of text from columns, without a Python object per line. Pure.
 
 A line is a record of fixed width: numbers and texts that are shorter than their field are
-padded with NUL, and all NUL are removed at the end: one by one if there are few, otherwise while
-every byte is looked at. Then it pays to leave out a text that many lines share, one after the
-other: it is one byte in each of them, which the text replaces last. No text may contain NUL or
-these bytes: in JSON, they are written as escapes.
+padded with NUL, and all NUL are removed at the end. No text may contain one: in JSON, it is written
+as an escape.
 """
 
 from __future__ import annotations
@@ -19,20 +17,14 @@ from msgspec import Struct
 
 __all__ = ["TextColumns", "distinct_numbers"]
 
-# A text of a table is a field of its own kind if so many lines share it, on average.
+# Texts are written run by run if so many lines share one, on average.
 _SHARED = 128
-
-# The bytes that stand for such texts: where another one begins, and where it goes on.
-_MARKS = ((0x0E, 0x0F), (0x10, 0x11), (0x12, 0x13), (0x14, 0x15))
 
 type _Numbers = npt.NDArray[np.signedinteger]
 type _Mask = npt.NDArray[np.bool_]
 
 # Of one width. Bytes without a type are only copied, which takes no time for each of them.
 type _Texts = npt.NDArray[np.void]
-
-# If a line has more NUL, on average, every byte is looked at to remove them.
-_FEW = 2
 
 # Numbers are written four digits at a time.
 _DIGITS = 4
@@ -45,74 +37,19 @@ class _LineField(Struct, frozen=True):
     Attributes
     ----------
     line : bytes
-        That of all lines, with NUL where they differ.
-    padding : int
-        Number of NUL in all lines.
+        Those of all lines, with NUL where they differ.
     where : ndarray of bool, or None
-        The lines that have it; None if all do.
+        The lines that have them; None if all do.
+    values : ndarray, or None
+        Those of each line, if they differ from one to the next.
+    runs : sequence of (int, int, bytes)
+        Those that lines share, one after the other: the first line, one past the last, and a text.
     """
 
     line: bytes
-    padding: int
-    where: _Mask | None
-
-    def put(self, places: _Texts) -> None:
-        """Write what differs from line to line."""
-
-
-class _Constant(_LineField, frozen=True):
-    """A text of all lines, or of some."""
-
-    @classmethod
-    def of(cls, text: bytes, where: _Mask | None) -> _Constant:
-        absent = 0 if where is None else len(where) - int(np.count_nonzero(where))
-        return cls(text, len(text) * absent, where)
-
-
-class _Column(_LineField, frozen=True):
-    """Bytes of each line, or of some."""
-
-    values: _Texts
-
-    @classmethod
-    def of(cls, values: _Texts, where: _Mask | None = None) -> _Column:
-        padding = values.nbytes - int(np.count_nonzero(values.view(np.uint8)))
-        return cls(bytes(values.itemsize), padding, where, values)
-
-    def put(self, places: _Texts) -> None:
-        places[...] = self.values
-
-
-class _Runs(_LineField, frozen=True):
-    """Texts that lines share, one after the other.
-
-    Attributes
-    ----------
-    texts : sequence of bytes
-        The texts.
-    starts : sequence of int
-        The first line of each, and the number of lines.
-    """
-
-    texts: Sequence[bytes]
-    starts: Sequence[int]
-
-    @classmethod
-    def of(cls, texts: Sequence[bytes], starts: Sequence[int]) -> _Runs:
-        lengths = list(map(len, texts))
-        width = max(lengths)
-        padding = int((np.diff(starts) * (width - np.array(lengths))).sum())
-        return cls(bytes(width), padding, None, texts, starts)
-
-    def put(self, places: _Texts) -> None:
-        for text, run in zip(self.texts, itertools.pairwise(self.starts), strict=True):
-            places[slice(*run)] = np.void(text.ljust(len(self.line), b"\0"))
-
-    def marks(self, begins: int, goes_on: int) -> _Column:
-        """Return a byte of each line that stands for its text."""
-        marks = np.full(self.starts[-1], goes_on, np.uint8)
-        marks[self.starts[:-1]] = begins
-        return _Column.of(marks.view("V1"))
+    where: _Mask | None = None
+    values: _Texts | None = None
+    runs: Sequence[tuple[int, int, bytes]] = ()
 
 
 @functools.cache  # made when the first number is written
@@ -159,7 +96,7 @@ class TextColumns:
     def constant(self, text: bytes, where: _Mask | None = None) -> None:
         """Add a text that is the same in all lines, or in some."""
         if text:
-            self._fields.append(_Constant.of(text, where))
+            self._fields.append(_LineField(text, where))
 
     def numbers(self, values: _Numbers, where: _Mask | None = None) -> None:
         """Add a number of each line, or of some: integers from 0 in decimal digits."""
@@ -178,62 +115,39 @@ class TextColumns:
             zero, rest, most = b"", higher, most // _BASE
         table = _digits_in_front(zero, len(str(most)))
         groups.append(table.take(rest))
-        self._fields += [_Column.of(group, where) for group in reversed(groups)]
+        for column in reversed(groups):
+            self._fields.append(_LineField(bytes(column.itemsize), where, column))
 
     def texts(self, table: Sequence[bytes], numbers: npt.NDArray[np.integer]) -> None:
         """Add a text of each line, given by its number in a table."""
         starts = (numbers[1:] != numbers[:-1]).nonzero()[0] + 1
         if len(starts) * _SHARED < self._count:
-            used: list[int] = [int(numbers[0]), *numbers[starts].tolist()]
-            texts = [table[number] for number in used]
-            if any(texts):
-                self._fields.append(_Runs.of(texts, [0, *starts.tolist(), self._count]))
+            texts = [table[number] for number in (numbers[0], *numbers[starts].tolist())]
+            width = max(map(len, texts))
+            padded = [text.ljust(width, b"\0") for text in texts]
+            edges = itertools.pairwise([0, *starts.tolist(), self._count])
+            runs = [(*edge, text) for edge, text in zip(edges, padded, strict=True)]
+            self._fields.append(_LineField(bytes(width), runs=runs))
             return
         column: npt.NDArray[np.bytes_] = np.array(table)
-        if width := column.dtype.itemsize:
-            self._fields.append(_Column.of(column[numbers].view(f"V{width}")))
+        width = column.dtype.itemsize
+        self._fields.append(_LineField(bytes(width), values=column[numbers].view(f"V{width}")))
 
-    def text(self) -> bytes | bytearray:
+    def text(self) -> bytearray:
         """Return all lines."""
-        if sum([field.padding for field in self._fields]) <= _FEW * self._count:
-            return _in_lines(self._fields, self._count).replace(b"\0", b"")
-        fields = list(self._fields)
-        runs = [(n, field) for n, field in enumerate(fields) if isinstance(field, _Runs)]
-        marked = list(zip(_MARKS, runs, strict=False))  # there may be more of either
-        for marks, (place, field) in marked:
-            fields[place] = field.marks(*marks)
-        text: bytes | bytearray = _in_lines(fields, self._count).translate(None, b"\0")
-        for marks, (_, field) in marked:
-            text = _put_in(text, marks, field.texts)
-        return text
-
-
-def _in_lines(fields: Sequence[_LineField], count: int) -> bytearray:
-    """Return the fields side by side."""
-    line = b"".join([field.line for field in fields])
-    lines, total = bytearray(line) * count, len(line)
-    place = 0
-    for field in fields:
-        width = len(field.line)
-        places: _Texts = np.ndarray(count, f"V{width}", lines, place, total)
-        field.put(places)
-        if field.where is not None:
-            places[~field.where] = np.void(bytes(width))
-        place += width
-    return lines
-
-
-def _put_in(text: bytes | bytearray, marks: tuple[int, int], texts: Sequence[bytes]) -> bytes:
-    """Replace marks by the texts for which they stand, in their order."""
-    begins, goes_on = (bytes([mark]) for mark in marks)
-    end = text.index(begins)
-    pieces = [text[:end]]
-    for own in texts:
-        # Splitting at a byte takes ten times as long as finding it.
-        start, end = end + 1, text.find(begins, end + 1)
-        run = text[start:] if end < 0 else text[start:end]
-        pieces += (own, run.replace(goes_on, own))
-    return b"".join(pieces)
+        line = b"".join([field.line for field in self._fields])
+        lines, place = bytearray(line) * self._count, 0
+        for field in self._fields:
+            width = len(field.line)
+            places: _Texts = np.ndarray(self._count, f"V{width}", lines, place, len(line))
+            if field.values is not None:
+                places[...] = field.values
+            for start, stop, text in field.runs:
+                places[start:stop] = np.void(text)
+            if field.where is not None:
+                places[~field.where] = np.void(bytes(width))
+            place += width
+        return lines.replace(b"\0", b"")
 
 
 def distinct_numbers(numbers: _Numbers, count: int) -> tuple[_Numbers, _Numbers]:
