@@ -305,11 +305,6 @@ def _values(digits: Words) -> Words:
 # Longer ones are left to the general decoder: comparing them is not worth it.
 _LONGEST = 1024
 
-# How much of each entry is compared together: words of strings of any length; bytes, if all are
-# of the same length.
-_COMPARED_TOGETHER = 8
-_MOST_BYTES = 128
-
 _STRING = msgspec.json.Decoder(str)
 
 
@@ -357,18 +352,10 @@ def strings_between(
     shortest, longest = int(lengths.min()), int(lengths.max())
     if shortest < len(before) or longest > _LONGEST:
         return None
-    if shortest == longest:
-        # What is the same as in the row before is followed by the same literal.
-        since = _differing_in(text, starts, longest + len(after))
-        rows = np.concatenate([[0], np.flatnonzero(since) + 1])
-        followed = text.has(after, ends[rows])
-    else:
-        words = text.words(ends - WORD, 1 + -(-len(after) // WORD))
-        since = _differing_strings(text, starts, lengths, words[:, 0])
-        rows = np.concatenate([[0], np.flatnonzero(since) + 1])
-        followed = are_literal(words[:, 1:], after)
+    # What is the same as in the row before is followed by the same literal.
+    rows = np.flatnonzero(_differing(text, starts, lengths + len(after)))
     begins = starts[rows]
-    if not followed or not text.has(before, begins):
+    if not text.has(after, ends[rows]) or not text.has(before, begins):
         return None
     distinct: dict[bytes, int] = {}
     raw = text.slices(begins + len(before), ends[rows])
@@ -380,52 +367,17 @@ def strings_between(
     return StringRuns(rows, numbers, values, longest - len(before))
 
 
-def _differing_in(text: Text, starts: Places, size: int) -> npt.NDArray[np.bool_]:
-    """Whether so many bytes from each place differ from those of the place before."""
-    result = np.zeros(len(starts) - 1, np.bool_)
-    for first in range(0, size, _MOST_BYTES):
-        nbytes = min(size - first, _MOST_BYTES)
-        count = -(-nbytes // WORD)
-        words = text.words(starts + first, count)
-        if beyond := count * WORD - nbytes:
-            words[:, -1] <<= np.uint64(8 * beyond)
+def _differing(text: Text, starts: Places, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether the bytes from each place, so many of them, differ from those of the place before."""
+    result = np.ones(len(starts), np.bool_)
+    for size in np.flatnonzero(np.bincount(sizes)).tolist():
+        rows = np.flatnonzero(sizes == size)
+        count = -(-size // WORD)
+        words = text.words(starts[rows], count)
+        words[:, -1] <<= np.uint64(8 * (count * WORD - size))
         flat = words.ravel()
-        differing = flat[count:] != flat[:-count]
-        # The bytes that say so, eight at a time, or four, two or one.
-        width = 1 << min(count, WORD).bit_length() - 1
-        for column in {*range(0, count - width, width), count - width}:
-            result |= np.ndarray(len(result), f"<u{width}", differing, column, count) != 0
-    return result
-
-
-def _differing_strings(
-    text: Text, starts: Places, lengths: npt.NDArray[np.int64], tails: Words
-) -> npt.NDArray[np.bool_]:
-    """Whether bytes from each place, so many of them, differ from those of the place before.
-
-    `tails` are the last eight of each.
-    """
-    result: npt.NDArray[np.bool_] = tails[1:] != tails[:-1]
-    result |= lengths[1:] != lengths[:-1]
-    words, most = lengths[1:] // WORD, int(lengths.max()) // WORD
-    for first in range(0, most, _COMPARED_TOGETHER):
-        # A word, two, four or eight: all bytes that say whether they differ make one number.
-        count = 1 << min(most - first - 1, _COMPARED_TOGETHER - 1).bit_length()
-        result |= _differing(text.words(starts + first * WORD, count), words - first)
-    return result
-
-
-def _differing(words: Words, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Whether the first words of each row, so many of them, differ from those before it."""
-    count = words.shape[1]
-    flat = words.ravel()
-    differing = (flat[count:] != flat[:-count]).view(f"<u{count}")
-    fewest, most = int(counts.min(initial=0)), int(counts.max(initial=0))
-    if fewest < most and fewest < count:
-        bits = np.clip(counts, 0, count).view(np.uint64) << 3
-        # Shifting by all 64 bits gives 0.
-        differing = differing & (np.uint64(1) << bits) - np.uint64(1)
-    elif most < count:
-        differing &= differing.dtype.type((1 << 8 * most) - 1)
-    result: npt.NDArray[np.bool_] = differing != 0
+        differing = np.diff(rows) > 1
+        for column in (flat[count:] != flat[:-count]).reshape(-1, count).T:
+            differing |= column
+        result[rows[1:]] = differing
     return result
