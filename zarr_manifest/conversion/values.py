@@ -34,7 +34,6 @@ __all__ = [
     "packed_values",
     "text_of",
     "unstable_types_accepted",
-    "valid_attributes",
 ]
 
 
@@ -127,64 +126,30 @@ def json_attributes(
                 # xarray would take the string for a value, and masks NaN anyway.
                 notes.append("the attribute 'missing_value' is NaN and was left out")
             else:
-                found[name] = json_value(value)
-                notes += _non_finite_note(name, value, found[name])
-                if _is_latin_1(value):
+                lacking: set[str] = set()
+                found[name] = json_value(value, lacking)
+                strings = " and ".join(sorted(lacking - {_LATIN_1}))
+                if strings:
+                    sentence = f"{strings} became a string, as JSON has none"
+                    notes.append(f"in the attribute {brief(name)}, {sentence}")
+                if _LATIN_1 in lacking:
                     notes.append(f"the attribute {brief(name)} is not UTF-8, {_LATIN_1}")
         except (TypeError, ValueError) as error:
             notes.append(f"the attribute {brief(name)} was left out: {error}")
     return found, notes
 
 
-def valid_attributes(
-    attributes: Mapping[str, Any], dtype: np.dtype[Any] | None = None
-) -> tuple[dict[str, Any], list[str]]:
-    """Return attributes without the NaN and the infinities that Python's JSON allows, and notes.
-
-    Valid JSON values stay as they are.
-
-    Parameters
-    ----------
-    attributes : mapping
-        As a lenient JSON reader returns them.
-    dtype : numpy.dtype, optional
-        As for `json_attributes`.
-
-    Examples
-    --------
-    >>> valid_attributes({"top": float("inf"), "title": "T"})
-    ({'top': 'Infinity', 'title': 'T'}, ["in the attribute 'top', an infinity became a string, \
-as JSON has none"])
-    """
-    valid: dict[str, Any] = {}
-    notes: list[str] = []
-    for name, value in attributes.items():
-        if not _is_beyond_json(value):
-            valid[name] = value
-            continue
-        found, problems = json_attributes({name: value}, dtype)
-        valid.update(found)
-        encoded = name == _FILL_VALUE and dtype is not None
-        what = "it was encoded for xarray" if encoded else "values that JSON lacks became strings"
-        notes += problems or [f"in the attribute {name!r}, {what}"]
-    return valid, notes
-
-
-def _is_beyond_json(value: object) -> bool:
-    values = [value]
-    while values:
-        item = values.pop()
-        if isinstance(item, float) and not math.isfinite(item):
-            return True
-        members = as_object(item)
-        values.extend(as_array(item) or [] if members is None else members.values())
-    return False
-
-
-def json_value(value: Any) -> Any:
+def json_value(value: Any, lacking: set[str]) -> Any:
     """Return a value as JSON; NaN and the infinities as the strings that Zarr uses.
 
     Bytes that are not UTF-8 are read as Latin-1.
+
+    Parameters
+    ----------
+    value : object
+        May be a numpy array or scalar, bytes, or contain them.
+    lacking : set of str
+        Gets what JSON lacks and the value contains, in words for a note.
 
     Raises
     ------
@@ -195,11 +160,13 @@ def json_value(value: Any) -> Any:
 
     Examples
     --------
-    >>> json_value(np.array([[1.0, np.inf]])), json_value(b"K"), json_value(np.bool_(True))
-    ([[1.0, 'Infinity']], 'K', True)
+    >>> lacking = set()
+    >>> json_value([np.array([1.0, np.inf]), b"K", np.bool_(True)], lacking), lacking
+    ([[1.0, 'Infinity'], 'K', True], {'an infinity'})
     """
     if isinstance(value, np.ndarray | np.generic):
-        value = _python_value(value)
+        untyped: Any = value
+        value = untyped.astype(str).tolist() if untyped.dtype.kind in "Mm" else untyped.tolist()
     if isinstance(value, str):
         return value.encode().decode()
     if value is None or isinstance(value, bool | int):
@@ -207,50 +174,16 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float):
         if math.isfinite(value):
             return value
+        lacking.add("NaN" if math.isnan(value) else "an infinity")
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, bytes):
+        lacking.update(() if is_utf8(value) else (_LATIN_1,))
         return text_of(value)
     if (members := as_object(value)) is not None:
-        return {str(name): json_value(item) for name, item in members.items()}
+        return {str(name): json_value(item, lacking) for name, item in members.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [json_value(item) for item in cast("list[Any]", value)]
+        return [json_value(item, lacking) for item in cast("list[Any]", value)]
     raise TypeError(f"JSON cannot express a {type(value).__name__}")
-
-
-def _python_value(value: Any) -> Any:
-    """Return numpy values as Python's, and times as text."""
-    return value.astype(str).tolist() if value.dtype.kind in "Mm" else value.tolist()
-
-
-def _non_finite_note(name: str, value: Any, written: Any) -> list[str]:
-    if isinstance(value, str) or not _has_non_finite(value):
-        return []
-    shown_name = brief(name)
-    return (
-        [f"in the attribute {shown_name}, NaN became a string, as JSON has none"]
-        if "NaN" in str(written)
-        else [f"in the attribute {shown_name}, an infinity became a string, as JSON has none"]
-    )
-
-
-def _has_non_finite(value: Any) -> bool:
-    """Whether a value contains a NaN or an infinity."""
-    try:
-        numbers = np.asarray(value)
-    except ValueError:
-        return False
-    return numbers.dtype.kind == "f" and not bool(np.isfinite(numbers).all())
-
-
-def _is_latin_1(value: Any) -> bool:
-    """Whether a value contains bytes that are not UTF-8."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = _python_value(value)
-    if (members := as_object(value)) is not None:
-        return any(map(_is_latin_1, members.values()))
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(map(_is_latin_1, cast("list[Any]", value)))
-    return isinstance(value, bytes) and not is_utf8(value)
 
 
 def _is_nan(value: Any) -> bool:
@@ -277,7 +210,7 @@ def _encoded_fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
         return int(scalar)
     if dtype.kind in "fcT" and isinstance(scalar, str | bytes):
         # Already encoded, or text.
-        return json_value(scalar)
+        return json_value(scalar, set())
     raise ValueError(f"xarray cannot read it from an array of the type {dtype}")
 
 

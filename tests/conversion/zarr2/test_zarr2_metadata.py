@@ -173,7 +173,7 @@ def test_what_json_lacks_becomes_a_string_in_attributes() -> None:
     }
     assert repr(zattrs) == before
     assert converted.notes == (
-        "in the attribute 'a', values that JSON lacks became strings",
+        "in the attribute 'a', NaN became a string, as JSON has none",
         "in the attribute 'e', an infinity became a string, as JSON has none",
         "the attribute 'missing_value' is NaN and was left out",
     )

@@ -24,7 +24,7 @@ from zarr.abc.store import Store
 
 from zarr_manifest.conversion.older_writers.metadata import RECREATE, repair_array
 from zarr_manifest.conversion.target import require_valid_array
-from zarr_manifest.conversion.values import valid_attributes
+from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.errors import (
     Advice,
     InvalidChunkKeyError,
@@ -237,7 +237,7 @@ def older_groups(
         before = store.read(join(path, "zarr.json"))
         node = None if before.body is None else parse_node(before.body)
         if node is not None and node.get("node_type") == "group":
-            attributes, notes = valid_attributes(node.get("attributes") or {})
+            attributes, notes = json_attributes(node.get("attributes") or {})
             if notes:
                 node["attributes"] = attributes
                 groups.append(OlderNode(path, node, before, notes=notes))

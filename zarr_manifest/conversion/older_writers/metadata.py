@@ -20,7 +20,7 @@ import numpy as np
 
 from zarr_manifest.conversion.nodes import Decisions
 from zarr_manifest.conversion.target import require_valid_array
-from zarr_manifest.conversion.values import as_object, brief, valid_attributes
+from zarr_manifest.conversion.values import as_object, brief, json_attributes
 from zarr_manifest.conversion.zarr2 import (
     ARRAY_FILTERS,
     DataType,
@@ -204,7 +204,7 @@ def _changed(
     fill_value = _fill_value(written.fill_value, data_type, decisions)
     if not _is_same(fill_value, written.fill_value, data_type):
         changed["fill_value"] = fill_value
-    attributes, notes = valid_attributes(written.attributes, np.dtype(type_string))
+    attributes, notes = _attributes(written.attributes, np.dtype(type_string))
     if notes:
         changed["attributes"] = attributes
         for note in notes:
@@ -385,6 +385,16 @@ def _fill_value(stated: Any, data_type: DataType, decisions: Decisions) -> Any:
             f"the fill value {json.dumps(stated)}{because} became {json.dumps(converted)}"
         )
     return converted
+
+
+def _attributes(
+    stated: Mapping[str, Any], dtype: np.dtype[Any]
+) -> tuple[dict[str, Any], list[str]]:
+    missing = stated.get("_FillValue")
+    if not isinstance(missing, float) or math.isfinite(missing):
+        return json_attributes(stated)
+    found, notes = json_attributes(stated, dtype)
+    return found, notes or ["the attribute '_FillValue' was encoded for xarray"]
 
 
 def _is_same(one: Any, other: Any, data_type: DataType) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from zarr_manifest.conversion.nodes import Decisions
-from zarr_manifest.conversion.values import as_array, as_object, brief, valid_attributes
+from zarr_manifest.conversion.values import as_array, as_object, brief, json_attributes
 from zarr_manifest.conversion.zarr2.codecs import (
     ARRAY_FILTERS,
     ARRAY_TO_BYTES,
@@ -242,7 +242,7 @@ def _names_and_attributes(
 
 
 def _json_attributes(attributes: Mapping[str, object], decisions: Decisions) -> dict[str, object]:
-    found, notes = valid_attributes(attributes)
+    found, notes = json_attributes(attributes)
     for note in notes:
         decisions.note(note)
     return found
