@@ -165,8 +165,7 @@ def json_value(value: Any, lacking: set[str]) -> Any:
     ([[1.0, 'Infinity'], 'K', True], {'an infinity'})
     """
     if isinstance(value, np.ndarray | np.generic):
-        untyped: Any = value
-        value = untyped.astype(str).tolist() if untyped.dtype.kind in "Mm" else untyped.tolist()
+        value = _python_value(value)
     if isinstance(value, str):
         return value.encode().decode()
     if value is None or isinstance(value, bool | int):
@@ -184,6 +183,11 @@ def json_value(value: Any, lacking: set[str]) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [json_value(item, lacking) for item in cast("list[Any]", value)]
     raise TypeError(f"JSON cannot express a {type(value).__name__}")
+
+
+def _python_value(value: Any) -> Any:
+    """Return numpy values as Python's, and times as text."""
+    return value.astype(str).tolist() if value.dtype.kind in "Mm" else value.tolist()
 
 
 def _is_nan(value: Any) -> bool:

@@ -131,20 +131,20 @@ GEN = {"key": "{{i}}", "url": "u", "dimensions": {"i": {"stop": 1}}}
 @pytest.mark.parametrize(
     ("members", "problem"),
     [
-        ({"key": None}, "'key' of item 0 of 'gen' is None"),
-        ({"url": ["u"]}, "'url' of item 0"),
+        ({"key": None}, r"item 0 of 'gen' is not valid: .* at `\$.key`"),
+        ({"url": ["u"]}, r"item 0 of 'gen' .* at `\$.url`"),
         ({"offset": "1"}, "only one of 'offset' and 'length'"),
         ({"length": "1"}, "only one of 'offset' and 'length'"),
         ({"offset": "x", "length": "1"}, "'offset' of item 0 of 'gen' is 'x' for key '0'"),
         ({"offset": "1", "length": "{{ i / 2 }}"}, "'length' of item 0 of 'gen' is '0.0'"),
-        ({"dimensions": {}}, "item 0 of 'gen' has no 'dimensions'"),
-        ({"dimensions": None}, "has no 'dimensions'"),
-        ({"dimensions": {"i": 5}}, "neither a list nor a range"),
-        ({"dimensions": {"i": {}}}, "not a range of integers"),
-        ({"dimensions": {"i": {"stop": "5"}}}, "not a range of integers"),
-        ({"dimensions": {"i": {"stop": 5, "stride": 2}}}, "not a range of integers"),
-        ({"dimensions": {"i": {"stop": 5, "step": 0}}}, "'step' is 0"),
-        ({"dimensions": {"i": [[1]]}}, "lists something other than numbers and text"),
+        ({"dimensions": {}}, r"item 0 of 'gen' .* `\$.dimensions`"),
+        ({"dimensions": None}, r"`\$.dimensions`"),
+        ({"dimensions": {"i": 5}}, r"`\$.dimensions\[...\]`"),
+        ({"dimensions": {"i": {}}}, "missing required field `stop`"),
+        ({"dimensions": {"i": {"stop": "5"}}}, "Expected `int`, got `str`"),
+        ({"dimensions": {"i": {"stop": 5, "stride": 2}}}, "unknown field `stride`"),
+        ({"dimensions": {"i": {"stop": 5, "step": 0}}}, "must not be zero"),
+        ({"dimensions": {"i": [[1]]}}, r"got `array`"),
         ({"url": "{{j}}"}, "'j' is undefined"),
     ],
 )
@@ -156,7 +156,9 @@ def test_a_gen_that_is_wrong(members: dict[str, Any], problem: str) -> None:
 def test_invalid_gen_and_templates() -> None:
     with pytest.raises(NotConvertibleError, match="'gen' is not a list"):
         list(generate({}, Templates()))
-    with pytest.raises(NotConvertibleError, match="item 1 of 'gen' is not a JSON object"):
+    with pytest.raises(
+        NotConvertibleError, match="item 1 of 'gen' is not valid: Expected"
+    ):
         list(generate([GEN, "x"], Templates()))
     with pytest.raises(NotConvertibleError, match="'templates' is not a JSON object"):
         Templates([])

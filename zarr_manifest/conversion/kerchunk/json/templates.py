@@ -15,7 +15,9 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+import msgspec
 
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import as_array, as_object, brief
@@ -338,56 +340,71 @@ def generate(
     if items is None:
         raise NotConvertibleError(f"'gen' is not a list: {brief(gens)}")
     parsed = [_Gen.parse(number, item) for number, item in enumerate(items)]
-    total = sum(math.prod(map(len, gen.dimensions.values())) for gen in parsed)
+    total = sum(math.prod(map(len, gen.values().values())) for gen in parsed)
     if total > limit:
         raise LimitExceededError(f"'gen' would generate {total} references; the limit is {limit}")
-    for gen in parsed:
-        yield from gen.references(templates)
+    for number, gen in enumerate(parsed):
+        yield from gen.references(number, templates)
 
 
-@dataclass(frozen=True)
-class _Gen:
+type _Bound = Annotated[int, msgspec.Meta(gt=-(2**53), lt=2**53)]
+
+
+class _Range(msgspec.Struct, forbid_unknown_fields=True):
+    """The values of a dimension, as of Python's ``range``."""
+
+    stop: _Bound
+    start: _Bound = 0
+    step: _Bound = 1
+
+
+class _Gen(msgspec.Struct):
     """One item of ``gen``."""
 
-    number: int
-    texts: Mapping[str, str]
-    dimensions: Mapping[str, Sequence[object]]
+    key: str | int
+    url: str | int
+    dimensions: Annotated[
+        dict[str, list[bool | int | float | str] | _Range], msgspec.Meta(min_length=1)
+    ]
+    offset: str | int | None = None
+    length: str | int | None = None
 
     @classmethod
     def parse(cls, number: int, item: object) -> _Gen:
-        members = as_object(item)
-        if members is None:
-            raise NotConvertibleError(f"item {number} of 'gen' is not a JSON object: {brief(item)}")
-        texts: dict[str, str] = {}
-        for name in ("key", "url", "offset", "length"):
-            value = members.get(name)
-            if value is None and name in {"offset", "length"}:
-                continue
-            if isinstance(value, int) and not isinstance(value, bool):
-                value = str(value)
-            if not isinstance(value, str):
-                found = brief(value) if name in members else "missing"
-                raise NotConvertibleError(f"{name!r} of item {number} of 'gen' is {found}")
-            texts[name] = value
-        if ("offset" in texts) != ("length" in texts):
+        """Return an item, checked."""
+        try:
+            found = msgspec.convert(item, cls)
+            found.values()
+        except (msgspec.ValidationError, ValueError) as error:
+            raise NotConvertibleError(f"item {number} of 'gen' is not valid: {error}") from error
+        if (found.offset is None) != (found.length is None):
             raise NotConvertibleError(
                 f"item {number} of 'gen' has only one of 'offset' and 'length'"
             )
-        dimensions = as_object(members.get("dimensions"))
-        if not dimensions:
-            raise NotConvertibleError(f"item {number} of 'gen' has no 'dimensions'")
-        named = {name: _values(number, name, value) for name, value in dimensions.items()}
-        return cls(number, texts, named)
+        return found
 
-    def references(self, templates: Templates) -> Iterator[tuple[str, list[Any]]]:
-        rendered = {name: self._rendered(text, templates) for name, text in self.texts.items()}
-        for values in itertools.product(*self.dimensions.values()):
-            variables = dict(zip(self.dimensions, values, strict=True))
-            texts = {name: render(variables) for name, render in rendered.items()}
-            value: list[Any] = [texts["url"]]
-            if "offset" in texts:
-                value += [self._integer("offset", texts), self._integer("length", texts)]
-            yield texts["key"], value
+    def values(self) -> dict[str, Sequence[object]]:
+        """Return the values of each dimension."""
+        return {
+            name: range(stated.start, stated.stop, stated.step)
+            if isinstance(stated, _Range)
+            else stated
+            for name, stated in self.dimensions.items()
+        }
+
+    def references(self, number: int, templates: Templates) -> Iterator[tuple[str, list[Any]]]:
+        """Yield keys and values."""
+        dimensions = self.values()
+        stated = {"key": self.key, "url": self.url, "offset": self.offset, "length": self.length}
+        texts = {name: str(text) for name, text in stated.items() if text is not None}
+        rendered = {name: self._rendered(text, templates) for name, text in texts.items()}
+        for values in itertools.product(*dimensions.values()):
+            variables = dict(zip(dimensions, values, strict=True))
+            found = {name: render(variables) for name, render in rendered.items()}
+            value: list[Any] = [found["url"]]
+            if "offset" in found:
+                value += [_integer(name, found, number) for name in ("offset", "length")]
+            yield found["key"], value
 
     def _rendered(self, text: str, templates: Templates) -> Callable[[Mapping[str, object]], str]:
         """Return a function that renders a text, caching by the dimensions that it names."""
@@ -399,42 +416,18 @@ class _Gen:
 
         return lambda variables: render(*map(variables.__getitem__, named))
 
-    def _integer(self, name: str, texts: Mapping[str, str]) -> int:
-        number = _parsed_integer(texts[name])
-        if number is None:
-            raise NotConvertibleError(
-                f"{name!r} of item {self.number} of 'gen' is {brief(texts[name].strip())} for key "
-                f"{brief(texts['key'])}, not an integer"
-            )
-        return number
+
+def _integer(name: str, texts: Mapping[str, str], item: int) -> int:
+    number = _parsed_integer(texts[name])
+    if number is None:
+        raise NotConvertibleError(
+            f"{name!r} of item {item} of 'gen' is {brief(texts[name].strip())} for key "
+            f"{brief(texts['key'])}, not an integer"
+        )
+    return number
 
 
 @functools.lru_cache(_CACHE_SIZE)
 def _parsed_integer(text: str) -> int | None:
     found = _INTEGER.fullmatch(text)
     return None if found is None else int(found[1])
-
-
-def _values(number: int, name: str, value: object) -> Sequence[object]:
-    """Return the values of a dimension: as listed, or of a range."""
-    where = f"dimension {name!r} of item {number} of 'gen'"
-    listed = as_array(value)
-    if listed is not None:
-        if not all(isinstance(item, int | float | str) for item in listed):
-            raise NotConvertibleError(f"{where} lists something other than numbers and text")
-        return listed
-    members = as_object(value)
-    if members is None:
-        raise NotConvertibleError(f"{where} is {brief(value)}, neither a list nor a range")
-    bounds = {"start": 0, "step": 1, **members}
-    if set(bounds) != {"start", "stop", "step"} or not all(
-        isinstance(bound, int) and not isinstance(bound, bool) and abs(bound) < 2**53
-        for bound in bounds.values()
-    ):
-        raise NotConvertibleError(
-            f"{where} is {brief(value)}, not a range of integers: 'stop', optionally 'start' and "
-            "'step'"
-        )
-    if bounds["step"] == 0:
-        raise NotConvertibleError(f"{where} is a range whose 'step' is 0")
-    return range(*(cast("int", bounds[bound]) for bound in ("start", "stop", "step")))
