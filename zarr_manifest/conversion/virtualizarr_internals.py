@@ -6,7 +6,9 @@ are imported when they are needed, because they are optional.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ __all__ = [
     "ManifestColumns",
     "grib_group",
     "group_of",
-    "hdf5_array",
+    "hdf5_codecs",
     "hdf5_parser",
     "is_virtual",
     "tiff_array",
@@ -134,9 +136,14 @@ def hdf5_parser() -> Any:
     return library("virtualizarr.parsers.hdf.hdf")
 
 
-def hdf5_array(url: str, dataset: Any) -> Any:
-    """Return the ``ManifestArray`` for an HDF5 dataset."""
-    return hdf5_parser()._construct_manifest_array(url, dataset, "")
+def hdf5_codecs(filters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the Zarr v3 codecs for the filters of an HDF5 dataset, as h5py names them."""
+    if not filters:
+        return []
+    parser: Any = library("virtualizarr.parsers.hdf.filters")
+    convert: Any = library("virtualizarr.codecs").zarr_codec_config_to_v3
+    codecs: list[Any] = parser.codecs_from_dataset(SimpleNamespace(_filters=filters))
+    return [convert(codec.get_config()) for codec in codecs]
 
 
 def grib_group(url: str, dataset: dict[str, Any]) -> Any:

@@ -156,9 +156,7 @@ def test_a_gen_that_is_wrong(members: dict[str, Any], problem: str) -> None:
 def test_invalid_gen_and_templates() -> None:
     with pytest.raises(NotConvertibleError, match="'gen' is not a list"):
         list(generate({}, Templates()))
-    with pytest.raises(
-        NotConvertibleError, match="item 1 of 'gen' is not valid: Expected"
-    ):
+    with pytest.raises(NotConvertibleError, match="item 1 of 'gen' is not valid: Expected"):
         list(generate([GEN, "x"], Templates()))
     with pytest.raises(NotConvertibleError, match="'templates' is not a JSON object"):
         Templates([])

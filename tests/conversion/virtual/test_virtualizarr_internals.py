@@ -38,8 +38,14 @@ def test_the_columns_of_a_manifest() -> None:
 
 def test_what_parsers_make(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
-        file.create_dataset("a", data=np.arange(4, dtype="i2"))
-        array = virtualizarr_internals.hdf5_array("file:///f.h5", file["a"])
+        options = {"shuffle": True, "compression": 4}
+        dataset = file.create_dataset("a", data=np.arange(4, dtype="i2"), **options)
+        codecs = virtualizarr_internals.hdf5_codecs(dataset._filters)
+    assert [codec["name"] for codec in codecs] == ["numcodecs.shuffle", "numcodecs.zlib"]
+    metadata = library("virtualizarr.manifests.utils").create_v3_array_metadata(
+        shape=(4,), data_type=np.dtype("i2"), chunk_shape=(4,)
+    )
+    array = ManifestColumns.of_grid((1,)).array(metadata)
     assert (array.shape, array.dtype) == ((4,), np.dtype("i2"))
     group = ManifestGroup(arrays={"a": array}, attributes={})
     assert virtualizarr_internals.group_of(ManifestStore(group)) is group

@@ -226,8 +226,7 @@ class UnlimitedDimensions:
 
 def _with_shape(array: Any, shape: tuple[int, ...]) -> Any:
     chunks = array.metadata.chunk_grid.chunk_shape
-    require_possible_grid(shape, chunks)
-    counts = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
+    counts = require_possible_grid(shape, chunks)
     old, new = ManifestColumns.of(array.manifest), ManifestColumns.of_grid(counts)
     # Parsers give arrays without chunks an arbitrary grid.
     if all(map(int.__le__, old.paths.shape, counts)):
