@@ -50,6 +50,7 @@ include_patterns = [
     "docs/**",
     "specs/**",
     "conformance/README.md",
+    "conformance/IMPLEMENTING.md",
     "conformance/adapters/javascript/README.md",
 ]
 exclude_patterns = [".*", "docs-output", "**/node_modules", "conformance/cases", "zarr_manifest"]
@@ -120,6 +121,7 @@ NAVIGATION = {
         "/specs/chunk-manifest-json/transports",
         "/specs/chunk-manifest-json/errors",
         "/specs/chunk-manifest-json/examples/README",
+        "/conformance/IMPLEMENTING",
         "/conformance/README",
         "/conformance/adapters/javascript/README",
     ],

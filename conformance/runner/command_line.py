@@ -25,8 +25,10 @@ __all__ = ["main", "parser"]
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the options before `--`."""
+    program = Path(sys.argv[0]).name
     made = argparse.ArgumentParser(
-        prog="python -m conformance.runner",
+        # The wheel has a command of its own.
+        prog="python -m conformance.runner" if program == "__main__.py" else program,
         usage="%(prog)s [options] -- COMMAND [ARGUMENT ...]",
         description="Run an implementation against the conformance suite of chunk-manifest-json.",
         epilog="Exit status: 0, nothing unexpected; 1, something unexpected; 2, could not be run.",

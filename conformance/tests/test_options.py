@@ -8,6 +8,7 @@ import os
 import re
 import struct
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -311,6 +312,25 @@ def test_usage_errors(
 ) -> None:
     assert run(corpus, *options) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [
+        ("/suite/runner/__main__.py", "python -m conformance.runner"),
+        ("/bin/chunk-manifest-json-conformance", "chunk-manifest-json-conformance"),
+    ],
+)
+def test_the_help_names_the_command_that_was_used(
+    program: str,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", [program])
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert capsys.readouterr().out.startswith(f"usage: {shown} [options] -- COMMAND")
 
 
 def test_the_readme_names_every_option_once(capsys: pytest.CaptureFixture[str]) -> None:
