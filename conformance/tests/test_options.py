@@ -286,13 +286,19 @@ def test_progress_comes_in_the_order_of_the_corpus_from_one_thread(corpus: Corpu
 
 
 def test_a_suite_that_cannot_go_on_ends_all_jobs(corpus: CorpusWriter) -> None:
+    meeting = corpus.directory / "meeting"
     for number in range(30):
-        corpus.case(f"three/n{number:02}", [READ], [{"hang": True}], files=FILES)
-    before = threading.active_count()
+        hang = {"meet": str(meeting), "others": 1, "hang": True}
+        corpus.case(f"three/n{number:02}", [READ], [hang], files=FILES)
     chosen = corpus.load().select(areas=["three"])
     with pytest.raises(UsageError, match="did not answer 3 times in a row"):
-        run_suite(adapter_command(), chosen, jobs=2, timeout=0.3)
-    assert threading.active_count() == before
+        run_suite(adapter_command(), chosen, jobs=2, timeout=1.5)
+    processes = [int(path.name) for path in meeting.iterdir()]
+    assert 3 <= len(processes) < 30
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+    assert not [one for one in threading.enumerate() if one.name.startswith("ThreadPool")]
 
 
 # ------------------------------------------------------------------ documentation
