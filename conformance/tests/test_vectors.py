@@ -143,6 +143,29 @@ def test_a_case_whose_location_is_unclear_is_noticed() -> None:
         render([twice])
 
 
+def test_a_location_that_is_a_link_is_that_of_the_link() -> None:
+    case = Case("paths/x", "path-resolution", "x").array(manifest={"0": {"path": "what%3F.bin"}})
+    linked = case.put("a/real.bin", b"e\0f\0g\0h\0").link("hierarchy/a/what?.bin", "real.bin")
+    (vector,) = json.loads(render([linked.reads()])["vectors.json"])["vectors"]
+    assert vector["location"] == {"key": "a/what?.bin"}
+
+
+def test_what_is_on_a_server_has_no_location_among_the_files() -> None:
+    manifest = {"0": {"path": "@HTTP@/d.bin"}}
+    case = Case("paths/x", "path-resolution", "x", allow=[{"prefix": "@HTTP@/"}])
+    served = case.array(manifest=manifest).source("d.bin", b"e\0f\0g\0h\0").serve("http")
+    (vector,) = json.loads(render([served.reads()])["vectors.json"])["vectors"]
+    assert vector["allowed"] is True
+
+
+def test_what_lies_beside_the_hierarchy_has_a_url() -> None:
+    case = Case("paths/x", "path-resolution", "x")
+    climbing = case.array(manifest={"0": {"path": "../../sources/d.bin"}})
+    read = climbing.source("d.bin", b"e\0f\0g\0h\0").reads()
+    (vector,) = json.loads(render([read])["vectors.json"])["vectors"]
+    assert vector["location"] == {"scheme": "file", "authority": "", "path": "case/sources/d.bin"}
+
+
 def test_an_unknown_placeholder_is_noticed() -> None:
     case = Case("hosts/x", "path-resolution", "x").array(manifest={"0": {"path": "@S3@/d.bin"}})
     with pytest.raises(ValueError, match=r"no place for \['@S3@'\]"):
