@@ -89,6 +89,9 @@ FOLDED = "docs/errors"
 #: Where the README's first screen ends.
 _END_OF_FIRST_SCREEN = '<div class="table-wrapper'
 
+#: The page of which the pages beside and below it are sections.
+UPSTREAM = "docs/upstream/README"
+
 LOGGER = getLogger(__name__)
 
 #: The navigation, as toctrees: directives of Sphinx have no place in a page that the forge shows.
@@ -125,7 +128,14 @@ NAVIGATION = {
         "/conformance/README",
         "/conformance/adapters/javascript/README",
     ],
-    "Project": ["/CONTRIBUTING", "vocabulary", "architecture", "performance", "/CHANGELOG"],
+    "Project": [
+        "/CONTRIBUTING",
+        "vocabulary",
+        "architecture",
+        "performance",
+        "upstream/README",
+        "/CHANGELOG",
+    ],
 }
 
 
@@ -136,6 +146,12 @@ def add_navigation(app: Sphinx, docname: str, source: list[str]) -> None:
     for caption, pages in NAVIGATION.items():
         names = "\n".join(f"/{full_name(page)}" for page in pages)
         source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{names}\n```\n"
+
+
+def add_sections(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Append the pages below the one on other projects to it."""
+    if docname == UPSTREAM:
+        source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n*/README\nzarrs\n```\n"
 
 
 def add_names(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -234,6 +250,7 @@ def require_public_names(app: Sphinx, env: BuildEnvironment) -> None:
 def setup(app: Sphinx) -> None:
     """Connect the functions above to the events of Sphinx."""
     app.connect("source-read", add_navigation)
+    app.connect("source-read", add_sections)
     app.connect("source-read", open_directories)
     app.connect("source-read", add_names)
     app.connect("doctree-resolved", fold_sections)

@@ -89,7 +89,9 @@ def test_the_numbers_of_the_readme_are_those_of_the_last_measurement() -> None:
             assert f"{float(f'{value:.{digits}g}'):,g} {unit}" in first
 
 
-def test_every_page_of_the_documentation_is_linked_from_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text()
+def test_every_page_of_the_documentation_is_linked_from_the_readme_or_the_index_above_it() -> None:
     for page in PAGES[1:]:
-        assert f"({page.relative_to(ROOT).as_posix()})" in readme
+        above = page.parent if page.name != "README.md" else page.parent.parent
+        index = next(each for each in (above, *above.parents) if (each / "README.md").exists())
+        link = f"({page.relative_to(index).as_posix()})"
+        assert link in (index / "README.md").read_text(), page

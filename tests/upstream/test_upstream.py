@@ -35,11 +35,7 @@ def test_the_installed_release_has_the_fault(each: Reproduction) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("each", PATCHES, ids=by_name)
 def test_the_patch_mends_it(each: Reproduction, tmp_path: Path) -> None:
-    skip_if_missing(each)
-    if each.installed != each.release:
-        pytest.skip(f"the patch is for {each.package} {each.release}, not {each.installed}")
-    if not shutil.which("git"):
-        pytest.skip("git, which applies patches, is not installed")
+    skip_if_not_patchable(each)
     result = each.run(path=each.patch(tmp_path)).splitlines()[-1]
     assert result.startswith("mended: "), result
 
@@ -47,16 +43,23 @@ def test_the_patch_mends_it(each: Reproduction, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_speed_of_a_patch_is_measured_in_one_run(tmp_path: Path) -> None:
     (each,) = (each for each in PATCHES if each.name == "zarr-store-path")
-    skip_if_missing(each)
-    if each.installed != each.release:
-        pytest.skip(f"the patch is for {each.package} {each.release}, not {each.installed}")
+    skip_if_not_patchable(each)
     printed = each.run(str(each.patch(tmp_path)), "200")
-    assert len(re.findall(r"^200 .*: [\d.]+ s, patched [\d.]+ s, ratio [\d.]+$", printed, re.M)) == 2
+    line = r"^200 .*: [\d.]+ s, patched [\d.]+ s, ratio [\d.]+$"
+    assert len(re.findall(line, printed, re.MULTILINE)) == 2
 
 
 def skip_if_missing(each: Reproduction) -> None:
     if missing := each.missing():
         pytest.skip(f"not installed: {', '.join(missing)}")
+
+
+def skip_if_not_patchable(each: Reproduction) -> None:
+    skip_if_missing(each)
+    if each.installed != each.release:
+        pytest.skip(f"the patch is for {each.package} {each.release}, not {each.installed}")
+    if not shutil.which("git"):
+        pytest.skip("git, which applies patches, is not installed")
 
 
 @pytest.mark.parametrize("each", PATCHES, ids=by_name)

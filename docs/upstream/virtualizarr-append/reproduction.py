@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import h5netcdf  # noqa: F401  # xarray writes the files with it
 import icechunk
 import numpy as np
 import virtualizarr  # noqa: F401  # the accessor `vz`

@@ -13,6 +13,7 @@ import threading
 import warnings
 from pathlib import Path
 
+import aiohttp  # noqa: F401  # fsspec reads web servers with it
 import numpy as np
 import xarray as xr
 import zarr
