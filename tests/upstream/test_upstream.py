@@ -44,7 +44,7 @@ def test_the_patch_mends_it(each: Reproduction, tmp_path: Path) -> None:
 def test_the_speed_of_a_patch_is_measured_in_one_run(tmp_path: Path) -> None:
     (each,) = (each for each in PATCHES if each.name == "zarr-store-path")
     skip_if_not_patchable(each)
-    printed = each.run(str(each.patch(tmp_path)), "200")
+    printed = each.run(str(each.patch(tmp_path)), "200", "1")
     line = r"^200 .*: [\d.]+ s, patched [\d.]+ s, ratio [\d.]+$"
     assert len(re.findall(line, printed, re.MULTILINE)) == 2
 

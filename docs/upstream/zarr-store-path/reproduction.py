@@ -1,9 +1,9 @@
-"""zarr 3.4.2: most of a selection's time before its chunks are read goes into their paths.
+"""zarr 3.4.2: almost a third of a selection's time before it is read goes into joining paths.
 
 `StorePath / key` normalises the whole path again: by a regular expression, generators and lambdas.
 Counts the calls of Python functions, which no machine changes, and measures time. With a
-directory and a number of chunks, measures the zarr in that directory, too, by turns, and prints the
-ratio. Exits with a line `fault:` or `mended:`.
+directory, a number of chunks and one of turns, measures the zarr in that directory, too, by turns,
+and prints the ratio. Exits with a line `fault:` or `mended:`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ import zarr
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.registry import register_pipeline
 from zarr.storage import MemoryStore, StorePath
-
-TURNS = 3
 
 # The four functions that the work needs: the operator, a join, a constructor and a check.
 FEW_CALLS = 4
@@ -71,10 +69,10 @@ def measured(chunks: int) -> tuple[float, float]:
     return best(lambda: [path / key for key in keys]), best(lambda: array[:])
 
 
-def compare(directory: str, chunks: str) -> None:
+def compare(directory: str, chunks: str, turns: str) -> None:
     """Print the times of this zarr and of the one in a directory, taken by turns."""
     times: dict[str, list[tuple[float, float]]] = {"": [], directory: []}
-    for _ in range(TURNS):
+    for _ in range(int(turns)):
         for where, seen in times.items():
             environment = os.environ | {"PYTHONPATH": where or os.environ.get("PYTHONPATH", "")}
             command = [sys.executable, __file__, "--times", chunks]
