@@ -109,8 +109,11 @@ def test_nothing_is_changed_through_a_web_server(server: FileServer) -> None:
         zarr.open_group(store, mode="r+")
     with pytest.raises(zm.errors.ReadOnlyError, match="on a web server cannot be changed"):
         store.with_read_only(False)
-    with pytest.raises(zm.errors.ReadOnlyError, match="on a web server cannot be changed"):
-        zm.create_array(server.url, "new", {}, shape=1, chunks=1, dtype="u1")
+    for sole_writer in (False, True):
+        with pytest.raises(zm.errors.ReadOnlyError, match="on a web server cannot be changed"):
+            zm.create_array(
+                server.url, "new", {}, shape=1, chunks=1, dtype="u1", sole_writer=sole_writer
+            )
     assert {request.method for request in server.requests} <= {"GET", "HEAD"}
 
 

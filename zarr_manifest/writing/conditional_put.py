@@ -385,8 +385,6 @@ def guarded_store(
     ReadOnlyError
         If the hierarchy is on a web server.
     """
-    if not store.supports_writes:
-        raise unchangeable(store_name(store))
     try:
         sync(ensure_open(store))
     except (FileExistsError, NotADirectoryError) as error:
@@ -403,6 +401,8 @@ def guarded_store(
         return _Directory(store)
     if isinstance(store, ObjectStore):
         return _guarded_object_store(cast(Any, store))
+    if not store.supports_writes:
+        raise unchangeable(store_name(store))
     raise undetectable_writers(type(store).__name__)
 
 
