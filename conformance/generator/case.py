@@ -72,6 +72,7 @@ class Case:
         self._class = cls
         self.options = options
         self.links: dict[str, str] = {}
+        self.pipes: list[str] = []
         self.steps: list[dict[str, Any]] = []
         self.servers: dict[str, Any] = {}
         self.requests: dict[str, Any] = {}
@@ -139,6 +140,11 @@ class Case:
         self._files[to] = self._files.pop(path)
         return self
 
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the files so far, in the case."""
+        return list(self._files)
+
     def native_chunks(self, path: str) -> Self:
         """Add the chunks of an array under its own keys."""
         array = self._arrays[path]
@@ -149,6 +155,11 @@ class Case:
     def link(self, path: str, target: str) -> Self:
         """Let the runner make a symbolic link in its copy of ``hierarchy/`` or ``sources/``."""
         self.links[path] = target
+        return self
+
+    def pipe(self, path: str) -> Self:
+        """Let the runner make a named pipe in its copy of ``hierarchy/`` or ``sources/``."""
+        self.pipes.append(path)
         return self
 
     # Servers ------------------------------------------------------------------
@@ -306,6 +317,7 @@ class Case:
             "description": self.description,
             **self.place,
             **({"links": self.links} if self.links else {}),
+            **({"pipes": self.pipes} if self.pipes else {}),
             **({"open": self.options} if self.options else {}),
             **({"servers": self.servers} if self.servers else {}),
             "steps": self.steps,

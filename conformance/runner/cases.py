@@ -34,11 +34,14 @@ FEATURES = frozenset(CLASSES.values()) | frozenset(
 )
 PLACEHOLDERS = frozenset(
     f"@{name}@"
-    for name in ("SOURCES", "SOURCES_PATH", "HIERARCHY", "HTTP", "HTTP2", "HTTP2_BY_NAME", "S3")
+    for name in (
+        *("SOURCES", "SOURCES_PATH", "HIERARCHY"),
+        *("HTTP", "HTTP2", "HTTP2_BY_NAME", "HTTP2_AUTHORITY", "S3"),
+    )
 )
 _MEMBERS = frozenset(
-    {"id", "description", "level", "class", "section", "features", "lacks", "links", "open"}
-    | {"servers", "steps", "requests"}
+    {"id", "description", "level", "class", "section", "features", "lacks", "links", "pipes"}
+    | {"open", "servers", "steps", "requests"}
 )
 _OPERATIONS = frozenset({"read", "get_chunk", "list", "validate", "write"})
 _SHOWN = 20
@@ -246,8 +249,9 @@ def _wrong_content(case: Case, entry: Mapping[str, Any]) -> Iterable[str]:
         if content.get(member) != entry.get(member):
             yield f"{member} differs from the index"
     yield from _wrong_place(case)
-    if double := content.get("links", {}).keys() & entry["files"].keys():
-        yield f"both files and links {sorted(double)}"
+    made = {*content.get("links", {}), *content.get("pipes", ())}
+    if double := made & entry["files"].keys():
+        yield f"both files and links or pipes {sorted(double)}"
     if not content["steps"]:
         yield "no steps"
     for step in content["steps"]:

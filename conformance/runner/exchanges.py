@@ -87,7 +87,7 @@ class Rules:
     _MATCHERS = frozenset({"path", "query", "method", "times"})
     _EFFECTS = frozenset(
         {"status", "location", "truncate", "size", "ignore_range", "wrong_range", "headers"}
-        | {"encode", "ignore_conditions", "require_headers"}
+        | {"encode", "ignore_conditions", "require_headers", "part", "unknown_size"}
     )
 
     def __init__(self, rules: Sequence[Mapping[str, Any]]) -> None:
@@ -171,13 +171,16 @@ def _truthful(
     if effects.get("ignore_range") or not _range_applies(request.headers, stated):
         wanted = None
     interval = None if wanted is None else _interval(wanted, len(content))
+    if "part" in effects:
+        interval = tuple(effects["part"])
     if interval is None:
         return Reply(200, headers, content)
     shift: int = effects.get("wrong_range", 0)
     start, stop = interval[0] + shift, min(interval[1] + shift, len(content))
     if not 0 <= start < stop:
         return refuse(416, {"Content-Range": f"bytes */{len(content)}"})
-    headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(content)}"
+    size = "*" if effects.get("unknown_size") else len(content)
+    headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
     return Reply(206, headers, content[start:stop])
 
 

@@ -168,6 +168,8 @@ def with_servers(case: Case, perform: Perform, evidence: Evidence | None = None)
             content = workplace.content()
             if not workplace.make_links(content.get("links", {})):
                 return Verdict("symbolic links cannot be made here", skipped=True)
+            if not workplace.make_pipes(content.get("pipes", ())):
+                return Verdict("named pipes cannot be made here", skipped=True)
             stage.start(content.get("servers", {}), workplace.directory)
             verdict = perform(content, workplace, stage, trace)
         finally:
@@ -214,10 +216,12 @@ def _perform(
 ) -> Verdict:
     """Run the steps in order; the first failure is the verdict."""
     steps = content["steps"]
-    secrets = known_secrets(content, workplace.documents(), DECOYS)
+    # A host that poses as the user of another one is no secret.
+    hosts = {origin.removeprefix("http://") for origin in stage.origins.values()}
+    secrets = known_secrets(content, workplace.documents(), DECOYS) - hosts
     for position, step in enumerate(steps):
         where = f"step {position + 1} ({step['op']}): " if len(steps) > 1 else ""
-        request = _request(step, content.get("open", {}), workplace, stage)
+        request = _request(step, content, workplace, stage)
         trace.ask(request)
         try:
             answer = adapter.ask(request)
@@ -242,11 +246,14 @@ def _wrong_writing(
 
 
 def _request(
-    step: Mapping[str, Any], opened: Mapping[str, Any], workplace: Workplace, stage: Stage
+    step: Mapping[str, Any], content: Mapping[str, Any], workplace: Workplace, stage: Stage
 ) -> dict[str, Any]:
     """Build the request of a step, with all members, including defaults."""
-    said = {**_OPEN, **opened, **_REQUESTS[step["op"]], "reuse": False, **step}
+    said = {**_OPEN, **content.get("open", {}), **_REQUESTS[step["op"]], "reuse": False, **step}
     del said["expect"]
-    via_http = said["via"] == "http"
-    said["hierarchy"] = f"{stage.origin('http')}/" if via_http else str(workplace.hierarchy)
+    if said["via"] == "http":
+        root = content["servers"]["http"]["root"]
+        said["hierarchy"] = f"{stage.origin('http')}/{'hierarchy/' if root == '.' else ''}"
+    else:
+        said["hierarchy"] = str(workplace.hierarchy)
     return said

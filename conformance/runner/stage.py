@@ -30,7 +30,8 @@ class Stage:
         origins = {f"@{name.upper()}@": server.origin for name, server in self._servers.items()}
         # The same server, but another host for those who compare names.
         by_name = origins["@HTTP2@"].replace("127.0.0.1", "localhost")
-        return {**origins, "@HTTP2_BY_NAME@": by_name}
+        authority = origins["@HTTP2@"].removeprefix("http://")
+        return {**origins, "@HTTP2_BY_NAME@": by_name, "@HTTP2_AUTHORITY@": authority}
 
     def origin(self, name: str) -> str:
         """Return the origin of one server."""

@@ -224,7 +224,8 @@ def test_placeholders_are_known_and_not_where_nobody_replaces_them() -> None:
 def test_servers_have_a_directory_to_serve() -> None:
     for entry in INDEX:
         for server in CASES[entry["id"]].get("servers", {}).values():
-            files = [name for name in entry["files"] if name.startswith(server["root"])]
+            root = "" if server["root"] == "." else server["root"]
+            files = [name for name in entry["files"] if name.startswith(root)]
             redirects = any("location" in rule for rule in server.get("rules", ()))
             validates = CASES[entry["id"]]["features"] == ["validate", "http"]
             assert files or redirects or validates, entry["id"]

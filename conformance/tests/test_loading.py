@@ -66,7 +66,7 @@ def test_the_hash_of_expected_values_is_verified(corpus: CorpusWriter) -> None:
         ({"class": "cautious"}, "unknown class 'cautious'"),
         ({"lacks": ["reed"]}, r"unknown features \['reed'\]"),
         ({"lacks": ["read"]}, r"both needs and lacks \['read'\]"),
-        ({"links": {"expected.bin": "x"}}, r"both files and links \['expected.bin'\]"),
+        ({"links": {"expected.bin": "x"}}, r"both files and links or pipes \['expected.bin'\]"),
     ],
 )
 def test_a_malformed_case(corpus: CorpusWriter, members: dict[str, Any], message: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import shutil
 import struct
 import sys
 from pathlib import Path
@@ -20,6 +22,7 @@ from conformance.runner.errors import UsageError
 from conformance.runner.expectations import Expectations
 from conformance.runner.results import Outcome, Report
 from conformance.runner.run import run_suite
+from conformance.runner.workplace import Workplace
 from conformance.tests.corpora import CorpusWriter, adapter_command, sha256
 
 VALUES = struct.pack("<6h", 1, 2, 3, 4, 5, 6)
@@ -303,6 +306,20 @@ def test_a_hierarchy_over_http(corpus: CorpusWriter) -> None:
     assert verdict(corpus) == ""
 
 
+def test_a_hierarchy_below_a_path_over_http(corpus: CorpusWriter) -> None:
+    corpus.case(
+        "a/http",
+        [READ],
+        [{"fetch": [["GET", "@HTTP@/sources/beside.bin", {}]], **read_answer()}],
+        files={**FILES, "sources/beside.bin": b"x"},
+        features=["read", "hierarchy-http"],
+        open={"via": "http"},
+        servers={"http": {"root": "."}},
+        requests={"http": {"paths": ["/hierarchy/do.json", "/sources/beside.bin"], "min": 2}},
+    )
+    assert verdict(corpus) == ""
+
+
 WRONG_REQUESTS = [
     ({"max": 0}, "http: expected at most 0 requests, got more"),
     ({"min": 3}, "http: expected at least 3 requests, got fewer"),
@@ -370,6 +387,34 @@ def test_a_case_is_skipped_where_links_cannot_be_made(
     linked, right = run(corpus).results
     assert (linked.outcome, right.outcome) == (Outcome.SKIPPED, Outcome.PASSED)
     assert linked.verdict.message == "symbolic links cannot be made here"
+
+
+def test_the_hierarchy_may_be_a_link(corpus: CorpusWriter) -> None:
+    corpus.case("a/link", [READ], files=FILES, links={"hierarchy": "sources/real"})
+    (case,) = corpus.load().cases
+    shutil.rmtree(case.directory / "hierarchy")
+    with Workplace(case, {}) as workplace:
+        assert workplace.make_links({"hierarchy": "sources/real"})
+        assert workplace.hierarchy.readlink() == Path("sources/real")
+
+
+def test_pipes_are_made_in_the_copy(corpus: CorpusWriter) -> None:
+    corpus.case("a/pipes", [READ], [read_answer()], files=FILES)
+    (case,) = corpus.load().cases
+    with Workplace(case, {}) as workplace:
+        assert workplace.make_pipes(["hierarchy/a/b/pipe"])
+        assert (workplace.hierarchy / "a/b/pipe").is_fifo()
+
+
+def test_a_case_is_skipped_where_pipes_cannot_be_made(
+    corpus: CorpusWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.case("a/pipes", [READ], files=FILES, pipes=["hierarchy/x"])
+    corpus.case("a/right", [READ], [read_answer()], files=FILES)
+    monkeypatch.delattr(os, "mkfifo")
+    piped, right = run(corpus).results
+    assert (piped.outcome, right.outcome) == (Outcome.SKIPPED, Outcome.PASSED)
+    assert piped.verdict.message == "named pipes cannot be made here"
 
 
 # ------------------------------------------------------------------ expectations, skipping

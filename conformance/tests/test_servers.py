@@ -314,6 +314,22 @@ def test_wrong_range(start: Start) -> None:
     assert ask(origin).body == DATA
 
 
+def test_a_part_whatever_is_asked_for(start: Start) -> None:
+    origin = start({"path": "/a.bin", "part": [10, 20]})
+    for headers in ({}, {"Range": "bytes=0-4"}):
+        got = ask(origin, **headers)
+        stated = got.headers["content-range"]
+        assert (got.status, got.body, stated) == (206, DATA[10:20], "bytes 10-19/100")
+
+
+def test_unknown_size(start: Start) -> None:
+    origin = start({"path": "/a.bin", "unknown_size": True})
+    got = ask(origin, Range="bytes=10-19")
+    stated = got.headers["content-range"]
+    assert (got.status, got.body, stated) == (206, DATA[10:20], "bytes 10-19/*")
+    assert ask(origin).body == DATA
+
+
 def test_headers(start: Start) -> None:
     changes = {"etag": None, "Content-Range": "bytes 0-1/2", "X-More": "yes"}
     changes["Access-Control-Allow-Origin"] = None
