@@ -89,13 +89,12 @@ def test_a_server_without_ranges() -> None:
         ["Content-Range: bytes -{0}-{1}/24"],
         ["Content-Range: items {0}-{1}/24"],
         ["Content-Range: bytes {0}-{1}/{1}"],
-        ["Content-Range: bytes {0}-{1}/*"],
         ["Content-Type: multipart/byteranges; boundary=x"],
         ["Content-Range: bytes {0}-{1}/24", "Content-Encoding: gzip"],
     ],
     ids=[
         *("shifted", "missing", "longer", "shorter", "negative", "other units"),
-        *("past the end", "unknown size", "multipart", "encoded"),
+        *("past the end", "multipart", "encoded"),
     ],
 )
 def test_a_wrong_part(headers: list[str], span: SourceRange, asking: bool) -> None:
@@ -111,6 +110,19 @@ def test_a_wrong_part(headers: list[str], span: SourceRange, asking: bool) -> No
     with RawServer(answer) as server, pytest.raises(zm.ManifestError) as raised:
         fetch(server, span)
     assert raised.value.code in ("source_error", "short_read", "range_out_of_bounds")
+
+
+def test_a_part_of_an_object_of_unknown_size() -> None:
+    """Such a part may be all that was requested, but not all that there is."""
+
+    def part(request: str) -> bytes:
+        first, stop = range_of(request) or (0, 8)
+        return reply(206, RAW[first:stop], f"Content-Range: bytes {first}-{stop - 1}/*")
+
+    with RawServer(lambda request: [part(request)]) as server:
+        assert fetch(server, PART) == RAW[4:12]
+        with pytest.raises(zm.errors.SourceError, match="does not say how large"):
+            fetch(server, WHOLE)
 
 
 @pytest.mark.parametrize("span", [WHOLE, PART], ids=["whole", "part"])

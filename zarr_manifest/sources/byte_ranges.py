@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from zarr_manifest.errors import LimitExceededError, RangeOutOfBoundsError
+from zarr_manifest.errors import (
+    LimitExceededError,
+    RangeOutOfBoundsError,
+    ShortReadError,
+    SourceError,
+)
 from zarr_manifest.showing import counted
 
 __all__ = [
@@ -19,6 +24,7 @@ __all__ = [
     "out_of_bounds",
     "slice_bounds",
     "source_range",
+    "unknown_size",
 ]
 
 
@@ -72,6 +78,46 @@ class SourceRange(Struct, frozen=True):
         if self.exact:
             return size < (self.stop or 0)
         return size <= self.start and not self.is_whole
+
+    def require_sent(self, start: int, stop: int, size: int | None) -> None:
+        """Reject an answer, before its body is read, that holds other bytes than were requested.
+
+        Parameters
+        ----------
+        start, stop : int
+            First byte, and one past the last, of those that are sent.
+        size : int or None
+            Of the whole object, in bytes; None if the server does not say.
+
+        Raises
+        ------
+        RangeOutOfBoundsError, ShortReadError, SourceError, LimitExceededError
+            The object ends before the range; only its first bytes, or other bytes, are sent; or
+            they are too many.
+
+        Examples
+        --------
+        >>> SourceRange(4, 8, True).require_sent(4, 8, None)
+        >>> SourceRange(4, 8, True).require_sent(0, 4, 10)
+        Traceback (most recent call last):
+            ...
+        zarr_manifest.errors.SourceError: ...
+        """
+        if size is None:
+            if self.start < 0 or self.stop is None:
+                raise unknown_size()
+            wanted = (self.start, self.stop)
+        elif self.exceeds(size):
+            raise out_of_bounds(self, size)
+        else:
+            wanted = slice_bounds(size, self)
+        if (start, stop) != wanted:
+            first, last = wanted
+            is_short = start == first and stop < last
+            raise (ShortReadError if is_short else SourceError)(
+                f"bytes {first} to {last} were requested, but {start} to {stop} were sent"
+            )
+        self.require_acceptable(stop - start)
 
     def require_acceptable(self, size: int) -> None:
         """Reject an answer of more than `most` bytes, before they are read.
@@ -189,6 +235,14 @@ def out_of_bounds(span: SourceRange, size: int) -> RangeOutOfBoundsError:
     return RangeOutOfBoundsError(
         f"bytes {span.start} to {stop} are out of bounds: the object has {counted(size, 'byte')}",
         remedy="The object is incomplete, or the manifest was written for another one.",
+    )
+
+
+def unknown_size() -> SourceError:
+    """Return the error for an object of which the server does not say how large it is."""
+    return SourceError(
+        "the server does not say how large the object is",
+        remedy="Serve the object from a server that states sizes in Content-Range.",
     )
 
 

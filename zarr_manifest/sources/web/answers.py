@@ -23,7 +23,7 @@ from zarr_manifest.format import Conditions
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import GIVE_CREDENTIALS
-from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
+from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.content_encoding import reject_encoded
 from zarr_manifest.sources.missing_objects import missing_object
 
@@ -48,7 +48,7 @@ _REDIRECTS = {301, 302, 303, 307, 308}
 _TRANSIENT = {408, 429}
 
 # Numbers of more digits are no sizes.
-_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})", re.IGNORECASE)
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
 _UNSATISFIED_RANGE = re.compile(r"bytes \*/([0-9]{1,18})", re.IGNORECASE)
 _CONTENT_LENGTH = re.compile(r"[0-9]{1,18}")
 
@@ -69,8 +69,8 @@ class Answer(Struct, frozen=True):
     ----------
     start, stop : int
         First byte, and one past the last, of those that follow.
-    size : int
-        Of the whole object, in bytes.
+    size : int or None
+        Of the whole object, in bytes; None if the server does not say.
     is_partial : bool
         Whether the server sends a range, and not the whole object.
     etag : str or None
@@ -81,7 +81,7 @@ class Answer(Struct, frozen=True):
 
     start: int
     stop: int
-    size: int
+    size: int | None
     is_partial: bool
     etag: str | None = None
     changed: str = ""
@@ -122,15 +122,7 @@ class Answer(Struct, frozen=True):
                 "the server does not support range requests: it sends the whole object",
                 remedy=_USE_ANOTHER_SERVER,
             )
-        if span.exceeds(self.size):
-            raise out_of_bounds(span, self.size)
-        start = max(0, self.size + span.start) if span.start < 0 else span.start
-        stop = self.size if span.stop is None else min(span.stop, self.size)
-        if (self.start, self.stop) != (start, stop):
-            raise ShortReadError(
-                f"bytes {start} to {stop} were requested, but {self.start} to {self.stop} were sent"
-            )
-        span.require_acceptable(stop - start)
+        span.require_sent(self.start, self.stop, self.size)
 
 
 class Unexplained(Struct, frozen=True):
@@ -223,7 +215,7 @@ def short_body(announced: int, arrived: int) -> ShortReadError:
     )
 
 
-def _content_range(headers: HTTPHeaderDict) -> tuple[int, int, int]:
+def _content_range(headers: HTTPHeaderDict) -> tuple[int, int, int | None]:
     stated = ", ".join(headers.getlist("Content-Range")).strip()
     found = _CONTENT_RANGE.fullmatch(stated)
     if found is None:
@@ -232,8 +224,8 @@ def _content_range(headers: HTTPHeaderDict) -> tuple[int, int, int]:
             f"{without_secrets(stated) or 'a part without Content-Range'}",
             remedy=_USE_ANOTHER_SERVER,
         )
-    first, last, size = map(int, found.groups())
-    return first, last + 1, size
+    first, last, size = found.groups()
+    return int(first), int(last) + 1, None if size == "*" else int(size)
 
 
 def _length(headers: HTTPHeaderDict) -> int:

@@ -29,7 +29,7 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS
 from zarr_manifest.sources.arriving import Take
-from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
+from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds, unknown_size
 from zarr_manifest.sources.content_encoding import asking_for_identity
 from zarr_manifest.sources.obstore_failures import no_such_host
 from zarr_manifest.sources.proxies import proxy_for
@@ -249,7 +249,8 @@ def _answer(answer: Answer, _response: BaseHTTPResponse) -> Answer:
 
 
 def _size(state: Conditions) -> int:
-    assert state.size is not None
+    if state.size is None:
+        raise unknown_size()
     return state.size
 
 
