@@ -63,6 +63,7 @@ _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
     "chunk_key_encoding": ((str, dict), "a name or an object"),
     "codecs": (list, "a list"),
     "fill_value": (object, "a value"),
+    "zarr_format": (int, "3"),
 }
 
 _UPGRADE = Advice(
@@ -326,6 +327,8 @@ def interpret_members(
             wrong = description
         elif name == "data_type" and isinstance(value, str) and value[:1] in ("<", ">", "|"):
             wrong = "the name of a Zarr v3 data type"  # it is a type string of numpy
+        elif name == "zarr_format" and value != 3:
+            wrong = description
         elif name == "codecs" and not _are_codecs(metadata[name]):
             wrong = "a list of Zarr v3 codecs"  # it is one of Zarr v2
         if wrong is not None:

@@ -149,7 +149,9 @@ def interpret_array(
     resolved = yield from _interpret_base(path, configuration, base, schemes)
     usable &= yield from _interpret_document(path, configuration, chunk_grid)
     # What else zarr needs, and refuses without naming it.
-    usable &= yield from interpret_members(metadata, ("data_type", "codecs", "fill_value"))
+    usable &= yield from interpret_members(
+        metadata, ("data_type", "codecs", "fill_value", "zarr_format")
+    )
     if not usable or chunk_grid is None or encoding is None or resolved is None:
         return None
     encoding.learn(chunk_grid)

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 from zarr.abc.store import Store
+from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import (
@@ -228,7 +229,8 @@ class NodeTable:
         ------
         ManifestError
             If the node is an array whose declaration cannot be honoured. For arrays
-            in consolidated metadata, the error is raised when their chunks are read.
+            in consolidated metadata, the error is raised when their chunks are read, unless
+            zarr would not open the group.
         """
         if self._note_undeclared(path, body):
             return body
@@ -250,7 +252,7 @@ class NodeTable:
             declaring |= bool(array.declaration)
             is_own = array.metadata is node
             known = self._note(join(path, array.path), array, None if is_own else path)
-            if isinstance(known, ManifestError) and is_own:
+            if isinstance(known, ManifestError) and (is_own or not _opens(array.undeclared)):
                 raise known.in_context()
             if isinstance(known, ChunkManifestTransformer):
                 known.opened()
@@ -465,6 +467,15 @@ class NodeTable:
 
 def _is_recent(seen: float) -> bool:
     return seen > max(time.monotonic() - _A_MOMENT, _written_past[0])
+
+
+def _opens(undeclared: dict[str, Any]) -> bool:
+    """Whether zarr accepts the metadata of an array."""
+    try:
+        ArrayV3Metadata.from_dict(undeclared)
+    except (ValueError, TypeError, KeyError, NotImplementedError):
+        return False
+    return True
 
 
 class _Shaped(Struct):

@@ -257,9 +257,15 @@ class _Validator:
                     remedy="Consolidate the metadata again.",
                 )
                 yield _problem(path, "declaration", error)
-            elif array.is_unlocked and TRANSFORMER_NAME in own.metadata:
+            else:
                 where = f"in the consolidated metadata of {group.path or '/'!r}, "
-                yield _note(path, "declaration", "lock_missing", Advice(where, _UNLOCKED))
+                # What both say alike is reported of the array's own.
+                if array.declaration and array.metadata != own.metadata:
+                    copy = Node(path, metadata=array.metadata)
+                    for invalid in collect(self.hierarchy.declaration(copy))[1]:
+                        yield _problem(path, "declaration", invalid, where)
+                if array.is_unlocked and TRANSFORMER_NAME in own.metadata:
+                    yield _note(path, "declaration", "lock_missing", Advice(where, _UNLOCKED))
 
     async def _array(self, node: Node) -> AsyncIterator[Problem]:
         array, errors = collect(self.hierarchy.declaration(node))
@@ -348,8 +354,8 @@ def _foreign_names(array: DeclaredArray) -> Iterator[ManifestError]:
         )
 
 
-def _problem(path: str, phase: Phase, error: ManifestError) -> Problem:
-    message = Advice(f"{error.code}: ", error.in_context(array=path).message)
+def _problem(path: str, phase: Phase, error: ManifestError, where: str = "") -> Problem:
+    message = Advice(f"{error.code}: {where}", error.in_context(array=path).message)
     return Problem(error.code, phase, path, error.chunk, message)
 
 
