@@ -70,6 +70,8 @@ class CoreHierarchy:
         grid = Grid(metadata)
         if not isinstance(metadata.get("codecs"), list):
             invalid("codecs is not a list")
+        if metadata.get("zarr_format") != 3:
+            invalid("zarr_format is not 3")
         if configuration is None:
             return metadata, grid, NativeChunks(self._files, own, grid)
         manifest = ChunkManifest(self._files, own, configuration, grid.shape, grid.own_key)

@@ -3,6 +3,7 @@
  * the first of it. No source is read, and none needs to be authorised.
  */
 
+import { readLayout } from "./array-metadata.js";
 import { outsideBlocks } from "./blocks.js";
 import { declared, isObject, NAME, readDeclaration } from "./configuration.js";
 import { checkDocument } from "./document-problems.js";
@@ -53,6 +54,9 @@ class Validator {
     const text = decodeText(answer.bytes);
     const node = parseNodes(text);
     if (metadata.node_type === "array") await this.#checkArray(path, metadata, { text, node });
+    else if (metadata.node_type !== "group") {
+      this.#report(new ManifestError("invalid_configuration", "node_type is neither array nor group"), where);
+    }
     const consolidated = metadata.consolidated_metadata?.metadata;
     if (!isObject(consolidated)) return;
     const members = memberOf(memberOf(node, "consolidated_metadata"), "metadata");
@@ -69,7 +73,12 @@ class Validator {
       if (!isObject(metadata) || metadata.node_type !== "array") continue;
       const array = group === "" ? name : `${group}/${name}`;
       const own = await this.#ownMetadata(array);
-      if (sameJson(declared(own), declared(metadata))) continue;
+      if (sameJson(own, metadata)) continue;
+      if (sameJson(declared(own), declared(metadata))) {
+        // The declaration is checked, but not what the copy says beside it.
+        if (readDeclaration(metadata, () => {})) this.#attempt({ array }, () => readLayout(metadata));
+        continue;
+      }
       this.#report(
         new ManifestError("invalid_configuration", "consolidated metadata declares something else"),
         { array },
