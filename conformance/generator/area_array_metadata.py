@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.generator.arrays import declaration
+from conformance.generator.arrays import Array, declaration
 from conformance.generator.case import Case, failure
 from conformance.generator.standard import ARRAY, ENTRIES, SOURCE
 
 AREA = "array-metadata"
 _SECTION = "name-and-configuration"
 _OURS = [declaration({"manifest": "./manifest.json"})]
+_ROW = Array(shape=(1, 4), chunks=(1, 2))
+_OF_ROW: dict[str, Any] = {"0.0": ENTRIES["0"], "0.1": ENTRIES["1"]}
 _INVALID, _UNSUPPORTED = "invalid_configuration", "unsupported_transformer"
 
 
@@ -24,6 +26,22 @@ def cases() -> Iterator[Case]:
         {"chunk_key_encoding": {"name": "default"}},
         manifest={f"c/{key}": entry for key, entry in ENTRIES.items()},
     ).reads()
+    yield with_metadata(
+        f"{AREA}/v2-without-a-configuration",
+        _SECTION,
+        "The encoding v2 may leave its configuration out: its separator is a dot then.",
+        {"chunk_key_encoding": {"name": "v2"}},
+        array=_ROW,
+        manifest=_OF_ROW,
+    ).reads()
+    yield with_metadata(
+        f"{AREA}/slash-in-v2-without-a-configuration",
+        "chunk-keys",
+        "The separator of v2 is a dot by default, unlike that of default: 0/1 is no key.",
+        {"chunk_key_encoding": {"name": "v2"}},
+        array=_ROW,
+        manifest={key.replace(".", "/"): entry for key, entry in _OF_ROW.items()},
+    ).refuses("invalid_chunk_key", "manifest")
     for name, members, code, description in _REFUSED:
         refused = f"{description} The array is refused with a code of its own when it is opened."
         case = with_metadata(f"{AREA}/{name}", _SECTION, refused, members)
@@ -43,12 +61,13 @@ def with_metadata(
     *,
     transformers: Any = _OURS,
     manifest: Any = ENTRIES,
+    array: Array = ARRAY,
     **options: Any,
 ) -> Case:
     """Make a case with the standard array, of whose metadata some members are replaced."""
     case = Case(id, section, description, **options)
-    case.array(array=ARRAY, manifest=manifest, transformers=transformers)
-    metadata = {**ARRAY.metadata(transformers), **members}
+    case.array(array=array, manifest=manifest, transformers=transformers)
+    metadata = {**array.metadata(transformers), **members}
     return case.put("a/zarr.json", metadata).put("a/data.bin", SOURCE)
 
 
@@ -66,6 +85,20 @@ def _of_the_library() -> Iterator[Case]:
             "values.",
             members,
         ).refuses("zarr_error", None)
+    for name, members, description in _NO_NODES:
+        case = with_metadata(
+            f"{AREA}/{name}",
+            _SECTION,
+            f"{description} The array is refused, by the reader or by the Zarr library that it is "
+            "part of; it does not read as fill values.",
+            members,
+        )
+        refused = [failure(_INVALID, "declaration"), failure("zarr_error", None)]
+        yield case.ask("read", {"array": "a", "selection": None}, {"any_of": refused})
+        if name != "node-type-of-a-group":  # which may have members that nobody knows
+            says = f"A validator reports metadata that are no valid Zarr v3. {description}"
+            again = with_metadata(f"{AREA}/{name}-validate", "validators", says, members)
+            yield again.reports(_INVALID)
     case = Case(
         f"{AREA}/transformers-are-null",
         "stacking",
@@ -113,4 +146,11 @@ _REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
      "A configuration is an object if it is there."),
     ("encoding-without-a-name", _keys({}, 1), _INVALID, "An encoding has a name."),
 ]  # fmt: skip
+_NO_NODES: list[tuple[str, dict[str, Any], str]] = [
+    ("zarr-format-of-another-version", {"zarr_format": 2}, "Version 2 of Zarr has other metadata."),
+    ("zarr-format-as-a-string", {"zarr_format": "3"}, "The version is a number."),
+    ("node-type-of-a-group", {"node_type": "group"}, "A group has no storage transformers."),
+    ("node-type-in-capitals", {"node_type": "Array"}, "node_type is array, in small letters."),
+    ("node-type-is-null", {"node_type": None}, "node_type is a string."),
+]
 _REPORTED = ("unknown-chunk-grid", "unknown-chunk-key-encoding", "separator-of-another-kind")

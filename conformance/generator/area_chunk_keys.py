@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from conformance.generator.arrays import Array, canonical
@@ -13,6 +14,7 @@ from conformance.generator.standard import ENTRIES, refused_and_reported, standa
 AREA = "chunk-keys"
 _SECTION = "chunk-keys"
 _GRID: dict[str, Any] = {"shape": (4, 3), "chunks": (2, 2)}
+_SCALAR = Array(shape=(), chunks=(), values=(4711,))
 
 
 def cases() -> Iterator[Case]:
@@ -60,21 +62,20 @@ def _encodings() -> Iterator[Case]:
 
 
 def _dimensions() -> Iterator[Case]:
-    scalar = Array(shape=(), chunks=(), values=(4711,))
     yield _read(
-        "zero-dimensional", "The chunk of a zero-dimensional array is called 0.", scalar
+        "zero-dimensional", "The chunk of a zero-dimensional array is called 0.", _SCALAR
     ).reads()
     yield _read(
         "zero-dimensional-own-default",
         "The own key of a zero-dimensional array with the default encoding is c, and accepted.",
-        scalar,
+        _SCALAR,
         {"0": "c"},
     ).reads()
     yield _read(
         "zero-dimensional-v2",
         "With the encoding v2, both the canonical and the own key of a zero-dimensional array are "
         "0.",
-        Array(shape=(), chunks=(), values=(4711,), key_encoding=("v2", ".")),
+        replace(_SCALAR, key_encoding=("v2", ".")),
     ).reads()
     yield (
         _read(
@@ -209,6 +210,19 @@ _OTHER_GRIDS: list[tuple[str, dict[str, str], Array, str]] = [
         "own-key-of-default-in-v2", {"1": "c/1"}, Array(key_encoding=("v2", "/")),
         "The own keys of the encoding v2 do not begin with c: only the array's own encoding "
         "counts.",
+    ),
+    (
+        "zero-dimensional-empty-key", {"0": ""}, _SCALAR,
+        "Joining no numbers gives the empty string, which is no key: the chunk of a "
+        "zero-dimensional array is 0.",
+    ),
+    (
+        "zero-dimensional-empty-key-of-v2", {"0": ""}, replace(_SCALAR, key_encoding=("v2", "/")),
+        "With the encoding v2, too, the chunk of a zero-dimensional array is 0.",
+    ),
+    (
+        "zero-dimensional-own-key-with-a-separator", {"0": "c/"}, _SCALAR,
+        "The own key of a zero-dimensional array is c, without a separator.",
     ),
     (
         "slash-in-v2-with-dots", {"1.0": "1/0"},

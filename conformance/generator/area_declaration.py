@@ -27,6 +27,7 @@ def cases() -> Iterator[Case]:
     yield from _readable()
     yield from _places()
     yield from _consolidated()
+    yield from _invalid_copies()
     yield from _locked()
     for name, code, transformers, description, reported in _REFUSED:
         yield from refused_and_reported(
@@ -192,23 +193,55 @@ def _consolidated() -> Iterator[Case]:
         case.array("a", ARRAY, transformers=transformers, manifest=ENTRIES, lock=lock).put(
             "a/data.bin", SOURCE
         )
-        case.put(
-            "zarr.json",
-            {
-                "zarr_format": 3,
-                "node_type": "group",
-                "attributes": {},
-                "consolidated_metadata": {
-                    "kind": "inline",
-                    "must_understand": False,
-                    "metadata": {"a": ARRAY.metadata(transformers, lock)},
-                },
-            },
-        )
+        case.put("zarr.json", _consolidating(ARRAY.metadata(transformers, lock)))
         if name == "-refused":
             yield case.refuses("invalid_configuration", "declaration")
         else:
             yield case.reads()
+
+
+def _invalid_copies() -> Iterator[Case]:
+    """Yield cases in which an array's metadata are valid in one place, and invalid in the other."""
+    wrong_declaration = ARRAY.metadata([declaration({**_PLAIN, "compression": "zip"})])
+    wrong_metadata = {**ARRAY.metadata([_OURS]), "shape": [-4]}
+    valid = ARRAY.metadata([_OURS])
+    for name, copy, own in (
+        ("declaration-invalid-in-the-copy-only", wrong_declaration, valid),
+        ("metadata-invalid-in-the-copy-only", wrong_metadata, valid),
+        # A reader of the copy need not look further.
+        ("declaration-valid-in-the-copy-only", valid, wrong_declaration),
+    ):
+        for what in ("", "-validate"):
+            case = Case(
+                f"{AREA}/{name}{what}",
+                "consolidated-metadata" if not what else "validators",
+                "Of an array's metadata, only the copy in the consolidated metadata of the group "
+                "is not valid: it counts as the array's own zarr.json does, and is refused."
+                if not what
+                else "A validator reports what is invalid, in zarr.json or in its copy.",
+                needs=["consolidated"],
+            )
+            case.array("a", ARRAY, manifest=ENTRIES).put("a/data.bin", SOURCE).put(
+                "a/zarr.json", own
+            )
+            case.put("zarr.json", _consolidating(copy))
+            if what:
+                yield case.reports("invalid_configuration")
+            elif own is valid:
+                yield case.refuses("invalid_configuration", "declaration")
+
+
+def _consolidating(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": {},
+        "consolidated_metadata": {
+            "kind": "inline",
+            "must_understand": False,
+            "metadata": {"a": metadata},
+        },
+    }
 
 
 def _locked() -> Iterator[Case]:
@@ -349,6 +382,17 @@ _REFUSED: list[tuple[str, str, Any, str, bool]] = [
     (
         "must-understand-is-not-a-boolean", _INVALID, [{**_OURS, "must_understand": "false"}],
         "must_understand is a boolean; the string \"false\" is true in some languages.", False,
+    ),
+    (
+        "must-understand-of-another-transformer-is-a-string", _INVALID,
+        [_OURS, {"name": "urn:example:statistics", "must_understand": "no"}],
+        "must_understand is a boolean, of a transformer that is not known as well: \"no\" does not "
+        "say that it may be ignored.", True,
+    ),
+    (
+        "must-understand-of-another-transformer-is-null", _INVALID,
+        [{"name": "urn:example:statistics", "must_understand": None}, _OURS],
+        "null is no boolean, and not the absence of must_understand.", False,
     ),
     (
         "string-form", _INVALID, ["chunk-manifest-json"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ def cases() -> Iterator[Case]:
     yield from _readable()
     yield from _statuses()
     yield from _bodies()
+    yield from _partial_answers()
     yield from _documents()
     yield from _hierarchies()
 
@@ -63,6 +65,34 @@ def _readable() -> Iterator[Case]:
     configuration = {"manifest": "./manifest.json", "base": "@HTTP@/d/index.html?v=1"}
     base.array(configuration=configuration, manifest=ENTRIES).source("d/data.bin", SOURCE)
     yield base.serve("http").reads()
+    base = Case(
+        f"{AREA}/query-of-base-is-not-sent",
+        "path-resolution",
+        "The query of base is dropped: it is that of one object, and no other object is asked for "
+        "with it.",
+        allow=_ALLOWED,
+    )
+    base.array(configuration=configuration, manifest=ENTRIES).source("d/data.bin", SOURCE)
+    plain = {"path": "/d/data.bin", "query": "", "headers": {"Server": "example"}}
+    yield base.serve("http", plain, {"path": "/d/data.bin", "status": 403}).reads()
+    case = Case(
+        f"{AREA}/question-mark-and-hash-in-names",
+        "path-resolution",
+        "%3F is a question mark in a name, and %23 a hash: on the wire they stay encoded, or they "
+        "would begin a query and a fragment, and name another object.",
+        allow=_ALLOWED,
+    )
+    names = {"0": "what%3F.bin", "1": "what%23.bin"}
+    manifest = {key: {**ENTRIES[key], "path": f"@HTTP@/{name}"} for key, name in names.items()}
+    case.array(manifest=manifest).source("what#.bin", SOURCE).source("what", bytes(64))
+    # A file of this name cannot be kept on every system.
+    yield case.link("sources/what?.bin", "what#.bin").serve("http").reads()
+    yield _case(
+        "empty-query",
+        "A question mark that nothing follows is a query without characters: the object is found.",
+        url=f"{_URL}?",
+        section="http",
+    ).reads()
     case = Case(
         f"{AREA}/names",
         "path-resolution",
@@ -224,6 +254,83 @@ def _bodies() -> Iterator[Case]:
         ).refuses("range_out_of_bounds", "chunk", selection=[[2, 4]])
 
 
+def _partial_answers() -> Iterator[Case]:
+    section = "status-codes"
+    case = _case(
+        "partial-answer-without-content-range",
+        "A 206 that does not say which range it holds. A reader must not have to guess: an error, "
+        "unless its platform hides Content-Range.",
+        {"path": _PATH, "headers": {"Content-Range": None}},
+        section=section,
+    )
+    yield _either(case)
+    yield _case(
+        "another-range-without-content-range",
+        "A 206 that holds other bytes than were asked for, and does not say so: as many bytes, but "
+        "not these.",
+        {"path": _PATH, "wrong_range": 1, "headers": {"Content-Range": None}},
+        section=section,
+    ).refuses("source_error", "chunk")
+    whole = {key: {"path": f"@HTTP@/d/{key}"} for key in ENTRIES}
+    case = Case(
+        f"{AREA}/part-of-a-whole-object",
+        section,
+        "A 206 in answer to a request for a whole object, with as many bytes as the chunk needs: "
+        "nobody asked for a part, and it is not the whole.",
+        allow=_ALLOWED,
+    )
+    case.array(manifest=whole)
+    parts = {key: [entry["offset"], entry["offset"] + 4] for key, entry in ENTRIES.items()}
+    for key in whole:
+        case.source(f"d/{key}", SOURCE)
+    rules = [{"path": f"/d/{key}", "part": part} for key, part in parts.items()]
+    yield case.serve("http", *rules).refuses("source_error", "chunk")
+    case = _case(
+        "beginning-of-a-range",
+        "A 206 with the first bytes of the range that was asked for, correctly labelled. A reader "
+        "may ask for the rest, or raise; it must not return what it has.",
+        {"path": _PATH, "part": [4, 6]},
+        section=section,
+    ).refuses(_NOT_ALL, "chunk", selection=[[0, 2]])
+    yield case
+    yield _case(
+        "first-bytes-of-another-range",
+        "A 206 with the first bytes of the object, whatever was asked for, correctly labelled.",
+        {"path": _PATH, "part": [0, 4]},
+        section=section,
+    ).refuses("source_error", "chunk")
+    for name, effects, entry, part, expected, description in _UNKNOWN_SIZES:
+        data = Array(shape=(10,), chunks=(10,), data_type="uint8", fill_value=255)
+        chunk = data.chunk((0,))
+        case = Case(f"{AREA}/{name}", section, description, allow=_ALLOWED)
+        case.array(array=data, manifest={"0": {"path": "@HTTP@/d.bin", **entry}})
+        case.source("d.bin", b"before" + chunk)
+        case.serve("http", {"path": "/d.bin", "unknown_size": True, **effects})
+        wrong = failure(["range_out_of_bounds", *_NOT_ALL], "chunk")
+        expect = wrong
+        if expected != "error":
+            right = case.answer("bytes", chunk if part is None else chunk[-part["last"] :])
+            expect = right if expected == "bytes" else {"any_of": [right, wrong]}
+        yield case.ask("get_chunk", {"array": "a", "chunk": [0], "range": part}, expect)
+
+
+_BOUNDED = {"offset": 6, "length": 10}
+# Name, effects, entry, range of the request, what may be answered, description.
+_UNKNOWN_SIZES: list[tuple[str, dict[str, Any], dict[str, Any], Any, str, str]] = [
+    ("range-of-an-object-of-unknown-size", {}, _BOUNDED, None, "bytes",
+     "Content-Range may have * for the size of the object: the range is the one that was asked "
+     "for, and nothing else is needed."),
+    ("end-of-an-object-of-unknown-size", {}, {"offset": 6}, None, "either",
+     "Up to the end of an object whose size the server does not know. A reader may take its word "
+     "that this is all, or raise."),
+    ("last-bytes-of-an-object-of-unknown-size", {}, _BOUNDED, {"last": 3}, "bytes",
+     "The last bytes of an entry of known length need no size of the object."),
+    ("less-of-an-object-of-unknown-size", {"size": 11}, _BOUNDED, None, "error",
+     "Fewer bytes than were asked for, of an object whose size the server does not know: whatever "
+     "the reason, they are not the chunk."),
+]  # fmt: skip
+
+
 def _either(case: Case) -> Case:
     options = [case.values(), failure(_NOT_ALL, "chunk")]
     return case.ask("read", {"array": "a", "selection": None}, {"any_of": options})
@@ -255,6 +362,39 @@ def _documents() -> Iterator[Case]:
         "A document that does not arrive as a whole must not be read as far as it came.",
         {"path": "/m.json", "truncate": 0},
     ).refuses(_NOT_ALL, "manifest")
+    document = json.dumps({key: {**e, "_notes": {}} for key, e in ENTRIES.items()}).encode()
+    start = document.index(b"{}")
+    case = Case(
+        f"{AREA}/part-of-a-document",
+        "status-codes",
+        "A 206 in answer to a request for a whole document, with a part of it that happens to be "
+        "an object of no members: not the document, and not a manifest without entries.",
+        allow=_ALLOWED,
+    )
+    case.array(configuration={"manifest": "@HTTP@/m.json"}).put("a/data.bin", SOURCE)
+    case.source("m.json", document)
+    case.serve("http", {"path": "/m.json", "part": [start, start + 2]})
+    yield case.refuses("source_error", "manifest")
+    case = Case(
+        f"{AREA}/hierarchy-part-of-a-document",
+        "status-codes",
+        "A 206 in answer to a request for a whole document of a hierarchy on a web server: not a "
+        "manifest without entries.",
+        via="http",
+    )
+    case.array(manifest=document).put("a/data.bin", SOURCE)
+    case.serve("http", {"path": "/a/manifest.json", "part": [start, start + 2]}, root="hierarchy")
+    yield case.refuses("source_error", "manifest")
+    case = Case(
+        f"{AREA}/hierarchy-part-of-a-native-chunk",
+        "status-codes",
+        "A 206 in answer to a request for a whole native chunk, with as many bytes as it has: they "
+        "need not be the chunk.",
+        via="http",
+    )
+    case.array("n", ARRAY, transformers=None).native_chunks("n").put("n/c/1", SOURCE)
+    case.serve("http", {"path": "/n/c/1", "part": [4, 8]}, root="hierarchy")
+    yield case.refuses("source_error", "chunk", "n")
 
 
 def _hierarchies() -> Iterator[Case]:
@@ -275,6 +415,34 @@ def _hierarchies() -> Iterator[Case]:
         )
         .reads("g/a")
         .reads("g/a", selection=[[1, 3]])
+    )
+    yield (
+        hosted(
+            "-below-a-path",
+            "A hierarchy that is not at the root of its web server: paths resolve within it, and "
+            "what lies beside it is no part of it.",
+        )
+        .serve("http", root=".")
+        .reads("g/a")
+    )
+    data = Array(shape=(10,), chunks=(10,), data_type="uint8", fill_value=255)
+    chunk = data.chunk((0,))
+    yield (
+        Case(
+            f"{AREA}/hierarchy-parts-of-an-open-ended-entry",
+            _SECTION,
+            "Ranges and suffixes of an entry without a length, in a hierarchy on a web server: the "
+            "last 0 bytes are none, and not all.",
+            via="http",
+        )
+        .array(array=data, manifest={"0": {"path": "d.bin", "offset": 6}})
+        .put("a/d.bin", b"before" + chunk)
+        .serve("http", root="hierarchy")
+        .gets([0], None, chunk)
+        .gets([0], {"start": 4}, chunk[4:])
+        .gets([0], {"last": 3}, chunk[-3:])
+        .gets([0], {"last": 13}, chunk)
+        .gets([0], {"last": 0}, b"")
     )
     for name, path, status, code, phase in (
         ("-source-does-not-exist", "/g/raw/data.bin", 404, "source_not_found", "chunk"),

@@ -18,6 +18,7 @@ def cases() -> Iterator[Case]:
     """Yield the cases of the area."""
     yield from _inline_manifests()
     yield from _code_points()
+    yield from _conditions()
     yield from _least_defaults()
 
 
@@ -65,6 +66,29 @@ def _code_points() -> Iterator[Case]:
         case.array(manifest={key: {**entry, "path": name} for key, entry in ENTRIES.items()})
         case.put(f"a/{name}", SOURCE)
         yield case.reads() if enough else case.refuses("limit_exceeded", "manifest")
+
+
+def _conditions() -> Iterator[Case]:
+    # The longest that is admitted: ten times U+1F30A are twenty units of UTF-16.
+    for member, value in (("etag", '"' + "x" * 30 + '"'), ("version", "\U0001f30a" * 10)):
+        for enough in (True, False):
+            case = Case(
+                f"{AREA}/{'within-the-' if enough else ''}length-of-{member}",
+                _SECTION,
+                f"The limit on the length of a path is that of {member} as well, in code points: "
+                "it becomes part of a request."
+                + (" At the limit it is accepted." if enough else " One more is refused."),
+                limits={"path_length": len(value) if enough else len(value) - 1},
+                cls="safe",
+            )
+            entries = {k: {**e, "path": "d.bin", member: value} for k, e in ENTRIES.items()}
+            case.array(manifest=entries).put("a/d.bin", SOURCE)
+            # Files have neither, so that the entry is judged, and then the source.
+            yield (
+                case.refuses("source_changed", "chunk")
+                if enough
+                else case.refuses("limit_exceeded", "manifest")
+            )
 
 
 def _least_defaults() -> Iterator[Case]:

@@ -21,6 +21,7 @@ def cases() -> Iterator[Case]:
     yield from _dangling()
     yield from _directories()
     yield from _authorised_sources()
+    yield from _opened_through_links()
 
 
 def _case(name: str, description: str, **options: Any) -> Case:
@@ -191,3 +192,66 @@ def _authorised_sources() -> Iterator[Case]:
     yield case.reads(selection=[[0, 2]]).ask(
         "read", {"array": "a", "selection": [[2, 4]]}, failure(_REFUSED, "chunk")
     )
+
+
+def _behind_a_link(name: str, description: str, **options: Any) -> Case:
+    """Make a hierarchy whose files lie in ``sources/real``, and a link that leads there."""
+    case = _case(name, description, **options)
+    for path in case.paths:
+        case.move(path, f"sources/real/{path.removeprefix('hierarchy/')}")
+    return case.link("hierarchy", "sources/real")
+
+
+def _opened_through_links() -> Iterator[Case]:
+    case = _behind_a_link(
+        "hierarchy-is-a-link",
+        "The hierarchy's directory is itself a link: what lies in it is where it really is, in the "
+        "directory that the link leads to, and is read.",
+    )
+    yield case.reads("a").reads("n")
+    for what, path, array, phase in FILES:
+        case = _behind_a_link(
+            f"{what}-out-of-a-hierarchy-that-is-a-link",
+            f"/{path} is a link that leads out of the directory where the hierarchy really is: "
+            "what lies beside it is no part of the hierarchy.",
+        )
+        case.move(f"sources/real/{path}", f"sources/{what}")
+        case.link(f"sources/real/{path}", "../" * (path.count("/") + 1) + what)
+        yield case.refuses(_REFUSED, phase, array)
+    case = _behind_a_link(
+        "source-by-way-of-a-hierarchy-that-is-a-link",
+        "A source is a link that leads through the hierarchy's own link, back into the hierarchy: "
+        "what counts is where the file really is.",
+    )
+    case.move("sources/real/a/data.bin", "sources/real/moved.bin")
+    case.link("sources/real/a/data.bin", "../../../hierarchy/moved.bin")
+    yield case.reads()
+    entries = {k: {**e, "path": "@SOURCES@/x/data.bin"} for k, e in ENTRIES.items()}
+    case = Case(
+        f"{AREA}/prefix-is-a-link",
+        _SECTION,
+        "An authorised directory is itself a link, as /tmp is on some systems: its user means what "
+        "lies in it, and that is read.",
+        allow=[{"prefix": "@SOURCES@/x/"}],
+    )
+    case.array(manifest=entries).source("y/data.bin", SOURCE)
+    yield case.link("sources/x", "y").reads()
+    case = Case(
+        f"{AREA}/out-of-a-prefix-that-is-a-link",
+        _SECTION,
+        "A source below an authorised directory that is a link is a link itself, and leads out of "
+        "where the first link leads: refused.",
+        allow=[{"prefix": "@SOURCES@/x/"}],
+    )
+    case.array(manifest=entries).source("data.bin", SOURCE).link("sources/x", "y")
+    yield case.link("sources/y/data.bin", "../data.bin").refuses(_REFUSED, "chunk")
+    case = Case(
+        f"{AREA}/beside-a-prefix-that-is-a-link",
+        _SECTION,
+        "What an authorised link leads to is authorised by the link's name only: a location beside "
+        "it is not, although it begins with the same directory.",
+        allow=[{"prefix": "@SOURCES@/x/"}],
+    )
+    other = {k: {**e, "path": "@SOURCES@/y2/data.bin"} for k, e in ENTRIES.items()}
+    case.array(manifest=other).source("y/data.bin", SOURCE).source("y2/data.bin", SOURCE)
+    yield case.link("sources/x", "y").refuses(_REFUSED, "manifest")

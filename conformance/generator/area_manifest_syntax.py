@@ -92,6 +92,16 @@ def _readable() -> Iterator[Case]:
 
 def _left_to_the_reader() -> Iterator[Case]:
     case = standard(
+        f"{AREA}/number-beyond-every-float",
+        _SECTION,
+        "1e400 in an annotation is a number of JSON that no usual type holds. A reader that "
+        "ignores the annotation reads the array, and one whose parser refuses the number says so; "
+        "it must not take the chunk for one without an entry.",
+        manifest=_with_second('"offset": 8, "length": 4, "_mean": 1e400'),
+    )
+    refused = failure(["invalid_json", "invalid_entry"], "manifest")
+    yield case.ask("read", {"array": "a", "selection": None}, {"any_of": [case.values(), refused]})
+    case = standard(
         f"{AREA}/byte-order-mark",
         _SECTION,
         "A reader may ignore a byte order mark or refuse it as invalid JSON; it must do one of "
@@ -106,6 +116,11 @@ def _left_to_the_reader() -> Iterator[Case]:
     )
     for name, chunk, document in (
         ("member-twice", "0", f'{{"0": {_FIRST}, "0": {_SECOND}, "1": {_SECOND}}}'),
+        (
+            "member-twice-in-another-spelling",
+            "0",
+            f'{{"0": {_FIRST}, "\\u0030": {_SECOND}, "1": {_SECOND}}}',
+        ),
         (
             "member-of-an-entry-twice",
             "1",

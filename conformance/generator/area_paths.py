@@ -90,6 +90,18 @@ _RELATIVE: list[tuple[str, str, str, str, str]] = [
 def _decoded_once() -> Iterator[Case]:
     yield (
         _read(
+            "encoded-question-mark",
+            "%3F is a question mark in the name of a file, and begins no query.",
+            "what%3F.bin",
+        )
+        .put("a/real.bin", _CHUNK)
+        .put("a/what", _DECOY)
+        # A file of this name cannot be kept on every system.
+        .link("hierarchy/a/what?.bin", "real.bin")
+        .reads()
+    )
+    yield (
+        _read(
             "decoded-once",
             "Percent-encoding is undone once: %2520 is the name %20, which is not a space.",
             "x%2520y.bin",
@@ -270,6 +282,7 @@ def _refused_bases() -> Iterator[Case]:
         ("base-climbs-out", "../../", "A base above the root of the store.", {}),
         ("base-with-empty-segment", "..//a/", "A base in the store with an empty segment.", {}),
         ("base-with-a-query-of-a-file", "../?x=1", "A base in the store with a query.", {}),
+        ("base-with-an-empty-query", "../?", "A base in the store with an empty query.", {}),
         ("base-with-a-fragment", "../#x", "A base with a fragment.", {}),
         ("base-with-unknown-scheme", "ftp://localhost/", "A base of an unknown scheme.", {}),
         ("base-is-checked-when-overridden", "../../", "A base that is refused, and overridden.",
@@ -313,6 +326,12 @@ _REFUSED: list[tuple[str, str, str, bool]] = [
      "A query has no meaning for files; a question mark in a name is %3F.", True),
     ("query-of-a-bucket", "s3://bucket/data.bin?versionId=1",
      "A query has no meaning for buckets; versions are stated with version.", False),
+    ("empty-query", "data.bin?",
+     "A query of no characters is a query: a name that ends with a question mark ends with %3F.",
+     True),
+    ("empty-query-of-a-bucket", "s3://bucket/data.bin?", "Buckets have no queries, nor empty ones.",
+     False),
+    ("empty-fragment", "data.bin#", "A fragment of no characters is a fragment.", False),
     ("directory", "b/", "A path that ends with a slash names a directory.", False),
     ("dot", ".", "A dot names a directory.", False),
     ("dot-dot", "b/..", "A path that ends with .. names a directory.", False),

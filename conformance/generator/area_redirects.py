@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from conformance.generator.arrays import Array
-from conformance.generator.case import Case
+from conformance.generator.case import Case, failure
 from conformance.generator.standard import ENTRIES, SOURCE
 from conformance.generator.two_arrays import BLOCKS, FILES, with_two_arrays
 
@@ -21,6 +21,7 @@ def cases() -> Iterator[Case]:
     """Yield the cases of the area."""
     yield from _within_hierarchies()
     yield from _out_of_hierarchies()
+    yield from _beside_hierarchies()
     yield from _of_blocks()
     yield from _of_absolute_locations()
     yield from _chains()
@@ -102,6 +103,42 @@ def _out_of_hierarchies() -> Iterator[Case]:
         again.serve("http", _to(path, f"@HTTP2@/y/{what}"), root="hierarchy")
         again.serve("http2", _to(f"y/{what}", f"/z/{what}", 301))
         yield again.refuses(_REFUSED, phase, array).seen("http2", paths=[f"/y/{what}"])
+
+
+def _beside_hierarchies() -> Iterator[Case]:
+    """Yield cases of a hierarchy below a path, beside which is what somebody else has."""
+    for what, path, array, phase in FILES:
+        refused = _hosted(
+            f"{what}-beside-the-hierarchy",
+            f"/hierarchy/{path} redirects to what lies beside the hierarchy on the same server, "
+            "where nobody authorised anything: only what lies below the hierarchy's own URL needs "
+            "no authorisation.",
+        )
+        refused.move(f"hierarchy/{path}", f"sources/y/{what}")
+        refused.serve("http", _to(f"hierarchy/{path}", f"/sources/y/{what}"), root=".")
+        yield refused.refuses(_REFUSED, phase, array)
+    for name, location, description in (
+        ("dots", "/hierarchy/a/../../sources/data.bin", "dot segments"),
+        ("encoded-dots", "/hierarchy/%2e%2e/sources/data.bin", "an encoded dot segment"),
+        ("a-longer-name", "/hierarchy2/data.bin", "a name that only begins like the hierarchy's"),
+    ):
+        refused = _hosted(
+            f"source-beside-the-hierarchy-by-{name}",
+            f"A source redirects to a URL that begins like the hierarchy's, and leaves it by "
+            f"{description}.",
+        )
+        refused.move("hierarchy/a/data.bin", "sources/data.bin")
+        refused.serve("http", _to("hierarchy/a/data.bin", location), root=".")
+        yield refused.refuses(_REFUSED, "chunk")
+    followed = _hosted(
+        "source-within-a-hierarchy-below-a-path",
+        "A source redirects to another place below the URL of a hierarchy that is no server's "
+        "root: it is followed.",
+        "should",
+    )
+    followed.move("hierarchy/a/data.bin", "hierarchy/moved/data.bin")
+    followed.serve("http", _to("hierarchy/a/data.bin", "/hierarchy/moved/data.bin"), root=".")
+    yield followed.reads()
 
 
 def _of_blocks() -> Iterator[Case]:
@@ -250,3 +287,18 @@ def _of_buckets() -> Iterator[Case]:
             case.source("data/d", SOURCE)
             case.serve("s3", _to("data/d", "@HTTP2_BY_NAME@/data/d", status)).serve("http2")
             yield case.refuses([_REFUSED, "source_error"], "chunk").seen("http2", max=0)
+            case = Case(
+                f"{AREA}/bucket-to-an-authorised-server-status-{status}{kind}",
+                _SECTION,
+                "A bucket that redirects to a web server, which is authorised: a reader may follow "
+                "it, or refuse. The credentials of the bucket are not those of the server, and are "
+                "not sent to it.",
+                allow=[prefix, {"prefix": "@HTTP2@/data/"}],
+                needs=[] if credentials is None else ["s3-credentials"],
+            )
+            case.array(manifest={k: {**e, "path": "s3://data/d"} for k, e in ENTRIES.items()})
+            case.source("data/d", SOURCE)
+            case.serve("s3", _to("data/d", "@HTTP2@/data/d", status)).serve("http2")
+            either = [case.values(), failure([_REFUSED, "source_error"], "chunk")]
+            case.ask("read", {"array": "a", "selection": None}, {"any_of": either})
+            yield case.seen("http2", without_headers=["authorization", "x-amz-security-token"])

@@ -30,11 +30,13 @@ def _case(
     entry: Mapping[str, Any] | None = None,
     allow: list[Any] | None = None,
     needs: Any = (),
+    whole: bool = False,
     **server: Any,
 ) -> Case:
     allow = [_prefix()] if allow is None else allow
     case = Case(f"{AREA}/{name}", section, description, allow=allow, needs=needs)
-    manifest = {k: {**e, **(entry or {}), "path": path} for k, e in ENTRIES.items()}
+    ranges = {k: {} if whole else e for k, e in ENTRIES.items()}
+    manifest = {k: {**e, **(entry or {}), "path": path} for k, e in ranges.items()}
     return case.array(manifest=manifest).source(key, SOURCE).serve("s3", *rules, **server)
 
 
@@ -80,6 +82,23 @@ def _names() -> Iterator[Case]:
         key="data/X.bin",
         section="path-resolution",
     ).reads()
+    yield _case(
+        "bucket-in-capitals",
+        "Buckets keep their case, in prefixes and in locations: hosts alone have none.",
+        path="s3://Data/x/data.bin",
+        key="Data/x/data.bin",
+        allow=[_prefix("s3://Data/")],
+        section="authorisation",
+    ).reads()
+    case = _case(
+        "question-mark",
+        "%3F is a question mark in a key, and begins no query.",
+        path="s3://data/what%3F.bin",
+        key="data/real.bin",
+        section="path-resolution",
+    )
+    # A file of this name cannot be kept on every system.
+    yield case.source("data/what", bytes(64)).link("sources/data/what?.bin", "real.bin").reads()
     case = Case(
         f"{AREA}/base",
         "path-resolution",
@@ -107,6 +126,33 @@ def _ranges() -> Iterator[Case]:
     chunk = SOURCE[8:12]
     case.array(manifest=manifest).source("data/0", SOURCE).source("data/1", b"XYZ" + chunk)
     yield case.serve("s3").reads().gets([1], {"last": 2}, chunk[2:]).gets([1], {"last": 6}, chunk)
+    case = Case(
+        f"{AREA}/no-bytes-of-an-open-ended-entry",
+        _SECTION,
+        "The last 0 bytes of an entry are none, also where the entry has no length: bytes=-0 is no "
+        "range that can be asked for.",
+        allow=[_prefix()],
+    )
+    case.array(manifest=manifest).source("data/0", SOURCE).source("data/1", b"XYZ" + chunk)
+    yield case.serve("s3").gets([1], {"last": 0}, b"").gets([1], {"start": 4}, b"")
+    yield _case(
+        "empty-object",
+        "A whole object without bytes is out of bounds, and not a missing chunk.",
+        rules=[{"path": "/data/x/data.bin", "size": 0}],
+        whole=True,
+    ).refuses("range_out_of_bounds", "chunk")
+    case = Case(
+        f"{AREA}/part-of-a-whole-object",
+        "s3",
+        "A 206 in answer to a request for a whole object, with as many bytes as the chunk needs.",
+        allow=[_prefix()],
+    )
+    parts = {key: [entry["offset"], entry["offset"] + 4] for key, entry in ENTRIES.items()}
+    case.array(manifest={key: {"path": f"s3://data/{key}"} for key in ENTRIES})
+    for key in ENTRIES:
+        case.source(f"data/{key}", SOURCE)
+    rules = [{"path": f"/data/{key}", "part": part} for key, part in parts.items()]
+    yield case.serve("s3", *rules).refuses("source_error", "chunk")
 
 
 def _failures() -> Iterator[Case]:

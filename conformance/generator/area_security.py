@@ -18,7 +18,9 @@ def cases() -> Iterator[Case]:
     """Yield the cases of the area."""
     yield from _prefixes()
     yield from _before_any_request()
+    yield from _look_alikes()
     yield from _redirects()
+    yield from _signed_queries()
     yield from _limits()
     yield from _nesting()
 
@@ -185,6 +187,49 @@ def _before_any_request() -> Iterator[Case]:
     )  # fmt: skip
 
 
+def _look_alikes() -> Iterator[Case]:
+    """Yield cases with authorities that a comparison of texts takes for authorised ones."""
+    bucket = [{"prefix": "s3://data/", "endpoint": "@S3@", "region": "us-east-1"}]
+    yield (
+        _case(
+            "authorised-host-as-user-information",
+            "What stands before @ is the user, and what stands behind it is the host: a URL that "
+            "begins with an authorised host and port, and names another host.",
+            "@HTTP@@@HTTP2_AUTHORITY@/data.bin",
+            ["@HTTP@/"],
+            "hosts-and-buckets",
+            cls="safe",
+        )
+        .source("data.bin", SOURCE)
+        .serve("http")
+        .serve("http2")
+        .refuses("invalid_path", "manifest")
+        .seen("http", max=0)
+        .seen("http2", max=0)
+    )
+    case = Case(
+        f"{AREA}/authorised-host-as-user-information-of-a-document",
+        "hosts-and-buckets",
+        "A manifest document at a URL that only begins with an authorised host.",
+        cls="safe",
+        allow=[{"prefix": "@HTTP@/"}],
+    )
+    case.array(configuration={"manifest": "@HTTP@@@HTTP2_AUTHORITY@/m.json"})
+    case.put("a/data.bin", SOURCE).source("m.json", ENTRIES).serve("http").serve("http2")
+    yield case.refuses("invalid_path", "declaration").seen("http", max=0).seen("http2", max=0)
+    for name, path, key, code, description in (
+        ("authorised-bucket-as-user-information", "s3://data@other/d.bin", "other/d.bin",
+         "invalid_path", "Buckets have no users: what stands before @ is no authorised bucket."),
+        ("case-of-a-bucket", "s3://Data/d.bin", "Data/d.bin", _NOT_ALLOWED,
+         "Buckets have case, unlike hosts: s3://data/ does not cover s3://Data/, which some stores "
+         "take for another bucket."),
+    ):  # fmt: skip
+        case = Case(f"{AREA}/{name}", "authorisation", description, allow=bucket)
+        case.array(manifest={k: {**e, "path": path} for k, e in ENTRIES.items()})
+        case.source(key, SOURCE).serve("s3")
+        yield case.refuses(code, "manifest").seen("s3", max=0)
+
+
 def _redirects() -> Iterator[Case]:
     def redirected(
         name: str, description: str, location: str, allow: Any = ("@HTTP@/x/",), level: str = "must"
@@ -226,6 +271,32 @@ def _redirects() -> Iterator[Case]:
         )
         .refuses(_NOT_ALLOWED, "chunk")
         .seen("http", paths=["/x/data.bin"])
+    )
+    for name, location, description in (
+        ("by-dot-segments", "/x/../y/data.bin",
+         "A redirect that begins with the prefix, and leaves it with a dot segment."),
+        ("by-encoded-dot-segments", "/x/%2e%2e/y/data.bin",
+         "A redirect that leaves the prefix with an encoded dot segment, which servers decode."),
+        ("by-half-encoded-dot-segments", "@HTTP@/x/.%2E/y/data.bin",
+         "A redirect that leaves the prefix with a dot segment of which half is encoded."),
+        ("by-an-encoded-slash", "/x/..%2fy/data.bin",
+         "A redirect that leaves the prefix with a dot segment before an encoded slash."),
+    ):  # fmt: skip
+        yield (
+            redirected(f"out-of-the-prefix-{name}", f"{description} It is not followed.", location)
+            .refuses(_NOT_ALLOWED, "chunk")
+            .seen("http", paths=["/x/data.bin"])
+        )
+    yield (
+        redirected(
+            "to-an-authorised-host-as-user-information",
+            "A redirect to a URL that begins with the authorised host, and names another one "
+            "behind @.",
+            "@HTTP@@@HTTP2_AUTHORITY@/x/moved.bin",
+            ("@HTTP@/",),
+        )
+        .refuses(_NOT_ALLOWED, "chunk")
+        .seen("http2", max=0)
     )
     yield redirected(
         "to-a-file",
@@ -269,6 +340,76 @@ def _redirects() -> Iterator[Case]:
     rule = {"path": "/x/m.json", "status": 301, "location": "@HTTP2@/m.json"}
     case.source("m.json", ENTRIES).serve("http", rule).serve("http2")
     yield case.refuses(_NOT_ALLOWED, "manifest").seen("http2", max=0)
+
+
+_SIGNED = "X-Amz-Credential=AKIDEXAMPLE&X-Amz-Signature=0123456789abcdef"
+
+# Name, code, phase, path of the source, rules of the server, member of the entries.
+_FAILING: list[tuple[str, str, str, str, dict[str, Any], dict[str, Any]]] = [
+    ("that-is-denied", "source_access_denied", "chunk", "@HTTP@/d.bin", {"status": 403}, {}),
+    ("that-does-not-exist", "source_not_found", "chunk", "@HTTP@/d.bin", {"status": 404}, {}),
+    ("that-fails", "source_error", "chunk", "@HTTP@/d.bin", {"status": 500}, {}),
+    ("that-is-too-short", "range_out_of_bounds", "chunk", "@HTTP@/d.bin", {"size": 2}, {}),
+    ("that-changed", "source_changed", "chunk", "@HTTP@/d.bin", {}, {"size": 99}),
+    ("of-other-bytes", "checksum_mismatch", "chunk", "@HTTP@/d.bin", {},
+     {"checksum": "crc32c:00000000"}),
+    ("that-nobody-authorised", _NOT_ALLOWED, "manifest", "@HTTP2@/d.bin", {}, {}),
+    ("in-a-bucket", "invalid_path", "manifest", "s3://data/d.bin", {}, {}),
+    ("with-a-fragment", "invalid_path", "manifest", "@HTTP@/d.bin#x", {}, {}),
+]  # fmt: skip
+
+
+def _signed_queries() -> Iterator[Case]:
+    """Yield cases that the runner fails if a message shows a query of them, whole or in parts."""
+    says = "Its query is a signature, which no message shows."
+    for name, code, phase, path, effects, members in _FAILING:
+        url, hash_sign, fragment = path.partition("#")
+        case = Case(
+            f"{AREA}/message-of-a-signed-source-{name}",
+            "messages",
+            f"A source {name.replace('-', ' ')}, at a signed URL. {says}",
+            allow=[{"prefix": "@HTTP@/"}],
+        )
+        signed = f"{url}?{_SIGNED}{hash_sign}{fragment}"
+        case.array(manifest={k: {**e, **members, "path": signed} for k, e in ENTRIES.items()})
+        case.source("d.bin", SOURCE).serve(
+            "http", *([{"path": "/d.bin", **effects}] * bool(effects))
+        )
+        yield case.refuses(code, phase)
+        if phase == "manifest":
+            again = Case(
+                f"{AREA}/message-of-a-signed-document-{name}",
+                "messages",
+                f"A manifest document {name.replace('-', ' ')}, at a signed URL. {says}",
+                allow=[{"prefix": "@HTTP@/"}],
+            )
+            again.array(configuration={"manifest": signed}).source("d.bin", ENTRIES).serve("http")
+            yield again.refuses(code, "declaration" if code == "invalid_path" else phase)
+    for name, effects, document, code in (
+        ("that-does-not-exist", {"status": 404}, ENTRIES, "manifest_not_found"),
+        ("that-fails", {"status": 500}, ENTRIES, "source_error"),
+        ("that-is-not-json", {}, b"[", "invalid_json"),
+        ("with-an-invalid-entry", {}, {"0": {"path": 1}}, "invalid_entry"),
+    ):
+        case = Case(
+            f"{AREA}/message-of-a-signed-document-{name}",
+            "messages",
+            f"A manifest document {name.replace('-', ' ')}, at a signed URL. {says}",
+            allow=[{"prefix": "@HTTP@/"}],
+        )
+        case.array(configuration={"manifest": f"@HTTP@/m.json?{_SIGNED}"})
+        case.source("m.json", document)
+        case.serve("http", *([{"path": "/m.json", **effects}] * bool(effects)))
+        yield case.refuses(code, "manifest")
+    case = _case(
+        "message-of-a-redirect-to-a-signed-url",
+        f"A server redirects to a signed URL, where nobody authorised anything. {says}",
+        "@HTTP@/x/data.bin",
+        ["@HTTP@/x/"],
+        "messages",
+    )
+    rule = {"path": "/x/data.bin", "status": 302, "location": f"@HTTP2@/data.bin?{_SIGNED}"}
+    yield case.serve("http", rule).refuses(_NOT_ALLOWED, "chunk")
 
 
 def _limits() -> Iterator[Case]:

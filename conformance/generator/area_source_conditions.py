@@ -107,6 +107,12 @@ _VIOLATED: list[tuple[str, dict[str, Any], Any, str]] = [
      "Weak tags that differ say that the source has changed."),
     ("etag-differs-in-case", {"etag": _ETAG.upper()}, _IGNORING,
      "Entity tags are opaque: case matters, and another tag is another state."),
+    ("etag-with-a-small-w", {"etag": f"w/{_ETAG}"}, _IGNORING,
+     "W/ makes a tag weak, and w/ does not: it is a part of the tag, which is another one."),
+    ("etag-with-a-small-w-at-the-server", {"etag": _ETAG}, _with_headers(ETag=f"w/{_ETAG}"),
+     "A server that writes w/ has sent another tag: entity tags have case in every part."),
+    ("size-unknown", {"size": len(SOURCE)}, {"path": "/data.bin", "unknown_size": True},
+     "A server that does not say how large the source is leaves its size unknown."),
     ("etag-unknown", {"etag": _ETAG}, _with_headers(ETag=None),
      "A server that sends no tag does not say which state the source is in: that is not the "
      "stated one."),

@@ -8,6 +8,7 @@ from typing import Any
 from conformance.generator.arrays import Array
 from conformance.generator.case import Case, failure
 from conformance.generator.standard import ARRAY, ENTRIES, SOURCE, standard
+from conformance.generator.two_arrays import FILES, with_two_arrays
 
 AREA = "statuses"
 _HTTP = [{"prefix": "@HTTP@/"}]
@@ -22,6 +23,7 @@ def cases() -> Iterator[Case]:
     yield from _hierarchies()
     yield from _blocks()
     yield from _files()
+    yield from _pipes()
     yield from _requests_for_no_bytes()
 
 
@@ -47,6 +49,17 @@ def _sources() -> Iterator[Case]:
                               "have changed"),
     ):  # fmt: skip
         yield _source(f"status-{status}", f"{description}.", status=status).refuses(code, "chunk")
+    yield (
+        _source(
+            "status-300-with-location",
+            "300 offers a choice, and Location only what the server prefers: it is no redirect, "
+            "and has no bytes of the source.",
+            status=300,
+            location="@HTTP@/there.bin",
+        )
+        .source("there.bin", SOURCE)
+        .refuses("source_error", "chunk")
+    )
     for status in (300, 302, 308):
         yield _source(
             f"status-{status}-without-location",
@@ -91,6 +104,15 @@ def _hierarchies() -> Iterator[Case]:
                 f"Within a hierarchy on a web server, {status} for {path} is what it is elsewhere.",
                 {"path": path, "status": status},
             ).refuses(code, phase)
+    yield (
+        _hosted(
+            "hierarchy-manifest-status-300-with-location",
+            "300 with Location is no redirect within a hierarchy on a web server either.",
+            {"path": "/a/manifest.json", "status": 300, "location": "/a/there.json"},
+        )
+        .put("a/there.json", ENTRIES)
+        .refuses("source_error", "manifest")
+    )
     for status in (404, 410):
         yield _hosted(
             f"native-chunk-status-{status}",
@@ -179,6 +201,36 @@ def _files() -> Iterator[Case]:
     )
     case.array(configuration={**_BLOCKS, "manifest": "./m/{partition}.json"}).put("a/m", b"")
     yield case.reads(missing=[(0,), (1,)])
+
+
+def _pipes() -> Iterator[Case]:
+    for what, path, array, phase in FILES:
+        case = with_two_arrays(
+            Case(
+                f"{AREA}/pipe-as-a-{what}",
+                "files",
+                f"/{path} is a named pipe: no regular file, and so an error. Opening one may wait "
+                "for a writer, for ever: a reader must not hang.",
+            )
+        )
+        case.without(f"hierarchy/{path}").pipe(f"hierarchy/{path}")
+        yield case.refuses("source_error", phase, array)
+    case = Case(
+        f"{AREA}/pipe-as-a-block",
+        "files",
+        "A named pipe where a block's document should be is not a block without a document.",
+    )
+    case.array(configuration=_BLOCKS).put("a/data.bin", SOURCE).pipe("hierarchy/a/1.json")
+    case.put("a/0.json", {"0": ENTRIES["0"]}).reads(selection=[[0, 2]])
+    yield case.refuses("source_error", "manifest", selection=[[2, 4]])
+    case = Case(
+        f"{AREA}/pipe-as-an-authorised-source",
+        "files",
+        "A named pipe is an error outside of the hierarchy as well, whoever authorised it.",
+        allow=[{"prefix": "@SOURCES@/"}],
+    )
+    case.array(manifest={key: {**e, "path": "@SOURCES@/pipe"} for key, e in ENTRIES.items()})
+    yield case.pipe("sources/pipe").refuses("source_error", "chunk")
 
 
 def _requests_for_no_bytes() -> Iterator[Case]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import google_crc32c
+import zstandard
 
 __all__ = [
     "add_crc32c",
@@ -26,6 +27,7 @@ _untyped_crc32c: Any = google_crc32c
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_RAW, _ZSTD_RLE = 0, 1
+_ZSTD_HAS_CHECKSUM = 0x04
 _ZSTD_WINDOW = b"\x00\x38"
 _ZSTD_LARGEST_BLOCK = 128 * 1024
 
@@ -51,17 +53,22 @@ def gzip_member(data: bytes) -> bytes:
     return header + blocks + struct.pack("<II", zlib.crc32(data), len(data))
 
 
-def zstd_frame(data: bytes, *, content_size: bool = True) -> bytes:
-    """Make one zstd frame (RFC 8878) of raw blocks, without a checksum."""
+def zstd_frame(data: bytes, *, content_size: bool = True, checksum: bool = False) -> bytes:
+    """Make one zstd frame (RFC 8878) of raw blocks."""
     # A single segment with a content size of four bytes, or a window of 128 KiB.
     header = b"\xa0" + struct.pack("<I", len(data)) if content_size else _ZSTD_WINDOW
+    end = b""
+    if checksum:
+        header = bytes([header[0] | _ZSTD_HAS_CHECKSUM]) + header[1:]
+        # Four bytes of XXH64, whatever the compressor does with the content.
+        end = zstandard.ZstdCompressor(write_checksum=True).compress(data)[-4:]
     step = _ZSTD_LARGEST_BLOCK
     parts = [data[i : i + step] for i in range(0, len(data), step)] or [b""]
     blocks = b"".join(
         _zstd_block(_ZSTD_RAW, len(part), part, last=i == len(parts) - 1)
         for i, part in enumerate(parts)
     )
-    return _ZSTD_MAGIC + header + blocks
+    return _ZSTD_MAGIC + header + blocks + end
 
 
 def zstd_bomb(before: bytes, filler: bytes, blocks: int, after: bytes) -> bytes:
