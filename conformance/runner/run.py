@@ -19,6 +19,7 @@ from conformance.runner.comparing import compare
 from conformance.runner.errors import AdapterFailure, UsageError
 from conformance.runner.expectations import Expectations
 from conformance.runner.leaks import known_secrets, shows_secret
+from conformance.runner.pipes import WatchedPipes, make_pipes
 from conformance.runner.results import Report, Result, Verdict, judge
 from conformance.runner.stage import Stage, wrong_requests
 from conformance.runner.traces import Evidence, Trace, request_lines
@@ -168,10 +169,14 @@ def with_servers(case: Case, perform: Perform, evidence: Evidence | None = None)
             content = workplace.content()
             if not workplace.make_links(content.get("links", {})):
                 return Verdict("symbolic links cannot be made here", skipped=True)
-            if not workplace.make_pipes(content.get("pipes", ())):
+            pipes = [workplace.directory / name for name in content.get("pipes", ())]
+            if not make_pipes(pipes):
                 return Verdict("named pipes cannot be made here", skipped=True)
             stage.start(content.get("servers", {}), workplace.directory)
-            verdict = perform(content, workplace, stage, trace)
+            with WatchedPipes(pipes) as watched:
+                verdict = perform(content, workplace, stage, trace)
+            if watched.had_to_wait:
+                verdict = Verdict("the reader waited for somebody to write to a named pipe")
         finally:
             seen = stage.stop()
         trace.received(seen)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -82,18 +81,6 @@ class Workplace:
                 path.symlink_to(target)
             except (NotImplementedError, OSError):
                 # File systems and operating systems say this in many ways.
-                return False
-        return True
-
-    def make_pipes(self, pipes: Sequence[str]) -> bool:
-        """Make named pipes, by their path in the case; return False where there are none."""
-        for name in pipes:
-            path = self.directory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.mkfifo(path)
-            except (AttributeError, NotImplementedError, OSError):
-                # Windows has no such function, and some file systems no such files.
                 return False
         return True
 

@@ -398,12 +398,13 @@ def test_the_hierarchy_may_be_a_link(corpus: CorpusWriter) -> None:
         assert workplace.hierarchy.readlink() == Path("sources/real")
 
 
-def test_pipes_are_made_in_the_copy(corpus: CorpusWriter) -> None:
-    corpus.case("a/pipes", [READ], [read_answer()], files=FILES)
-    (case,) = corpus.load().cases
-    with Workplace(case, {}) as workplace:
-        assert workplace.make_pipes(["hierarchy/a/b/pipe"])
-        assert (workplace.hierarchy / "a/b/pipe").is_fifo()
+def test_a_reader_that_waits_for_a_pipe_fails_and_goes_on(corpus: CorpusWriter) -> None:
+    opening = {"fetch": [["GET", "@HIERARCHY@/a/b/pipe", {}]], **read_answer()}
+    corpus.case("a/pipes", [READ], [opening], files=FILES, pipes=["hierarchy/a/b/pipe"])
+    corpus.case("a/unopened", [READ], [read_answer()], files=FILES, pipes=["hierarchy/pipe"])
+    waiting, right = run(corpus).results
+    assert waiting.verdict.message == "the reader waited for somebody to write to a named pipe"
+    assert right.outcome is Outcome.PASSED
 
 
 def test_a_case_is_skipped_where_pipes_cannot_be_made(
