@@ -151,6 +151,7 @@ VALID = {
     "chunk_key_encoding": "default",
     "codecs": [{"name": "bytes"}],
     "fill_value": 0,
+    "zarr_format": 3,
 }
 
 
