@@ -13,7 +13,7 @@ from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.locations import UrlLocation, resolving
 from zarr_manifest.locations.allow_list import AllowList
 from zarr_manifest.sources import sources
-from zarr_manifest.sources.access import open_object_store
+from zarr_manifest.sources.access import open_storage
 from zarr_manifest.sources.object_reader import ObstoreReader
 from zarr_manifest.sources.sources import Sources
 from zarr_manifest.sources.web import web_reader_of
@@ -78,7 +78,7 @@ def buckets_without_case() -> None:
 
 def _reader_of_the_server(location: UrlLocation, reader: Any) -> tuple[Any, str]:
     """Return what reads any location of a web server, and its key."""
-    store: Any = open_object_store(
+    store: Any = open_storage(
         UrlLocation(location.scheme, location.authority, ""), None, query=location.query
     )
     return web_reader_of(store, reader.follow), location.path
@@ -118,8 +118,8 @@ def own_server_is_the_hierarchy() -> None:
 
     def make(own: Any) -> Any:
         def changed(self: Sources, location: UrlLocation) -> Any:
-            store: Any = getattr(self._hierarchy, "store", None)
-            if str(getattr(store, "url", "")).startswith(f"{location.origin}/"):
+            server: Any = getattr(self._hierarchy, "server", None)
+            if str(getattr(server, "url", "")).startswith(f"{location.origin}/"):
                 return _reader_of_the_server(location, self)
             return own(self, location)
 
@@ -134,8 +134,8 @@ def hierarchies_compared_by_characters() -> None:
 
     def make(own: Any) -> Any:
         def changed(self: Sources, location: UrlLocation) -> Any:
-            store: Any = getattr(self._hierarchy, "store", None)
-            if location.url.startswith(str(getattr(store, "url", "?")).rstrip("/")):
+            server: Any = getattr(self._hierarchy, "server", None)
+            if location.url.startswith(str(getattr(server, "url", "?")).rstrip("/")):
                 return _reader_of_the_server(location, self)
             return own(self, location)
 

@@ -15,8 +15,9 @@ from zarr_manifest.locations import UrlLocation, resolving
 from zarr_manifest.pipeline import delivery
 from zarr_manifest.sources import SourceRange, object_reader
 from zarr_manifest.sources.object_reader import ObstoreReader
-from zarr_manifest.sources.web import answers, web_reader
+from zarr_manifest.sources.web import answers
 from zarr_manifest.sources.web.answers import Answer
+from zarr_manifest.sources.web.server import WebServer
 from zarr_manifest.stores import web_store
 
 _UNSTATED = -1
@@ -150,9 +151,7 @@ def unknown_sizes_fit() -> None:
 def question_marks_bare_on_the_wire() -> None:
     """Send a question mark of a name as it is, so that a query begins there."""
     replace(
-        web_reader,
-        "requested_url",
-        lambda url_of: lambda store, key: url_of(store, key).replace("%3F", "?"),
+        WebServer, "url_of", lambda url_of: lambda self, key: url_of(self, key).replace("%3F", "?")
     )
 
 
@@ -170,10 +169,10 @@ def query_of_the_base_sent() -> None:
         return changed
 
     def sending(url_of: Any) -> Any:
-        return lambda store, key: "?".join([url_of(store, key), *seen[:1]])
+        return lambda self, key: "?".join([url_of(self, key), *seen[:1]])
 
     replace(resolving, "resolve_reference", remembering)
-    replace(web_reader, "requested_url", sending)
+    replace(WebServer, "url_of", sending)
 
 
 @broken_in(

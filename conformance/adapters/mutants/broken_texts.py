@@ -197,7 +197,7 @@ def weak_tags_without_case() -> None:
 
 
 @broken_in(
-    "declaration/must-understand-of-another-transformer-is-not-a-boolean",
+    "declaration/must-understand-of-another-transformer-is-a-string",
     "declaration/must-understand-of-another-transformer-is-null",
 )
 def any_must_understand_of_others() -> None:
