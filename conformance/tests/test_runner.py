@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import shutil
 import struct
 import sys
 from pathlib import Path
@@ -22,7 +20,6 @@ from conformance.runner.errors import UsageError
 from conformance.runner.expectations import Expectations
 from conformance.runner.results import Outcome, Report
 from conformance.runner.run import run_suite
-from conformance.runner.workplace import Workplace
 from conformance.tests.corpora import CorpusWriter, adapter_command, sha256
 
 VALUES = struct.pack("<6h", 1, 2, 3, 4, 5, 6)
@@ -387,35 +384,6 @@ def test_a_case_is_skipped_where_links_cannot_be_made(
     linked, right = run(corpus).results
     assert (linked.outcome, right.outcome) == (Outcome.SKIPPED, Outcome.PASSED)
     assert linked.verdict.message == "symbolic links cannot be made here"
-
-
-def test_the_hierarchy_may_be_a_link(corpus: CorpusWriter) -> None:
-    corpus.case("a/link", [READ], files=FILES, links={"hierarchy": "sources/real"})
-    (case,) = corpus.load().cases
-    shutil.rmtree(case.directory / "hierarchy")
-    with Workplace(case, {}) as workplace:
-        assert workplace.make_links({"hierarchy": "sources/real"})
-        assert workplace.hierarchy.readlink() == Path("sources/real")
-
-
-def test_a_reader_that_waits_for_a_pipe_fails_and_goes_on(corpus: CorpusWriter) -> None:
-    opening = {"fetch": [["GET", "@HIERARCHY@/a/b/pipe", {}]], **read_answer()}
-    corpus.case("a/pipes", [READ], [opening], files=FILES, pipes=["hierarchy/a/b/pipe"])
-    corpus.case("a/unopened", [READ], [read_answer()], files=FILES, pipes=["hierarchy/pipe"])
-    waiting, right = run(corpus).results
-    assert waiting.verdict.message == "the reader waited for somebody to write to a named pipe"
-    assert right.outcome is Outcome.PASSED
-
-
-def test_a_case_is_skipped_where_pipes_cannot_be_made(
-    corpus: CorpusWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus.case("a/pipes", [READ], files=FILES, pipes=["hierarchy/x"])
-    corpus.case("a/right", [READ], [read_answer()], files=FILES)
-    monkeypatch.delattr(os, "mkfifo")
-    piped, right = run(corpus).results
-    assert (piped.outcome, right.outcome) == (Outcome.SKIPPED, Outcome.PASSED)
-    assert piped.verdict.message == "named pipes cannot be made here"
 
 
 # ------------------------------------------------------------------ expectations, skipping
