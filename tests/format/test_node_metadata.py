@@ -160,7 +160,7 @@ def test_valid_members() -> None:
     strict(interpret_members({**VALID, "data_type": {"name": "x"}, "unknown": None}))
 
 
-@pytest.mark.parametrize("name", [name for name in VALID if name != "fill_value"])
+@pytest.mark.parametrize("name", [*VALID][:5])
 @pytest.mark.parametrize(
     ("value", "found"), [(..., "missing"), (None, "null"), (3, "3"), (True, "true")]
 )
@@ -173,6 +173,12 @@ def test_invalid_member_is_named(name: str, value: Any, found: str) -> None:
     ) as raised:
         strict(interpret_members(metadata))
     assert raised.value.code == "invalid_configuration"
+
+
+@pytest.mark.parametrize("value", [None, 2, True, "3"])
+def test_another_zarr_format_is_named(value: Any) -> None:
+    with pytest.raises(zm.errors.InvalidConfigurationError, match="'zarr_format' is"):
+        strict(interpret_members({**VALID, "zarr_format": value}))
 
 
 def test_fill_value_is_required_but_may_be_anything() -> None:
