@@ -15,6 +15,7 @@ from zarr_manifest.format.chunk_grid import (
     number_chunks,
 )
 from zarr_manifest.format.chunk_keys import (
+    canonical_indices,
     encode_relative,
     format_canonical,
     likely_owner,
@@ -117,6 +118,7 @@ __all__ = [
     "Partitions",
     "ancestors",
     "arrays_in",
+    "canonical_indices",
     "collect",
     "complete_codec",
     "compute_checksum",

@@ -8,7 +8,7 @@ from zarr_manifest.manifest.decoding import interpret_manifest
 from zarr_manifest.manifest.encoding import canonical_keys, entry_of
 from zarr_manifest.manifest.given_columns import NumberedPaths, references_from_columns
 from zarr_manifest.manifest.joining import JoinedReferences
-from zarr_manifest.manifest.keys import Grid, MemberRows, canonical_indices, interpret_keys
+from zarr_manifest.manifest.keys import Grid, MemberRows, interpret_keys
 from zarr_manifest.manifest.manifest import Manifest, references_of
 from zarr_manifest.manifest.references import (
     EMPTY,
@@ -40,7 +40,6 @@ __all__ = [
     "References",
     "Row",
     "TextColumns",
-    "canonical_indices",
     "canonical_keys",
     "distinct_numbers",
     "entry_of",

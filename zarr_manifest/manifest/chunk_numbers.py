@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -162,28 +162,6 @@ def rows_of_blocks(
     >>> [(index, np.arange(4)[rows].tolist()) for index, rows in blocks]
     [((0, 0), [0]), ((0, 1), [1]), ((1, 0), [2]), ((1, 1), [3])]
     """
-    if len(chunks) == math.prod(partitions.grid_shape):
-        return ((index, _chunks(partitions, index)) for index in partitions) if chunks else iter(())
-    return _sparse(chunks, partitions, batch_size)
-
-
-def _chunks(partitions: Partitions, index: Sequence[int]) -> BlockRows:
-    """Return the C-order numbers of the chunks in a block."""
-    region = partitions.region(index)
-    first = last = 0
-    for axis, n in zip(region, partitions.grid_shape, strict=True):
-        first, last = first * n + axis.start, last * n + axis.stop - 1
-    if last - first == math.prod(map(len, region)) - 1:
-        return slice(first, last + 1)
-    found = np.zeros(1, np.int64)
-    for axis, n in zip(region, partitions.grid_shape, strict=True):
-        found = (found[:, np.newaxis] * n + np.arange(axis.start, axis.stop)).reshape(-1)
-    return found
-
-
-def _sparse(
-    chunks: ChunkNumbers, partitions: Partitions, batch_size: int
-) -> Iterator[tuple[tuple[int, ...], BlockRows]]:
     # Blocks side by side, in all of the grid but its first dimension, hold adjacent rows.
     side_by_side = math.prod((*partitions.shape[:1], *partitions.grid_shape[1:]))
     start = 0

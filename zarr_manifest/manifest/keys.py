@@ -7,7 +7,6 @@ Ignores the entries.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,10 +14,16 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from zarr_manifest.errors import InvalidChunkKeyError, LimitExceededError
-from zarr_manifest.format import Findings, format_canonical, number_chunks, parse_canonical
+from zarr_manifest.format import (
+    Findings,
+    canonical_indices,
+    format_canonical,
+    number_chunks,
+    parse_canonical,
+)
 from zarr_manifest.showing import brief
 
-__all__ = ["Grid", "KeyParser", "MemberRows", "canonical_indices", "interpret_keys"]
+__all__ = ["Grid", "KeyParser", "MemberRows", "interpret_keys"]
 
 type KeyParser = Callable[[str], tuple[int, ...] | None]
 
@@ -147,19 +152,3 @@ def _parse_keys(keys: list[str], grid: Grid) -> Findings[tuple[_Indices, _Mask]]
             indices[row] = index
             named[row] = True
     return indices, named
-
-
-def canonical_indices(keys: list[str], ndim: int) -> _Indices | None:
-    """Return the grid indices of keys (keys, dimensions), or None if one is not canonical.
-
-    Without a call for each of a million keys.
-    """
-    # 15 digits are always below the largest integer; 16 digits are left to the slow path.
-    number = "(?:0|[1-9][0-9]{0,14})"
-    canonical = r"\.".join([number] * ndim) if ndim else "0"
-    joined = ",".join(keys)
-    if keys and ndim and re.fullmatch(f"(?:{canonical},)*+{canonical}", joined):
-        flat = np.fromstring(joined.replace(".", ","), np.int64, sep=",")
-        if len(flat) == len(keys) * ndim:  # and no key has a comma
-            return flat.reshape(len(keys), ndim)
-    return None

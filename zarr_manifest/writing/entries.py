@@ -26,6 +26,7 @@ from zarr_manifest.format import (
     Configuration,
     Entry,
     Limits,
+    canonical_indices,
     format_canonical,
     grid_indices,
     number_chunks,
@@ -43,7 +44,6 @@ from zarr_manifest.manifest import (
     Manifest,
     PathNumbers,
     References,
-    canonical_indices,
     references_of,
 )
 
