@@ -26,7 +26,7 @@ from zarr_manifest.pipeline.delivery import (
     WantedChunks,
 )
 from zarr_manifest.pipeline.shard_layout import InnerRanges, ShardLayout, inner_requests, tuple_of
-from zarr_manifest.sources import ManyRanges, RangeError
+from zarr_manifest.sources import ManyRanges, RangeError, SourceObject
 
 __all__ = ["Shard", "ShardedSelection", "UnreadableShardError"]
 
@@ -49,7 +49,23 @@ class Shard:
         The output of the selection.
     drop_axes : tuple of int
         Axes of what is selected of a shard that the output does not have.
+
+    Attributes
+    ----------
+    number, start, stop : int
+        The object with its bytes, the first of them, and one past the last.
+    checksum : str or None
+        What all of them must match, if that is to be checked.
+    is_read_whole : bool
+        Whether they are read in one request.
+    is_left : bool
+        Whether zarr has to read it.
     """
+
+    number = start = stop = 0
+    checksum: str | None = None
+    is_read_whole = False
+    is_left = False
 
     def __init__(
         self,
@@ -62,7 +78,6 @@ class Shard:
         self.layout = layout
         self.position = position
         self.request = request
-        self.is_left = False
         self._values = values
         self._drop_axes = drop_axes
         self._wanted = inner_requests(layout, request)
@@ -74,6 +89,11 @@ class Shard:
 
     def __len__(self) -> int:
         return len(self._wanted)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the shard in bytes."""
+        return self.stop - self.start
 
     @property
     def is_whole(self) -> bool:
@@ -247,7 +267,7 @@ class ShardedSelection(WantedChunks):
         results = self._results(located)
         self._left = [*located.inline, *located.alone]
         for group in self._grouped(located):
-            await self._read_group(group)
+            await self._read_group(group, located.ranges.objects)
         if self._left:
             batch = [self._requests[position] for position in self._left]
             read = await self._usual.read(batch, self._out, self._drop_axes)
@@ -256,10 +276,10 @@ class ShardedSelection(WantedChunks):
                 results[position] = result
         return results
 
-    def _grouped(self, located: LocatedChunks) -> Iterator[list[_LocatedShard]]:
+    def _grouped(self, located: LocatedChunks) -> Iterator[list[Shard]]:
         """Yield shards, so many at a time that their inner chunks take little memory."""
         values = self._out.as_numpy_array()
-        group: list[_LocatedShard] = []
+        group: list[Shard] = []
         count = 0
         objects = located.ranges.objects
         on_disk = [self._array.is_on_disk(source.location) for source in objects]
@@ -267,16 +287,16 @@ class ShardedSelection(WantedChunks):
         rows: list[list[int]] = np.column_stack([located.ranged, *columns]).tolist()
         for position, number, start, stop in rows:
             shard = Shard(self._layout, position, self._requests[position], values, self._drop_axes)
-            checksum = located.checksums.get(position)
-            if not (shard.is_whole or self._array.verifies_parts):
-                checksum = None
+            shard.number, shard.start, shard.stop = number, start, stop
+            if shard.is_whole or self._array.verifies_parts:
+                shard.checksum = located.checksums.get(position)
             largest = _LARGEST_WHOLE_ON_DISK if on_disk[number] else _LARGEST_WHOLE
-            is_read_whole = checksum is not None or (shard.is_whole and stop - start <= largest)
-            found = _LocatedShard(shard, objects, number, start, stop, checksum, is_read_whole)
-            if not self._may_read(found):
+            fits = shard.is_whole and shard.nbytes <= largest
+            shard.is_read_whole = shard.checksum is not None or fits
+            if not self._may_read(shard):
                 self._left.append(position)
                 continue
-            group.append(found)
+            group.append(shard)
             count += len(shard)
             if count >= _MOST_INNER_CHUNKS:
                 yield group
@@ -284,25 +304,24 @@ class ShardedSelection(WantedChunks):
         if group:
             yield group
 
-    def _may_read(self, found: _LocatedShard) -> bool:
-        nbytes, longest = found.stop - found.start, self._array.longest
-        index_bytes = self._layout.index_bytes(found.shard.grid_shape)
+    def _may_read(self, shard: Shard) -> bool:
+        index_bytes = self._layout.index_bytes(shard.grid_shape)
         # zarr would read so much in one request, even if it is not done here.
-        zarr_reads = nbytes if found.shard.is_whole or found.is_read_whole else index_bytes
-        return index_bytes <= nbytes and zarr_reads <= longest
+        zarr_reads = shard.nbytes if shard.is_whole or shard.is_read_whole else index_bytes
+        return index_bytes <= shard.nbytes and zarr_reads <= self._array.longest
 
-    async def _read_group(self, group: Sequence[_LocatedShard]) -> None:
-        first = _FirstRead(self._layout, group)
+    async def _read_group(self, group: Sequence[Shard], objects: Sequence[SourceObject]) -> None:
+        first = _FirstRead(group, objects)
         await self._read_ranges(first.ranges(), first, first.shards)
-        acceptable: list[tuple[_LocatedShard, InnerRanges]] = []
-        for found, inner in first.indexes:
+        acceptable: list[tuple[Shard, InnerRanges]] = []
+        for shard, inner in first.indexes:
             if (inner.stops - inner.starts > self._array.longest).any():
-                found.shard.is_left = True
+                shard.is_left = True
             else:
-                acceptable.append((found, inner))
-        second = _InnerRead(acceptable, group[0].objects)
+                acceptable.append((shard, inner))
+        second = _InnerRead(acceptable, objects)
         await self._read_ranges(second.ranges(), second, second.shards)
-        self._left += [found.shard.position for found in group if found.shard.is_left]
+        self._left += [shard.position for shard in group if shard.is_left]
 
     async def _read_ranges(
         self, ranges: ManyRanges, receiver: Any, shards: Sequence[Shard]
@@ -317,22 +336,10 @@ class ShardedSelection(WantedChunks):
             raise self._in_chunk(failed.error, shard.position) from failed.error.__cause__
 
 
-class _LocatedShard(NamedTuple):
-    """A shard, where its bytes are, and whether they are read in one request."""
-
-    shard: Shard
-    objects: Sequence[Any]
-    number: int
-    start: int
-    stop: int
-    checksum: str | None
-    is_read_whole: bool
-
-
 class _Row(NamedTuple):
     """A range that is read first."""
 
-    found: _LocatedShard
+    shard: Shard
     start: int
     stop: int
     holds_index: bool
@@ -341,31 +348,30 @@ class _Row(NamedTuple):
 class _FirstRead:
     """Reads the indexes of shards, or whole shards."""
 
-    def __init__(self, layout: ShardLayout, group: Sequence[_LocatedShard]) -> None:
-        self._layout = layout
-        self._rows = [row for found in group for row in self._rows_of(found)]
-        self.indexes: list[tuple[_LocatedShard, InnerRanges]] = []
+    def __init__(self, group: Sequence[Shard], objects: Sequence[SourceObject]) -> None:
+        self._objects = objects
+        self._rows = [row for shard in group for row in self._rows_of(shard)]
+        self.indexes: list[tuple[Shard, InnerRanges]] = []
 
     @property
     def shards(self) -> list[Shard]:
         """The shard of each range."""
-        return [row.found.shard for row in self._rows]
+        return [row.shard for row in self._rows]
 
-    def _rows_of(self, found: _LocatedShard) -> Iterator[_Row]:
-        if found.is_read_whole:
-            yield _Row(found, found.start, found.stop, True)
+    def _rows_of(self, shard: Shard) -> Iterator[_Row]:
+        if shard.is_read_whole:
+            yield _Row(shard, shard.start, shard.stop, True)
             return
-        first, last = self._layout.index_within(found.stop - found.start, found.shard.grid_shape)
-        yield _Row(found, found.start + first, found.start + last, True)
-        if found.shard.is_whole and self._layout.at_start:
+        first, last = shard.layout.index_within(shard.nbytes, shard.grid_shape)
+        yield _Row(shard, shard.start + first, shard.start + last, True)
+        if shard.is_whole and shard.layout.at_start:
             # An object that ends before the shard does is an error.
-            yield _Row(found, found.stop - 1, found.stop, False)
+            yield _Row(shard, shard.stop - 1, shard.stop, False)
 
     def ranges(self) -> ManyRanges:
         """Return what is to be read."""
-        columns = zip(*((row.found.number, row.start, row.stop) for row in self._rows), strict=True)
-        numbers, starts, stops = (np.array(column, np.int64) for column in columns)
-        return ManyRanges(self._rows[0].found.objects, numbers, starts, stops)
+        columns = zip(*((row.shard.number, row.start, row.stop) for row in self._rows), strict=True)
+        return ManyRanges(self._objects, *(np.array(column, np.int64) for column in columns))
 
     def destination(self, row: int) -> None:
         """Return None: all bytes must be decoded."""
@@ -373,52 +379,50 @@ class _FirstRead:
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Take the bytes of indexes, or of whole shards."""
         for row, body in zip(rows, bodies, strict=True):
-            found = self._rows[row].found
-            if found.is_read_whole:
-                _verify(row, found, body)
-                found.shard.deliver_all(body)
+            shard = self._rows[row].shard
+            if shard.is_read_whole:
+                self._verify(row, shard, body)
+                shard.deliver_all(body)
             elif self._rows[row].holds_index:
-                self._look_up(found, body)
+                self._look_up(shard, body)
 
-    def _look_up(self, found: _LocatedShard, index: memoryview) -> None:
-        shard, nbytes = found.shard, found.stop - found.start
+    def _look_up(self, shard: Shard, index: memoryview) -> None:
         try:
-            inner = self._layout.inner_ranges(index, shard.numbers, nbytes)
+            inner = shard.layout.inner_ranges(index, shard.numbers, shard.nbytes)
         except UndecodableError:
             shard.is_left = True
         else:
-            self.indexes.append((found, inner))
+            self.indexes.append((shard, inner))
 
-
-def _verify(row: int, found: _LocatedShard, body: memoryview) -> None:
-    if found.checksum is None:
-        return
-    try:
-        verify_checksum(found.checksum, body)
-    except ChecksumMismatchError as error:
-        location = str(found.objects[found.number].location)
-        raise RangeError(row, error.in_context(location=location)) from None
-    except ManifestError as error:
-        raise RangeError(row, error) from None
+    def _verify(self, row: int, shard: Shard, body: memoryview) -> None:
+        if shard.checksum is None:
+            return
+        try:
+            verify_checksum(shard.checksum, body)
+        except ChecksumMismatchError as error:
+            location = str(self._objects[shard.number].location)
+            raise RangeError(row, error.in_context(location=location)) from None
+        except ManifestError as error:
+            raise RangeError(row, error) from None
 
 
 class _InnerRead:
     """Reads inner chunks of shards."""
 
     def __init__(
-        self, indexes: Sequence[tuple[_LocatedShard, InnerRanges]], objects: Sequence[Any]
+        self, indexes: Sequence[tuple[Shard, InnerRanges]], objects: Sequence[SourceObject]
     ) -> None:
         self._objects = objects
         self.shards: list[Shard] = []
         self._inner: list[int] = []
         columns = [(_NONE, _NONE, _NONE)]
-        for found, inner in indexes:
-            present = found.shard.expect(inner)
-            self.shards += [found.shard] * len(present)
+        for shard, inner in indexes:
+            present = shard.expect(inner)
+            self.shards += [shard] * len(present)
             self._inner += present.tolist()
-            numbers = np.full(len(present), found.number, np.int64)
+            numbers = np.full(len(present), shard.number, np.int64)
             starts, stops = inner.starts[present], inner.stops[present]
-            columns.append((numbers, found.start + starts, found.start + stops))
+            columns.append((numbers, shard.start + starts, shard.start + stops))
         self._columns = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
         self._sizes = (self._columns[2] - self._columns[1]).tolist()
 
