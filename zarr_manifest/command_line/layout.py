@@ -6,7 +6,7 @@ import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -46,8 +46,9 @@ def write(
     allow_refused: bool = False,
 ) -> Outcome:
     """Write a hierarchy; `how` is the result of :func:`writing`."""
-    stated = how.get("partition_shape")
-    unused = dict.fromkeys(stated if isinstance(stated, dict) else ())
+    stated: object = how.get("partition_shape")
+    by_array = cast("dict[str, object]", stated) if isinstance(stated, dict) else {}
+    unused = dict[str, None].fromkeys(by_array)
     with _no_empty_directories(hierarchy):
         report = conversion.write_hierarchy(
             hierarchy, _marking_used(nodes, unused), progress=shown.wrote, **how

@@ -7,6 +7,7 @@ fill values. Node names are untrusted, and become directory names.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -212,12 +213,16 @@ def _too_deep() -> LimitExceededError:
     )
 
 
+def _inner(value: Any) -> Iterable[Any]:
+    return cast("dict[str, Any]", value).values() if isinstance(value, dict) else value
+
+
 def _require_few_levels(node: object) -> None:
     """Refuse JSON that is nested too deeply, going through it level by level."""
     level: list[Any] = [[node]]
     for _ in range(_MOST_LEVELS + 1):
-        members = (part.values() if isinstance(part, dict) else part for part in level)
-        level = [member for found in members for member in found if type(member) in (dict, list)]
+        found: Iterator[Any] = itertools.chain.from_iterable(map(_inner, level))
+        level = [member for member in found if type(member) in (dict, list)]
         if not level:
             return
     raise _too_deep()

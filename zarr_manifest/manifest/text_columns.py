@@ -122,7 +122,8 @@ class TextColumns:
         """Add a text of each line, given by its number in a table."""
         starts = (numbers[1:] != numbers[:-1]).nonzero()[0] + 1
         if len(starts) * _SHARED < self._count:
-            texts = [table[number] for number in (numbers[0], *numbers[starts].tolist())]
+            used: list[int] = [int(numbers[0]), *numbers[starts].tolist()]
+            texts = [table[number] for number in used]
             width = max(map(len, texts))
             padded = [text.ljust(width, b"\0") for text in texts]
             edges = itertools.pairwise([0, *starts.tolist(), self._count])
