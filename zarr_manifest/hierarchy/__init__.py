@@ -8,6 +8,7 @@ from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, stor
 from zarr_manifest.hierarchy.located_chunks import LocatedChunks
 from zarr_manifest.hierarchy.manifest_documents import (
     CONCURRENCY,
+    LoadedManifest,
     ManifestDocuments,
     fetch_document,
     interpret_document_of,
@@ -32,6 +33,7 @@ __all__ = [
     "ConditionCheck",
     "DeclaredArray",
     "InspectedHierarchy",
+    "LoadedManifest",
     "LocatedChunks",
     "ManifestDocuments",
     "ManifestStore",

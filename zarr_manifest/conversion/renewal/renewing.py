@@ -37,6 +37,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy import (
     DeclaredArray,
     InspectedHierarchy,
+    LoadedManifest,
     Node,
     no_hierarchy,
     store_underneath,
@@ -171,14 +172,6 @@ type NewPlace = Callable[[ObjectVersion], Location]
 
 
 @dataclass(slots=True)
-class _Loaded:
-    """A manifest, or one document of it."""
-
-    table: References
-    locations: tuple[Location, ...]
-
-
-@dataclass(slots=True)
 class Renewal:
     """A hierarchy whose objects are checked, and whose manifests are then written again.
 
@@ -245,7 +238,7 @@ class Renewal:
             found += [] if array is None else [array]
         return cls(hierarchy, store, earlier, found)
 
-    def loaded(self, array: DeclaredArray) -> Iterator[_Loaded]:
+    def loaded(self, array: DeclaredArray) -> Iterator[LoadedManifest]:
         """Yield the documents of an array, one at a time.
 
         Raises
@@ -255,8 +248,7 @@ class Renewal:
         """
         documents = self.hierarchy.documents(array)
         for partition in sync(documents.partitions()):
-            found = sync(documents.partition(partition))
-            yield _Loaded(found.manifest, found.locations)
+            yield sync(documents.partition(partition))
         sync(documents.check_missing())
 
     # Checking -------------------------------------------------------------------
@@ -276,7 +268,7 @@ class Renewal:
         recorded: dict[ObjectVersion, RecordedObject] = {}
         for array in self.arrays:
             for loaded in self.loaded(array):
-                for _, found, stated in recorded_objects(loaded.table, loaded.locations):
+                for _, found, stated in recorded_objects(loaded.manifest, loaded.locations):
                     if not only_moved or place(found) != found.location:
                         recorded.setdefault(found, RecordedObject()).add(stated)
         self._now = {found: _moved(found, place) for found in recorded}
@@ -310,15 +302,15 @@ class Renewal:
                 objects = {
                     (number, found.version): self._now[found] for number, found in self._in(loaded)
                 }
-                for there, error in reader.wrong(loaded.table, objects):
+                for there, error in reader.wrong(loaded.manifest, objects):
                     wrong.setdefault(there, error.in_context(array=array.path))
         for found in [found for found in self._same if self._now[found] in wrong]:
             self._refuse(self._now[found], wrong[self._now[found]])
             del self._same[found]
 
-    def _in(self, loaded: _Loaded) -> Iterator[tuple[int, ObjectVersion]]:
+    def _in(self, loaded: LoadedManifest) -> Iterator[tuple[int, ObjectVersion]]:
         """Yield the objects of a document that are the same, with the numbers of their paths."""
-        for number, found, _ in recorded_objects(loaded.table, loaded.locations):
+        for number, found, _ in recorded_objects(loaded.manifest, loaded.locations):
             if found in self._same:
                 yield number, found
 
@@ -357,7 +349,7 @@ class Renewal:
         return any(
             self._now[found] != found or stated.conditions != {self._same[found]}
             for loaded in self.loaded(array)
-            for _, found, stated in recorded_objects(loaded.table, loaded.locations)
+            for _, found, stated in recorded_objects(loaded.manifest, loaded.locations)
             if found in self._same
         )
 
@@ -365,7 +357,7 @@ class Renewal:
         """Yield the references of an array with present places and conditions."""
         for loaded in self.loaded(array):
             found = list(self._in(loaded))
-            table = loaded.table.with_conditions(
+            table = loaded.manifest.with_conditions(
                 {(number, each.version): self._same[each] for number, each in found}
             )
             places = list(loaded.locations)
