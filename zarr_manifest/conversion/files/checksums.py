@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 from zarr_manifest.conversion.files.sources import FileSources
 from zarr_manifest.format import compute_checksum
@@ -13,6 +13,7 @@ __all__ = ["checksums_of", "require_checksum"]
 
 # Number of chunks that are read, and held in memory, at a time.
 _CONCURRENT_CALLS = 8
+_BATCH_SIZE = 1024
 
 
 def require_checksum(algorithm: str) -> None:
@@ -44,28 +45,19 @@ def checksums_of(
     ManifestError
         A chunk cannot be read.
     """
-    found: dict[tuple[int, ...], str] = {}
-    running: dict[Future[str], tuple[int, ...]] = {}
 
-    def one(reference: Reference) -> str:
+    def one(chunk: tuple[tuple[int, ...], Reference]) -> tuple[tuple[int, ...], str]:
+        index, reference = chunk
         assert reference.path is not None
         assert reference.length is not None
         stop = reference.offset + reference.length
-        return compute_checksum(algorithm, sources.read(reference.path, reference.offset, stop))
+        body = sources.read(reference.path, reference.offset, stop)
+        return index, compute_checksum(algorithm, body)
 
+    chunks = (chunk for chunk in manifest.items() if chunk[1].path is not None)
+    found: dict[tuple[int, ...], str] = {}
     with ThreadPoolExecutor(_CONCURRENT_CALLS) as pool:
-        for index, reference in _elsewhere(manifest):
-            if len(running) == _CONCURRENT_CALLS:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    found[running.pop(future)] = future.result()
-            running[pool.submit(one, reference)] = index
-        for future, index in running.items():
-            found[index] = future.result()
+        # Not all at once: each has a future.
+        for batch in itertools.batched(chunks, _BATCH_SIZE):
+            found.update(pool.map(one, batch))
     return found
-
-
-def _elsewhere(manifest: Manifest) -> Iterator[tuple[tuple[int, ...], Reference]]:
-    for index, reference in manifest.items():
-        if reference.path is not None:
-            yield index, reference
