@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from zarr_manifest.conversion.files.sources import FileSources, State
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree, beyond_the_end
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
-from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode
+from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode, inside
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
     MakeChecksums,
@@ -228,18 +228,8 @@ class _FileWork:
         return partial(checksums_of, sources=self.sources, algorithm=self.checksum)
 
 
-@dataclass
-class _Parsed:
-    """A parsed file, and the state of the objects that it refers to."""
-
-    tree: FileTree
-    conditions: dict[str, dict[str, str | int]] = field(
-        default_factory=dict[str, dict[str, str | int]]
-    )
-
-
 @unstable_types_accepted
-def _parse(file: FoundFile, work: _FileWork) -> _Parsed:
+def _parse(file: FoundFile, work: _FileWork) -> FileTree:
     """Parse a file and check its references; the state was recorded before."""
     sources, url, found = work.sources, file.url, file.format
     states: dict[str, State] = {}
@@ -254,10 +244,9 @@ def _parse(file: FoundFile, work: _FileWork) -> _Parsed:
         states[url] = sources.state(url)
         tree = read_tree(url, sources, found, inline_limit=work.inline_limit)
         _check_bounds(tree, sources, states)
-    conditions = {
-        path: stated for path, (_, stated) in states.items() if stated and work.record_conditions
-    }
-    return _Parsed(tree, conditions)
+    if work.record_conditions:
+        tree.conditions = {path: stated for path, (_, stated) in states.items() if stated}
+    return tree
 
 
 def _zarr_nodes(url: str, zarr_format: str, work: _FileWork) -> Iterator[Node]:
@@ -347,7 +336,7 @@ def _apart(
             if isinstance(file, Unusable):
                 raise file.error
             for node in _one_file(file, work):
-                yield replace(node, path=f"{name}/{node.path}".rstrip("/"))
+                yield inside(name, node)
         except ManifestError as error:
             if not (work.keep_going or isinstance(error, NotConvertibleError)):
                 raise
@@ -366,8 +355,7 @@ def _one_file(file: FoundFile, work: _FileWork) -> Iterator[Node]:
             )
         yield from _zarr_nodes(url, found, work)
         return
-    parsed = _parse(file, work)
-    tree = parsed.tree
+    tree = _parse(file, work)
     for group in tree.groups:
         yield GroupNode(group.path, group.attributes, tuple(tree.notes.get(group.path, ())))
         for name, array in group.arrays.items():
@@ -378,7 +366,7 @@ def _one_file(file: FoundFile, work: _FileWork) -> Iterator[Node]:
                 notes=tree.notes.get(path, ()),
                 chunk_grid=tree.chunk_grids.get(path),
                 is_sparse=path in tree.sparse,
-                conditions=parsed.conditions,
+                conditions=tree.conditions,
                 checksums=work.checksums(),
             )
             yield or_refused(path, make)
@@ -414,21 +402,19 @@ def _refuse_irregular(tree: FileTree) -> None:
 
 
 @unstable_types_accepted
-def _open(
-    file: FoundFile, work: _FileWork, concat_dim: str | None
-) -> tuple[OpenedFile, _Parsed] | Unusable:
+def _open(file: FoundFile, work: _FileWork, concat_dim: str | None) -> OpenedFile | Unusable:
     try:
-        parsed = _parse(file, work)
+        tree = _parse(file, work)
     except ManifestError as error:
         if not work.keep_going:
             raise
         return Unusable(file.url, error)
-    _refuse_irregular(parsed.tree)
-    datasets = open_groups(parsed.tree, work.sources, work.loadable, concat_dim)
-    for group in parsed.tree.groups:
+    _refuse_irregular(tree)
+    datasets = open_groups(tree, work.sources, work.loadable, concat_dim)
+    for group in tree.groups:
         # They are in the datasets, and need not be sent twice.
         group.arrays.clear()
-    return OpenedFile(file.url, parsed.tree, datasets), parsed
+    return OpenedFile(file.url, tree, datasets)
 
 
 def _many_files(
@@ -447,8 +433,8 @@ def _many_files(
         if isinstance(found, Unusable):
             unusable.append(found)
         else:
-            opened.append(found[0])
-            conditions |= found[1].conditions
+            opened.append(found)
+            conditions |= found.tree.conditions
         if progress is not None:
             progress(files[number - 1].url, number, len(files))
     if not opened:
@@ -462,7 +448,6 @@ def _many_files(
         return in_parallel(partial(digests_of, sources=work.sources), arrays, of_files, parallel)
 
     combination = combine_files(opened, rules, digests)
-    refused: list[RefusedNode] = list(combination.tree.refused)
     for path, dataset in combination.datasets.items():
         yield from dataset_nodes(
             dataset,
@@ -471,5 +456,5 @@ def _many_files(
             conditions=conditions,
             checksums=work.checksums(),
         )
-    yield from refused
+    yield from combination.tree.refused
     yield from map(_left_out, unusable)

@@ -82,6 +82,8 @@ class FileTree:
     meanings : dict of str to dict
         By path of an array, what JSON attributes do not say about its numbers: packing of 32
         bits, as NumPy scalars, and ``"enumeration"``, the numbers of HDF5's enumerations by name.
+    conditions : dict of str to dict
+        By URL of an object that it refers to, what is recorded of its state.
     """
 
     groups: list[FileGroup] = field(default_factory=list[FileGroup])
@@ -90,6 +92,7 @@ class FileTree:
     chunk_grids: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     sparse: set[str] = field(default_factory=set[str])
     meanings: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    conditions: dict[str, dict[str, str | int]] = field(default_factory=dict[str, Any])
 
     def refuse(self, path: str, reason: str) -> None:
         """Record that a variable cannot be expressed."""
