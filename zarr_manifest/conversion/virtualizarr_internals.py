@@ -6,7 +6,7 @@ are imported when they are needed, because they are optional.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,6 @@ __all__ = [
     "grib_group",
     "group_of",
     "hdf5_codecs",
-    "hdf5_parser",
     "is_virtual",
     "tiff_array",
     "tiff_data_type",
@@ -65,6 +64,11 @@ class ManifestColumns:
     def of(cls, manifest: Any) -> ManifestColumns:
         """Return the columns of a ``ChunkManifest``, not copied."""
         return cls(manifest._paths, manifest._offsets, manifest._lengths, manifest._inlined)
+
+    @classmethod
+    def of_array(cls, shape: Sequence[int], chunks: Sequence[int]) -> ManifestColumns:
+        """Return columns for an array of a shape, in which all chunks are missing."""
+        return cls.of_grid(tuple(-(-n // size) for n, size in zip(shape, chunks, strict=True)))
 
     @classmethod
     def of_grid(cls, grid_shape: tuple[int, ...]) -> ManifestColumns:
@@ -129,11 +133,6 @@ def group_of(store: Any) -> Any:
 def is_virtual(variable: Any) -> bool:
     """Whether an xarray variable wraps a ``ManifestArray``; does not load it."""
     return isinstance(variable._data, library("virtualizarr.manifests").ManifestArray)
-
-
-def hdf5_parser() -> Any:
-    """Return the module that parses HDF5 datasets."""
-    return library("virtualizarr.parsers.hdf.hdf")
 
 
 def hdf5_codecs(filters: Mapping[str, Any]) -> list[dict[str, Any]]:

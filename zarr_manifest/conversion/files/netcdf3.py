@@ -58,6 +58,8 @@ def _array(url: str, file_size: int, header: Header, variable: Variable) -> tupl
     if header.has_records(variable):
         count = _records(header, file_size)
         shape, chunks = (count, *shape), (1, *shape)
+    # No chunk is empty, though an array may be.
+    chunks = tuple(max(1, n) for n in chunks)
     length, stride = header.size(variable), header.record_size
     # Without the padding that may follow.
     end = variable.begin + max(count - 1, 0) * stride + length if count and length else 0
@@ -69,19 +71,17 @@ def _array(url: str, file_size: int, header: Header, variable: Variable) -> tupl
     metadata = library("virtualizarr.manifests.utils").create_v3_array_metadata(
         shape=shape,
         data_type=variable.dtype,
-        # No chunk is empty, though an array may be.
-        chunk_shape=tuple(max(1, n) for n in chunks),
+        chunk_shape=chunks,
         fill_value=_fill_value(variable, attributes),
         attributes=attributes,
         dimension_names=tuple(text_of(header.dimensions[n][0]) for n in variable.dimensions),
     )
-    grid = tuple(-(-n // max(1, c)) for n, c in zip(shape, chunks, strict=True))
-    columns = ManifestColumns.of_grid(grid)
-    if 0 in grid:
-        return columns.array(metadata), notes
-    columns.paths[...] = url
-    columns.offsets[...] = (variable.begin + stride * np.arange(count)).reshape(grid)
-    columns.lengths[...] = length
+    columns = ManifestColumns.of_array(shape, chunks)
+    if columns.paths.size:
+        columns.paths[...] = url
+        starts = variable.begin + stride * np.arange(count)
+        columns.offsets[...] = starts.reshape(columns.paths.shape)
+        columns.lengths[...] = length
     return columns.array(metadata), notes
 
 

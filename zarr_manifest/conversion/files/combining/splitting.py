@@ -302,9 +302,8 @@ def absent_variable(like: Any, shape: Sequence[int]) -> Any:
     if not is_virtual(like):
         return like.copy(deep=False, data=np.full(shape, _missing_value(like), like.dtype))
     metadata = dataclasses.replace(like.data.metadata, shape=tuple(shape))
-    chunks = metadata.chunk_grid.chunk_shape
-    counts = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
-    return like.copy(deep=False, data=ManifestColumns.of_grid(counts).array(metadata))
+    columns = ManifestColumns.of_array(shape, metadata.chunk_grid.chunk_shape)
+    return like.copy(deep=False, data=columns.array(metadata))
 
 
 def _missing_value(variable: Any) -> Any:

@@ -28,7 +28,6 @@ from zarr_manifest.conversion.files.hdf5.dimensions import (
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, explained
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, text_of
-from zarr_manifest.conversion.virtualizarr_internals import hdf5_parser
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import join
 
@@ -58,7 +57,7 @@ def read_hdf5(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     """
     h5: Any = library("h5py")
     # A missing library is no reason to refuse each dataset.
-    hdf5_parser()
+    library("virtualizarr.manifests")
     reader = WatchedReader(registry.reader(url))
     with h5.File(reader, mode="r") as file:
         walk = _Walk(url, reader, inline_limit, FileTree(), ScalePaths(file))
