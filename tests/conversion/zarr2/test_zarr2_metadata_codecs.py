@@ -18,7 +18,7 @@ from tests.conversion.zarr2.zarr2_arrays import (
     zarray,
 )
 from tests.properties import examples
-from zarr_manifest.conversion.zarr2.to_v3 import Converted, convert_array
+from zarr_manifest.conversion.zarr2.to_v3 import ArrayPlan, convert_array
 from zarr_manifest.errors import NotConvertibleError
 
 type Config = dict[str, Any]
@@ -49,11 +49,11 @@ def counting(dtype: str) -> Array:
     return numbers % 3 == 0 if dtype == "|b1" else numbers.astype(dtype)
 
 
-def convert(**members: Any) -> Converted:
+def convert(**members: Any) -> ArrayPlan:
     return convert_array(zarray(**members), None, path="a")
 
 
-def codec_names(converted: Converted) -> list[str]:
+def codec_names(converted: ArrayPlan) -> list[str]:
     return [codec["name"] for codec in converted.metadata["codecs"]]
 
 

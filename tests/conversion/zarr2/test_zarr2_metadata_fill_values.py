@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from tests.conversion.zarr2.zarr2_arrays import IS_CURRENT_ZARR, Written, assert_same, zarray
 from tests.properties import examples
-from zarr_manifest.conversion.zarr2.to_v3 import Converted, convert_array
+from zarr_manifest.conversion.zarr2.to_v3 import ArrayPlan, convert_array
 from zarr_manifest.errors import NotConvertibleError
 
 POINT = [["a", "<i2"], ["b", "|S2"]]
 POINT_BYTES = base64.b64encode(b"\1\0x\0").decode()
 
 
-def convert(dtype: Any, fill: Any) -> Converted:
+def convert(dtype: Any, fill: Any) -> ArrayPlan:
     filters = [{"id": dtype}] if dtype in ("vlen-utf8", "vlen-bytes") else None
     dtype = "|O" if filters else dtype
     return convert_array(zarray(dtype=dtype, fill_value=fill, filters=filters), None, path="a")

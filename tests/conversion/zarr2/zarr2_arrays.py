@@ -13,7 +13,7 @@ from packaging.version import Version
 from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from zarr_manifest.conversion.zarr2.to_v3 import Converted, convert_array
+from zarr_manifest.conversion.zarr2.to_v3 import ArrayPlan, convert_array
 
 # What zarr 3.1 lacks: structured types that are big-endian or nested in v2 metadata, and
 # codecs that are asked about what they are given instead of the data type of the array.
@@ -69,7 +69,7 @@ class Written(NamedTuple):
     def read_v3(self) -> Array:
         return self.read_converted(convert_array(self.document, None, path="a"))
 
-    def read_converted(self, converted: Converted) -> Array:
+    def read_converted(self, converted: ArrayPlan) -> Array:
         """Read the v2 chunks with v3 metadata beside them."""
         documents = {"zarr.json": as_document(converted.metadata)}
         store = MemoryStore(documents | self.chunks, read_only=True)

@@ -5,8 +5,6 @@ from zarr_manifest.conversion.zarr2.data_types import DataType, convert_data_typ
 from zarr_manifest.conversion.zarr2.fill_values import convert_fill_value
 from zarr_manifest.conversion.zarr2.hierarchy import read_zarr2
 from zarr_manifest.conversion.zarr2.planning import (
-    ArrayPlan,
-    GroupPlan,
     Plan,
     count_keys,
     find_owner,
@@ -20,13 +18,17 @@ from zarr_manifest.conversion.zarr2.to_v2 import (
     convert_array_to_zarr2,
     convert_group_to_zarr2,
 )
-from zarr_manifest.conversion.zarr2.to_v3 import convert_codecs, object_codec_of, read_pipeline
+from zarr_manifest.conversion.zarr2.to_v3 import (
+    ArrayPlan,
+    convert_codecs,
+    object_codec_of,
+    read_pipeline,
+)
 
 __all__ = [
     "ARRAY_FILTERS",
     "ArrayPlan",
     "DataType",
-    "GroupPlan",
     "Plan",
     "Zarr2Metadata",
     "convert_array_to_zarr2",

@@ -16,10 +16,8 @@ import numpy as np
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
+from zarr_manifest.conversion.nodes import ArrayNode, Node, refused
 from zarr_manifest.conversion.zarr2.planning import (
-    ArrayPlan,
-    GroupPlan,
     Plan,
     count_keys,
     find_owner,
@@ -28,6 +26,7 @@ from zarr_manifest.conversion.zarr2.planning import (
     refused_strays,
     unread_keys,
 )
+from zarr_manifest.conversion.zarr2.to_v3 import ArrayPlan
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
 from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.hierarchy import no_hierarchy, open_for_reading
@@ -183,9 +182,7 @@ def _nodes(plans: list[Plan], keys: Sequence[str], prefix: str) -> Iterator[Node
         else:
             owner[1].append(key[owner[0] :])
     for plan in plans:
-        if isinstance(plan, GroupPlan):
-            yield GroupNode(plan.path, plan.attributes)
-        elif isinstance(plan, ArrayPlan):
+        if isinstance(plan, ArrayPlan):
             yield _array_node(plan, arrays.pop(plan.path), prefix)
         else:
             yield plan

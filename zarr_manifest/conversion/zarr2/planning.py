@@ -11,18 +11,15 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from zarr_manifest.conversion.nodes import RefusedNode, refused
+from zarr_manifest.conversion.nodes import GroupNode, RefusedNode, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
-from zarr_manifest.conversion.zarr2.to_v3 import convert_array, convert_group
+from zarr_manifest.conversion.zarr2.to_v3 import ArrayPlan, convert_array, convert_group
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import impossible_name, interpret_chunk_grid, owner_candidates, strict
 
 __all__ = [
-    "ArrayPlan",
-    "GroupPlan",
     "Plan",
     "count_keys",
     "find_owner",
@@ -37,48 +34,8 @@ _V3 = "zarr.json"
 _NAMES = frozenset({_GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED, _V3})
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPlan:
-    """A group, explicit or implied by the nodes below it.
-
-    Parameters
-    ----------
-    path : str
-        Without slashes at the ends; ``""`` for the root.
-    attributes : dict
-        JSON values.
-    """
-
-    path: str
-    attributes: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayPlan:
-    """An array whose metadata is converted, but whose chunks are not located yet.
-
-    Parameters
-    ----------
-    path : str
-        Without slashes at the ends; ``""`` for the root.
-    metadata : dict
-        Zarr v3 metadata, without storage transformers.
-    notes : tuple of str
-        Decisions made where the v2 metadata leaves a choice.
-    grid_shape : tuple of int
-        Number of chunks along every dimension.
-    key_separator : {".", "/"}
-        What separates the numbers in its chunk keys, according to its metadata.
-    """
-
-    path: str
-    metadata: dict[str, Any]
-    notes: tuple[str, ...]
-    grid_shape: tuple[int, ...]
-    key_separator: str
-
-
-type Plan = GroupPlan | ArrayPlan | RefusedNode
+# A group, explicit or implied by the nodes below it; an array; or a node that is refused.
+type Plan = GroupNode | ArrayPlan | RefusedNode
 
 
 def is_metadata_key(key: str) -> bool:
@@ -126,7 +83,7 @@ def plan_nodes(documents: Mapping[str, Any]) -> list[Plan]:
     extra: list[Plan] = []
     for path in sorted(_with_parents(by_path), key=lambda path: path.split("/") if path else []):
         parent = plans.get(path.rpartition("/")[0]) if path else None
-        if parent is not None and not isinstance(parent, GroupPlan):
+        if parent is not None and not isinstance(parent, GroupNode):
             plans[path] = _below_no_group(path, parent)
             continue
         try:
@@ -135,7 +92,7 @@ def plan_nodes(documents: Mapping[str, Any]) -> list[Plan]:
             if _ARRAY in by_path.get(path, {}) or impossible_name(path) is not None:
                 plans[path] = refused(path, error)
             else:
-                plans[path] = GroupPlan(path, {})
+                plans[path] = GroupNode(path, {})
                 extra.append(refused(path, error))
     return [*plans.values(), *extra]
 
@@ -199,13 +156,10 @@ def _plan(path: str, documents: Mapping[str, Any]) -> Plan:
     if _ARRAY not in documents:
         if _GROUP in documents:
             _check_group(_load(documents[_GROUP], _GROUP))
-        return GroupPlan(path, convert_group(attributes, path=path)["attributes"])
-    converted = convert_array(_load(documents[_ARRAY], _ARRAY), attributes, path=path)
-    grid = strict(interpret_chunk_grid(converted.metadata))
-    assert grid is not None  # its kind is known
-    return ArrayPlan(
-        path, converted.metadata, converted.notes, grid.counts, converted.key_separator
-    )
+        return GroupNode(path, convert_group(attributes, path=path)["attributes"])
+    plan = convert_array(_load(documents[_ARRAY], _ARRAY), attributes, path=path)
+    strict(interpret_chunk_grid(plan.metadata))  # raises if it is too large
+    return plan
 
 
 def _check_group(document: Any) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
-    "Converted",
+    "ArrayPlan",
     "convert_array",
     "convert_codecs",
     "convert_group",
@@ -50,28 +50,34 @@ __all__ = [
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
-@dataclass(frozen=True)
-class Converted:
-    """A converted array.
+@dataclass(frozen=True, slots=True)
+class ArrayPlan:
+    """An array whose metadata is converted, but whose chunks are not located yet.
 
-    Attributes
+    Parameters
     ----------
+    path : str
+        Without slashes at the ends; ``""`` for the root.
     metadata : dict
-        The content of ``zarr.json``, without storage transformers.
+        Zarr v3 metadata, without storage transformers.
     notes : tuple of str
-        Decisions made where the input leaves a choice, as sentences.
+        Decisions made where the v2 metadata leaves a choice, as sentences.
+    grid_shape : tuple of int
+        Number of chunks along every dimension.
     key_separator : {".", "/"}
-        What separates the numbers in the keys of the v2 chunks.
+        What separates the numbers in its chunk keys, according to its metadata.
     """
 
+    path: str
     metadata: dict[str, Any]
     notes: tuple[str, ...]
+    grid_shape: tuple[int, ...]
     key_separator: str
 
 
 def convert_array(
     zarray: Mapping[str, Any], zattrs: Mapping[str, Any] | None, *, path: str = ""
-) -> Converted:
+) -> ArrayPlan:
     """Return the Zarr v3 metadata of a Zarr v2 array.
 
     Parameters
@@ -88,8 +94,8 @@ def convert_array(
 
     Returns
     -------
-    Converted
-        Metadata with the chunk key encoding of Zarr v2.
+    ArrayPlan
+        Its metadata has the chunk key encoding of Zarr v2.
 
     Raises
     ------
@@ -144,7 +150,8 @@ def convert_array(
     }
     if names is not None:
         metadata["dimension_names"] = names
-    return Converted(metadata, tuple(decisions.notes), separator)
+    grid_shape = tuple(-(-length // chunk) for length, chunk in zip(shape, chunks, strict=True))
+    return ArrayPlan(path, metadata, tuple(decisions.notes), grid_shape, separator)
 
 
 def convert_group(zattrs: Mapping[str, Any] | None, *, path: str = "") -> dict[str, Any]:

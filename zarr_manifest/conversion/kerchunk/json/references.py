@@ -26,11 +26,10 @@ from zarr_manifest.conversion.kerchunk.json.members import (
     usual_rows,
 )
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls, relative_path_notes
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
+from zarr_manifest.conversion.nodes import ArrayNode, Node, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import (
     ArrayPlan,
-    GroupPlan,
     plan_nodes,
     refused_strays,
 )
@@ -74,9 +73,7 @@ def reference_nodes(
     arrays, strays = distribute(references, paths)
     references.clear()
     for plan in plans:
-        if isinstance(plan, GroupPlan):
-            yield GroupNode(plan.path, plan.attributes)
-        elif isinstance(plan, ArrayPlan):
+        if isinstance(plan, ArrayPlan):
             yield _array_node(plan, arrays.pop(plan.path), sources)
         else:
             yield plan

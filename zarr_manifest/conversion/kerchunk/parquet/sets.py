@@ -32,7 +32,7 @@ from zarr_manifest.conversion.nodes import (
     refused,
 )
 from zarr_manifest.conversion.values import as_object, brief
-from zarr_manifest.conversion.zarr2 import ArrayPlan, GroupPlan, Plan, is_metadata_key, plan_nodes
+from zarr_manifest.conversion.zarr2 import ArrayPlan, Plan, is_metadata_key, plan_nodes
 from zarr_manifest.errors import (
     InvalidJSONError,
     ManifestError,
@@ -329,8 +329,8 @@ class _Importer:
                 plan.path,
                 f"'{_METADATA}' contains data of it, under {brief(inside[0])}: that is unknown",
             )
-        if isinstance(plan, GroupPlan):
-            return GroupNode(plan.path, plan.attributes)
+        if isinstance(plan, GroupNode):
+            return plan
         try:
             return self._array(plan)
         except ManifestError as error:
