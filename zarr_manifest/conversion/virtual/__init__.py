@@ -2,11 +2,12 @@
 
 from zarr_manifest.conversion.virtual.arrays import (
     MakeChecksums,
+    add_references,
     array_node,
     checked_metadata,
+    columns_of_grid,
     distinct_paths,
 )
-from zarr_manifest.conversion.virtual.columns import add_references, columns_of_grid
 from zarr_manifest.conversion.virtual.nodes import (
     dataset_nodes,
     or_refused,

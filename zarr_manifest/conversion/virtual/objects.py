@@ -17,7 +17,7 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual.columns import add_references, columns_of_grid
+from zarr_manifest.conversion.virtual.arrays import add_references, columns_of_grid
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.errors import (
     Advice,
