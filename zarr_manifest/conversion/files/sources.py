@@ -8,7 +8,6 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from obstore.exceptions import BaseError
 
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceNotFoundError
-from zarr_manifest.format import NO_CONDITIONS
+from zarr_manifest.format import NO_CONDITIONS, Conditions, format_last_modified
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.sources import (
     Access,
@@ -282,7 +281,12 @@ def _listed(url: str, directory: str, objects: Iterable[Any]) -> Iterator[Listed
 
 
 def _state(url: str, meta: Any) -> State:
-    return int(meta["size"]), _conditions(meta, is_local=url.startswith("file:"))
+    size = int(meta["size"])
+    # Local entity tags contain inode numbers: those of a copy differ.
+    etag = None if url.startswith("file:") else meta["e_tag"]
+    kept = Conditions(etag, meta["last_modified"], None, size).recordable()
+    stated = {"size": size, "etag": kept.etag, "last_modified": format_last_modified(kept)}
+    return size, {name: value for name, value in stated.items() if value is not None}
 
 
 def _files_in(directory: Path) -> str:
@@ -290,18 +294,3 @@ def _files_in(directory: Path) -> str:
     suffixes = Counter(path.suffix for path in directory.iterdir() if path.is_file())
     suffix = suffixes.most_common(1)[0][0] if suffixes else ".nc"
     return shlex.quote(str(directory)) + f"/*{suffix}"
-
-
-def _conditions(meta: Any, *, is_local: bool) -> dict[str, str | int]:
-    conditions: dict[str, str | int] = {"size": int(meta["size"])}
-    # Local entity tags contain inode numbers: those of a copy differ.
-    etag: str | None = None if is_local else meta["e_tag"]
-    if etag is not None:
-        conditions["etag"] = etag
-    # Beside a strong tag, the time would not count. obstore reports the epoch for servers that
-    # do not report a time.
-    is_weak = etag is None or etag.startswith("W/")
-    if is_weak and meta["last_modified"].timestamp() > 0:
-        when = meta["last_modified"].astimezone(UTC)
-        conditions["last_modified"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return conditions
