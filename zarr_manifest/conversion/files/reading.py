@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.files.checksums import checksums_of, require_checksum
+from zarr_manifest.conversion.files.checksums import checksums_of
 from zarr_manifest.conversion.files.combining import (
     Combine,
     CombineRules,
@@ -47,7 +47,7 @@ from zarr_manifest.conversion.virtual import (
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
-from zarr_manifest.format import join
+from zarr_manifest.format import compute_checksum, join
 from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import (
@@ -186,7 +186,7 @@ def read_files(
     if group_per_file and any(how):
         raise ValueError("group_per_file combines no files: omit what says how")
     if checksum is not None:
-        require_checksum(checksum)
+        compute_checksum(checksum, b"")  # raises if it is unknown
     work = _FileWork(
         FileSources(access_by_prefix(allow)),
         None if format is None else format_of(format),

@@ -11,7 +11,6 @@ from zarr_manifest.conversion.zarr2.planning import (
     is_metadata_key,
     plan_nodes,
     refused_strays,
-    unread_keys,
 )
 from zarr_manifest.conversion.zarr2.to_v2 import (
     Zarr2Metadata,
@@ -44,5 +43,4 @@ __all__ = [
     "read_pipeline",
     "read_zarr2",
     "refused_strays",
-    "unread_keys",
 ]

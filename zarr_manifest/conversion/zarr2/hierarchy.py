@@ -24,7 +24,6 @@ from zarr_manifest.conversion.zarr2.planning import (
     is_metadata_key,
     plan_nodes,
     refused_strays,
-    unread_keys,
 )
 from zarr_manifest.conversion.zarr2.to_v3 import ArrayPlan
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
@@ -223,7 +222,7 @@ def _manifest(
     rows, problems = collect(
         interpret_keys(canonical, Grid(ndim, plan.grid_shape), report_outside=True)
     )
-    unread = unread_keys(problems)
+    unread = [str(problem.chunk) for problem in problems]
     paths = np.empty(len(rows.members), object)
     paths[:] = [directory + names[member] for member in rows.members]
     manifest = Manifest.from_columns(

@@ -26,7 +26,6 @@ __all__ = [
     "is_metadata_key",
     "plan_nodes",
     "refused_strays",
-    "unread_keys",
 ]
 
 _GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED = ".zgroup", ".zarray", ".zattrs", ".zmetadata"
@@ -228,11 +227,6 @@ def count_keys(keys: Sequence[str], what: str) -> str:
     if len(keys) == 1:
         return f"the {what} {names} is"
     return f"{len(keys)} {what}s ({names}{', …' if len(keys) > _NAMED else ''}) are"
-
-
-def unread_keys(problems: Iterable[ManifestError]) -> list[str]:
-    """Return the keys that turned out not to be chunk keys."""
-    return [str(problem.chunk) for problem in problems]
 
 
 def refused_strays(keys: Iterable[str], plans: Iterable[Plan], what: str) -> Iterator[RefusedNode]:

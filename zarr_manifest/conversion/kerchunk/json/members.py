@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.json.decoding import KeyedReferences, KeyText
-from zarr_manifest.conversion.zarr2 import ArrayPlan, count_keys, find_owner, unread_keys
+from zarr_manifest.conversion.zarr2 import ArrayPlan, count_keys, find_owner
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ancestors, collect, number_chunks
 from zarr_manifest.manifest import Grid, MemberRows, interpret_keys
@@ -223,7 +223,7 @@ def chunk_rows(plan: ArrayPlan, names: list[str], prefix: str, notes: list[str])
     rows, problems = collect(
         interpret_keys(names, Grid(len(plan.grid_shape), plan.grid_shape), report_outside=True)
     )
-    unread = unread_keys(problems)
+    unread = [str(problem.chunk) for problem in problems]
     if unread:
         what = f"{count_keys(unread, 'reference')} not part of the array"
         if len(unread) == len(names) and 0 not in plan.grid_shape:
