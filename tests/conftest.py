@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import zarr
+from hypothesis import settings
 from zarr.core import codec_pipeline
 
 import zarr_manifest as zm
@@ -64,6 +65,15 @@ def values(root: Path, written: tuple[Path, Values]) -> Values:
 def store(root: Path, values: Values) -> zm.ManifestStore:
     """A reader of the hierarchy with every kind of node."""
     return zm.ManifestStore(root, read_only=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave combinations of combinations to the thorough tier: two ways that are each tested."""
+    if settings.get_current_profile_name() == "thorough":
+        return
+    of_two = [item for item in items if len([*item.iter_markers("combinations")]) > 1]
+    config.hook.pytest_deselected(items=of_two)
+    items[:] = [item for item in items if item not in set(of_two)]
 
 
 @pytest.hookimpl(tryfirst=True)

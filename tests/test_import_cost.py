@@ -56,13 +56,26 @@ def _loaded_by_each(programs: list[str], hidden: tuple[str, ...] = ()) -> list[s
     return [set(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def _loaded(statements: str, hidden: tuple[str, ...] = ()) -> set[str]:
-    (loaded,) = _loaded_by_each([statements], hidden)
-    return loaded
-
-
 def _packages(modules: set[str]) -> set[str]:
     return {name.split(".")[0] for name in modules} - {"zarr", "zarr_manifest"}
+
+
+_PACKAGES = "errors format hierarchy inspection integrations locations manifest sources writing"
+_USES = {
+    "the root alone": "import zarr_manifest",
+    "zarr alone": "zarr.create_array({}, shape=1, dtype='u1')[:]",
+    "everything": "from zarr_manifest import *\nimport zarr_manifest.sources",
+    "packages": "\n".join(
+        ["import zarr_manifest", *(f"zarr_manifest.{name}.__name__" for name in _PACKAGES.split())]
+    ),
+    **{name: f"from zarr_manifest import {name}" for name in zm.__all__},
+}
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, set[str]]:
+    """Return the modules that each of several uses adds; zarr is imported once for all."""
+    return dict(zip(_USES, _loaded_by_each([*_USES.values()]), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +87,14 @@ def reading(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     zm.create_array(
         *(root, "a", entries), base="../", partition_shape=[1], shape=2, chunks=1, dtype="u1"
     )
-    return _loaded(_READING.format(hierarchy=str(root)), hidden=_NOT_FOR_FILES)
+    program = _READING.format(hierarchy=str(root))
+    (found,) = _loaded_by_each([program], hidden=_NOT_FOR_FILES)
+    return found
 
 
 @pytest.mark.slow
-def test_the_root_alone_loads_no_package() -> None:
-    assert _loaded("import zarr_manifest") == {"zarr_manifest"}
+def test_the_root_alone_loads_no_package(loaded: dict[str, set[str]]) -> None:
+    assert loaded["the root alone"] == {"zarr_manifest"}
 
 
 @pytest.mark.slow
@@ -89,9 +104,9 @@ def test_packages_for_other_purposes_are_not_loaded(reading: set[str]) -> None:
 
 
 @pytest.mark.slow
-def test_programs_that_use_zarr_alone_load_no_package() -> None:
-    loaded = _loaded("zarr.create_array({}, shape=1, dtype='u1')[:]")
-    assert {name for name in loaded if "zarr_manifest" in name} <= {"zarr_manifest"}
+def test_programs_that_use_zarr_alone_load_no_package(loaded: dict[str, set[str]]) -> None:
+    found = {name for name in loaded["zarr alone"] if "zarr_manifest" in name}
+    assert found <= {"zarr_manifest"}
 
 
 @pytest.mark.slow
@@ -107,14 +122,13 @@ def test_reading_files_loads_nothing_for_the_web(reading: set[str]) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_optional_is_loaded() -> None:
+def test_nothing_optional_is_loaded(loaded: dict[str, set[str]]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     required = {
         re.match(r"[\w-]+", requirement)[0].replace("-", "_").lower()  # type: ignore[index]
         for requirement in project["dependencies"]
     }
-    everything = _loaded("from zarr_manifest import *\nimport zarr_manifest.sources")
-    assert _packages(everything) - set(sys.stdlib_module_names) <= required
+    assert _packages(loaded["everything"]) - set(sys.stdlib_module_names) <= required
 
 
 def test_records_are_made_quickly() -> None:
@@ -138,18 +152,14 @@ def test_records_are_made_quickly() -> None:
 
 
 @pytest.mark.slow
-def test_a_name_loads_its_package() -> None:
-    loaded = _loaded_by_each([f"from zarr_manifest import {name}" for name in zm.__all__])
-    found = dict(zip(zm.__all__, loaded, strict=True))
-    assert [name for name, modules in found.items() if not modules > {"zarr_manifest"}] == []
+def test_a_name_loads_its_package(loaded: dict[str, set[str]]) -> None:
+    assert [name for name in zm.__all__ if not loaded[name] > {"zarr_manifest"}] == []
 
 
 @pytest.mark.slow
-def test_packages_are_attributes_of_the_package() -> None:
-    packages = "errors format hierarchy inspection integrations locations manifest sources writing"
-    uses = "\n".join(f"zarr_manifest.{package}.__name__" for package in packages.split())
-    assert _loaded(f"import zarr_manifest\n{uses}") > {"zarr_manifest.errors"}
-    assert {*packages.split(), *zm.__all__} <= set(dir(zm))
+def test_packages_are_attributes_of_the_package(loaded: dict[str, set[str]]) -> None:
+    assert loaded["packages"] > {"zarr_manifest.errors"}
+    assert {*_PACKAGES.split(), *zm.__all__} <= set(dir(zm))
 
 
 def test_other_names_are_not_there() -> None:

@@ -120,7 +120,7 @@ from zarr_manifest.command_line import main
 def create(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 put._Directory.create = create
-sys.argv[1:] = ["create", "2023.nc", "new.zarr"]
+sys.argv[1:] = ["import", "kerchunk", "references.json", "new.zarr"]
 main()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -318,12 +318,12 @@ def chunks_of(terminal: int) -> Iterator[bytes]:
 
 @pytest.mark.slow
 def test_progress_is_shown_on_a_terminal_only(inputs: Path) -> None:
-    call = [*MODULE, "create", "2023.nc", "2024.nc", "new.zarr", "--concat-dim", "time"]
-    quiet = subprocess.run([*call], capture_output=True, text=True)
+    call = ["create", "2023.nc", "2024.nc", "new.zarr", "--concat-dim", "time"]
+    quiet = run(*call)
     assert quiet.stderr == ""
     ours, theirs = pty.openpty()
     watched = subprocess.Popen(
-        [*call, "--overwrite"],
+        [*MODULE, *call, "--overwrite"],
         stdout=subprocess.PIPE,
         stderr=theirs,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},

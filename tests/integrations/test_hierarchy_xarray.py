@@ -53,7 +53,7 @@ def test_xarray(chunks: dict[str, int] | None, store: zm.ManifestStore, values: 
 
 def test_dask_processes(store: zm.ManifestStore, values: Values) -> None:
     # One pool: dask starts processes anew for each computation otherwise.
-    workers = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+    workers = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
     with workers, dask.config.set(scheduler="processes", pool=workers):
         assert_datasets(
             lambda group: xr.open_zarr(
@@ -66,7 +66,7 @@ def test_dask_processes(store: zm.ManifestStore, values: Values) -> None:
 def test_dask_distributed(root: Path, store: zm.ManifestStore, values: Values) -> None:
     distributed = pytest.importorskip("distributed")
     cluster = distributed.LocalCluster(
-        processes=True, n_workers=2, threads_per_worker=2, dashboard_address=":0"
+        processes=True, n_workers=1, threads_per_worker=2, dashboard_address=":0"
     )
     with cluster, distributed.Client(cluster) as client:
         assert_datasets(

@@ -145,7 +145,7 @@ def cluster() -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+            n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as local,
         distributed.Client(local) as client,
     ):

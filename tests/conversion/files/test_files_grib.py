@@ -85,27 +85,29 @@ def test_messages_are_chunks(tmp_path: Path) -> None:
     assert found.arrays["hag/instant/longitude"][...].tolist() == [10, 12, 14]
 
 
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"grid": _grid(scanning=0x20)}, "by column, not by row"),
+    ({"grid": _grid(scanning=0x10)}, "every other row of its values runs backwards"),
+    ({"grid": _grid(scanning=0x08)}, "rows are offset"),
+    ({"grid": _grid(columns=_MISSING)}, "differ in length"),
+    ({"grid": _grid(step=_MISSING)}, "the step between its latitudes"),
+    ({"grid": _grid(last=(60, 14), scanning=0x40)}, "the step between its latitudes"),
+    ({"grid": _grid(last=(58, 10))}, "the step between its longitudes"),
+    ({"grid": _grid(angle=7)}, "in custom units"),
+    ({"grid": _grid(template=40)}, "its grid has template 40"),
+    ({"product": _product(time=(1 << 31) + 3, unit=4)}, "its forecast time is negative"),
+    ({"product": _product(unit=3)}, "months or years"),
+    ({"product": _product(number=222)}, "gribberish left it out"),
+    ({"packing": 4}, "gribberish cannot read it: .* unpack"),
+    ({"bitmap": 254}, "its bitmap is not part of the message"),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("field", "reason"),
-    [
-        ({"grid": _grid(scanning=0x20)}, "by column, not by row"),
-        ({"grid": _grid(scanning=0x10)}, "every other row of its values runs backwards"),
-        ({"grid": _grid(scanning=0x08)}, "rows are offset"),
-        ({"grid": _grid(columns=_MISSING)}, "differ in length"),
-        ({"grid": _grid(step=_MISSING)}, "the step between its latitudes"),
-        ({"grid": _grid(last=(60, 14), scanning=0x40)}, "the step between its latitudes"),
-        ({"grid": _grid(last=(58, 10))}, "the step between its longitudes"),
-        ({"grid": _grid(angle=7)}, "in custom units"),
-        ({"grid": _grid(template=40)}, "its grid has template 40"),
-        ({"product": _product(time=(1 << 31) + 3, unit=4)}, "its forecast time is negative"),
-        ({"product": _product(unit=3)}, "months or years"),
-        ({"product": _product(number=222)}, "gribberish left it out"),
-        ({"packing": 4}, "gribberish cannot read it: .* unpack"),
-        ({"bitmap": 254}, "its bitmap is not part of the message"),
-    ],
+    ("field", "reason", "is_first"),
+    [(*refused, number % 2 == 0) for number, refused in enumerate(REFUSED)],
 )
-@pytest.mark.parametrize("is_first", [True, False])
 def test_what_would_be_read_as_something_else_is_refused(
     tmp_path: Path, field: dict[str, Any], reason: str, is_first: bool
 ) -> None:

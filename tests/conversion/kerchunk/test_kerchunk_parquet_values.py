@@ -66,8 +66,10 @@ def imported(reference_set: Path, target: Path, **options: Any) -> zarr.Group:
     return zarr.open_group(ManifestStore(target, allow=["file:///"]), mode="r")
 
 
-@pytest.mark.parametrize("engine", ["fastparquet", "pyarrow"])
-@pytest.mark.parametrize(("record_size", "threshold"), [(1, 10), (3, 1), (1000, 2)])
+@pytest.mark.parametrize(
+    ("engine", "record_size", "threshold"),
+    [("fastparquet", 1, 10), ("pyarrow", 3, 1), ("fastparquet", 1000, 2)],
+)
 def test_values_are_those_that_fsspec_reads(
     tmp_path: Path, engine: str, record_size: int, threshold: int
 ) -> None:
