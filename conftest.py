@@ -34,6 +34,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the developer's own credentials out of every test, and of what it starts."""
+    gc.disable()  # until all tests are collected: there is next to nothing to free
     for name in list(os.environ):
         if name.startswith(_CLOUD_PREFIXES):
             del os.environ[name]
@@ -60,3 +61,4 @@ def pytest_collection_finish() -> None:
     """Leave modules and tests, which stay to the end, out of every later garbage collection."""
     gc.collect()
     gc.freeze()
+    gc.enable()

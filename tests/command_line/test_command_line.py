@@ -120,6 +120,7 @@ def test_json(inputs: Path, arguments: Sequence[str], status: int, members: dict
     assert found["command"].split()[1:] == arguments[: len(found["command"].split()) - 1]
 
 
+@pytest.mark.slow
 def test_json_names_what_was_refused(inputs: Path) -> None:
     (refused,) = run("import", "kerchunk", "odd.json", "n.zarr", "--json").document["refused"]
     assert (refused["path"], refused["code"]) == ("odd", "not_convertible")
@@ -157,6 +158,7 @@ def test_many_files_at_a_time(inputs: Path, how: str) -> None:
         assert (inputs / "a.zarr" / path).read_bytes() == (inputs / "b.zarr" / path).read_bytes()
 
 
+@pytest.mark.slow
 def test_on_a_dask_cluster(inputs: Path) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
@@ -188,6 +190,7 @@ def test_a_file_that_cannot_be_a_group_is_refused(inputs: Path) -> None:
     assert (missing.status, missing.stdout) == (3, "")
 
 
+@pytest.mark.slow
 def test_how_it_is_laid_out(inputs: Path) -> None:
     options = ["--codec", "zstd", "--codec", "crc32c", "--partition-shape", "sst=2,1,1"]
     options += ["--checksum", "sha256", "--base", here(inputs)[0]]
@@ -260,6 +263,7 @@ def test_notes_that_repeat_are_grouped(tmp_path: Path) -> None:
     assert done.document["notes"] == []
 
 
+@pytest.mark.slow
 def test_existing_files_are_not_replaced(inputs: Path) -> None:
     (inputs / "mine").mkdir()
     (inputs / "mine" / "f.txt").write_text("mine")
@@ -323,6 +327,7 @@ def test_upgrading_what_could_not_be_read_afterwards(inputs: Path) -> None:
 # recover -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["finish", "undo"])
 def test_recovering(inputs: Path, how: str) -> None:
     before = run("info", "data.zarr").stdout

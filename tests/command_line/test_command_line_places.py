@@ -78,6 +78,7 @@ def test_no_sources(inputs: Path) -> None:
     assert set(inputs.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_read(inputs: Path) -> None:
     Path("a b.nc").write_bytes(b"")
     call = ["create", "2023.nc", "gone.nc", "a b.nc", "2024.nc", "new.zarr", "--concat-dim", "time"]
@@ -419,6 +420,7 @@ def test_a_web_server_without_consolidated_metadata(inputs: Path, http_server: F
     assert run("validate", url, "--array", "sst").status == 0
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DEFAULT_RETRIES, "backoff", QUICK["backoff"])
     for name in ("info", "locations", "validate"):

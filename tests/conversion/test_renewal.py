@@ -84,6 +84,7 @@ FORMS: list[dict[str, Any]] = [
 # Refresh ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", combinations(FORMS, besides=FORMS[:1]))
 def test_a_touched_file_is_recorded_anew(tmp_path: Path, form: dict[str, Any]) -> None:
     source = write_source(tmp_path / "raw" / "f.h5")
@@ -119,6 +120,7 @@ def test_what_is_beside_conditions_is_kept(tmp_path: Path) -> None:
             assert (reference.conditions != old.conditions) == (name == "a")
 
 
+@pytest.mark.slow
 def test_a_replaced_file_is_refused_by_name_and_others_are_recorded(tmp_path: Path) -> None:
     kept, replaced = (write_source(tmp_path / "raw" / name) for name in ("1.h5", "2.h5"))
     allow = [f"file://{tmp_path}/raw/"]
@@ -304,6 +306,7 @@ def test_a_base_moves_and_relative_paths_stay(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read[...], data)
 
 
+@pytest.mark.slow
 def test_sources_in_the_hierarchy_move_out_of_it(tmp_path: Path) -> None:
     source = write_source(tmp_path / "h" / "raw" / "f.h5")
     root = make(tmp_path / "h", source)
@@ -313,6 +316,7 @@ def test_sources_in_the_hierarchy_move_out_of_it(tmp_path: Path) -> None:
     check(root, [f"file://{tmp_path}/new/"])
 
 
+@pytest.mark.slow
 def test_without_anything_recorded_chunks_are_read(tmp_path: Path) -> None:
     source = write_source(tmp_path / "old" / "f.h5")
     root = make(tmp_path / "h", source, record_conditions=False)

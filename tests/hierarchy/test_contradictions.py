@@ -157,6 +157,7 @@ def asked(counting: Counting) -> list[str]:
     return [key for key in counting.asked if key.endswith(("zarr.json", ".zarray"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("synchronous", [False, True])
 def test_own_metadata_are_read_after_chunks_that_are_missing(
     counting: Counting, synchronous: bool

@@ -137,6 +137,7 @@ def read_consolidated(store: Store) -> Iterator[tuple[str, Any]]:
                 yield path, group[path][:]
 
 
+@pytest.mark.slow
 @CONSOLIDATED_V3
 def test_consolidated_by_zarr_through_the_store(root: Path, values: Values) -> None:
     zarr.consolidate_metadata(zm.ManifestStore(root), zarr_format=3)

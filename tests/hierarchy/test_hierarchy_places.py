@@ -96,6 +96,7 @@ def test_locations(kind: str, root: Path, values: Values, tmp_path: Path) -> Non
                 assert_same(node[4:, ::3], {path: values[path][4:, ::3]}, path)
 
 
+@pytest.mark.slow
 def test_memory_url(root: Path, values: Values, tmp_path: Path) -> None:
     fsspec_memory(root, tmp_path)
     store = zm.ManifestStore(f"memory://{tmp_path.name}/data.zarr")
@@ -103,6 +104,7 @@ def test_memory_url(root: Path, values: Values, tmp_path: Path) -> None:
         assert_same(by_open_array(store, path)[:], values, path)
 
 
+@pytest.mark.slow
 def test_file_url_with_spaces(tmp_path: Path) -> None:
     root = tmp_path / "my data" / "ü.zarr"
     values = write_hierarchy(root)

@@ -99,6 +99,7 @@ def test_a_fresh_store_gets_many(store: zm.ManifestStore, values: Values) -> Non
     assert found["inline/c/9/9"] is None
 
 
+@pytest.mark.slow
 def test_threads(store: zm.ManifestStore, values: Values) -> None:
     paths = list(values) * 8
     with ThreadPoolExecutor(16) as pool:

@@ -56,6 +56,7 @@ def first_chunk(root: Path) -> tuple[list[str], int]:
     return store.asked, peak
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [True, False])
 def test_the_first_chunk_costs_the_same(tmp_path: Path, named: bool) -> None:
     found: dict[int, tuple[list[str], int]] = {}

@@ -38,6 +38,7 @@ def names(store: Store, prefix: str) -> list[str]:
     return sorted(sync(_collect(store.list_dir(prefix))))
 
 
+@pytest.mark.slow
 @given(st.sets(_PATHS, max_size=8), st.dictionaries(_PATHS, _PATHS, max_size=4), _PATHS)
 def test_directories(files: set[str], links: dict[str, str], prefix: str) -> None:
     """Files, directories, links to either that stay inside, and links to nothing."""

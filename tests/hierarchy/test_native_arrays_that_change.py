@@ -224,6 +224,7 @@ def test_absent_chunks_of_native_arrays(tmp_path: Path, chunk: Read, zarr_format
     assert 0 < len(looks) <= asked * (4 - zarr_format)
 
 
+@pytest.mark.slow
 def test_chunks_that_are_absent_together_share_a_request(root: Path) -> None:
     array = zarr.create_array(root / "e", shape=200, chunks=1, dtype="i4", fill_value=-1)
     assert not (root / "e/c").exists()
@@ -247,6 +248,7 @@ def test_keys_that_belong_to_no_array_cost_nothing(root: Path) -> None:
 # Synchronous reads -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_more_synchronous_reads_than_threads_of_an_event_loop(root: Path) -> None:
     """A read that needs metadata must not wait for a thread that another read occupies."""
     code = f"""

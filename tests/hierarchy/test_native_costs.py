@@ -115,6 +115,7 @@ def calls_of_all(action: Callable[[Store], None], store: Store, made: Sequence[A
     return count / CHUNKS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("action", "most"), [(read, 6), (open_members, 22)])
 def test_calls_that_a_native_array_adds(
     native: dict[str, Store], action: Callable[[Store], None], most: float
@@ -125,6 +126,7 @@ def test_calls_that_a_native_array_adds(
     assert ours - alone <= most
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_OPENAT2, reason="only Linux can, since 5.6")
 @pytest.mark.parametrize("action", [read, open_members])
 def test_a_native_file_is_opened_at_once(

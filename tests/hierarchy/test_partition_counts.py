@@ -145,6 +145,7 @@ def test_documents_that_cannot_be_listed_are_asked_for_up_to_a_limit(tmp_path: P
     assert "Raise Limits(partitions=...)" in problem
 
 
+@pytest.mark.slow
 def test_the_limit_is_inclusive(tmp_path: Path) -> None:
     root = tmp_path / "data.zarr"
     declare(root, count=100)

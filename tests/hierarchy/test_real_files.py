@@ -111,6 +111,7 @@ def test_hdf5(name: str, hdf5: tuple[Path, Path]) -> None:
             np.testing.assert_array_equal(array[1:4, ::3], file[name][1:4, ::3])
 
 
+@pytest.mark.slow
 def test_hdf5_in_one_group(hdf5: tuple[Path, Path]) -> None:
     root, path = hdf5
     store = zm.ManifestStore(root, allow=[path.as_uri()])

@@ -180,6 +180,7 @@ def test_of_a_bucket(s3_server: S3Server, s3_bucket: str) -> None:
     assert min(through.values()) == 0
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(sorted(OPERATIONS)), max_size=4))
 def test_one_after_the_other(names: list[str]) -> None:
     """Whatever a store has seen or done before; and the hierarchies end up the same."""
@@ -284,6 +285,7 @@ def test_arrays_beside_others_that_cannot_be_read_do_not_grow(tmp_path: Path) ->
     np.testing.assert_array_equal(read(zm.ManifestStore(tmp_path), "g/a")[6:], VALUES)
 
 
+@pytest.mark.slow
 def test_what_is_not_there_takes_bounded_memory(
     remote: Requests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def in_directory(path: Path) -> list[Store]:
     ]
 
 
+@pytest.mark.slow
 def test_directories(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -78,6 +79,7 @@ def test_settings_do_not_matter(tmp_path: Path) -> None:
     assert store != 1
 
 
+@pytest.mark.slow
 def test_buckets_and_web_servers() -> None:
     groups: list[list[Store]] = [
         [

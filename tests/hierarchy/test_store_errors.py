@@ -64,6 +64,7 @@ def test_an_unknown_host(call: str) -> None:
     check(call, "s3://b/h", {"s3://b/": options}, "source_error", "host is unknown", "Check")
 
 
+@pytest.mark.slow
 def test_an_unknown_web_server() -> None:
     allow = {"https://nowhere.invalid/": zm.anonymous(**QUICK)}
     check("open", "https://nowhere.invalid/h", allow, "source_error", "host is unknown")

@@ -121,6 +121,7 @@ class CountingStore(MemoryStore):
             yield key
 
 
+@pytest.mark.slow
 def test_what_is_further_down_is_not_listed(tmp_path: Path) -> None:
     root = tmp_path / "h.zarr"
     write_hierarchy(root)
@@ -137,6 +138,7 @@ def test_what_is_further_down_is_not_listed(tmp_path: Path) -> None:
         assert memory.listed == 0
 
 
+@pytest.mark.slow
 def test_bodies_are_kept_on_request(tmp_path: Path) -> None:
     """With inline manifests, they may be large."""
     root = tmp_path / "h.zarr"
@@ -192,6 +194,7 @@ def test_a_node_behind_a_link_is_named(tmp_path: Path) -> None:
     assert isinstance(node.problem, zm.errors.LocationNotAllowedError)
 
 
+@pytest.mark.slow
 def test_an_array_behind_a_link_is_not_upgraded(tmp_path: Path) -> None:
     root = unpack("1.2.0", "types.h5", tmp_path / "writer")
     name = next(path.name for path in sorted(root.iterdir()) if path.is_dir())

@@ -184,6 +184,7 @@ def test_stores_are_left_alone(tmp_path: Path) -> None:
         assert kind_of({}) is MemoryStore
 
 
+@pytest.mark.slow
 def test_threads_may_open_meanwhile(root: Path, values: dict[str, np.ndarray[Any, Any]]) -> None:
     def read(_: int) -> None:
         with zm.enable():

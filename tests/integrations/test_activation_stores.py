@@ -60,6 +60,7 @@ def local_path(root: Path) -> Any:
     return upath.UPath(root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [local_mapping, local_path], ids=lambda make: make.__name__)
 def test_locations_of_fsspec(make: Callable[[Path], Any], root: Path, values: Values) -> None:
     with zm.enable():
@@ -129,6 +130,7 @@ def test_stores_are_opened_if_asked_for(
             by_group(make(root), "inline")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stores", [False, True])
 def test_dicts_and_places_within_stores_are_refused(
     stores: bool, root: Path, values: Values
@@ -145,6 +147,7 @@ def test_dicts_and_places_within_stores_are_refused(
         assert zarr.create_array({}, data=FIELD)[0, 0] == FIELD[0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 def test_consolidated_metadata_are_refused_too(root: Path, values: Values) -> None:
     zarr.consolidate_metadata(root)
@@ -163,6 +166,7 @@ def test_transformers_that_may_be_ignored_are_ignored(root: Path, values: Values
         np.testing.assert_array_equal(by_group(LocalStore(root), "native")[:], values["native"])
 
 
+@pytest.mark.slow
 def test_our_own_functions_work_meanwhile(root: Path, values: Values) -> None:
     with zm.enable():
         zm.write_manifest(root, "inline", {"0.0": {}})

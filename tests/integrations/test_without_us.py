@@ -72,6 +72,7 @@ def test_native_arrays_beside_it_can_be_read_by_name(root: Path) -> None:
     np.testing.assert_array_equal(zarr.open_array(root / "native", mode="r")[...], NATIVE)
 
 
+@pytest.mark.slow
 def test_tensorstore_refuses_it_with_and_without_the_lock(tmp_path: Path) -> None:
     tensorstore: Any = pytest.importorskip("tensorstore")
     for name, lock in (("locked", True), ("not", False)):

@@ -111,6 +111,7 @@ def has_duplicates(document: bytes) -> bool:
     return len(dict(members)) < len(members)
 
 
+@pytest.mark.slow
 @given(documents(), st.integers(1, 60), st.sampled_from([Limits(), Limits(entries=3)]))
 @examples(4)
 @example(b'{"0.0":{"_":"},"},"0.1" : {"a":{},"x":[{},{}]} , "1.0":{}}', 1, Limits())

@@ -107,6 +107,7 @@ def test_texts_that_many_lines_share(runs: list[tuple[int, int, int]]) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", ["plain", "conditions", "empty"])
 def test_no_python_call_for_each_reference(columns: str) -> None:
     """A guard of speed that does not depend on the machine."""

@@ -166,6 +166,7 @@ def test_valid_documents_are_read_at_once(case: tuple[bytes, tuple[int, ...]]) -
         assert found == expected
 
 
+@pytest.mark.slow
 @given(st.lists(documents(proper=True) | documents(proper=False), min_size=2, max_size=4))
 @examples(2)
 def test_a_document_is_read_as_if_none_had_been_read_before(
@@ -267,6 +268,7 @@ def calls(count: int) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_no_function_is_called_per_entry() -> None:
     """But some tens per part of the document, of about ten thousand entries."""
     assert calls(60_000) - calls(30_000) < 1000

@@ -186,6 +186,7 @@ def test_zarr_reads_chunk_by_chunk_where_it_makes_pipelines_differently(
     assert done.stdout.split() == [get_pipeline_class().__name__, str(values[EXTERNAL].sum())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["enable", "store"])
 def test_native_arrays(
     way: str, usual_pipeline: str, tmp_path: Path, selections: list[int]
@@ -272,6 +273,7 @@ def test_another_process(start: str, root: Path, values: Values) -> None:
     np.testing.assert_array_equal(found, values[EXTERNAL])
 
 
+@pytest.mark.slow
 def test_several_threads(root: Path, values: Values, usual_pipeline: str) -> None:
     array = _by_open_array(root)
     with ThreadPoolExecutor(8) as pool:

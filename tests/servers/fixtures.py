@@ -21,9 +21,10 @@ _SERVERS = {"http_server", "second_http_server", "other_host_server", "s3_server
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what asks for a server, and what tests the servers."""
+    here = Path(__file__).parent
     for item in items:
         asks = isinstance(item, pytest.Function) and not _SERVERS.isdisjoint(item.fixturenames)
-        if asks or item.path.parent == Path(__file__).parent:
+        if asks or item.path.parent == here:
             item.add_marker(pytest.mark.servers)
 
 

@@ -364,6 +364,7 @@ def excluded(store: Any) -> list[str]:
     return str(options["proxy_excludes"]).split(",")
 
 
+@pytest.mark.slow
 def test_hosts_that_a_store_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own, and where the credentials of its cloud come from, if it asks for any."""
     own = {"endpoint": "https://[::1]:8080"}

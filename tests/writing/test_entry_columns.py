@@ -143,6 +143,7 @@ def test_no_dimensions() -> None:
         assert table.dumps() == b'{\n"0":{"path":"f.nc"}\n}\n'
 
 
+@pytest.mark.slow
 def test_few_calls_for_each_entry(tmp_path: Path) -> None:
     """A guard of speed that does not depend on the machine."""
     zarr.create_array(tmp_path, name="a", shape=(200, 100), chunks=(1, 1), dtype="u1")

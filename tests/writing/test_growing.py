@@ -210,6 +210,7 @@ def dataset(steps: range) -> xr.Dataset:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("virtual", "consolidated", "chunks"),
     [
@@ -248,6 +249,7 @@ def test_appending_a_dataset(
     assert zm.validate(root) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["native", "manifest", "growing"])
 def test_appending_without_computing(tmp_path: Path, kind: str) -> None:
     """Of a manifest array, the references are written next; computing is refused by name."""

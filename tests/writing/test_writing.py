@@ -67,6 +67,7 @@ def test_native_arrays_and_groups(
     assert_all_read(root, values)
 
 
+@pytest.mark.slow
 def test_native_arrays_are_written_byte_for_byte_as_without_the_store(tmp_path: Path) -> None:
     for location in (tmp_path / "plain", zm.ManifestStore(tmp_path / "ours")):
         group = zarr.create_group(location)
@@ -79,6 +80,7 @@ def test_native_arrays_are_written_byte_for_byte_as_without_the_store(tmp_path: 
     assert files_below(tmp_path / "plain") == files_below(tmp_path / "ours")
 
 
+@pytest.mark.slow
 def test_existing_native_arrays(store: zm.ManifestStore, root: Path, values: Values) -> None:
     for path in ("native", "a/sharded", "old", "v2/inside"):
         array = zarr.open_array(store, path=path, mode="r+")
@@ -89,6 +91,7 @@ def test_existing_native_arrays(store: zm.ManifestStore, root: Path, values: Val
     assert_all_read(root, values)
 
 
+@pytest.mark.slow
 def test_writing_synchronously(store: zm.ManifestStore, root: Path, values: Values) -> None:
     key = "native/c/0/0"
     before = store.get_sync(key)
@@ -144,6 +147,7 @@ def test_setting_chunk_keys(present: bool, root: Path, values: Values) -> None:
         assert "1.1" in str(error)
 
 
+@pytest.mark.slow
 def test_deleting_chunk_keys(store: zm.ManifestStore, root: Path) -> None:
     key = "a/b/external/c/1/1"
     for act in (
@@ -164,6 +168,7 @@ def test_deleting_a_chunk_that_is_not_there_is_nothing(tmp_path: Path) -> None:
     assert files_below(tmp_path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", ["BatchedCodecPipeline", "FusedCodecPipeline"])
 def test_no_pipeline_writes(pipeline: str, root: Path, values: Values) -> None:
     import zarr.core.codec_pipeline as pipelines

@@ -163,6 +163,7 @@ def test_written_manifests_read_back(
         assert written == {f"{format_canonical(block)}.json" for block in blocks}
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), max_size=3), st.data())
 @examples(0.3)
 def test_partitions_of_the_whole_grid_are_the_whole_manifest(
@@ -289,6 +290,7 @@ def test_codecs_are_declared_in_full(tmp_path: Path) -> None:
 # Names of documents ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [None, [1, 1], [2, 2]])
 def test_other_entries_get_other_names_and_what_is_not_declared_is_removed(
     tmp_path: Path, shape: list[int] | None

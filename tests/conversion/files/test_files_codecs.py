@@ -89,6 +89,7 @@ def test_settings_of_zarr_codecs_may_differ(tmp_path: Path, codecs: list[Any]) -
     assert same(found.arrays["v"][...], np.concatenate([VALUES] * 2))
 
 
+@pytest.mark.slow
 def test_what_decoding_needs_must_be_the_same(tmp_path: Path) -> None:
     plain = {"compression": "gzip"}
     for number, other in enumerate(

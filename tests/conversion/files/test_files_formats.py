@@ -149,6 +149,7 @@ def test_netcdf_classic_files_read_as_netcdf4_reads_them(
 # ------------------------------------------------------------ FITS
 
 
+@pytest.mark.slow
 def test_fits_images_read_as_astropy_reads_them(tmp_path: Path) -> None:
     fits = pytest.importorskip("astropy.io.fits")
     rng = np.random.default_rng(0)
@@ -185,6 +186,7 @@ def test_fits_images_read_as_astropy_reads_them(tmp_path: Path) -> None:
     assert "virtualizarr.codecs is imported" in found.refused["ASCII"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_ALL_BYTE_ORDERS, reason="zarr before 3.3 swaps the bytes of rows")
 def test_binary_tables_of_fits_are_arrays_of_rows(tmp_path: Path) -> None:
     fits = pytest.importorskip("astropy.io.fits")
@@ -302,6 +304,7 @@ def test_tiff_images_read_as_tifffile_reads_them(tmp_path: Path, layout: str, co
     assert same(found.arrays["0"][...], by_band)
 
 
+@pytest.mark.slow
 def test_the_predictor_of_integers_is_undone(tmp_path: Path) -> None:
     tifffile = pytest.importorskip("tifffile")
     for code in ("u1", "u2", "i4"):
@@ -406,6 +409,7 @@ def test_samples_of_some_bits_are_refused(tmp_path: Path) -> None:
     assert found.refused == {"0": "its samples have 12 bits, and Zarr has no such data type"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["i2", "f4"])
 def test_lerc_that_may_have_masks_is_refused(tmp_path: Path, code: str) -> None:
     """GDAL leaves out what is not a number; the codec has 0 in its place, and no word of it."""

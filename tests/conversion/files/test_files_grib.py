@@ -75,6 +75,7 @@ def _convert(directory: Path, *found: bytes) -> Any:
     return convert(directory / "f.grib2", directory / "h.zarr")
 
 
+@pytest.mark.slow
 def test_messages_are_chunks(tmp_path: Path) -> None:
     levels = [_message(_field(product=_product(level=level))) for level in (10, 2)]
     found = _convert(tmp_path, levels[0], b"padding", levels[1])

@@ -37,6 +37,7 @@ def places(body: bytes, mark: bytes) -> list[int]:
     return found[:-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_a_broken_structure_is_refused(tmp_path: Path, libver: Any) -> None:
     # In turn, each structure of the file.
@@ -64,6 +65,7 @@ def test_a_broken_dataset_loses_nothing_else(tmp_path: Path) -> None:
     assert same(found.arrays["g/good"][...], np.arange(4))
 
 
+@pytest.mark.slow
 def test_a_shape_that_no_memory_holds_is_refused(tmp_path: Path) -> None:
     kind = h5py.h5t.C_S1.copy()
     kind.set_size(9)

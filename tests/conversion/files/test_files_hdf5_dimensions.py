@@ -36,6 +36,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["", "group"])
 def test_a_shared_scale_is_not_searched_for(
     tmp_path: Path, searches: list[str], where: str
@@ -54,6 +55,7 @@ def test_a_shared_scale_is_not_searched_for(
     assert searches == []
 
 
+@pytest.mark.slow
 def test_scales_of_later_groups_are_searched_for_once(tmp_path: Path, searches: list[str]) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         for name in ("x", "y"):

@@ -98,6 +98,7 @@ def test_a_coordinate_that_means_something_else_is_refused(
     assert found.arrays["v"][...].tolist() == [1, 2, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_coordinate_of_another_dimension_too(write: Write, tmp_path: Path) -> None:
     files = [
         write(
@@ -207,6 +208,7 @@ def test_packing_of_32_bits_is_unpacked_to_32_bits(write: Write, tmp_path: Path)
         assert opened(found)["v"].equals(expected["v"].load())
 
 
+@pytest.mark.slow
 def test_months_of_a_calendar_in_which_they_are_equally_long(write: Write, tmp_path: Path) -> None:
     files = [
         write(t=of_time([0, 1], f"months since {year}-01-01", calendar="360_day"), v=V)
@@ -266,6 +268,7 @@ def test_files_without_a_different_coordinate_are_not_taken_for_one(write: Write
             list(read_files(files))
 
 
+@pytest.mark.slow
 def test_groups_are_combined_by_the_coordinates_of_those_above(tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.nc" for number in range(2)]
     for number, path in enumerate(files):
@@ -280,6 +283,7 @@ def test_groups_are_combined_by_the_coordinates_of_those_above(tmp_path: Path) -
     assert "g/t" not in found.arrays
 
 
+@pytest.mark.slow
 def test_coordinates_get_a_new_dimension_too(write: Write, tmp_path: Path) -> None:
     files = [
         write(
@@ -296,6 +300,7 @@ def test_coordinates_get_a_new_dimension_too(write: Write, tmp_path: Path) -> No
     assert times.tolist() == np.array(["2000-01-01", "2001-01-02"], "M8[ns]").tolist()
 
 
+@pytest.mark.slow
 def test_loaded_values_of_all_files_are_compared(write: Write, tmp_path: Path) -> None:
     files = [
         write(t=of_time([n], "m"), v=(("t",), [n], {}), mask=(("x",), [n], {})) for n in range(2)

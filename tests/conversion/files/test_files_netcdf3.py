@@ -138,6 +138,7 @@ def test_damaged_headers(tmp_path: Path, change: Any, problem: str) -> None:
         list(read_files(tmp_path / "f.nc"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [100, pytest.param(3000, marks=pytest.mark.slow)])
 def test_any_damage_is_read_or_refused(tmp_path: Path, times: int) -> None:
     body = write(tmp_path / "f.nc", units="K", valid_range=np.array([0, 9], "i2"))

@@ -61,6 +61,7 @@ def test_files_that_coincide_are_named(write: Write) -> None:
     assert "concat_dim" in str(raised.value.remedy)
 
 
+@pytest.mark.slow
 def test_tiles_have_places_of_their_own(write: Write, tmp_path: Path) -> None:
     def tile(x: int, y: int, value: int) -> Path:
         return write(
@@ -99,6 +100,7 @@ def test_missing_coordinates_are_not_repeated(write: Write, tmp_path: Path) -> N
     assert found.arrays["t"][...].tolist() == [0, -9, 1, -9]
 
 
+@pytest.mark.slow
 def test_an_order_that_is_none_is_noted(write: Write, tmp_path: Path) -> None:
     files = [write(t=days(n), v=along_t(n)) for n in (1, 0, 2)]
     found = convert(files, tmp_path / "h.zarr", concat_dim="t")
@@ -122,6 +124,7 @@ def test_a_misspelt_dimension(write: Write) -> None:
     assert "existing dimensions: 'time'" in refused.reason  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_coordinates_that_differ_elsewhere(write: Write, tmp_path: Path) -> None:
     files = [
         write(t=days(n), x=(("x",), [1, 2 + n / 1000], {}), v=(("t", "x"), [[n, n]], {}))
@@ -148,6 +151,7 @@ def swath(write: Write, number: int, *, lat: float = 0, zone: str = "32N") -> Pa
     )
 
 
+@pytest.mark.slow
 @WAYS
 @pytest.mark.parametrize("threads", combinations([False, True], besides=[True]))
 def test_what_is_the_same_is_taken_once(
@@ -164,6 +168,7 @@ def test_what_is_the_same_is_taken_once(
         xr.testing.assert_equal(opened(found), expected.load())
 
 
+@pytest.mark.slow
 @WAYS
 def test_another_grid_is_refused_unless_asked_for(
     write: Write, tmp_path: Path, options: dict[str, Any]
@@ -186,6 +191,7 @@ def test_another_grid_is_refused_unless_asked_for(
     assert "not compared" in dict(asked.report.notes)["lat"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concat_dim", combinations(["t", "member"], besides=["t"]))
 def test_another_projection_is_refused_unless_asked_for(
     write: Write, tmp_path: Path, concat_dim: str
@@ -199,6 +205,7 @@ def test_another_projection_is_refused_unless_asked_for(
     assert asked.arrays["crs"].attrs["utm_zone"] == "32N"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_overridden(write: Write) -> None:
     files = [swath(write, number) for number in range(2)]
     with pytest.raises(NotConvertibleError, match=r"'lta', which was to be taken from the first"):
@@ -221,6 +228,7 @@ def quantity(write: Write, name: str, *numbers: int, **others: Variable) -> Path
     )
 
 
+@pytest.mark.slow
 @WAYS
 def test_different_variables_on_the_same_coordinates_are_merged(
     write: Write, tmp_path: Path, options: dict[str, Any]
@@ -240,6 +248,7 @@ def test_different_variables_on_the_same_coordinates_are_merged(
     assert opened(found)["pr"].attrs == {"units": "pr"}
 
 
+@pytest.mark.slow
 def test_one_file_for_each_variable(write: Write, tmp_path: Path) -> None:
     files = [quantity(write, name, 0, 1) for name in ("tas", "pr")]
     found = convert(files, tmp_path / "h.zarr")
@@ -248,6 +257,7 @@ def test_one_file_for_each_variable(write: Write, tmp_path: Path) -> None:
         xr.testing.assert_equal(opened(found), expected.load())
 
 
+@pytest.mark.slow
 def test_what_merged_files_share_is_the_same(write: Write, tmp_path: Path) -> None:
     files = [
         quantity(write, "tas", 0, height=((), 2.0, {})),
@@ -260,6 +270,7 @@ def test_what_merged_files_share_is_the_same(write: Write, tmp_path: Path) -> No
     assert asked.arrays["height"][...] == 2
 
 
+@pytest.mark.slow
 def test_variables_on_other_coordinates_are_not_merged(write: Write, tmp_path: Path) -> None:
     files = [quantity(write, "tas", 0, 1), quantity(write, "pr", 2, 3)]
     found = convert(files, tmp_path / "h.zarr", concat_dim="t")
@@ -275,6 +286,7 @@ def test_variables_on_other_coordinates_are_not_merged(write: Write, tmp_path: P
     assert found.refused.keys() == {"a", "b"}
 
 
+@pytest.mark.slow
 @WAYS
 @pytest.mark.parametrize("lacking", [0, 1])
 def test_a_variable_that_a_file_lacks(
@@ -310,6 +322,7 @@ def test_a_variable_that_a_file_lacks(
     assert len(declared[0]["configuration"]["manifest"]) == 2
 
 
+@pytest.mark.slow
 def test_a_whole_group_that_a_file_lacks(tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.nc" for number in range(2)]
     for number, path in enumerate(files):

@@ -35,6 +35,7 @@ def _told(node: Node) -> Any:
     return node
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_mistakes", [False, True])
 @examples(3)
 @given(data=st.data(), size=st.integers(1, 400), at_once=st.integers(1, 9))

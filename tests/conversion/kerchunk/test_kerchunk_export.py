@@ -187,6 +187,7 @@ def test_sources_that_travel_with_the_hierarchy(tmp_path: Path) -> None:
     assert "checksum" in str(report.notes)
 
 
+@pytest.mark.slow
 def test_native_arrays_are_referred_to(tmp_path: Path) -> None:
     root = tmp_path / "h.zarr"
     group = zarr.create_group(root)

@@ -86,6 +86,7 @@ def test_fsspec_reads_the_same_values(tmp_path: Path, record_size: int) -> None:
     np.testing.assert_array_equal(ours["deep/rows"][4:], np.full((3, 5), -7))
 
 
+@pytest.mark.slow
 def test_members_that_kerchunk_cannot_hold_are_noted(tmp_path: Path) -> None:
     root = hierarchy(tmp_path / "h")
     checked = {
@@ -193,6 +194,7 @@ def manifests(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[tuple[int, ...], d
     return grid, draw(st.dictionaries(index, ENTRIES, max_size=40))
 
 
+@pytest.mark.slow
 @examples(0.4)
 @given(manifests(), st.integers(1, 12), st.integers(0, 30), st.data())
 def test_manifest_to_parquet_to_manifest(
@@ -259,6 +261,7 @@ def test_set_to_hierarchy_to_set(tmp_path: Path) -> None:
 # Refusals -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_cannot_be_expressed_is_refused_by_name(tmp_path: Path) -> None:
     root = hierarchy(tmp_path / "h")
     # A later partition is found to be wrong when a file is written already.

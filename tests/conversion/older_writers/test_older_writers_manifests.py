@@ -159,6 +159,7 @@ def test_a_join_without_doubt_is_right(counts: list[int], chunk: int, lacks_ends
 # Fill values ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", ["1.2.0", "1.3.0"])
 def test_fill_values_with_swapped_bytes(release: str, writer: Path) -> None:
     """99 in the file, unpacked as 25344; nothing is wrong with 0, or without missing chunks."""
@@ -196,6 +197,7 @@ def test_doubtful_fill_values(fill_value: Any, astype: str, chunks: int, is_doub
 # Groups ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", combinations(RELEASES, besides=RELEASES[-1:]))
 def test_attributes_of_groups_become_json(release: str, writer: Path) -> None:
     root = unpack(release, "joined.h5", writer)
@@ -227,6 +229,7 @@ def test_attributes_of_groups_of_others_stay(tmp_path: Path) -> None:
     assert files_in(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_groups_old_or_new(writer: Path) -> None:
     root = unpack("1.3.0", "joined.h5", writer)
     content = files_in(root)

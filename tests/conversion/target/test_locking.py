@@ -157,6 +157,7 @@ def test_an_array_that_becomes_native_has_no_lock(tmp_path: Path) -> None:
 # Adding it ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_locking_changes_nothing_but_the_lock(unlocked: Path) -> None:
     before = files_below(unlocked)
     assert conversion.lock(unlocked) == sorted(MANIFEST_ARRAYS)
@@ -174,6 +175,7 @@ def test_locking_changes_nothing_but_the_lock(unlocked: Path) -> None:
     assert files_below(unlocked) == after
 
 
+@pytest.mark.slow
 def test_a_reader_is_not_disturbed(tmp_path: Path) -> None:
     root = tmp_path / "data.zarr"
     values = write_hierarchy(root)
@@ -197,6 +199,7 @@ def test_only_the_arrays_that_are_named(unlocked: Path) -> None:
     assert NAME not in node(unlocked, "sharded_manifest")
 
 
+@pytest.mark.slow
 def test_a_copy_that_lacks_the_lock_gets_it(unlocked: Path) -> None:
     root = node(unlocked, "")
     conversion.lock(unlocked)
@@ -205,6 +208,7 @@ def test_a_copy_that_lacks_the_lock_gets_it(unlocked: Path) -> None:
     assert all(NAME in copies(unlocked)[path] for path in MANIFEST_ARRAYS)
 
 
+@pytest.mark.slow
 def test_nothing_is_locked_where_metadata_cannot_be_read(unlocked: Path) -> None:
     (unlocked / "inline" / "zarr.json").write_text("{")
     before = files_below(unlocked)
@@ -213,6 +217,7 @@ def test_nothing_is_locked_where_metadata_cannot_be_read(unlocked: Path) -> None
     assert files_below(unlocked) == before
 
 
+@pytest.mark.slow
 def test_an_interrupted_lock_is_finished_or_undone(tmp_path: Path) -> None:
     root = tmp_path / "data.zarr"
     values = write_hierarchy(root)
@@ -244,6 +249,7 @@ def test_an_interrupted_lock_is_finished_or_undone(tmp_path: Path) -> None:
     assert True in states
 
 
+@pytest.mark.slow
 def test_upgrading_locks(unlocked: Path) -> None:
     report = conversion.upgrade(unlocked, dry_run=True)
     assert report.repaired == sorted(MANIFEST_ARRAYS)

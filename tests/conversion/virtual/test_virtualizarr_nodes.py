@@ -77,6 +77,7 @@ def test_a_virtual_dataset_reads_as_the_file(path: Path, tmp_path: Path, loadabl
         assert decoded["sst"].encoding["_FillValue"] == -1
 
 
+@pytest.mark.slow
 def test_nothing_virtual_is_read(path: Path) -> None:
     virtual = open_virtual(path, loadable_variables=[])
     path.unlink()
@@ -110,6 +111,7 @@ def test_loaded_values_that_their_encoding_does_not_hold(
     assert "its encoding was dropped, because its values do not fit" in found.report.notes[0][1]
 
 
+@pytest.mark.slow
 def test_a_tree_and_a_store(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file["a/x"] = np.arange(3)
@@ -268,6 +270,7 @@ def test_a_dataset_comes_back_from_its_hierarchy(path: Path, tmp_path: Path) -> 
         assert decoded["area"].dims == ("x",)
 
 
+@pytest.mark.slow
 def test_a_tree_comes_back(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file["a/x"] = np.arange(3)

@@ -168,6 +168,7 @@ def test_a_whole_hierarchy(tmp_path: Path) -> None:
     assert z.metadata.dimension_names == ("t", "x")  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_xarray_finds_the_same_missing_values(tmp_path: Path) -> None:
     values = np.array([1, np.nan, 3, np.nan])
     dataset = xr.Dataset(dict.fromkeys(("packed", "code", "nan", "whole"), ("x", values)))
