@@ -62,3 +62,4 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    gc.set_threshold(10_000, 10, 10)

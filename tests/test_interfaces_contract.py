@@ -1,9 +1,6 @@
 """The contract that packages are imported through their interfaces, on a graph made for it."""
 
 import pytest
-from grimp import ImportGraph
-
-from tests.interfaces_contract import forbidden_imports
 
 MODULES = [
     "p",
@@ -18,6 +15,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("importer", "imported", "allowed"),
     [
@@ -41,6 +39,10 @@ MODULES = [
 def test_packages_are_imported_through_their_interfaces(
     importer: str, imported: str, allowed: bool
 ) -> None:
+    from grimp import ImportGraph
+
+    from tests.interfaces_contract import forbidden_imports
+
     graph = ImportGraph()
     for module in MODULES:
         graph.add_module(module)

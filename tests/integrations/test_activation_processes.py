@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import distributed
 import numpy as np
 import pytest
 import zarr
@@ -95,6 +94,8 @@ def test_the_initializer_of_a_pool_enables_its_processes(tmp_path: Path, archive
 @pytest.mark.slow
 def test_callbacks_enable_workers_that_run_already(tmp_path: Path, archive: str) -> None:
     """Here, they are threads of this process."""
+    import distributed
+
     with (
         distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
@@ -107,6 +108,8 @@ def test_callbacks_enable_workers_that_run_already(tmp_path: Path, archive: str)
 
 
 async def start_worker() -> None:
+    import distributed
+
     async with (
         distributed.Scheduler(dashboard_address=":0", port=0) as scheduler,
         distributed.Worker(scheduler.address, preload=[PRELOAD]),
@@ -114,11 +117,13 @@ async def start_worker() -> None:
         assert opening.make_store is not ORIGINAL
 
 
+@pytest.mark.slow
 def test_a_worker_in_this_process_leaves_nothing_behind() -> None:
     asyncio.run(start_worker())
     assert opening.make_store is ORIGINAL
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_be_enabled_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZARR_MANIFEST_ALLOW", "data")
     monkeypatch.delitem(sys.modules, PRELOAD)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import dask.array
 import fsspec
 import numpy as np
 import pytest
@@ -177,6 +176,8 @@ def test_our_own_functions_work_meanwhile(root: Path, values: Values) -> None:
 
 @pytest.mark.slow
 def test_dask_and_xarray(root: Path, values: Values) -> None:
+    import dask.array
+
     with zm.enable(), pytest.raises(UnsupportedTransformerError):
         dask.array.from_zarr(str(root), component="inline")
     with zm.enable(stores=True):

@@ -11,15 +11,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs
 
-import boto3  # type: ignore[import-untyped]
-from botocore.config import Config  # type: ignore[import-untyped]
-from moto.moto_server.werkzeug_app import (
-    DomainDispatcherApplication,
-    MotoRequestHandler,
-    create_backend_app,
-)
-from werkzeug.serving import make_server
-
 __all__ = ["Recorded", "S3Server"]
 
 ACCESS_KEY_ID = "testing"
@@ -37,11 +28,6 @@ class Recorded(NamedTuple):
     range: str | None
 
 
-class _QuietHandler(MotoRequestHandler):
-    def log(self, type: str, message: str, *args: Any) -> None:
-        """Say nothing: the requests are recorded."""
-
-
 class S3Server:
     """An S3 server, as a context manager.
 
@@ -57,8 +43,22 @@ class S3Server:
         self._one_at_a_time = threading.Lock()
         self._requests: list[Recorded] = []
         self._public: set[str] = set()
+        # Many tests name this class, and few start a server.
+        import boto3  # type: ignore[import-untyped]
+        from botocore.config import Config  # type: ignore[import-untyped]
+        from moto.moto_server.werkzeug_app import (
+            DomainDispatcherApplication,
+            MotoRequestHandler,
+            create_backend_app,
+        )
+        from werkzeug.serving import make_server
+
+        class QuietHandler(MotoRequestHandler):
+            def log(self, type: str, message: str, *args: Any) -> None:
+                """Say nothing: the requests are recorded."""
+
         app = self._recording(DomainDispatcherApplication(create_backend_app))
-        self._server = make_server("127.0.0.1", 0, app, True, request_handler=_QuietHandler)
+        self._server = make_server("127.0.0.1", 0, app, True, request_handler=QuietHandler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         # Explicit credentials: the tests strip the environment of AWS_*.
         self._client: Any = boto3.client(

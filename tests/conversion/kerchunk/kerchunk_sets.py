@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-import kerchunk.hdf
 import numpy as np
 import zarr
 from zarr.storage import FsspecStore
@@ -75,6 +74,8 @@ def one(value: Any, **members: Any) -> dict[str, Any]:
 
 def hdf5_references(file: Path, **options: Any) -> dict[str, Any]:
     """Return the references that kerchunk makes of an HDF5 or netCDF-4 file."""
+    import kerchunk.hdf
+
     with no_garbage_collected():
         references: dict[str, Any] = kerchunk.hdf.SingleHdf5ToZarr(str(file), **options).translate()
     return references

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import h5py
-import kerchunk.combine
-import kerchunk.netCDF3
 import netCDF4
 import numpy as np
 import pytest
@@ -78,6 +76,8 @@ def test_hdf5_with_inline_chunks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unlimited", [False, True])
 def test_netcdf3(tmp_path: Path, unlimited: bool) -> None:
+    import kerchunk.netCDF3
+
     source = tmp_path / "a.nc"
     with netCDF4.Dataset(source, "w", format="NETCDF3_CLASSIC") as file:
         file.createDimension("t", None if unlimited else 4)
@@ -97,6 +97,8 @@ def test_netcdf3(tmp_path: Path, unlimited: bool) -> None:
 
 
 def test_combined_sets(tmp_path: Path) -> None:
+    import kerchunk.combine
+
     singles = []
     for number in range(3):
         path = tmp_path / f"{number}.nc"

@@ -8,7 +8,6 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import kerchunk.df
 import numpy as np
 import pytest
 import zarr
@@ -97,6 +96,8 @@ def test_values_are_those_that_fsspec_reads(
 
 
 def test_a_set_by_kerchunk_itself(tmp_path: Path) -> None:
+    import kerchunk.df
+
     expected = v2_hierarchy(tmp_path / "v2")
     references = chunk_references(tmp_path / "v2", tmp_path / "source.bin")
     root = tmp_path / "refs.parq"

@@ -11,7 +11,6 @@ import h5py
 import netCDF4
 import numpy as np
 import zarr
-from astropy.io import fits
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
@@ -140,6 +139,8 @@ def source_values(source: str, *, unpacked: bool) -> dict[str, np.ndarray[Any, A
     unpacked : bool
         Whether scale and offset are applied, as VirtualiZarr's own HDF5 reader did.
     """
+    from astropy.io import fits
+
     if source == "types.h5":
         return _hdf5_values(source, unpacked=unpacked)
     if source == "joined.h5":
