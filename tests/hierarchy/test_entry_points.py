@@ -105,7 +105,7 @@ READERS = ["by_contents", "by_locations", "by_validate"]
 EXPORTS = ["by_json", "by_parquet", "by_dataset", "by_datatree"]
 # An upgrade reads documents only if VirtualiZarr 1.0 to 1.3 may have written them.
 OF_DOCUMENTS = pytest.mark.parametrize("look", [*READERS, *EXPORTS], indirect=True)
-MOST = ["by_contents", "by_validate", "by_upgrade", "by_json"]
+MOST = ["by_contents", "by_validate", "by_json"]
 
 
 @pytest.fixture(params=combinations([*READERS, "by_upgrade", *EXPORTS], besides=MOST))

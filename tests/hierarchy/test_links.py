@@ -111,7 +111,7 @@ OTHERS: dict[str, Callable[[Path], Any]] = {
 STORES = {**PLAIN, **OTHERS}
 
 
-@pytest.fixture(params=combinations(STORES, besides=["path", "obstore", "fsspec", "wrapper"]))
+@pytest.fixture(params=combinations(STORES, besides=["path", "obstore", "wrapper"]))
 def make(request: pytest.FixtureRequest) -> Callable[[Path], Any]:
     """Opens the same directory through each type of store."""
     kind: Callable[[Path], Any] = STORES[request.param]

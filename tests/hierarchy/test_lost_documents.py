@@ -90,7 +90,9 @@ def stored(request: pytest.FixtureRequest) -> Iterator[Callable[[Path], Any]]:
         server.__exit__(None, None, None)
 
 
-LOST = pytest.mark.parametrize("lost", [["0"], ["3"], ["0", "3"], "every"])
+LOST = pytest.mark.parametrize(
+    "lost", combinations([["0"], ["3"], ["0", "3"], "every"], besides=[["0"], "every"])
+)
 
 
 def lose(documents: Path, lost: list[str] | str) -> None:
