@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -116,20 +116,15 @@ def read_kerchunk_parquet(
     """
     access_by_prefix(allow)  # raises as everywhere
     parquet()
-    found = _open(require_local_path(references, "reference sets in Parquet are only read"))
-    return _Importer(found, SourceUrls(rewrite), stream_above).nodes()
+    root = require_local_path(references, "reference sets in Parquet are only read")
+    return _Importer(root, *_open(root), SourceUrls(rewrite), stream_above).nodes()
 
 
 # The set as a whole ----------------------------------------------------------------
 
 
-class _ReferenceSet(NamedTuple):
-    root: Path
-    documents: dict[str, Any]
-    record_size: int
-
-
-def _open(root: Path) -> _ReferenceSet:
+def _open(root: Path) -> tuple[dict[str, Any], int]:
+    """Return the metadata documents of a set, and its ``record_size``."""
     file = root / _METADATA
     try:
         found: object = json.loads(file.read_bytes())
@@ -152,7 +147,7 @@ def _open(root: Path) -> _ReferenceSet:
             f"'{_METADATA}' is not an object with an object 'metadata': {brief(found)}",
             location=str(file),
         )
-    return _ReferenceSet(root, dict(documents), _record_size(document, file))
+    return dict(documents), _record_size(document, file)
 
 
 def _record_size(document: Mapping[str, object], file: Path) -> int:
@@ -297,17 +292,17 @@ def _require_one_version(references: References) -> None:
 
 @dataclass
 class _Importer:
-    found: _ReferenceSet
+    root: Path
+    documents: dict[str, Any]
+    record_size: int
     urls: SourceUrls
     stream_above: int
     _streams: list[RefsPartitions] = field(default_factory=list[RefsPartitions])
     _owned: set[str] = field(default_factory=set[str])
 
     def nodes(self) -> Iterator[Node]:
-        documents = {
-            key: value for key, value in self.found.documents.items() if is_metadata_key(key)
-        }
-        strays = [key for key in self.found.documents if not is_metadata_key(key)]
+        documents = {key: each for key, each in self.documents.items() if is_metadata_key(key)}
+        strays = [key for key in self.documents if not is_metadata_key(key)]
         for plan in plan_nodes(documents):
             self._owned.add(plan.path)
             yield self._node(plan, strays)
@@ -338,8 +333,8 @@ class _Importer:
 
     def _array(self, plan: ArrayPlan) -> ArrayNode:
         files = RefsFiles(
-            self.found.root / plan.path,
-            self.found.record_size,
+            self.root / plan.path,
+            self.record_size,
             plan.grid_shape,
             self.urls.reference,
         )
@@ -357,8 +352,8 @@ class _Importer:
 
     def _without_metadata(self) -> Iterator[RefusedNode]:
         """Yield the directories with references but without metadata."""
-        for directory, _, names in os.walk(self.found.root):
-            path = Path(directory).relative_to(self.found.root).as_posix()
+        for directory, _, names in os.walk(self.root):
+            path = Path(directory).relative_to(self.root).as_posix()
             path = "" if path == "." else path
             if any(refs_number(name) is not None for name in names) and path not in self._owned:
                 yield _refused(path, f"it has references, but no '.zarray' in '{_METADATA}'")
