@@ -143,7 +143,7 @@ GEN = {"key": "{{i}}", "url": "u", "dimensions": {"i": {"stop": 1}}}
         ({"dimensions": {"i": {}}}, "missing required field `stop`"),
         ({"dimensions": {"i": {"stop": "5"}}}, "Expected `int`, got `str`"),
         ({"dimensions": {"i": {"stop": 5, "stride": 2}}}, "unknown field `stride`"),
-        ({"dimensions": {"i": {"stop": 5, "step": 0}}}, "must not be zero"),
+        ({"dimensions": {"i": {"stop": 5, "step": 0}}}, "'step' is 0"),
         ({"dimensions": {"i": [[1]]}}, r"got `array`"),
         ({"url": "{{j}}"}, "'j' is undefined"),
     ],

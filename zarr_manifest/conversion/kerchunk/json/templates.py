@@ -374,9 +374,13 @@ class _Gen(msgspec.Struct):
         """Return an item, checked."""
         try:
             found = msgspec.convert(item, cls)
-            found.values()
-        except (msgspec.ValidationError, ValueError) as error:
+        except msgspec.ValidationError as error:
             raise NotConvertibleError(f"item {number} of 'gen' is not valid: {error}") from error
+        for name, stated in found.dimensions.items():
+            if isinstance(stated, _Range) and stated.step == 0:
+                raise NotConvertibleError(
+                    f"dimension {name!r} of item {number} of 'gen' is a range whose 'step' is 0"
+                )
         if (found.offset is None) != (found.length is None):
             raise NotConvertibleError(
                 f"item {number} of 'gen' has only one of 'offset' and 'length'"
