@@ -20,9 +20,9 @@ from zarr_manifest.format.declaration import (
     parse_declaration,
 )
 from zarr_manifest.format.document_codecs import DocumentCodec
-from zarr_manifest.format.findings import collect
+from zarr_manifest.format.findings import collect, strict
 from zarr_manifest.format.limits import Limits
-from zarr_manifest.format.manifest_document import decode_document
+from zarr_manifest.format.manifest_document import interpret_document
 
 
 def declared(configuration: Any = ..., **members: Any) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def test_an_inline_manifest_is_kept_as_it_is() -> None:
         assert found is not None
         assert isinstance(found.manifest, bytes)
         with pytest.raises(zm.ManifestError) as raised:
-            decode_document(found.manifest, Limits())
+            strict(interpret_document(found.manifest, Limits()))
         assert code is None or raised.value.code == code
 
 
@@ -162,7 +162,7 @@ def test_a_lone_surrogate_in_an_inline_manifest_is_not_text() -> None:
     assert found is not None
     assert isinstance(found.manifest, bytes)
     with pytest.raises(zm.errors.InvalidJSONError):
-        decode_document(found.manifest, Limits())
+        strict(interpret_document(found.manifest, Limits()))
 
 
 # Which declarations are refused is stated by the conformance corpus.

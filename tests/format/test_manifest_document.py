@@ -18,7 +18,6 @@ from zarr_manifest.format.findings import collect, strict
 from zarr_manifest.format.limits import Limits
 from zarr_manifest.format.manifest_document import (
     LARGEST_INTEGER,
-    decode_document,
     interpret_document,
 )
 from zarr_manifest.manifest import Manifest
@@ -81,7 +80,7 @@ def test_valid_document_decodes_to_what_was_written(
     document: dict[str, Any], indent: int | None, ascii_only: bool
 ) -> None:
     text = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode()
-    decoded = decode_document(text, Limits())
+    decoded = strict(interpret_document(text, Limits()))
     assert list(decoded) == list(document)
     for key, entry in document.items():
         # A second implementation of the round trip: msgspec omits what is unset.
@@ -95,7 +94,7 @@ def test_a_member_that_is_not_understood_is_refused(
     entry = {name: value, **entry} if is_first else {**entry, name: value}
     document = json.dumps({"0": {"path": "a"}, "1": entry, "2": {}}, ensure_ascii=False).encode()
     with pytest.raises(zm.errors.InvalidEntryError, match="unknown member") as raised:
-        decode_document(document, Limits())
+        strict(interpret_document(document, Limits()))
     assert raised.value.chunk == "1"
     assert located(raised.value, document).startswith("{")
 
@@ -155,7 +154,7 @@ def test_wrong_entry_is_named_and_located(entry: str, says: str) -> None:
     for layout in ('{{"0": {0}, "1.2": {1}}}', '{{\n "0": {0},\n\n  "1.2":\t{1}\n}}'):
         document = layout.format(GOOD, entry).encode()
         with pytest.raises(zm.errors.InvalidEntryError) as raised:
-            decode_document(document, Limits())
+            strict(interpret_document(document, Limits()))
         error = raised.value
         assert error.code == "invalid_entry"
         assert error.chunk == "1.2"
@@ -188,7 +187,7 @@ def test_what_the_manifest_refuses_is_located_too(
 def test_position_whatever_the_text_around(before: dict[str, Any], key: str) -> None:
     document = json.dumps({**before, key: {"path": 1}}, indent=1, ensure_ascii=False).encode()
     with pytest.raises(zm.errors.InvalidEntryError) as raised:
-        decode_document(document, Limits())
+        strict(interpret_document(document, Limits()))
     assert raised.value.chunk == key
     assert re.match(r'\{\s*"path": 1\s*\}', located(raised.value, document))
 
@@ -206,7 +205,7 @@ def test_position_whatever_the_text_around(before: dict[str, Any], key: str) -> 
 )
 def test_what_is_not_json_is_located(document: bytes, at: str) -> None:
     with pytest.raises(zm.errors.InvalidJSONError, match="not JSON") as raised:
-        decode_document(document, Limits())
+        strict(interpret_document(document, Limits()))
     rest = located(raised.value, document)
     assert rest.startswith(at)
     assert at or not rest
@@ -233,11 +232,11 @@ def test_what_is_not_utf8_is_located(document: bytes) -> None:
 
 def test_wrong_value_of_a_repeated_member() -> None:
     with pytest.raises(zm.errors.InvalidManifestError, match="duplicate member"):
-        decode_document(b'{"0": {"path": 1}, "0": {}}', Limits())
+        strict(interpret_document(b'{"0": {"path": 1}, "0": {}}', Limits()))
 
 
 def test_empty_document() -> None:
-    assert decode_document(b" {} ", Limits()) == {}
+    assert strict(interpret_document(b" {} ", Limits())) == {}
 
 
 @pytest.mark.parametrize(
@@ -251,7 +250,7 @@ def test_empty_document() -> None:
 def test_deep_nesting_is_refused(document: bytes) -> None:
     for bomb in (b"[" * 200_000 + b"]" * 200_000, b'{"a":' * 200_000 + b"1" + b"}" * 200_000):
         with pytest.raises(zm.ManifestError) as raised:
-            decode_document(document % bomb, Limits())
+            strict(interpret_document(document % bomb, Limits()))
         assert raised.value.code in ("limit_exceeded", "invalid_manifest", "invalid_entry")
         assert len(str(raised.value)) < 500
 
@@ -264,13 +263,13 @@ def test_default_limits_are_not_below_those_of_the_specification() -> None:
     assert limits.path_length >= 2048
     assert limits.partitions >= 1000
     nested = b'{"0": {"path": "a", "_x": ' + b"[" * 30 + b"]" * 30 + b"}}"
-    assert decode_document(nested, limits)
+    assert strict(interpret_document(nested, limits))
 
 
 def test_limits_are_inclusive() -> None:
     document = b'{"0": {"data": "YWJj"}, "1": {"data": "ZGU="}, "2": {"path": "f.n"}}'
     exact = Limits(manifest_bytes=len(document), entries=3, inline_bytes=5, path_length=3)
-    assert len(decode_document(document, exact)) == 3
+    assert len(strict(interpret_document(document, exact))) == 3
     for limits, says in (
         (Limits(manifest_bytes=len(document) - 1), f"{len(document)} bytes"),
         (Limits(entries=2), "3 entries"),
@@ -278,7 +277,7 @@ def test_limits_are_inclusive() -> None:
         (Limits(path_length=2), "'path' has 3 characters"),
     ):
         with pytest.raises(zm.errors.LimitExceededError, match=says) as raised:
-            decode_document(document, limits)
+            strict(interpret_document(document, limits))
         assert raised.value.code == "limit_exceeded"
         assert "Raise Limits(" in str(raised.value)
 
@@ -287,10 +286,10 @@ def test_limits_are_inclusive() -> None:
 def test_what_is_sent_to_a_server_is_not_long(member: str) -> None:
     """A document of 65 kB may decode to one path of 2 GiB."""
     entry = {"path": "f.nc", member: "é" * 8192}
-    assert decode_document(json.dumps({"0": entry}).encode(), Limits())
+    assert strict(interpret_document(json.dumps({"0": entry}).encode(), Limits()))
     entry[member] += "é"
     with pytest.raises(zm.errors.LimitExceededError) as raised:
-        decode_document(json.dumps({"0": entry}).encode(), Limits())
+        strict(interpret_document(json.dumps({"0": entry}).encode(), Limits()))
     assert raised.value.chunk == "0"
     assert f"{member!r} has 8,193 characters, the limit is 8,192" in str(raised.value)
     assert "Limits(path_length=...)" in str(raised.value)

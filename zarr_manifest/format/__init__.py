@@ -55,7 +55,6 @@ from zarr_manifest.format.manifest_document import (
     count_inline_bytes,
     explain_object,
     interpret_document,
-    unknown_member,
 )
 from zarr_manifest.format.node_keys import (
     FORBIDDEN_CHARACTER,
@@ -169,7 +168,6 @@ __all__ = [
     "too_much",
     "undeclared_kind",
     "unfinished_error",
-    "unknown_member",
     "verify_checksum",
     "without_declarations",
 ]

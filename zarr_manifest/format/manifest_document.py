@@ -24,7 +24,7 @@ from zarr_manifest.errors import (
     LimitExceededError,
     ManifestError,
 )
-from zarr_manifest.format.findings import Findings, strict
+from zarr_manifest.format.findings import Findings
 from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
 from zarr_manifest.showing import brief, counted
 
@@ -34,11 +34,8 @@ __all__ = [
     "Lines",
     "Members",
     "count_inline_bytes",
-    "decode_document",
-    "encode_document",
     "explain_object",
     "interpret_document",
-    "unknown_member",
 ]
 
 # Integers that every JSON implementation represents exactly (specification, "Manifest document").
@@ -113,33 +110,6 @@ _DATA = msgspec.json.Decoder(_Data)
 _UNDECODABLE = (msgspec.ValidationError, UnicodeDecodeError, msgspec.DecodeError, RecursionError)
 
 
-def decode_document(document: bytes, limits: Limits) -> dict[str, Entry]:
-    """Decode a manifest document into its entries, by member name.
-
-    Parameters
-    ----------
-    document : bytes
-        UTF-8 JSON.
-    limits : Limits
-        Larger documents are rejected.
-
-    Returns
-    -------
-    dict of str to Entry
-
-    Raises
-    ------
-    InvalidJSONError, InvalidManifestError, InvalidEntryError, LimitExceededError
-        Each names the offending member and its position.
-
-    Examples
-    --------
-    >>> decode_document(b'{"0.0": {"path": "f.nc", "offset": 4}}', Limits())["0.0"].offset
-    4
-    """
-    return strict(interpret_document(document, limits))
-
-
 def interpret_document(
     document: bytes,
     limits: Limits,
@@ -151,6 +121,13 @@ def interpret_document(
 
     Of duplicate members, the last one counts. Only validators report them, and bits of base64
     that are not used, but set. `members` are those of the document, if the caller needs them too.
+
+    Examples
+    --------
+    >>> from zarr_manifest.format import strict
+    >>> document = b'{"0.0": {"path": "f.nc", "offset": 4}}'
+    >>> strict(interpret_document(document, Limits()))["0.0"].offset
+    4
     """
     if len(document) > limits.manifest_bytes:
         yield limit_exceeded(
@@ -214,7 +191,7 @@ def _misnamed(entries: Mapping[str, Entry], document: bytes) -> dict[str, str]:
     unknown = {name for name in set[str]().union(*named.values()) if not _is_understood(name)}
     found: dict[str, str] = {}
     if unknown:
-        found = {k: problem for k, names in named.items() if (problem := unknown_member(names))}
+        found = {k: problem for k, names in named.items() if (problem := _unknown_member(names))}
     if EMPTY_ENTRY in entries.values():
         for key, entry in entries.items():
             if entry == EMPTY_ENTRY and named[key]:
@@ -227,12 +204,12 @@ def _is_understood(name: str) -> bool:
     return name in _MEMBERS or name.startswith("_") or ":" in name
 
 
-def unknown_member(names: Iterable[str]) -> str | None:
+def _unknown_member(names: Iterable[str]) -> str | None:
     """Return what is wrong with the names of an entry's members, or None.
 
     Examples
     --------
-    >>> unknown_member(["path", "ofset", "_by", "example.org:run"])
+    >>> _unknown_member(["path", "ofset", "_by", "example.org:run"])
     "the entry has an unknown member 'ofset', whose name neither contains ':' nor begins with '_'"
     """
     for name in names:
@@ -288,7 +265,7 @@ def _judge(raw: msgspec.Raw) -> tuple[Entry | None, str | None]:
     names = _NAMES.decode(raw)
     if entry == EMPTY_ENTRY:
         return entry, _SAYS_NOTHING if names else None
-    return entry, unknown_member(names) or _contradiction(entry)
+    return entry, _unknown_member(names) or _contradiction(entry)
 
 
 def _unused_bits(entries: Mapping[str, Entry], members: Members) -> Iterator[ManifestError]:
@@ -462,23 +439,3 @@ def explain_object(document: bytes) -> ManifestError | None:
     if re.match(rb"\s*\{", document) is None:
         return InvalidManifestError("the manifest is not a JSON object")
     return None
-
-
-def encode_document(items: Iterable[tuple[str, Entry]]) -> bytes:
-    """Encode entries as a manifest document, one per line.
-
-    The line breaks cost one byte per entry, and let ``diff``, ``grep`` and people
-    work with documents of millions of entries.
-
-    Examples
-    --------
-    >>> print(encode_document([("0", Entry(path="f.nc")), ("1", Entry())]).decode())
-    {
-    "0":{"path":"f.nc"},
-    "1":{}
-    }
-    <BLANKLINE>
-    """
-    encode = msgspec.json.Encoder().encode
-    lines = [encode(key) + b":" + encode(entry) for key, entry in items]
-    return b"{\n" + b",\n".join(lines) + b"\n}\n" if lines else b"{}\n"
