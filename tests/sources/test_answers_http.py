@@ -20,7 +20,7 @@ from tests.servers.http_files import FileServer
 from tests.servers.raw import RawServer
 from tests.untrusted_manifests import RAW, VALUES, declare, refused
 from zarr_manifest.locations import Base
-from zarr_manifest.sources import Sources
+from zarr_manifest.sources import Sources, in_own_loop
 from zarr_manifest.sources.access import DEFAULT_TIMEOUTS
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.object_reader import ObstoreReader
@@ -61,7 +61,7 @@ def fetch(server: RawServer, span: SourceRange, **client: Any) -> bytes:
     options = {"retry_config": NO_RETRIES, "client_options": client}
     sources = Sources({server.url: options}, ObstoreReader(obstore.store.MemoryStore()))
     location = Base.parse("./").resolve(f"{server.url}/f.bin")
-    return bytes(sources.fetch_sync(location, span))
+    return bytes(in_own_loop(sources.fetch(location, span)))
 
 
 def test_correct_answers() -> None:

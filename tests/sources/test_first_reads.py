@@ -25,7 +25,7 @@ from tests.servers.raw import RawServer
 from tests.untrusted_manifests import RAW, VALUES, declare
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Base, Location
-from zarr_manifest.sources import SourceRange, Sources, reader_of
+from zarr_manifest.sources import SourceRange, Sources, in_own_loop, reader_of
 
 SIZE = len(RAW)
 PART = SourceRange(4, 12, True)
@@ -90,7 +90,9 @@ def test_a_hierarchy_is_read_without_questions(root: Path, http_server: FileServ
 def test_a_refusal_is_one_request(http_server: FileServer, code: int) -> None:
     http_server.script("f.bin", faults.status(code), sticky=True)
     with pytest.raises(zm.ManifestError):
-        sources_of(http_server.url).fetch_sync(location_of(f"{http_server.url}/f.bin"), PART)
+        in_own_loop(
+            sources_of(http_server.url).fetch(location_of(f"{http_server.url}/f.bin"), PART)
+        )
     assert len(http_server.requests) == 1
 
 
@@ -101,11 +103,11 @@ def test_a_redirect_is_one_request_more(
     http_server.script("f.bin", faults.redirect(f"{other_host_server.url}/f.bin"), sticky=True)
     location = location_of(f"{http_server.url}/f.bin")
     with pytest.raises(zm.errors.LocationNotAllowedError):
-        sources_of(http_server.url).fetch_sync(location, PART)
+        in_own_loop(sources_of(http_server.url).fetch(location, PART))
     assert (len(http_server.requests), other_host_server.requests) == (1, [])
     allow = {url: {"retry_config": QUICK} for url in (http_server.url, other_host_server.url)}
     sources = Sources(allow, HIERARCHY)
-    assert bytes(sources.fetch_sync(location, PART)) == RAW[4:12]
+    assert bytes(in_own_loop(sources.fetch(location, PART))) == RAW[4:12]
     assert (len(http_server.requests), len(other_host_server.requests)) == (2, 1)
 
 
@@ -115,10 +117,10 @@ def test_connections_are_kept(http_server: FileServer) -> None:
     for number in range(20):
         if number % 2:
             http_server.put(f"{number}.bin", RAW)
-            sources.fetch_sync(location_of(f"{http_server.url}/{number}.bin"), PART)
+            in_own_loop(sources.fetch(location_of(f"{http_server.url}/{number}.bin"), PART))
         else:
             with pytest.raises(zm.errors.SourceNotFoundError):
-                sources.fetch_sync(location_of(f"{http_server.url}/{number}.bin"), PART)
+                in_own_loop(sources.fetch(location_of(f"{http_server.url}/{number}.bin"), PART))
     assert len(http_server.requests) == 20
     assert http_server.connections == 1
 
@@ -187,7 +189,9 @@ def test_no_wrong_byte_is_read(
     found: bytes | str
     try:
         location = location_of(f"{http_server.url}/f.bin")
-        found = bytes(sources_of(http_server.url).fetch_sync(location, span, Conditions(stated)))
+        found = bytes(
+            in_own_loop(sources_of(http_server.url).fetch(location, span, Conditions(stated)))
+        )
     except zm.ManifestError as error:
         found = error.code
     if fault in HARMLESS or isinstance(found, bytes):

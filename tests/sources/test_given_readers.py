@@ -25,7 +25,14 @@ from tests.servers.http_files import FileServer, redirect
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused
 from zarr_manifest.conversion import read_files
 from zarr_manifest.format import NO_CONDITIONS, Conditions
-from zarr_manifest.sources import Directory, FileReader, ObjectPart, RangeReader, SourceRange
+from zarr_manifest.sources import (
+    Directory,
+    FileReader,
+    ObjectPart,
+    RangeReader,
+    SourceRange,
+    in_own_loop,
+)
 from zarr_manifest.sources.given_readers import GivenReader
 
 _untyped_zarr: Any = zarr
@@ -180,7 +187,7 @@ def test_ranges_are_those_of_a_file(
 
     def outcome(reader: Any) -> Any:
         try:
-            return bytes(reader.read_sync("f", span, NO_CONDITIONS))
+            return bytes(in_own_loop(reader.read("f", span, NO_CONDITIONS)))
         except zm.ManifestError as error:
             return error.code
 
@@ -311,7 +318,7 @@ def test_an_object_that_changes_between_two_reads() -> None:
     sizes = iter([20, 24])
     reader = GivenReader(Answering(lambda _, a, b: part(a, b, size=next(sizes))))
     with pytest.raises(zm.errors.SourceChangedError):
-        reader.read_sync("f", SourceRange(-4, None, False), NO_CONDITIONS)
+        in_own_loop(reader.read("f", SourceRange(-4, None, False), NO_CONDITIONS))
 
 
 @pytest.mark.parametrize(
@@ -342,10 +349,10 @@ def test_conditions(root: Path, stated: dict[str, Any], state: dict[str, Any], h
 
 def test_the_state_of_an_object() -> None:
     reader = GivenReader(Answering(lambda _, a, b: part(a, b, etag='"1"', last_modified=WHEN)))
-    assert reader.state_sync("f", None) == Conditions('"1"', WHEN, None, len(RAW))
-    assert reader.size_sync("f") == len(RAW)
+    assert in_own_loop(reader.state("f", None)) == Conditions('"1"', WHEN, None, len(RAW))
+    assert in_own_loop(reader.state("f")).size == len(RAW)
     with pytest.raises(zm.errors.SourceChangedError):
-        reader.state_sync("f", "7")
+        in_own_loop(reader.state("f", "7"))
 
 
 class OwnError(Exception):
@@ -412,10 +419,12 @@ def test_it_is_called_without_and_within_an_event_loop(shelf: Path) -> None:
 
     async def within() -> tuple[bytes, bytes]:
         asynchronous = await reader.read("a b/f.bin", span, NO_CONDITIONS)
-        return bytes(asynchronous), bytes(reader.read_sync("a b/f.bin", span, NO_CONDITIONS))
+        return bytes(asynchronous), bytes(
+            in_own_loop(reader.read("a b/f.bin", span, NO_CONDITIONS))
+        )
 
     assert asyncio.run(within()) == (bytes(VALUES), bytes(VALUES))
-    assert bytes(reader.read_sync("a b/f.bin", span, NO_CONDITIONS)) == bytes(VALUES)
+    assert bytes(in_own_loop(reader.read("a b/f.bin", span, NO_CONDITIONS))) == bytes(VALUES)
 
 
 def test_cancellation_reaches_it() -> None:

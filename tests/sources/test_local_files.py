@@ -23,6 +23,7 @@ from zarr_manifest.sources import (
     Directory,
     SourceRange,
     directories,
+    in_own_loop,
 )
 from zarr_manifest.sources.local_files import FileReader
 from zarr_manifest.sources.object_reader import ObstoreReader
@@ -64,7 +65,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def contents(directory: Directory, key: str) -> bytes:
-    return bytes(FileReader(directory).read_sync(key, SourceRange(0, None, False), NO_CONDITIONS))
+    return bytes(
+        in_own_loop(FileReader(directory).read(key, SourceRange(0, None, False), NO_CONDITIONS))
+    )
 
 
 def code_of(call: Any) -> Any:
@@ -232,7 +235,7 @@ def test_special_files_do_not_hang(top: Path, kind: str, monkeypatch: pytest.Mon
             contents(directory, key)
         assert raised.value.remedy
         with pytest.raises(errors.SourceError, match="not a regular file"):
-            FileReader(directory).size_sync(key)
+            in_own_loop(FileReader(directory).state(key))
 
 
 @pytest.mark.usefixtures("way")
@@ -246,8 +249,8 @@ def test_what_is_not_there(top: Path) -> None:
     with pytest.raises(errors.SourceNotFoundError):
         contents(Directory(str(top / "no root")), "f")
     with pytest.raises(errors.SourceChangedError, match="version v1"):
-        FileReader(directory).read_sync(
-            "nothing", SourceRange(0, 1, True), Conditions(version="v1")
+        in_own_loop(
+            FileReader(directory).read("nothing", SourceRange(0, 1, True), Conditions(version="v1"))
         )
 
 
@@ -300,10 +303,10 @@ def test_ranges_are_those_of_obstore(span: SourceRange, size: int) -> None:
         (Path(name) / "f").write_bytes(BODY[:size])
         ours = FileReader(Directory(name))
         theirs = ObstoreReader(LocalStore(name))
-        found = code_of(lambda: ours.read_sync("f", span, NO_CONDITIONS))
-        assert found == code_of(lambda: theirs.read_sync("f", span, NO_CONDITIONS))
+        found = code_of(lambda: in_own_loop(ours.read("f", span, NO_CONDITIONS)))
+        assert found == code_of(lambda: in_own_loop(theirs.read("f", span, NO_CONDITIONS)))
         assert found == code_of(lambda: asyncio.run(ours.read("f", span, NO_CONDITIONS)))
-        assert ours.size_sync("f") == asyncio.run(ours.size("f")) == theirs.size_sync("f") == size
+        assert in_own_loop(ours.state("f")).size == in_own_loop(theirs.state("f")).size == size
 
 
 @given(micros=st.integers(10**6, 4 * 10**15), nanos=st.integers(0, 999))
@@ -329,10 +332,10 @@ def test_what_obstore_says_of_a_file_still_matches(micros: int, nanos: int) -> N
         ]
         ours, span = FileReader(Directory(name)), SourceRange(1, 3, True)
         for conditions in matching:
-            assert bytes(ours.read_sync("f", span, conditions)) == BODY[1:3]
+            assert bytes(in_own_loop(ours.read("f", span, conditions))) == BODY[1:3]
         for conditions in others:
             with pytest.raises(errors.SourceChangedError):
-                ours.read_sync("f", span, conditions)
+                in_own_loop(ours.read("f", span, conditions))
 
 
 def test_a_file_that_is_cut_short_while_it_is_read(tmp_path: Path) -> None:

@@ -29,8 +29,7 @@ from zarr_manifest.sources import (
     read_ranges,
 )
 from zarr_manifest.sources.access import anonymous, reader_of
-from zarr_manifest.sources.arriving import PieceReader
-from zarr_manifest.sources.object_reader import LARGE, _pieces
+from zarr_manifest.sources.object_reader import LARGE, _body
 from zarr_manifest.sources.plan import PlannedRequest
 from zarr_manifest.sources.range_reading import Arrival
 
@@ -179,7 +178,7 @@ def test_the_announced_length_is_what_must_arrive(sizes: list[int]) -> None:
         taken[before : before + len(piece)] = piece
 
     with pytest.raises(ShortReadError, match=f"announced {LARGE:,} bytes"):
-        asyncio.run(_pieces(careless, take))
+        asyncio.run(_body(careless, take))
     assert len(taken) == LARGE
 
 
@@ -198,13 +197,12 @@ def test_a_body_that_does_not_end_is_not_waited_for() -> None:
         yield bytes(size // 2)
 
     async def read(reader: Any) -> None:
-        assert isinstance(reader, PieceReader)
         span = SourceRange(0, size, True)
 
         def take(before: int, _: memoryview) -> None:
             taken.append(before)
 
-        reading = asyncio.ensure_future(reader.read_pieces("o.bin", span, NO_CONDITIONS, take))
+        reading = asyncio.ensure_future(reader.read("o.bin", span, NO_CONDITIONS, take))
         while not taken:
             await asyncio.sleep(0.001)
         started = time.monotonic()

@@ -22,7 +22,7 @@ from tests.quick_retries import NO_RETRIES, QUICK
 from tests.servers.http_files import FileServer, change, redirect, status, truncate
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused, suggested
 from zarr_manifest.locations import Base
-from zarr_manifest.sources import SourceRange, Sources, reader_of, within_host
+from zarr_manifest.sources import SourceRange, Sources, in_own_loop, reader_of, within_host
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_each_read_is_one_request(http_server: FileServer) -> None:
     sources = Sources(quickly(http_server.url), reader_of(obstore.store.MemoryStore()))
     location = Base.parse("./").resolve(f"{http_server.url}/f.bin")
     for _ in range(5):
-        assert bytes(sources.fetch_sync(location, SourceRange(4, 12, True))) == RAW[4:12]
+        assert bytes(in_own_loop(sources.fetch(location, SourceRange(4, 12, True)))) == RAW[4:12]
     assert len(http_server.requests) == 5
 
 

@@ -23,7 +23,7 @@ from tests.untrusted_manifests import RAW
 from zarr_manifest import errors
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Base
-from zarr_manifest.sources import Sources
+from zarr_manifest.sources import Sources, in_own_loop
 from zarr_manifest.sources.access import anonymous, environment, open_storage
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.object_reader import ObstoreReader
@@ -39,7 +39,7 @@ QUERIES = st.text("abcXYZ019-._~!$&()*+,;=:@/?").map(lambda text: f"x{text}") | 
 def fetch(server: FileServer, path: str, conditions: Conditions | None = None) -> bytes:
     sources = Sources({server.url: {"retry_config": NO_RETRIES}}, HIERARCHY)
     location = Base.parse("./").resolve(f"{server.url}/{path}")
-    return bytes(sources.fetch_sync(location, PART, conditions or Conditions()))
+    return bytes(in_own_loop(sources.fetch(location, PART, conditions or Conditions())))
 
 
 def fetch_twice(server: FileServer, path: str) -> list[Recorded]:
@@ -48,7 +48,7 @@ def fetch_twice(server: FileServer, path: str) -> list[Recorded]:
     location = Base.parse("./").resolve(f"{server.url}/{path}")
     before = len(server.requests)
     for _ in range(2):
-        assert bytes(sources.fetch_sync(location, PART)) == RAW[4:12]
+        assert bytes(in_own_loop(sources.fetch(location, PART))) == RAW[4:12]
     sent = server.requests[before:]
     assert [request.headers["range"] for request in sent] == ["bytes=4-11"] * 2
     return sent

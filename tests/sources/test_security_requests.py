@@ -15,7 +15,7 @@ from tests.servers.http_files import FileServer, redirect, reset, status, trunca
 from tests.servers.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused, suggested
 from zarr_manifest.locations.resolving import Base
-from zarr_manifest.sources import sources
+from zarr_manifest.sources import in_own_loop, sources
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.object_reader import ObstoreReader
 
@@ -187,7 +187,7 @@ def test_few_signed_urls_are_remembered(
     base = Base.parse("./")
     for number in range(10):
         location = base.resolve(f"{http_server.url}/f.bin?signature={number}")
-        assert bytes(reading.fetch_sync(location, SourceRange(4, 12, True))) == RAW[4:12]
+        assert bytes(in_own_loop(reading.fetch(location, SourceRange(4, 12, True)))) == RAW[4:12]
         assert len(reading._readers) <= 4
         assert len(reading._targets) <= 4
 
@@ -202,7 +202,7 @@ def test_signed_urls_of_redirects_are_not_remembered(
     for number in range(3):
         target = f"{second_http_server.url}/f.bin?signature={number}"
         http_server.script("f.bin", redirect(target), sticky=True)
-        assert bytes(reading.fetch_sync(location, SourceRange(4, 12, True))) == RAW[4:12]
+        assert bytes(in_own_loop(reading.fetch(location, SourceRange(4, 12, True)))) == RAW[4:12]
     assert len(reading._readers) == 1
 
 

@@ -11,7 +11,7 @@ from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Base
-from zarr_manifest.sources import Access, SourceRange, access_by_prefix
+from zarr_manifest.sources import Access, SourceRange, access_by_prefix, in_own_loop
 from zarr_manifest.sources.sources import Sources
 
 BODY = bytes(range(20))
@@ -24,10 +24,10 @@ def state_of(
     access = access_by_prefix(allow)
     sources = Sources(access, None)  # type: ignore[arg-type]
     location = Base.parse("./").resolve(url)
-    state = sources.state_sync(location, version)
+    state = in_own_loop(sources.state(location, version))
     assert state.size == len(BODY)
-    assert bytes(sources.fetch_sync(location, FIRST, state)) == BODY[:4]
-    assert bytes(sources.fetch_sync(location, FIRST, state.recordable())) == BODY[:4]
+    assert bytes(in_own_loop(sources.fetch(location, FIRST, state))) == BODY[:4]
+    assert bytes(in_own_loop(sources.fetch(location, FIRST, state.recordable()))) == BODY[:4]
     return state.recordable()
 
 

@@ -24,7 +24,7 @@ from tests.untrusted_manifests import RAW
 from zarr_manifest.errors import SourceError, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import Base
-from zarr_manifest.sources import SourceRange, Sources, reader_of
+from zarr_manifest.sources import SourceRange, Sources, in_own_loop, reader_of
 
 PART = SourceRange(4, 12, True)
 
@@ -70,7 +70,7 @@ def test_a_cancelled_read_gives_its_connection_up(parts: tuple[bytes, ...]) -> N
 
     async def read(server: Endless) -> None:
         reading = asyncio.ensure_future(
-            sources_of(server.url).fetch_pieces(
+            sources_of(server.url).fetch(
                 location_of(server.url),
                 SourceRange(0, 99999999, True),
                 NO_CONDITIONS,
@@ -139,7 +139,7 @@ def test_retry_after_is_heeded(http_server: FileServer, code: int, as_date: bool
     http_server.put("f.bin", RAW)
     http_server.script("f.bin", Fault(answer))
     started = time.monotonic()
-    found = sources_of(http_server.url).fetch_sync(location_of(http_server.url), PART)
+    found = in_own_loop(sources_of(http_server.url).fetch(location_of(http_server.url), PART))
     assert bytes(found) == RAW[4:12]
     assert time.monotonic() - started >= 0.9
 
@@ -152,7 +152,7 @@ def test_retry_after_that_is_too_late_or_unknown(http_server: FileServer, stated
     )
     started = time.monotonic()
     with pytest.raises(SourceError, match="503"):
-        sources_of(http_server.url).fetch_sync(location_of(http_server.url), PART)
+        in_own_loop(sources_of(http_server.url).fetch(location_of(http_server.url), PART))
     assert time.monotonic() - started < 1
     assert len(http_server.requests) == (1 if stated == "3600" else 4)
 
@@ -166,7 +166,7 @@ def test_a_late_answer_is_requested_again() -> None:
 
     with RawServer(answer) as server:
         sources = sources_of(server.url, client_options={"timeout": "200ms"})
-        assert bytes(sources.fetch_sync(location_of(server.url), PART)) == RAW[4:12]
+        assert bytes(in_own_loop(sources.fetch(location_of(server.url), PART))) == RAW[4:12]
         assert len(server.requests) == 2
 
 
@@ -177,7 +177,7 @@ def _read_in_child(url: str, results: Any) -> None:
     async def read() -> bytes:
         return bytes(await _sources[url].fetch(location_of(url), PART))
 
-    results.put((asyncio.run(read()), bytes(_sources[url].fetch_sync(location_of(url), PART))))
+    results.put((asyncio.run(read()), asyncio.run(read())))
 
 
 _sources: dict[str, Sources] = {}

@@ -32,8 +32,8 @@ from zarr_manifest.sources.keys_in_stores import (
     urls_of,
 )
 from zarr_manifest.sources.local_files import FileBody, FileReader
-from zarr_manifest.sources.missing_objects import missing_object
 from zarr_manifest.sources.momentary_files import MOMENTARY, undetectable_writers
+from zarr_manifest.sources.object_checks import known_size, missing_object
 from zarr_manifest.sources.obstore_failures import known_cause
 from zarr_manifest.sources.own_files import OwnFiles
 from zarr_manifest.sources.proxies import within_host
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from zarr_manifest.sources.decoding_threads import in_decoding_thread
     from zarr_manifest.sources.many_ranges import ManyRanges, RangeError, Receiver, SourceObject
     from zarr_manifest.sources.object_reader import ObjectReader as ObjectReader
+    from zarr_manifest.sources.object_reader import Take as Take
     from zarr_manifest.sources.range_reading import read_ranges
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "in_order",
     "in_own_loop",
     "known_cause",
+    "known_size",
     "link_outside",
     "local_directories",
     "may_be_remote",

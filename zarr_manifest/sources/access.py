@@ -31,7 +31,6 @@ from zarr_manifest.locations import (
     redact,
     storage_kinds,
 )
-from zarr_manifest.sources.content_encoding import asking_for_identity
 from zarr_manifest.sources.credentials import with_given_credentials
 from zarr_manifest.sources.given_readers import RangeReader, is_range_reader
 from zarr_manifest.sources.web import WebServer
@@ -50,6 +49,7 @@ __all__ = [
     "Environment",
     "access_by_prefix",
     "anonymous",
+    "asking_for_identity",
     "client_options_in_environment",
     "cloud_of",
     "describe_access",
@@ -350,6 +350,23 @@ def client_options_in_environment(cloud: Cloud | None) -> dict[str, Any]:
         if name.startswith(beginning)
     }
     return {name: value for name, value in found.items() if name in _CLIENT_OPTIONS}
+
+
+def asking_for_identity(client_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return obstore's ``client_options`` with a header that asks for objects as they are.
+
+    Examples
+    --------
+    >>> asking_for_identity({"timeout": "5s"})["default_headers"]
+    {'accept-encoding': 'identity'}
+    >>> own = {"default_headers": {"Accept-Encoding": "gzip"}}
+    >>> asking_for_identity(own) == own
+    True
+    """
+    headers: Mapping[str, Any] = client_options.get("default_headers") or {}
+    if any(name.lower() == "accept-encoding" for name in headers):
+        return dict(client_options)
+    return {**client_options, "default_headers": {**headers, "accept-encoding": "identity"}}
 
 
 def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:

@@ -20,6 +20,7 @@ from zarr_manifest.showing import counted
 __all__ = [
     "WHOLE",
     "SourceRange",
+    "bounds_in",
     "needs_size",
     "out_of_bounds",
     "slice_bounds",
@@ -244,6 +245,34 @@ def unknown_size() -> SourceError:
         "the server does not say how large the object is",
         remedy="Serve the object from a server that states sizes in Content-Range.",
     )
+
+
+def bounds_in(span: SourceRange, size: int) -> tuple[int, int]:
+    """Return where a range of an object of `size` bytes begins and ends.
+
+    Raises
+    ------
+    RangeOutOfBoundsError
+        The object does not hold it.
+    LimitExceededError
+        It has more bytes than are accepted.
+
+    Examples
+    --------
+    >>> bounds_in(SourceRange(-4, None, False), 10), bounds_in(SourceRange(8, 12, False), 10)
+    ((6, 10), (8, 10))
+    """
+    start, stop, most = span.start, span.stop, span.most
+    if span.exact and stop is not None and start >= 0 and stop <= size:
+        if most is None or stop - start <= most:
+            return start, stop
+    elif start < 0:
+        return max(0, size + start), size
+    if span.exceeds(size):
+        raise out_of_bounds(span, size)
+    stop = size if stop is None else min(stop, size)
+    span.require_acceptable(stop - start)
+    return start, stop
 
 
 def slice_bounds(n: int, request: SourceRange) -> tuple[int, int]:

@@ -7,10 +7,7 @@ read ourselves, a short answer or a changed object is an error.
 
 from __future__ import annotations
 
-import asyncio
 import operator
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -23,15 +20,16 @@ from zarr_manifest.errors import (
     SourceChangedError,
     SourceError,
 )
-from zarr_manifest.format import NO_CONDITIONS, Conditions
+from zarr_manifest.format import Conditions
 from zarr_manifest.locations import UrlLocation
 from zarr_manifest.showing import counted
-from zarr_manifest.sources.byte_ranges import SourceRange
-from zarr_manifest.sources.local_files import bounds_in
-from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.byte_ranges import SourceRange, bounds_in
+from zarr_manifest.sources.object_checks import missing_object
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
+
+    from zarr_manifest.sources.object_reader import Take
 
 __all__ = ["GivenReader", "ObjectPart", "RangeReader", "is_range_reader", "key_below"]
 
@@ -172,7 +170,9 @@ class GivenReader(Struct, frozen=True):
         """Whether reading needs no network round trip."""
         return False
 
-    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+    async def read(
+        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+    ) -> memoryview:
         """Return the bytes of a range of an object."""
         start, stop = span.start, span.stop
         if start < 0 or span.is_too_long:
@@ -192,25 +192,10 @@ class GivenReader(Struct, frozen=True):
             )
         return body
 
-    async def size(self, key: str) -> int:
-        """Return the size of an object in bytes."""
-        return (await self._part(key, 0, 1, NO_CONDITIONS)).size
-
-    async def _state(self, key: str, version: str | None) -> Conditions:
+    async def state(self, key: str, version: str | None = None) -> Conditions:
+        """Return the conditions that an object, or that version of it, satisfies now."""
         part = await self._part(key, 0, 1, Conditions(version=version))
         return Conditions(part.etag, part.last_modified, version, part.size)
-
-    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object, without an event loop."""
-        return _run(lambda: self.read(key, span, conditions))
-
-    def size_sync(self, key: str) -> int:
-        """Return the size of an object in bytes, without an event loop."""
-        return _run(lambda: self.size(key))
-
-    def state_sync(self, key: str, version: str | None) -> Conditions:
-        """Return the conditions that an object, or that version of it, satisfies now."""
-        return _run(lambda: self._state(key, version))
 
     @property
     def _name(self) -> str:
@@ -251,9 +236,3 @@ class GivenReader(Struct, frozen=True):
                 remedy="Let the reader return an ObjectPart.",
             )
         raise failure  # here, so that the text of the reader's error is not its context
-
-
-def _run[T](call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine in a thread of its own: this one may have an event loop."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(lambda: asyncio.run(call())).result()

@@ -10,17 +10,20 @@ import contextlib
 import os
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import Struct
 
 from zarr_manifest.errors import SourceAccessDeniedError, SourceError
 from zarr_manifest.format import NO_CONDITIONS, Conditions
-from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
+from zarr_manifest.sources.byte_ranges import SourceRange, bounds_in
 from zarr_manifest.sources.directories import Directory, OpenFile, directory_found, require_regular
-from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.object_checks import missing_object
 
-__all__ = ["FileBody", "FileReader", "bounds_in", "file_errors", "open_body"]
+if TYPE_CHECKING:
+    from zarr_manifest.sources.object_reader import Take
+
+__all__ = ["FileBody", "FileReader", "file_errors", "open_body"]
 
 
 class FileReader(Struct, frozen=True):
@@ -29,12 +32,13 @@ class FileReader(Struct, frozen=True):
     directory: Directory
     on_disk: bool = True
 
-    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+    async def read(
+        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+    ) -> memoryview:
         """Return the bytes of a range of a file."""
-        return await asyncio.to_thread(self.read_sync, key, span, conditions)
+        return await asyncio.to_thread(self._read, key, span, conditions)
 
-    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of a file, without an event loop."""
+    def _read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         # Not with `opened`, which takes longer than to read a small chunk.
         try:
             file = self.directory.open(key)
@@ -58,17 +62,11 @@ class FileReader(Struct, frozen=True):
             finally:
                 file.close()
 
-    async def size(self, key: str) -> int:
-        """Return the size of a file in bytes."""
-        return await asyncio.to_thread(self.size_sync, key)
-
-    def size_sync(self, key: str) -> int:
-        """Return the size of a file in bytes, without an event loop."""
-        with file_errors(NO_CONDITIONS):
-            return require_regular(self.directory.status(key)).st_size
-
-    def state_sync(self, key: str, version: str | None) -> Conditions:
+    async def state(self, key: str, version: str | None = None) -> Conditions:
         """Return the conditions that a file satisfies now; files have no versions."""
+        return await asyncio.to_thread(self._state, key, version)
+
+    def _state(self, key: str, version: str | None) -> Conditions:
         stated = Conditions(version=version)
         with file_errors(stated):
             status = require_regular(self.directory.status(key))
@@ -83,21 +81,6 @@ def file_errors(conditions: Conditions) -> Generator[None]:
         yield
     except OSError as error:
         _raise_translated(error, conditions)
-
-
-def bounds_in(span: SourceRange, size: int) -> tuple[int, int]:
-    """Return where a range of a file begins and ends."""
-    start, stop, most = span.start, span.stop, span.most
-    if span.exact and stop is not None and start >= 0 and stop <= size:
-        if most is None or stop - start <= most:
-            return start, stop
-    elif start < 0:
-        return max(0, size + start), size
-    if span.exceeds(size):
-        raise out_of_bounds(span, size)
-    stop = size if stop is None else min(stop, size)
-    span.require_acceptable(stop - start)
-    return start, stop
 
 
 def _last_modified(status: os.stat_result) -> datetime:

@@ -25,28 +25,31 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import without_secrets
-from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import GIVE_CREDENTIALS, UNREACHABLE
-from zarr_manifest.sources.arriving import Take
-from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
-from zarr_manifest.sources.content_encoding import reject_encoded
-from zarr_manifest.sources.coroutines import in_own_loop
-from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.byte_ranges import WHOLE, SourceRange, out_of_bounds
+from zarr_manifest.sources.object_checks import missing_object, reject_encoded, short_body
 from zarr_manifest.sources.obstore_failures import known_cause
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from obstore import GetResult
     from obstore.store import ObjectStore
 
-__all__ = ["LARGE", "ObjectReader", "ObstoreReader"]
+__all__ = ["LARGE", "ObjectReader", "ObstoreReader", "Take"]
 
 # Bodies of at least this many bytes are taken piece by piece.
 LARGE = 1024 * 1024
 
 # Smaller pieces take more calls, larger ones more memory.
 _LEAST_PIECE = 1024 * 1024
+
+
+type Take = Callable[[int, memoryview], None]
+"""Takes some of the bytes that are read, after so many others. None before: from the beginning.
+
+To collect a large body first takes twice the time: the system has to clear memory for it.
+"""
 
 
 class ObjectReader(Protocol):
@@ -61,23 +64,17 @@ class ObjectReader(Protocol):
         """Whether reading needs no network round trip."""
         ...
 
-    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object."""
+    async def read(
+        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+    ) -> memoryview:
+        """Return the bytes of a range of an object.
+
+        Those of a large one may be given to `take` as they arrive: then none are left to return.
+        After a failure, they may be taken again from the beginning.
+        """
         ...
 
-    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object, without an event loop."""
-        ...
-
-    async def size(self, key: str) -> int:
-        """Return the size of an object in bytes."""
-        ...
-
-    def size_sync(self, key: str) -> int:
-        """Return the size of an object in bytes, without an event loop."""
-        ...
-
-    def state_sync(self, key: str, version: str | None) -> Conditions:
+    async def state(self, key: str, version: str | None = None) -> Conditions:
         """Return the conditions that an object, or that version of it, satisfies now."""
         ...
 
@@ -92,27 +89,10 @@ class ObstoreReader(Struct, frozen=True):
         """Whether reading needs no network round trip."""
         return isinstance(self.store, LocalStore | MemoryStore)
 
-    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object."""
-        return await self._read(key, span, conditions, _whole_body)
-
-    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object; see :meth:`read`."""
-        return in_own_loop(self.read(key, span, conditions))
-
-    async def read_pieces(
-        self, key: str, span: SourceRange, conditions: Conditions, take: Take
-    ) -> memoryview | None:
-        """Return the bytes of a range of an object; None if they were taken as they arrived."""
-        return await self._read(key, span, conditions, lambda answer: _pieces(answer, take))
-
-    async def _read[T](
-        self,
-        key: str,
-        span: SourceRange,
-        conditions: Conditions,
-        body_of: Callable[[GetResult], Awaitable[T]],
-    ) -> T:
+    async def read(
+        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+    ) -> memoryview:
+        """Return the bytes of a range of an object that `take` has not taken."""
         try:
             try:
                 answer = await self._request(key, span, conditions)
@@ -122,13 +102,13 @@ class ObstoreReader(Struct, frozen=True):
                 # The server may have made its own tag weak, which no condition matches.
                 answer = await self._request(key, span, conditions.version_only())
             _check_answer(answer, span, conditions)
-            return await body_of(answer)
+            return await _body(answer, take)
         except _FOREIGN_ERRORS as error:
             size: int | None = None
             if _may_be_out_of_bounds(error, span):
                 # The size only explains the error: if there is none, the error stays what it was.
                 with suppress(ManifestError):
-                    size = await self.size(key)
+                    size = (await self.state(key)).size
             failure = _failure(error, span, size, conditions)
         raise failure  # here, so that the text of obstore's error is not its context
 
@@ -144,38 +124,20 @@ class ObstoreReader(Struct, frozen=True):
                     raise
         return await obs.get_async(self.store, key, options=options)
 
-    async def size(self, key: str) -> int:
-        """Return the size of an object in bytes."""
-        try:
-            return (await obs.head_async(self.store, key))["size"]
-        except _FOREIGN_ERRORS as error:
-            failure = _failure(error, _WHOLE_OBJECT, None)
-        raise failure
-
-    def size_sync(self, key: str) -> int:
-        """Return the size of an object in bytes, without an event loop."""
-        try:
-            return obs.head(self.store, key)["size"]
-        except _FOREIGN_ERRORS as error:
-            failure = _failure(error, _WHOLE_OBJECT, None)
-        raise failure
-
-    def state_sync(self, key: str, version: str | None) -> Conditions:
+    async def state(self, key: str, version: str | None = None) -> Conditions:
         """Return the conditions that an object, or that version of it, satisfies now."""
         stated = Conditions(version=version)
-        options: Any = {**_options(_WHOLE_OBJECT, stated), "head": True}
+        options: Any = {**_options(WHOLE, stated), "head": True}
         try:
-            meta = obs.get(self.store, key, options=options).meta
+            meta = (await obs.get_async(self.store, key, options=options)).meta
         except _FOREIGN_ERRORS as error:
-            failure = _failure(error, _WHOLE_OBJECT, None, stated)
+            failure = _failure(error, WHOLE, None, stated)
         else:
             if version is not None:
                 stated.require(etag=None, last_modified=None, version=meta["version"])
             return Conditions(meta["e_tag"], meta["last_modified"], version, meta["size"])
         raise failure
 
-
-_WHOLE_OBJECT = SourceRange(0, None, False)
 
 # What obstore raises: its own exceptions, built-in ones, and ValueError for malformed keys.
 _FOREIGN_ERRORS = (obstore_errors.BaseError, OSError, ValueError)
@@ -212,32 +174,23 @@ def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) 
     span.require_sent(*answer.range, meta["size"])
 
 
-async def _whole_body(answer: GetResult) -> memoryview:
-    body = memoryview(await answer.bytes_async())
-    first, last = answer.range
-    if len(body) != last - first:
-        raise ShortReadError(
-            f"the source announced {counted(last - first, 'byte')}, but {len(body):,} arrived"
-        )
-    return body
-
-
-async def _pieces(answer: GetResult, take: Take) -> memoryview | None:
+async def _body(answer: GetResult, take: Take | None) -> memoryview:
     first, last = answer.range
     announced, arrived = last - first, 0
-    if announced < LARGE:
-        return await _whole_body(answer)
-    # Not in a thread, which the end of the process would wait for, however long that takes.
-    async for piece in answer.stream(min_chunk_size=_LEAST_PIECE):
-        view = memoryview(piece)
-        if arrived + len(view) <= announced:
-            take(arrived, view)
-        arrived += len(view)
+    body = memoryview(b"")
+    if take is None or announced < LARGE:
+        body = memoryview(await answer.bytes_async())
+        arrived = len(body)
+    else:
+        # Not in a thread, which the end of the process would wait for, however long that takes.
+        async for piece in answer.stream(min_chunk_size=_LEAST_PIECE):
+            view = memoryview(piece)
+            if arrived + len(view) <= announced:
+                take(arrived, view)
+            arrived += len(view)
     if arrived != announced:
-        raise ShortReadError(
-            f"the source announced {counted(announced, 'byte')}, but {arrived:,} arrived"
-        )
-    return None
+        raise short_body(announced, arrived)
+    return body
 
 
 def _has_no_ranges(error: Exception) -> bool:

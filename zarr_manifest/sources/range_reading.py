@@ -122,9 +122,7 @@ class RequestedReading(Struct, frozen=True):
         # Once all requests that can be sent now have been.
         preparing = asyncio.get_running_loop().call_soon(arrival.prepare)
         try:
-            body = await self.sources.fetch_pieces(
-                source.location, span, source.conditions, arrival.take
-            )
+            body = await self.sources.fetch(source.location, span, source.conditions, arrival.take)
         except RangeOutOfBoundsError as error:
             if len(rows) == 1:
                 raise RangeError(rows[0], error) from error.__cause__
@@ -336,9 +334,9 @@ class Arrival:
                 self._bodies[number] = memoryview(bytearray(stop - start))
             self._bodies[number][position : position + len(part)] = part
 
-    def finish(self, body: memoryview | None) -> None:
+    def finish(self, body: memoryview) -> None:
         """Hand over ranges without a destination; `body` is everything if nothing was taken."""
-        if body is not None:
+        if body:
             self.take(0, body)
         if self._bodies:
             rows = [self._rows[number] for number in self._bodies]

@@ -34,18 +34,18 @@ from zarr_manifest.sources.access import (
     open_storage,
     reader_of,
 )
-from zarr_manifest.sources.arriving import PieceReader, Take
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.directories import Directory
 from zarr_manifest.sources.given_readers import GivenReader, is_range_reader, key_below
 from zarr_manifest.sources.keys_in_stores import key_within, local_directories, local_place
 from zarr_manifest.sources.local_files import FileBody, FileReader, open_body
+from zarr_manifest.sources.object_checks import known_size
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.web import WebServer, is_web_reader, web_reader_of
 
 if TYPE_CHECKING:
-    from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
+    from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader, Take
     from zarr_manifest.sources.web import WebReader
 
 __all__ = [
@@ -145,9 +145,15 @@ class Sources:
             )
 
     async def fetch(
-        self, location: Location, span: SourceRange, conditions: Conditions = NO_CONDITIONS
+        self,
+        location: Location,
+        span: SourceRange,
+        conditions: Conditions = NO_CONDITIONS,
+        take: Take | None = None,
     ) -> memoryview:
         """Return the bytes of a range, which is requested as it is; see :class:`SourceRange`.
+
+        Those that are given to `take`, in a thread, as they arrive are not returned.
 
         Raises
         ------
@@ -160,22 +166,7 @@ class Sources:
             return memoryview(b"")
         try:
             target = await self._target(location)
-            return await target.reader.read(target.key, span, conditions)
-        except ManifestError as error:
-            raise error.in_context(location=str(location)) from error.__cause__
-
-    async def fetch_pieces(
-        self, location: Location, span: SourceRange, conditions: Conditions, take: Take
-    ) -> memoryview | None:
-        """Return the bytes of a range; None if they were taken, in a thread, as they arrived.
-
-        See :meth:`fetch` and :class:`PieceReader`.
-        """
-        try:
-            target = await self._target(location)
-            if isinstance(target.reader, PieceReader):
-                return await target.reader.read_pieces(target.key, span, conditions, take)
-            return await target.reader.read(target.key, span, conditions)
+            return await target.reader.read(target.key, span, conditions, take)
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 
@@ -216,18 +207,6 @@ class Sources:
             return self._hierarchy.on_disk
         return location.scheme == "file"
 
-    def fetch_sync(
-        self, location: Location, span: SourceRange, conditions: Conditions = NO_CONDITIONS
-    ) -> memoryview:
-        """Return the bytes of a range, without an event loop; see :meth:`fetch`."""
-        if span.start == span.stop:
-            return memoryview(b"")
-        try:
-            target = self._target_sync(location)
-            return target.reader.read_sync(target.key, span, conditions)
-        except ManifestError as error:
-            raise error.in_context(location=str(location)) from error.__cause__
-
     async def fetch_lazily(self, location: Location, span: SourceRange) -> memoryview | FileBody:
         """Return the bytes of a range; of a large local file, they are read as they are used."""
         try:
@@ -240,21 +219,13 @@ class Sources:
 
     async def size(self, location: Location) -> int:
         """Return the size of an object in bytes."""
+        state = await self.state(location)
         try:
-            target = await self._target(location)
-            return await target.reader.size(target.key)
+            return known_size(state)
         except ManifestError as error:
-            raise error.in_context(location=str(location)) from error.__cause__
+            raise error.in_context(location=str(location)) from None
 
-    def size_sync(self, location: Location) -> int:
-        """Return the size of an object in bytes, without an event loop."""
-        try:
-            target = self._target_sync(location)
-            return target.reader.size_sync(target.key)
-        except ManifestError as error:
-            raise error.in_context(location=str(location)) from error.__cause__
-
-    def state_sync(self, location: Location, version: str | None = None) -> Conditions:
+    async def state(self, location: Location, version: str | None = None) -> Conditions:
         """Return the conditions that an object, or a version of it, satisfies now.
 
         Raises
@@ -263,8 +234,8 @@ class Sources:
             As of :meth:`fetch`.
         """
         try:
-            target = self._target_sync(location)
-            return target.reader.state_sync(target.key, version)
+            target = await self._target(location)
+            return await target.reader.state(target.key, version)
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 

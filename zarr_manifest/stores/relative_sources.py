@@ -47,10 +47,9 @@ from zarr_manifest.sources import (
 from zarr_manifest.stores.byte_requests import zarr_request
 from zarr_manifest.stores.places import directory_of, is_fsspec_on_web, store_urls
 from zarr_manifest.stores.web_store import WebStore
-from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
-    from zarr_manifest.sources import ObjectReader
+    from zarr_manifest.sources import ObjectReader, Take
 
 __all__ = [
     "can_list",
@@ -203,7 +202,9 @@ class _ZarrStoreReader(Struct, frozen=True):
             failure = _failure(FileNotFoundError(key))
         raise failure
 
-    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
+    async def read(
+        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+    ) -> memoryview:
         if conditions:
             raise SourceError(
                 f"{type(self.store).__name__} cannot tell whether the object has changed since the "
@@ -211,7 +212,7 @@ class _ZarrStoreReader(Struct, frozen=True):
                 remedy="Open the hierarchy through obstore, which can.",
             )
         if span.is_too_long:
-            span.require_acceptable(await self.size(key))
+            span.require_acceptable(await self._size(key))
         buffer = await self._get(key, zarr_request(span))
         view = memoryview(buffer.as_numpy_array())
         span.require_acceptable(len(view))
@@ -224,22 +225,16 @@ class _ZarrStoreReader(Struct, frozen=True):
             )
         return view
 
-    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        return sync(self.read(key, span, conditions))
-
-    async def size(self, key: str) -> int:
+    async def _size(self, key: str) -> int:
         try:
             return await self.store.getsize(self._name(key))
         except Exception as error:  # of any store
             failure = _failure(error)
         raise failure
 
-    def size_sync(self, key: str) -> int:
-        return sync(self.size(key))
-
-    def state_sync(self, key: str, version: str | None) -> Conditions:
+    async def state(self, key: str, version: str | None = None) -> Conditions:
         Conditions(version=version).require(etag=None, last_modified=None, version=None)
-        return Conditions(size=self.size_sync(key))
+        return Conditions(size=await self._size(key))
 
 
 def refused_key(error: Exception) -> SourceError | None:

@@ -24,6 +24,7 @@ from zarr_manifest.sources import (
     Access,
     Sources,
     WebServer,
+    known_size,
     web_reader_of,
 )
 from zarr_manifest.stores.byte_requests import requested_range
@@ -133,7 +134,7 @@ class WebStore(Store):
     async def getsize(self, key: str) -> int:
         """Return the size of a value in bytes."""
         try:
-            return await self.reader.size(key)
+            return known_size(await self.reader.state(key))
         except SourceNotFoundError:
             raise FileNotFoundError(key) from None
         except ManifestError as error:

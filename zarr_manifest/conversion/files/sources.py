@@ -24,6 +24,7 @@ from zarr_manifest.sources import (
     Access,
     NamedStores,
     SourceRange,
+    in_own_loop,
     reader_of,
 )
 
@@ -186,7 +187,7 @@ class FileSources:
             # Retry through the reader that translates errors.
             store, key = self.resolve(url)
             try:
-                reader_of(store).size_sync(key)
+                in_own_loop(reader_of(store).state(key))
             except ManifestError as error:
                 raise error.in_context(location=location.redacted) from error.__cause__
             raise
@@ -225,7 +226,8 @@ class FileSources:
             It cannot be read, or is too short.
         """
         store, key = self.resolve(url)
-        return reader_of(store).read_sync(key, SourceRange(start, stop, True), NO_CONDITIONS)
+        span = SourceRange(start, stop, True)
+        return in_own_loop(reader_of(store).read(key, span, NO_CONDITIONS))
 
     def exists(self, url: str) -> bool:
         """Whether there is an object of this name."""

@@ -6,6 +6,7 @@ their checksums, or can be decoded.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -38,7 +39,8 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy import DeclaredArray
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import TO_THE_END, References, Row
-from zarr_manifest.sources import WHOLE, SourceRange, Sources, source_range
+from zarr_manifest.sources import WHOLE, SourceRange, Sources, in_order, source_range
+from zarr_manifest.zarr_internals import sync
 
 __all__ = ["ChunkReader", "ObjectVersion", "RecordedObject", "recorded_objects", "states_of"]
 
@@ -163,15 +165,19 @@ def states_of(
 ) -> dict[ObjectVersion, Conditions | ManifestError]:
     """Return the present state of each object, or why it is unknown."""
 
-    def state(found: ObjectVersion) -> Conditions | ManifestError:
+    async def state(found: ObjectVersion) -> Conditions | ManifestError:
         try:
-            return sources.state_sync(found.location, found.version)
+            return await sources.state(found.location, found.version)
         except ManifestError as error:
             return error
 
-    wanted = list(objects)
-    with ThreadPoolExecutor(_CONCURRENT_CALLS) as pool:
-        return dict(zip(wanted, pool.map(state, wanted), strict=True))
+    async def states() -> dict[ObjectVersion, Conditions | ManifestError]:
+        wanted = list(objects)
+        calls = (functools.partial(state, found) for found in wanted)
+        answers = [answer async for answer in in_order(calls, _CONCURRENT_CALLS)]
+        return dict(zip(wanted, answers, strict=True))
+
+    return sync(states())
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +232,7 @@ class ChunkReader:
     def _check(self, entry: Row, index: tuple[int, ...], found: ObjectVersion) -> None:
         span: SourceRange = source_range(entry.offset, entry.length, WHOLE)
         stated = Conditions(version=found.version)
-        body = self.sources.fetch_sync(found.location, span, stated)
+        body = sync(self.sources.fetch(found.location, span, stated))
         if entry.checksum is not None:
             verify_checksum(entry.checksum, body)
         else:

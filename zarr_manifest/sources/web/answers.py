@@ -15,17 +15,14 @@ from msgspec import Struct
 
 from zarr_manifest.errors import (
     ManifestError,
-    ShortReadError,
     SourceAccessDeniedError,
     SourceError,
 )
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import without_secrets
-from zarr_manifest.showing import counted
 from zarr_manifest.sources.access import GIVE_CREDENTIALS
 from zarr_manifest.sources.byte_ranges import SourceRange
-from zarr_manifest.sources.content_encoding import reject_encoded
-from zarr_manifest.sources.missing_objects import missing_object
+from zarr_manifest.sources.object_checks import missing_object, reject_encoded, short_body
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPHeaderDict
@@ -37,7 +34,6 @@ __all__ = [
     "Unexplained",
     "is_transient",
     "request_headers",
-    "short_body",
     "understand",
 ]
 
@@ -116,8 +112,7 @@ class Answer(Struct, frozen=True):
             conditions.require(
                 etag=self.etag, last_modified=self.last_modified, version=None, size=self.size
             )
-        is_whole = span.start == 0 and span.stop is None
-        if not self.is_partial and not is_whole:
+        if not self.is_partial and not span.is_whole:
             raise SourceError(
                 "the server does not support range requests: it sends the whole object",
                 remedy=_USE_ANOTHER_SERVER,
@@ -205,13 +200,6 @@ def understand(response: BaseHTTPResponse, url: str) -> Redirect | Answer | Unex
         raise short_body(stop - start, length)
     return Answer(
         start, stop, size, is_partial, headers.get("ETag"), headers.get("Last-Modified", "")
-    )
-
-
-def short_body(announced: int, arrived: int) -> ShortReadError:
-    """Return the error for a body of fewer bytes than the source announced, or of more."""
-    return ShortReadError(
-        f"the source announced {counted(announced, 'byte')}, but {arrived:,} arrived"
     )
 
 

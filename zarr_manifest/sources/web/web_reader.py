@@ -27,10 +27,10 @@ from zarr_manifest.errors import (
     SourceError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
-from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS
-from zarr_manifest.sources.arriving import Take
-from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds, unknown_size
-from zarr_manifest.sources.content_encoding import asking_for_identity
+from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS, asking_for_identity
+from zarr_manifest.sources.byte_ranges import WHOLE, SourceRange, out_of_bounds
+from zarr_manifest.sources.coroutines import in_own_loop
+from zarr_manifest.sources.object_checks import short_body
 from zarr_manifest.sources.obstore_failures import no_such_host
 from zarr_manifest.sources.proxies import proxy_for
 from zarr_manifest.sources.web.answers import (
@@ -40,7 +40,6 @@ from zarr_manifest.sources.web.answers import (
     Unexplained,
     is_transient,
     request_headers,
-    short_body,
     understand,
 )
 from zarr_manifest.sources.web.connections import (
@@ -54,13 +53,11 @@ from zarr_manifest.sources.web.server import WebServer
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
 
-    from zarr_manifest.sources.object_reader import ObjectReader
+    from zarr_manifest.sources.object_reader import ObjectReader, Take
 
 __all__ = ["Follow", "WebReader"]
 
 _MOST_REDIRECTS = 5
-
-_WHOLE = SourceRange(0, None, False)
 
 # Bodies of at least this many bytes are taken in pieces of this size.
 _PIECE = 1024 * 1024
@@ -102,36 +99,16 @@ class WebReader:
         server = self.server.with_query(query)
         return self if server is self.server else WebReader(server, self._follow)
 
-    async def read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object."""
-        found = await in_request_thread(partial(self._at, key, _reading(span, conditions)))
-        assert found is not None
-        return found
-
-    async def read_pieces(
-        self, key: str, span: SourceRange, conditions: Conditions, take: Take
-    ) -> memoryview | None:
-        """Return the bytes of a range of an object; None if they were taken as they arrived."""
+    async def read(
+        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+    ) -> memoryview:
+        """Return the bytes of a range of an object that `take` has not taken, in a thread."""
         return await in_request_thread(partial(self._at, key, _reading(span, conditions, take)))
 
-    def read_sync(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
-        """Return the bytes of a range of an object, without an event loop."""
-        found = self._at(key, _reading(span, conditions), Transfer())
-        assert found is not None
-        return found
-
-    async def size(self, key: str) -> int:
-        """Return the size of an object in bytes."""
-        return _size(await in_request_thread(partial(self._at, key, _state)))
-
-    def size_sync(self, key: str) -> int:
-        """Return the size of an object in bytes, without an event loop."""
-        return _size(self._at(key, _state, Transfer()))
-
-    def state_sync(self, key: str, version: str | None) -> Conditions:
+    async def state(self, key: str, version: str | None = None) -> Conditions:
         """Return the conditions that an object satisfies now; HTTP has no versions."""
         Conditions(version=version).require(etag=None, last_modified=None, version=None)
-        return self._at(key, _state, Transfer())
+        return await in_request_thread(partial(self._at, key, _state))
 
     def _at[T](self, key: str, ask: _Ask[T], transfer: Transfer) -> T:
         """Return what is asked of an object, where it is."""
@@ -196,16 +173,14 @@ class WebReader:
         raise failure
 
 
-def _reading(
-    span: SourceRange, conditions: Conditions, take: Take | None = None
-) -> _Ask[memoryview | None]:
+def _reading(span: SourceRange, conditions: Conditions, take: Take | None) -> _Ask[memoryview]:
     """Return what asks for a range of an object."""
 
-    def ask(reader: ObjectReader, key: str, transfer: Transfer) -> memoryview | Redirect | None:
+    def ask(reader: ObjectReader, key: str, transfer: Transfer) -> memoryview | Redirect:
         if not isinstance(reader, WebReader):  # a store stands in for what is redirected to
-            return reader.read_sync(key, span, conditions)
+            return in_own_loop(reader.read(key, span, conditions))
 
-        def use(answer: Answer, response: BaseHTTPResponse) -> memoryview | None:
+        def use(answer: Answer, response: BaseHTTPResponse) -> memoryview:
             answer.require(span, conditions)
             return _body(response, answer.stop - answer.start, transfer, take)
 
@@ -219,7 +194,7 @@ def _reading(
         if found.status == 416 and size is None:
             # The size only explains the error: if there is none, the error stays what it was.
             with suppress(ManifestError):
-                head = reader.exchange(key, _WHOLE, NO_CONDITIONS, transfer, _answer, "HEAD")
+                head = reader.exchange(key, WHOLE, NO_CONDITIONS, transfer, _answer, "HEAD")
                 size = head.size if isinstance(head, Answer) else None
         if size is not None and span.exceeds(size):
             raise out_of_bounds(span, size)
@@ -231,10 +206,10 @@ def _reading(
 def _state(reader: ObjectReader, key: str, transfer: Transfer) -> Conditions | Redirect:
     """Ask for the state of an object."""
     if not isinstance(reader, WebReader):
-        return reader.state_sync(key, None)
+        return in_own_loop(reader.state(key))
     found = reader.exchange(key, FIRST_BYTE, NO_CONDITIONS, transfer, _answer)
     if isinstance(found, Unexplained) and found.status == 416:  # it is empty
-        found = reader.exchange(key, _WHOLE, NO_CONDITIONS, transfer, _answer)
+        found = reader.exchange(key, WHOLE, NO_CONDITIONS, transfer, _answer)
     if isinstance(found, Unexplained):
         raise found.error
     if isinstance(found, Redirect):
@@ -248,16 +223,10 @@ def _answer(answer: Answer, _response: BaseHTTPResponse) -> Answer:
     return answer
 
 
-def _size(state: Conditions) -> int:
-    if state.size is None:
-        raise unknown_size()
-    return state.size
-
-
 def _body(
     response: BaseHTTPResponse, size: int, transfer: Transfer, take: Take | None
-) -> memoryview | None:
-    """Return the bytes that follow; None if they were taken as they arrived."""
+) -> memoryview:
+    """Return the bytes that follow, and that `take` has not taken."""
     if size < _PIECE or (take is None and size <= _MOST_ANNOUNCED):
         return _next_piece(response, 0, size, size)
     body = bytearray()
@@ -268,7 +237,7 @@ def _body(
             continue
         with transfer.handing_over():
             take(before, piece)
-    return memoryview(body) if take is None else None
+    return memoryview(body)
 
 
 def _next_piece(response: BaseHTTPResponse, before: int, count: int, size: int) -> memoryview:
