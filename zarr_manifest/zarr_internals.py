@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import zarr
 import zarr.core.array as arrays
@@ -23,6 +23,10 @@ from zarr.abc.store import Store
 from zarr.core.indexing import get_indexer
 from zarr.core.sync import sync
 from zarr.storage import MemoryStore, StorePath
+
+if TYPE_CHECKING:
+    from zarr.abc.buffer import Buffer, BufferPrototype
+    from zarr.abc.store import ByteRequest
 
 __all__ = [
     "CodecsOfPipeline",
@@ -283,6 +287,23 @@ class StoreOnStore(Store):
     """
 
     _store: Store
+
+    def __eq__(self, value: object) -> bool:
+        return type(self) is type(value) and self._store == value._store
+
+    async def get_partial_values(
+        self,
+        prototype: BufferPrototype,
+        key_ranges: Iterable[tuple[str, ByteRequest | None]],
+    ) -> list[Buffer | None]:
+        """Return the values of many keys, in order."""
+        return list(
+            await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
+        )
+
+    def list(self) -> AsyncIterator[str]:
+        """Yield all keys."""
+        return self.list_prefix("")
 
     # A variable of Store, overridden as in zarr's WrapperStore.
     @property

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
+from zarr_manifest.errors import ManifestError
 from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes, Route
 from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
 from zarr_manifest.hierarchy.node_table import Native
@@ -91,16 +92,6 @@ class ReadableStore(StoreOnStore):
                 return found
         return in_own_loop(self.get(key, prototype, byte_range))
 
-    async def get_partial_values(
-        self,
-        prototype: BufferPrototype,
-        key_ranges: Iterable[tuple[str, ByteRequest | None]],
-    ) -> list[Buffer | None]:
-        """Return the values of many keys, in order."""
-        return list(
-            await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
-        )
-
     async def get_ranges(
         self,
         key: str,
@@ -123,12 +114,15 @@ class ReadableStore(StoreOnStore):
                 ):
                     yield group
             except BaseExceptionGroup as error:
-                if not _is_missing(error):
+                refused = error.subgroup(ManifestError)
+                if refused is None and not _is_missing(error):
                     raise
-                if _is_native(await self._nodes.route_of_absent(key)):
+                if refused is None and _is_native(await self._nodes.route_of_absent(key)):
                     raise
             else:
                 return
+            if refused is not None:
+                raise refused.exceptions[0]
         values: Sequence[Buffer | None]
         if isinstance(route, Chunk):
             parts = await route.array.get_ranges(route.index, [*map(requested_range, byte_ranges)])
@@ -213,10 +207,6 @@ class ReadableStore(StoreOnStore):
     async def is_empty(self, prefix: str) -> bool:
         """Whether there are no keys below a prefix."""
         return await self._readable.is_empty(prefix)
-
-    def list(self) -> AsyncIterator[str]:
-        """Yield all keys, including chunks of manifest arrays."""
-        return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield all keys below a prefix, including chunks of manifest arrays."""

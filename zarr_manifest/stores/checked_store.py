@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
@@ -88,9 +88,6 @@ class CheckedStore(OwnStore):
         self._directory = directory
         self._files = None if directory is None else OwnFiles(directory.path)
 
-    def _with_store(self, store: Store) -> Self:
-        return type(self)(store, self._directory)
-
     def _name(self, key: str) -> str:
         if self._directory is None:
             return quote(key)
@@ -109,10 +106,6 @@ class CheckedStore(OwnStore):
     async def getsize_prefix(self, prefix: str) -> int:
         """Return the size of all values below a prefix, in bytes."""
         return await Store.getsize_prefix(self, prefix)
-
-    async def is_empty(self, prefix: str) -> bool:
-        """Whether there are no keys below a prefix."""
-        return await Store.is_empty(self, prefix)
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield the keys below a prefix, but not those behind links that lead out."""
@@ -142,10 +135,6 @@ class CheckedStore(OwnStore):
             return
         for key in await self.list_own(prefix):
             await self._store.delete(key)
-
-    async def clear(self) -> None:
-        """Remove all keys."""
-        await self.delete_dir("")
 
 
 class _Links:

@@ -6,13 +6,12 @@ bucket, the errors are those of this package; :mod:`.checked_store` guards direc
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from typing import TYPE_CHECKING, Any, cast
 
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
-from zarr.storage import ObjectStore, WrapperStore
+from zarr.storage import ObjectStore
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.sources import known_cause
@@ -21,6 +20,7 @@ from zarr_manifest.stores.relative_sources import (
     store_failure,
     store_name,
 )
+from zarr_manifest.zarr_internals import StoreOnStore
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
@@ -31,7 +31,7 @@ __all__ = ["OwnStore", "translated"]
 _ROOT = "zarr.json"
 
 
-class OwnStore(WrapperStore[Store]):
+class OwnStore(StoreOnStore):
     """Forwards calls to a store, with checked or translated keys.
 
     Parameters
@@ -39,6 +39,10 @@ class OwnStore(WrapperStore[Store]):
     store : Store
         The store.
     """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(read_only=store.read_only)
+        self._store = store
 
     def _name(self, key: str) -> str:
         """Return the store's own name of a key that may be read."""
@@ -103,56 +107,6 @@ class OwnStore(WrapperStore[Store]):
         )
         return found
 
-    async def get_partial_values(
-        self,
-        prototype: BufferPrototype,
-        key_ranges: Iterable[tuple[str, ByteRequest | None]],
-    ) -> list[Buffer | None]:
-        """Return the values of many keys, in order."""
-        return list(
-            await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
-        )
-
-    async def get_ranges(
-        self,
-        key: str,
-        byte_ranges: Sequence[ByteRequest | None],
-        *,
-        prototype: BufferPrototype,
-        **options: Any,
-    ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
-        """Yield many ranges of one value, read with `get`."""
-        failures: tuple[BaseException, ...] = ()
-        try:
-            async for group in Store.get_ranges(
-                self, key, byte_ranges, prototype=prototype, **options
-            ):
-                yield group
-        except BaseExceptionGroup as error:
-            found = error.subgroup(ManifestError)
-            if found is None:
-                raise
-            failures = found.exceptions
-        for failure in failures:
-            raise failure
-
-    def get_ranges_sync(
-        self,
-        key: str,
-        byte_ranges: Sequence[ByteRequest | None],
-        *,
-        prototype: BufferPrototype,
-        **options: Any,
-    ) -> Sequence[tuple[int, Buffer | None]]:
-        """Return many ranges of one value, read with `get_sync`."""
-        return Store.get_ranges_sync(self, key, byte_ranges, prototype=prototype, **options)
-
-    async def _get_many(
-        self, requests: Iterable[tuple[str, BufferPrototype, ByteRequest | None]]
-    ) -> AsyncGenerator[tuple[str, Buffer | None], None]:
-        for key, prototype, part in requests:
-            yield key, await self.get(key, prototype, part)
-
     async def exists(self, key: str) -> bool:
         """Whether a key has a value."""
         return await self._answer(self._store.exists(self._name(key)), key)
@@ -164,14 +118,6 @@ class OwnStore(WrapperStore[Store]):
     async def getsize_prefix(self, prefix: str) -> int:
         """Return the size of all values below a prefix, in bytes."""
         return await self._answer(self._store.getsize_prefix(self._name(prefix)), prefix)
-
-    async def is_empty(self, prefix: str) -> bool:
-        """Whether there are no keys below a prefix."""
-        return await self._answer(self._store.is_empty(self._name(prefix)), prefix)
-
-    def list(self) -> AsyncIterator[str]:
-        """Yield all keys."""
-        return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield the keys below a prefix."""
@@ -195,9 +141,6 @@ class OwnStore(WrapperStore[Store]):
         """Write the value of a key unless it has one."""
         await self._answer(self._store.set_if_not_exists(self._own_name(key), value), key)
 
-    async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
-        await asyncio.gather(*(self.set(key, value) for key, value in values))
-
     async def delete(self, key: str) -> None:
         """Remove the value of a key."""
         await self._answer(self._store.delete(self._own_name(key)), key)
@@ -209,10 +152,6 @@ class OwnStore(WrapperStore[Store]):
     async def delete_dir(self, prefix: str) -> None:
         """Remove all keys below a prefix."""
         await self._answer(self._store.delete_dir(self._own_name(prefix)), prefix)
-
-    async def clear(self) -> None:
-        """Remove all keys."""
-        await self._answer(self._store.clear(), "")
 
 
 def translated(store: Store) -> Store:

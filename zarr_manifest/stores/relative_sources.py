@@ -47,6 +47,7 @@ from zarr_manifest.sources import (
 from zarr_manifest.stores.byte_requests import zarr_request
 from zarr_manifest.stores.places import directory_of, is_fsspec_on_web, store_urls
 from zarr_manifest.stores.web_store import WebStore
+from zarr_manifest.zarr_internals import StoreOnStore, wrapped_store
 
 if TYPE_CHECKING:
     from zarr_manifest.sources import ObjectReader, Take
@@ -125,6 +126,8 @@ def store_name(store: Store) -> str:
     >>> store_name(LocalStore("/data/my h.zarr"))
     'file:///data/my%20h.zarr'
     """
+    if isinstance(store, StoreOnStore):
+        return store_name(wrapped_store(store))
     if isinstance(store, LocalStore):
         return store.root.absolute().as_uri()
     if isinstance(store, WebStore):
