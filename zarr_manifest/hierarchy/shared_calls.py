@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -17,8 +18,12 @@ from msgspec import Struct
 __all__ = ["DocumentCache", "SharedCalls"]
 
 
-class _AbandonedError(Exception):
-    """The reader that made the call was cancelled."""
+class _Call[V]:
+    """A call that is under way, and the number of readers that wait for it."""
+
+    def __init__(self, made: Coroutine[Any, Any, V]) -> None:
+        self.task = asyncio.ensure_future(made)
+        self.waiting = 0
 
 
 class SharedCalls[K: Hashable, V]:
@@ -26,53 +31,43 @@ class SharedCalls[K: Hashable, V]:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of_loops: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, dict[K, list[asyncio.Future[V]]]
-        ] = WeakKeyDictionary()
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[K, _Call[V]]] = (
+            WeakKeyDictionary()
+        )
 
-    async def get(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
-        """Make the call, or wait for another reader of the same event loop to do so.
+    def _under_way(self) -> dict[K, _Call[V]]:
+        with self._lock:
+            return self._of_loops.setdefault(asyncio.get_running_loop(), {})
 
-        All go on in the same turn of the event loop, so that what they request next is merged.
+    async def get(self, key: K, make: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        """Make the call, or wait for that of another reader of the same event loop.
+
+        It is cancelled once no reader waits for it.
         """
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            under_way = self._of_loops.setdefault(loop, {})
-        while (waiting := under_way.get(key)) is not None:
-            # One for each, as a reader that is cancelled cancels what it waits for.
-            answer: asyncio.Future[V] = loop.create_future()
-            waiting.append(answer)
-            try:
-                return await answer
-            except _AbandonedError:
-                continue
-        waiting = under_way[key] = []
+        calls = self._under_way()
+        call = calls.get(key)
+        if call is None:
+            call = calls[key] = _Call(make())
+            call.task.add_done_callback(lambda _: _forget(calls, key, call))
+        call.waiting += 1
         try:
-            value = await make()
-        except BaseException as error:
-            del under_way[key]
-            # If only this reader was cancelled, one of the waiting readers takes over.
-            failure = error if isinstance(error, Exception) else _AbandonedError()
-            for answer in _still(waiting):
-                answer.set_exception(failure)
-            raise
-        del under_way[key]
-        for answer in _still(waiting):
-            answer.set_result(value)
-        return value
+            return await asyncio.shield(call.task)
+        finally:
+            call.waiting -= 1
+            if not call.waiting:
+                _forget(calls, key, call)
+                call.task.cancel()
 
-    async def get_later(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
+    async def get_later(self, key: K, make: Callable[[], Coroutine[Any, Any, V]]) -> V:
         """Make a call that begins after this one was asked for, or wait for such a call."""
-        with self._lock:
-            is_under_way = key in self._of_loops.get(asyncio.get_running_loop(), ())
-        if is_under_way:
+        if key in self._under_way():
             await self.get(key, make)
         return await self.get(key, make)
 
 
-def _still[V](waiting: Iterable[asyncio.Future[V]]) -> Iterator[asyncio.Future[V]]:
-    """Yield the futures of those who have not been cancelled."""
-    return (answer for answer in waiting if not answer.done())
+def _forget[K, V](calls: dict[K, _Call[V]], key: K, call: _Call[V]) -> None:
+    if calls.get(key) is call:
+        del calls[key]
 
 
 class _Kept[V](Struct, frozen=True):
@@ -110,7 +105,7 @@ class DocumentCache[K: Hashable, V]:
             self._values.move_to_end(key)
             return kept.value
 
-    async def get(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
+    async def get(self, key: K, make: Callable[[], Coroutine[Any, Any, V]]) -> V:
         """Return a value; if it is not cached, make it, or wait for another reader to do so."""
         kept = self.find(key)
         if kept is not None:
