@@ -289,6 +289,8 @@ class StoreOnStore(Store):
     _store: Store
 
     def __eq__(self, value: object) -> bool:
+        if not isinstance(value, StoreOnStore):
+            return False
         return type(self) is type(value) and self._store == value._store
 
     async def get_partial_values(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -59,6 +58,15 @@ class Listing(Struct, frozen=True):
     keys: list[str]
     links: list[str]
     nodes: list[str]
+
+    def add_link(self, key: str, path: str | None = None) -> None:
+        """Add a link that leads out; `path` is given if it may be the directory of a node."""
+        self.links.append(key)
+        above, _, name = key.rpartition("/")
+        if name in NODE_METADATA:
+            self.nodes.append(above)
+        elif path is not None and _has_node(path):
+            self.nodes.append(key)
 
 
 async def list_keys(store: Store, prefix: str = "") -> list[str]:
@@ -158,11 +166,8 @@ def _sorted_out(keys: list[str], within: Directory) -> Listing:
     for key in keys:
         if within.real_path(key) is not None:
             found.keys.append(key)
-            continue
-        found.links.append(key)
-        path, _, name = key.rpartition("/")
-        if name in NODE_METADATA:
-            found.nodes.append(path)
+        else:
+            found.add_link(key)
     return found
 
 
@@ -171,19 +176,15 @@ def _directory(root: str, prefix: str, within: Directory | None, *, deep: bool =
     found = Listing([], [], [])
     directory = str(Path(root, prefix))
     if within is not None and within.real_path(prefix) is None:
-        path = prefix.rstrip("/")
-        return Listing([], [path], [path] if _has_node(directory) else [])
+        found.add_link(prefix.rstrip("/"), directory)
+        return found
     if not Path(directory).is_dir():
         return found
-    if deep or within is None:
-        files = _files(directory, prefix, within, ())
-    else:
-        files = _documents(directory, prefix, within)
     try:
-        for file in files:
-            (found.links if file.is_outside else found.keys).append(file.key)
-            if file.node is not None:
-                found.nodes.append(file.node)
+        if deep:
+            _add_files(found, directory, prefix, within, ())
+        elif within is not None:
+            _add_documents(found, directory, prefix, within)
     except PermissionError as error:
         raise SourceAccessDeniedError(
             "there is no permission to list the directory, so its content is unknown",
@@ -193,46 +194,44 @@ def _directory(root: str, prefix: str, within: Directory | None, *, deep: bool =
     return found
 
 
-class _Found(Struct, frozen=True):
-    """A key; whether it is a link that leads out of a directory, and if so, of which node."""
-
-    key: str
-    is_outside: bool = False
-    node: str | None = None
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    with os.scandir(directory) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
 
 
-def _files(
-    directory: str, prefix: str, within: Directory | None, above: tuple[str, ...]
-) -> Iterator[_Found]:
+def _add_files(
+    found: Listing, directory: str, prefix: str, within: Directory | None, above: tuple[str, ...]
+) -> None:
     real = os.path.realpath(directory)
     if real in above:
         return  # a link to a directory that contains it
-    with os.scandir(directory) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            key = f"{prefix}{entry.name}"
-            if entry.is_symlink() and within and within.real_path(entry.path) is None:
-                yield _link(entry, prefix)
-            elif _is_directory(entry):
-                yield from _files(entry.path, f"{key}/", within, (*above, real))
-            elif entry.is_symlink() or entry.is_file():  # a link to nothing fails when it is read
-                yield _Found(key)
+    for entry in _entries(directory):
+        key = f"{prefix}{entry.name}"
+        if entry.is_symlink() and within and within.real_path(entry.path) is None:
+            found.add_link(key, entry.path)
+        elif _is_directory(entry):
+            _add_files(found, entry.path, f"{key}/", within, (*above, real))
+        elif entry.is_symlink() or entry.is_file():  # a link to nothing fails when it is read
+            found.keys.append(key)
 
 
-def _documents(directory: str, prefix: str, within: Directory) -> Iterator[_Found]:
+def _add_documents(found: Listing, directory: str, prefix: str, within: Directory) -> None:
     """Find metadata documents in a directory and those in it, and links."""
-    with os.scandir(directory) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            key = f"{prefix}{entry.name}"
-            if entry.is_symlink() and within.real_path(entry.path) is None:
-                yield _link(entry, prefix)
-            elif _is_directory(entry):
-                for name in sorted(NODE_METADATA):
-                    path = str(Path(entry.path, name))
-                    if os.path.lexists(path):
-                        is_outside = within.real_path(path) is None
-                        yield _Found(f"{key}/{name}", is_outside, key if is_outside else None)
-            elif entry.name in NODE_METADATA:
-                yield _Found(key)
+    for entry in _entries(directory):
+        key = f"{prefix}{entry.name}"
+        if entry.is_symlink() and within.real_path(entry.path) is None:
+            found.add_link(key, entry.path)
+        elif _is_directory(entry):
+            for name in sorted(NODE_METADATA):
+                path = str(Path(entry.path, name))
+                if not os.path.lexists(path):
+                    continue
+                if within.real_path(path) is None:
+                    found.add_link(f"{key}/{name}")
+                else:
+                    found.keys.append(f"{key}/{name}")
+        elif entry.name in NODE_METADATA:
+            found.keys.append(key)
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
@@ -242,13 +241,6 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         if error.errno == errno.ELOOP:
             return False  # a link to itself
         raise
-
-
-def _link(entry: os.DirEntry[str], prefix: str) -> _Found:
-    key = f"{prefix}{entry.name}"
-    if entry.name in NODE_METADATA:
-        return _Found(key, True, prefix.rstrip("/"))
-    return _Found(key, True, key if _has_node(entry.path) else None)
 
 
 def _has_node(directory: str) -> bool:
