@@ -42,10 +42,15 @@ from zarr_manifest.sources.web import WebServer, web_reader_of
 
 if TYPE_CHECKING:
     from zarr_manifest.sources.decoding_threads import in_decoding_thread
-    from zarr_manifest.sources.many_ranges import ManyRanges, RangeError, Receiver, SourceObject
     from zarr_manifest.sources.object_reader import ObjectReader as ObjectReader
     from zarr_manifest.sources.object_reader import Take as Take
-    from zarr_manifest.sources.range_reading import read_ranges
+    from zarr_manifest.sources.range_reading import (
+        ManyRanges,
+        RangeError,
+        Receiver,
+        SourceObject,
+        read_ranges,
+    )
 
 __all__ = [
     "DEFAULT_MAX_GAP",

@@ -1,13 +1,14 @@
-"""Read ranges of many objects: of local files in threads, of remote objects by requests."""
+"""Ranges of many objects, in columns: of local files in threads, of remote objects by requests."""
 
 from __future__ import annotations
 
 import asyncio
 import mmap
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,6 +16,8 @@ import numpy.typing as npt
 from msgspec import Struct, structs
 
 from zarr_manifest.errors import ManifestError, RangeOutOfBoundsError
+from zarr_manifest.format import Conditions
+from zarr_manifest.locations import Location
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 from zarr_manifest.sources.decoding_threads import (
     Budget,
@@ -24,11 +27,104 @@ from zarr_manifest.sources.decoding_threads import (
 )
 from zarr_manifest.sources.directories import OpenFile
 from zarr_manifest.sources.local_files import FileReader
-from zarr_manifest.sources.many_ranges import ManyRanges, RangeError, Receiver, SourceObject, naming
 from zarr_manifest.sources.plan import PlannedRequest
 from zarr_manifest.sources.sources import Sources
 
-__all__ = ["MOST_BYTES_IN_FLIGHT", "read_ranges"]
+__all__ = [
+    "MOST_BYTES_IN_FLIGHT",
+    "ManyRanges",
+    "RangeError",
+    "Receiver",
+    "SourceObject",
+    "read_ranges",
+]
+
+
+class SourceObject(Struct, frozen=True):
+    """An object of which ranges are read, and what it must still match.
+
+    Attributes
+    ----------
+    location : Location
+        Where it is; authorised.
+    conditions : Conditions
+        Sent with each request.
+    """
+
+    location: Location
+    conditions: Conditions
+
+
+class ManyRanges(Struct, frozen=True):
+    """Ranges of objects, one a row.
+
+    Parameters
+    ----------
+    objects : sequence of SourceObject
+        The distinct objects.
+    object_numbers : ndarray of int64
+        Which object each range is of.
+    starts, stops : ndarray of int64
+        First byte and one past the last byte of each range; no range is empty.
+    """
+
+    objects: Sequence[SourceObject]
+    object_numbers: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    stops: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def of_rows(self, rows: npt.NDArray[np.int64]) -> ManyRanges:
+        """Return some of the ranges, of the same objects."""
+        return ManyRanges(
+            self.objects, self.object_numbers[rows], self.starts[rows], self.stops[rows]
+        )
+
+    def by_object(self) -> Iterator[tuple[SourceObject, list[int]]]:
+        """Yield each object with the rows of its ranges, ordered by their starts."""
+        order = np.lexsort((self.stops, self.starts, self.object_numbers))
+        numbers = self.object_numbers[order]
+        for rows in np.split(order, np.flatnonzero(np.diff(numbers)) + 1) if len(order) else ():
+            yield self.objects[int(self.object_numbers[rows[0]])], rows.tolist()
+
+    def spans(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the first byte and one past the last byte of some of the ranges."""
+        starts, stops = self.starts[rows].tolist(), self.stops[rows].tolist()
+        return list(zip(starts, stops, strict=True))
+
+
+class Receiver(Protocol):
+    """Takes the bytes of ranges; called in several threads at the same time."""
+
+    def destination(self, row: int) -> memoryview | None:
+        """Return where the bytes of a range go as they are; None if they have to be decoded.
+
+        As many bytes as the range has, writable and contiguous.
+        """
+        ...
+
+    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        """Take the bytes of some ranges that have no destination."""
+        ...
+
+
+class RangeError(Exception):
+    """A range cannot be read.
+
+    Parameters
+    ----------
+    row : int
+        Which range.
+    error : ManifestError
+        Why; names the location.
+    """
+
+    def __init__(self, row: int, error: ManifestError) -> None:
+        super().__init__(row, error)
+        self.row = row
+        self.error = error
 
 
 # Memory for bytes requested but not yet received, by all that read at the
@@ -46,7 +142,7 @@ async def read_ranges(sources: Sources, ranges: ManyRanges, receiver: Receiver) 
     RangeError
         A range cannot be read. What is still running then is stopped first.
     """
-    local: list[FileRanges] = []
+    local: list[_FileRanges] = []
     others: list[tuple[SourceObject, list[int]]] = []
     by_object = list(ranges.by_object())
     files = await sources.local_files([source.location for source, _ in by_object])
@@ -56,13 +152,11 @@ async def read_ranges(sources: Sources, ranges: ManyRanges, receiver: Receiver) 
         if file is None:
             others.append((source, rows))
         else:
-            local.append(FileRanges(*file, source, rows))
-    stop = threading.Event()
-    reading = LocalReading(sources, ranges, receiver, stop)
-    divided = shares(ranges, local, thread_count())
-    requested = RequestedReading(sources, ranges, receiver, _budget())
-    reads = [in_decoding_thread(reading.read, share) for share in divided]
-    await all_or_none([*reads, *requested.reads(others)], stop)
+            local.append(_FileRanges(*file, source, rows))
+    reading = _Reading(sources, ranges, receiver)
+    shares = _divided(ranges, local, thread_count())
+    reads = [in_decoding_thread(reading.read_files, share) for share in shares]
+    await all_or_none([*reads, *reading.requests(others)], reading.stop)
 
 
 def _budget() -> Budget:
@@ -76,53 +170,62 @@ def _budget() -> Budget:
 # Servers limit connections of one client; more gain little even over long distances.
 _MOST_REQUESTS = 32
 
-type _Objects = Sequence[tuple[SourceObject, list[int]]]
+# So many bytes of local files are worth another thread.
+_WORTH_A_THREAD = 1024 * 1024
+
+# One vectored read fills at most 1024 destinations on Linux.
+_MOST_DESTINATIONS = 512
+
+# After so many bytes, a thread checks whether to stop.
+_MOST_BYTES_PER_CALL = 16 * 1024 * 1024
+
 type _Planned = tuple[SourceObject, list[int], PlannedRequest]
 
 
-class RequestedReading(Struct, frozen=True):
-    """Requests ranges of objects.
+class _FileRanges(Struct, frozen=True):
+    """Some ranges of one file, ordered by their starts."""
 
-    Parameters
-    ----------
-    sources : Sources
-        Where the objects are.
-    ranges : ManyRanges
-        The ranges.
-    receiver : Receiver
-        Takes their bytes.
-    budget : Budget
-        For what has been requested, and has not been received yet.
-    """
+    reader: FileReader
+    key: str
+    source: SourceObject
+    rows: list[int]
 
-    sources: Sources
-    ranges: ManyRanges
-    receiver: Receiver
-    budget: Budget
 
-    def reads(self, objects: _Objects) -> list[Coroutine[Any, Any, None]]:
+class _Reading:
+    """Reads ranges by requests, and those of files in the calling thread, until it is stopped."""
+
+    def __init__(self, sources: Sources, ranges: ManyRanges, receiver: Receiver) -> None:
+        self._sources = sources
+        self._ranges = ranges
+        self._receiver = receiver
+        self.stop = threading.Event()
+
+    def requests(
+        self, objects: Sequence[tuple[SourceObject, list[int]]]
+    ) -> list[Coroutine[Any, Any, None]]:
         """Return as many reads as there may be requests; each takes the next request of all."""
-        requests = self._planned(objects)
+
+        def planned() -> Iterator[_Planned]:
+            for source, rows in objects:
+                for request in self._sources.plan(source.location, self._ranges.spans(rows)):
+                    yield source, [rows[member] for member in request.members], request
+
+        requests, budget = planned(), _budget()
         most = min(_MOST_REQUESTS, sum(len(rows) for _, rows in objects))
-        return [self._read(requests) for _ in range(most)]
+        return [self._read(requests, budget) for _ in range(most)]
 
-    def _planned(self, objects: _Objects) -> Iterator[_Planned]:
-        for source, rows in objects:
-            for request in self.sources.plan(source.location, self.ranges.spans(rows)):
-                yield source, [rows[member] for member in request.members], request
-
-    async def _read(self, requests: Iterator[_Planned]) -> None:
+    async def _read(self, requests: Iterator[_Planned], budget: Budget) -> None:
         for source, rows, request in requests:
-            async with self.budget.taken(request.stop - request.start):
+            async with budget.taken(request.stop - request.start):
                 await self._answer(source, rows, request)
 
     async def _answer(self, source: SourceObject, rows: list[int], request: PlannedRequest) -> None:
         span = SourceRange(request.start, request.stop, True)
-        arrival = Arrival(self.ranges, rows, request, self.receiver)
+        arrival = Arrival(self._ranges, rows, request, self._receiver)
         # Once all requests that can be sent now have been.
         preparing = asyncio.get_running_loop().call_soon(arrival.prepare)
         try:
-            body = await self.sources.fetch(source.location, span, source.conditions, arrival.take)
+            body = await self._sources.fetch(source.location, span, source.conditions, arrival.take)
         except RangeOutOfBoundsError as error:
             if len(rows) == 1:
                 raise RangeError(rows[0], error) from error.__cause__
@@ -134,97 +237,37 @@ class RequestedReading(Struct, frozen=True):
         finally:
             preparing.cancel()
         # Some of the merged ranges may be inside the object.
-        for row in rows:
-            alone = PlannedRequest(int(self.ranges.starts[row]), int(self.ranges.stops[row]), (0,))
-            await self._answer(source, [row], alone)
+        for row, bounds in zip(rows, self._ranges.spans(rows), strict=True):
+            await self._answer(source, [row], PlannedRequest(*bounds, (0,)))
 
-
-# So many bytes of local files are worth another thread.
-_WORTH_A_THREAD = 1024 * 1024
-
-# One vectored read fills at most 1024 destinations on Linux.
-_MOST_DESTINATIONS = 512
-
-# After so many bytes, a thread checks whether to stop.
-_MOST_BYTES_PER_CALL = 16 * 1024 * 1024
-
-
-class FileRanges(Struct, frozen=True):
-    """Some ranges of one file, ordered by their starts."""
-
-    reader: FileReader
-    key: str
-    source: SourceObject
-    rows: list[int]
-
-
-def shares(ranges: ManyRanges, files: Sequence[FileRanges], threads: int) -> list[list[FileRanges]]:
-    """Divide the ranges of files among threads, about the same number of bytes for each."""
-    sizes = ranges.stops - ranges.starts
-    total = sum(int(sizes[file.rows].sum()) for file in files)
-    threads = min(threads, -(-total // _WORTH_A_THREAD))
-    if threads < 2:
-        return [list(files)] if files else []
-    each = -(-total // threads)
-    divided: list[list[FileRanges]] = [[] for _ in range(threads)]
-    before = 0
-    for file in files:
-        ends = before + np.cumsum(sizes[file.rows])
-        before = int(ends[-1])
-        owners = (ends - 1) // each
-        cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(file.rows)]
-        for first, last in pairwise(cuts):
-            divided[int(owners[first])].append(structs.replace(file, rows=file.rows[first:last]))
-    return [share for share in divided if share]
-
-
-class LocalReading(Struct, frozen=True):
-    """Reads ranges of files, in the calling thread.
-
-    Parameters
-    ----------
-    sources : Sources
-        Say how ranges are merged.
-    ranges : ManyRanges
-        The ranges.
-    receiver : Receiver
-        Takes their bytes.
-    stop : threading.Event
-        Once it is set, nothing more is read.
-    """
-
-    sources: Sources
-    ranges: ManyRanges
-    receiver: Receiver
-    stop: threading.Event
-
-    def read(self, share: Iterable[FileRanges]) -> None:
-        """Read one thread's share of the ranges."""
+    def read_files(self, share: Iterable[_FileRanges]) -> None:
+        """Read one thread's share of the ranges of files."""
         for part in share:
             if self.stop.is_set():
                 return
             with (
-                naming(part.rows[0], part.source.location),
+                _naming(part.rows[0], part.source.location),
                 part.reader.opened(part.key, part.source.conditions) as file,
             ):
                 self._require_within(part, file)
                 others = self._read_to_destinations(part, file)
                 self._read_others(structs.replace(part, rows=others), file)
 
-    def _require_within(self, part: FileRanges, file: OpenFile) -> None:
-        beyond = np.flatnonzero(self.ranges.stops[part.rows] > file.size)
+    def _require_within(self, part: _FileRanges, file: OpenFile) -> None:
+        beyond = np.flatnonzero(self._ranges.stops[part.rows] > file.size)
         if len(beyond):
             row = part.rows[int(beyond[0])]
-            with naming(row, part.source.location):
-                raise out_of_bounds(self.ranges.span(row), file.size)
+            ((first, last),) = self._ranges.spans([row])
+            with _naming(row, part.source.location):
+                raise out_of_bounds(SourceRange(first, last, True), file.size)
 
-    def _read_to_destinations(self, part: FileRanges, file: OpenFile) -> list[int]:
+    def _read_to_destinations(self, part: _FileRanges, file: OpenFile) -> list[int]:
         """Read ranges directly to their destinations, adjacent ones together; return other rows."""
         others: list[int] = []
         run: list[memoryview] = []
         run_start = run_stop = 0
-        for row, (first, last) in zip(part.rows, self.ranges.spans(part.rows), strict=True):
-            view = self.receiver.destination(row)
+        for row, (first, last) in zip(part.rows, self._ranges.spans(part.rows), strict=True):
+            view = self._receiver.destination(row)
             if view is None:
                 others.append(row)
                 continue
@@ -239,13 +282,46 @@ class LocalReading(Struct, frozen=True):
         file.read_into(run_start, run)
         return others
 
-    def _read_others(self, part: FileRanges, file: OpenFile) -> None:
-        for request in self.sources.plan(part.source.location, self.ranges.spans(part.rows)):
+    def _read_others(self, part: _FileRanges, file: OpenFile) -> None:
+        for request in self._sources.plan(part.source.location, self._ranges.spans(part.rows)):
             if self.stop.is_set():
                 return
             rows = [part.rows[member] for member in request.members]
             body = memoryview(file.read(request.start, request.stop))
-            self.receiver.receive(rows, self.ranges.bodies(rows, request, body))
+            start, spans = request.start, self._ranges.spans(rows)
+            self._receiver.receive(rows, [body[a - start : b - start] for a, b in spans])
+
+
+def _divided(
+    ranges: ManyRanges, files: Sequence[_FileRanges], threads: int
+) -> list[list[_FileRanges]]:
+    """Divide the ranges of files among threads, about the same number of bytes for each."""
+    sizes = ranges.stops - ranges.starts
+    total = sum(int(sizes[file.rows].sum()) for file in files)
+    threads = min(threads, -(-total // _WORTH_A_THREAD))
+    if threads < 2:
+        return [list(files)] if files else []
+    each = -(-total // threads)
+    divided: list[list[_FileRanges]] = [[] for _ in range(threads)]
+    before = 0
+    for file in files:
+        ends = before + np.cumsum(sizes[file.rows])
+        before = int(ends[-1])
+        owners = (ends - 1) // each
+        cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(file.rows)]
+        for first, last in pairwise(cuts):
+            divided[int(owners[first])].append(structs.replace(file, rows=file.rows[first:last]))
+    return [share for share in divided if share]
+
+
+@contextmanager
+def _naming(row: int, location: Location) -> Generator[None]:
+    """Say which range an error is about."""
+    try:
+        yield
+    except ManifestError as error:
+        located = error.in_context(location=str(location))
+        raise RangeError(row, located) from error.__cause__
 
 
 # What arrives ------------------------------------------------------------------
