@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-import threading
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from zarr.storage import MemoryStore
 from zarr_manifest.errors import SourceError
 from zarr_manifest.format import ChunkGrid
 from zarr_manifest.showing import counted
+from zarr_manifest.sources import in_own_loop
 
 __all__ = ["encode_fill_chunk"]
 
@@ -69,18 +68,4 @@ def encode_fill_chunk(metadata: dict[str, Any], index: tuple[int, ...], key: str
             )
         return contents[key].to_bytes()
 
-    # In its own thread: the caller may be inside an event loop, and must wait.
-    outcome: list[bytes | BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(asyncio.run(encode()))
-        except BaseException as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=run, name="encode-fill-chunk")
-    thread.start()
-    thread.join()
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
+    return in_own_loop(encode())

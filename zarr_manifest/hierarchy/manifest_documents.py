@@ -170,26 +170,17 @@ class ManifestDocuments:
         If some are missing because the manifest was replaced, the end raises. A document that
         is declared but does not exist is an error, unless `skip_lost`.
         """
-        missing = _Missing()
-        met: set[_Missing] = set()  # those of other readers too
-        wanted = await partitions_to_read(self.array, self._store, self._limits)
-        if wanted.without_document:
-            met.add(missing)
         load = self._load_existing if skip_lost else self._load
-        calls = (functools.partial(load, partition, missing) for partition in wanted.partitions)
+        missing = _Missing()
+        partitions = await self.partitions()
+        calls = (functools.partial(load, partition, missing) for partition in partitions)
         async for found in in_order(calls, CONCURRENCY):
-            if isinstance(found, _Missing):
-                met.add(found)
-                yield self._no_entries()
-            else:
-                yield found
-        for found in met:
-            await self._checked(found)
+            yield self._entries(found)
+        await self.check_missing()
 
     async def locations(self) -> AsyncIterator[Location]:
         """Yield the locations of all documents that may exist; none if inline."""
-        wanted = await partitions_to_read(self.array, self._store, self._limits)
-        for partition in wanted.partitions:
+        for partition in await self.partitions():
             document = self.array.document(partition)
             if not isinstance(document, bytes):
                 yield document
@@ -217,11 +208,7 @@ class ManifestDocuments:
         ManifestError
             It cannot be read, or is not valid.
         """
-        missing = _Missing()
-        found = await self._read(partition, missing)
-        if found is missing:
-            self._missing = missing
-        return self._no_entries() if isinstance(found, _Missing) else found
+        return self._entries(await self._read(partition, _Missing()))
 
     async def check_missing(self) -> None:
         """Check that no partition had no document because the manifest was replaced.
@@ -256,6 +243,14 @@ class ManifestDocuments:
             except ManifestError as error:
                 raise error.in_context(array=self.array.path) from error.__cause__
             found.is_checked = True
+        return self._no_entries()
+
+    def _entries(self, found: LoadedManifest | _Missing) -> LoadedManifest:
+        """Return a document; one without entries if there is none, which is then to be checked."""
+        if not isinstance(found, _Missing):
+            return found
+        if not found.is_checked:
+            self._missing = found
         return self._no_entries()
 
     def _no_entries(self) -> LoadedManifest:
