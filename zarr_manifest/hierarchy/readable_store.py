@@ -100,39 +100,27 @@ class ReadableStore(StoreOnStore):
         prototype: BufferPrototype,
         **options: Any,
     ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
-        """Yield many ranges of one value.
+        """Yield many ranges of one value, merged by zarr.
 
-        Ranges of one source object are merged with this store's own limits. Errors are raised
-        directly, not in a group.
+        Errors are raised directly, not in a group.
         """
-        route = await self._route(key)
-        if isinstance(route, Native):
-            readable: Any = self._readable  # not declared by older releases of zarr
+        if isinstance(await self._route(key), Native):
+            native: Any = self._readable  # not declared by older releases of zarr
+            groups = native.get_ranges(key, byte_ranges, prototype=prototype, **options)
             try:
-                async for group in readable.get_ranges(
-                    key, byte_ranges, prototype=prototype, **options
-                ):
+                async for group in _ungrouped(groups):
                     yield group
             except BaseExceptionGroup as error:
-                refused = error.subgroup(ManifestError)
-                if refused is None and not _is_missing(error):
+                if not _is_missing(error):
                     raise
-                if refused is None and _is_native(await self._nodes.route_of_absent(key)):
+                if isinstance(await self._nodes.route_of_absent(key), Native):
                     raise
             else:
                 return
-            if refused is not None:
-                raise refused.exceptions[0]
-        values: Sequence[Buffer | None]
-        if isinstance(route, Chunk):
-            parts = await route.array.get_ranges(route.index, [*map(requested_range, byte_ranges)])
-            values = [None if part is None else prototype.buffer.from_bytes(part) for part in parts]
-        else:
-            values = await asyncio.gather(*(self.get(key, prototype, part) for part in byte_ranges))
-        if any(value is None for value in values):
-            # What zarr expects for an absent key.
-            raise BaseExceptionGroup("the chunk is missing", [FileNotFoundError(key)])
-        yield list(enumerate(values))
+        # Reads the merged ranges with get.
+        groups = super().get_ranges(key, byte_ranges, prototype=prototype, **options)
+        async for group in _ungrouped(groups):
+            yield group
 
     def get_ranges_sync(
         self,
@@ -217,8 +205,18 @@ class ReadableStore(StoreOnStore):
         return list_dir(self._readable, self._nodes, prefix)
 
 
-def _is_native(route: Route) -> bool:
-    return isinstance(route, Native)
+async def _ungrouped[T](groups: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Yield what is read, but raise a refusal by itself."""
+    refused: BaseExceptionGroup[ManifestError] | None = None
+    try:
+        async for group in groups:
+            yield group
+    except BaseExceptionGroup as error:
+        refused = error.subgroup(ManifestError)
+        if refused is None:
+            raise
+    if refused is not None:
+        raise refused.exceptions[0]
 
 
 def _is_missing(error: BaseExceptionGroup[BaseException]) -> bool:

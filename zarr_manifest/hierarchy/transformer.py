@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import zarr
-from msgspec import Struct
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import (
@@ -176,43 +175,11 @@ class ChunkManifestTransformer:
             explained = self._explained(error, index)
             raise explained from explained.__cause__
 
-    async def get_ranges(
-        self, index: tuple[int, ...], requests: Sequence[SourceRange]
-    ) -> Sequence[memoryview | None]:
-        """Return many parts of a chunk, in few requests; see :meth:`get`."""
-        loaded = self._documents.authorise(await self._documents.owner(index))
-        row = loaded.manifest.get(index)
-        if row is not None and self._checksum(row, None) is not None:
-            whole = await self.get(index, WHOLE)
-            assert whole is not None  # it has a checksum
-            return [whole[slice(*slice_bounds(len(whole), request))] for request in requests]
-        if row is None or row.path_number < 0 or row.length is None:
-            return await asyncio.gather(*(self.get(index, request) for request in requests))
-        from zarr_manifest.sources import ManyRanges, RangeError, SourceObject, read_ranges
-
-        bounds = np.array([slice_bounds(row.length, request) for request in requests], np.int64)
-        rows = np.flatnonzero(bounds[:, 0] < bounds[:, 1])
-        source = SourceObject(loaded.locations[row.path_number], row.conditions)
-        starts, stops = bounds[rows].T + row.offset
-        parts = _Parts([memoryview(b"")] * len(requests), rows.tolist())
-        try:
-            ranges = ManyRanges([source], np.zeros(len(rows), np.int64), starts, stops)
-            await read_ranges(self._sources, ranges, parts)
-        except RangeError as failed:
-            raise self._explained(failed.error, index) from failed.error.__cause__
-        return parts.bodies
-
-    def _checksum(self, row: Row, request: SourceRange | None) -> str | None:
-        """Return the checksum of a chunk if it is to be verified for a request; otherwise None."""
-        if self._verify == "never":
-            return None
-        is_whole = request is not None and request.is_whole
-        return row.checksum if is_whole or self._verify == "always" else None
-
     async def _read(
         self, loaded: LoadedManifest, row: Row, index: tuple[int, ...], request: SourceRange
     ) -> memoryview:
-        checksum = None if row.checksum is None else self._checksum(row, request)
+        is_verified = self._verify == "always" or (self._verify == "auto" and request.is_whole)
+        checksum = row.checksum if is_verified else None
         wanted = request if checksum is None else WHOLE
         location: Location | None = None
         if row.data is not None:
@@ -391,21 +358,6 @@ class ChunkManifestTransformer:
     def documents(self) -> AsyncIterator[Location]:
         """Yield the locations of the manifest's documents that may exist."""
         return self._documents.locations()
-
-
-class _Parts(Struct, frozen=True):
-    """Receives parts of a chunk; each range is the part at a position."""
-
-    bodies: list[memoryview]
-    positions: list[int]
-
-    def destination(self, row: int) -> None:
-        """Return None: each part has its own memory."""
-
-    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
-        """Keep parts."""
-        for row, body in zip(rows, bodies, strict=True):
-            self.bodies[self.positions[row]] = body
 
 
 def _missing_chunks_are_errors() -> bool:
