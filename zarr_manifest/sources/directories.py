@@ -45,7 +45,7 @@ __all__ = [
     "OpenFile",
     "directory_found",
     "link_outside",
-    "open_directory",
+    "open_above",
     "real_path",
     "regular_file",
     "require_regular",
@@ -351,18 +351,41 @@ def _reach_in[T](directory: str, key: str, act: _Act[T]) -> T:
     segments = [segment for segment in key.split("/") if segment not in ("", ".")]
     if not segments or ".." in segments:
         raise LinkMetError
+    above = open_above(directory, segments)
+    try:
+        return act(segments[-1], above)
+    finally:
+        os.close(above)
+
+
+def open_above(directory: str, segments: list[str], *, make: bool = False) -> int:
+    """Open the directory of a file below another, one segment after the other.
+
+    Directories that do not exist are made if asked for.
+
+    Raises
+    ------
+    OSError, LinkMetError
+        As of :func:`_reach_in`.
+    """
+    if make:
+        Path(directory).mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory, DIRECTORY_FLAGS)
     try:
         for segment in segments[:-1]:
-            inner = open_directory(segment, descriptor)
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(segment, dir_fd=descriptor)
+            inner = _open_directory(segment, descriptor)
             os.close(descriptor)
             descriptor = inner
-        return act(segments[-1], descriptor)
-    finally:
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor
 
 
-def open_directory(name: str, above: int) -> int:
+def _open_directory(name: str, above: int) -> int:
     """Open a directory in another, without following a link."""
     try:
         return os.open(name, DIRECTORY_FLAGS | NO_LINK, dir_fd=above)

@@ -32,7 +32,7 @@ from zarr_manifest.sources.directories import (
     NO_LINK,
     OPENS_IN_DIRECTORIES,
     LinkMetError,
-    open_directory,
+    open_above,
     real_path,
     regular_file,
 )
@@ -45,7 +45,7 @@ from zarr_manifest.sources.momentary_files import (
     try_lock,
     written,
 )
-from zarr_manifest.sources.openat2 import DIRECTORY_FLAGS, FILE_FLAGS
+from zarr_manifest.sources.openat2 import FILE_FLAGS
 
 __all__ = ["OwnFiles"]
 
@@ -246,7 +246,7 @@ class OwnFiles(Struct, frozen=True):
             if not OPENS_IN_DIRECTORIES:
                 yield FilePlace(_checked_path(self.directory, segments, make), None, path)
                 return
-            above = _open_above(self.directory, segments, make)
+            above = open_above(self.directory, segments, make=make)
             try:
                 yield FilePlace(segments[-1], above, path)
             finally:
@@ -257,28 +257,6 @@ class OwnFiles(Struct, frozen=True):
             if error.errno == errno.ENAMETOOLONG:
                 raise _impossible(_TOO_LONG, path) from None
             raise
-
-
-def _open_above(directory: str, segments: list[str], make: bool) -> int:
-    if make and not Path(directory).is_dir():
-        Path(directory).mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory, DIRECTORY_FLAGS)
-    try:
-        for segment in segments[:-1]:
-            try:
-                inner = open_directory(segment, descriptor)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(segment, dir_fd=descriptor)
-                inner = open_directory(segment, descriptor)
-            os.close(descriptor)
-            descriptor = inner
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _checked_path(directory: str, segments: list[str], make: bool) -> str:
