@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct, structs
+from msgspec import Struct
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, WrapperStore
 
@@ -203,6 +203,10 @@ class StoreDirectory(Struct, frozen=True):
     path: str
     is_untransformed: bool
 
+    def through(self, is_plain: bool) -> StoreDirectory:
+        """Return the same directory, seen through something that may transform its files."""
+        return StoreDirectory(self.path, self.is_untransformed and is_plain)
+
 
 def local_store(store: Store) -> LocalStore | None:
     """Return zarr's store of a local directory, through any wrappers; None for others."""
@@ -226,7 +230,7 @@ def directory_of(store: Store) -> StoreDirectory | None:
         return StoreDirectory(str(store.root.absolute()), type(store) is LocalStore)
     if isinstance(store, WrapperStore):
         found = directory_of(wrapped_store(cast("Store", store)))
-        return None if found is None else structs.replace(found, is_untransformed=False)
+        return found and found.through(False)
     if isinstance(store, ObjectStore):
         from obstore.store import LocalStore as ObstoreLocalStore
 
@@ -236,14 +240,7 @@ def directory_of(store: Store) -> StoreDirectory | None:
         return StoreDirectory(str(inner.prefix or "/"), type(cast("Any", store)) is ObjectStore)
     if isinstance(store, FsspecStore):
         found = _directory_in(store.fs, store.path)
-        is_untransformed = type(store) is FsspecStore
-        return (
-            None
-            if found is None
-            else structs.replace(
-                found, is_untransformed=found.is_untransformed and is_untransformed
-            )
-        )
+        return found and found.through(type(store) is FsspecStore)
     return None
 
 
@@ -263,12 +260,7 @@ def _directory_in(file_system: Any, path: str) -> StoreDirectory | None:
     elif isinstance(file_system, _kind("fsspec.implementations.cached", "CachingFileSystem")):
         inner = file_system.fs
     found = None if inner is None else _directory_in(inner, path)
-    is_untransformed = type(file_system) in (below, wrapper)
-    return (
-        None
-        if found is None
-        else structs.replace(found, is_untransformed=found.is_untransformed and is_untransformed)
-    )
+    return found and found.through(type(file_system) in (below, wrapper))
 
 
 def _kind(module: str, name: str) -> Any:
