@@ -178,8 +178,11 @@ class ChunkManifestTransformer:
     async def _read(
         self, loaded: LoadedManifest, row: Row, index: tuple[int, ...], request: SourceRange
     ) -> memoryview:
-        is_verified = self._verify == "always" or (self._verify == "auto" and request.is_whole)
-        checksum = row.checksum if is_verified else None
+        checksum = row.checksum
+        if self._verify == "never" or (
+            checksum and self._verify == "auto" and not request.is_whole
+        ):
+            checksum = None
         wanted = request if checksum is None else WHOLE
         location: Location | None = None
         if row.data is not None:

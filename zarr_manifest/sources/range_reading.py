@@ -153,7 +153,7 @@ async def read_ranges(sources: Sources, ranges: ManyRanges, receiver: Receiver) 
             others.append((source, rows))
         else:
             local.append(_FileRanges(*file, source, rows))
-    reading = _Reading(sources, ranges, receiver)
+    reading = _Reading(sources, ranges, receiver, threading.Event())
     shares = _divided(ranges, local, thread_count())
     reads = [in_decoding_thread(reading.read_files, share) for share in shares]
     await all_or_none([*reads, *reading.requests(others)], reading.stop)
@@ -191,14 +191,13 @@ class _FileRanges(Struct, frozen=True):
     rows: list[int]
 
 
-class _Reading:
+class _Reading(Struct, frozen=True):
     """Reads ranges by requests, and those of files in the calling thread, until it is stopped."""
 
-    def __init__(self, sources: Sources, ranges: ManyRanges, receiver: Receiver) -> None:
-        self._sources = sources
-        self._ranges = ranges
-        self._receiver = receiver
-        self.stop = threading.Event()
+    sources: Sources
+    ranges: ManyRanges
+    receiver: Receiver
+    stop: threading.Event
 
     def requests(
         self, objects: Sequence[tuple[SourceObject, list[int]]]
@@ -207,7 +206,7 @@ class _Reading:
 
         def planned() -> Iterator[_Planned]:
             for source, rows in objects:
-                for request in self._sources.plan(source.location, self._ranges.spans(rows)):
+                for request in self.sources.plan(source.location, self.ranges.spans(rows)):
                     yield source, [rows[member] for member in request.members], request
 
         requests, budget = planned(), _budget()
@@ -221,11 +220,11 @@ class _Reading:
 
     async def _answer(self, source: SourceObject, rows: list[int], request: PlannedRequest) -> None:
         span = SourceRange(request.start, request.stop, True)
-        arrival = Arrival(self._ranges, rows, request, self._receiver)
+        arrival = Arrival(self.ranges, rows, request, self.receiver)
         # Once all requests that can be sent now have been.
         preparing = asyncio.get_running_loop().call_soon(arrival.prepare)
         try:
-            body = await self._sources.fetch(source.location, span, source.conditions, arrival.take)
+            body = await self.sources.fetch(source.location, span, source.conditions, arrival.take)
         except RangeOutOfBoundsError as error:
             if len(rows) == 1:
                 raise RangeError(rows[0], error) from error.__cause__
@@ -237,7 +236,7 @@ class _Reading:
         finally:
             preparing.cancel()
         # Some of the merged ranges may be inside the object.
-        for row, bounds in zip(rows, self._ranges.spans(rows), strict=True):
+        for row, bounds in zip(rows, self.ranges.spans(rows), strict=True):
             await self._answer(source, [row], PlannedRequest(*bounds, (0,)))
 
     def read_files(self, share: Iterable[_FileRanges]) -> None:
@@ -254,10 +253,10 @@ class _Reading:
                 self._read_others(structs.replace(part, rows=others), file)
 
     def _require_within(self, part: _FileRanges, file: OpenFile) -> None:
-        beyond = np.flatnonzero(self._ranges.stops[part.rows] > file.size)
+        beyond = np.flatnonzero(self.ranges.stops[part.rows] > file.size)
         if len(beyond):
             row = part.rows[int(beyond[0])]
-            ((first, last),) = self._ranges.spans([row])
+            ((first, last),) = self.ranges.spans([row])
             with _naming(row, part.source.location):
                 raise out_of_bounds(SourceRange(first, last, True), file.size)
 
@@ -266,8 +265,8 @@ class _Reading:
         others: list[int] = []
         run: list[memoryview] = []
         run_start = run_stop = 0
-        for row, (first, last) in zip(part.rows, self._ranges.spans(part.rows), strict=True):
-            view = self._receiver.destination(row)
+        for row, (first, last) in zip(part.rows, self.ranges.spans(part.rows), strict=True):
+            view = self.receiver.destination(row)
             if view is None:
                 others.append(row)
                 continue
@@ -283,13 +282,13 @@ class _Reading:
         return others
 
     def _read_others(self, part: _FileRanges, file: OpenFile) -> None:
-        for request in self._sources.plan(part.source.location, self._ranges.spans(part.rows)):
+        for request in self.sources.plan(part.source.location, self.ranges.spans(part.rows)):
             if self.stop.is_set():
                 return
             rows = [part.rows[member] for member in request.members]
             body = memoryview(file.read(request.start, request.stop))
-            start, spans = request.start, self._ranges.spans(rows)
-            self._receiver.receive(rows, [body[a - start : b - start] for a, b in spans])
+            start, spans = request.start, self.ranges.spans(rows)
+            self.receiver.receive(rows, [body[a - start : b - start] for a, b in spans])
 
 
 def _divided(
