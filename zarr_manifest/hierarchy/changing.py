@@ -51,8 +51,6 @@ from zarr_manifest.showing import counted
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import OwnKeys, list_own
 
-__all__ = ["deletable", "delete_below", "note_change", "resized_declaration", "writable"]
-
 # Number of objects deleted at the same time.
 _CONCURRENT_CALLS = 16
 

@@ -9,15 +9,6 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import join, parse_node
 
-__all__ = [
-    "contradiction",
-    "incomplete",
-    "no_longer_native",
-    "not_a_path",
-    "only_consolidated",
-    "vanished",
-]
-
 
 def vanished(path: str, body: bytes | None) -> ManifestNotFoundError:
     """Return the error for an array that declared a manifest before, and does so no longer.

@@ -37,8 +37,6 @@ from zarr_manifest.locations import Base, Location
 from zarr_manifest.manifest import Grid
 from zarr_manifest.showing import counted
 
-__all__ = ["ChunkKeyEncoding", "DeclaredArray", "interpret_array"]
-
 
 class DeclaredArray(Struct, frozen=True):
     """What is needed to read the manifest of an array.

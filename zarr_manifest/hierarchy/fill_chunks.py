@@ -16,8 +16,6 @@ from zarr_manifest.format import ChunkGrid
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import in_own_loop
 
-__all__ = ["encode_fill_chunk"]
-
 # Metadata may state any size, of which nothing has to exist.
 _LARGEST_FILL_CHUNK = 2**31
 

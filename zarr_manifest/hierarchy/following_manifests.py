@@ -19,8 +19,6 @@ from zarr_manifest.locations import StoreLocation
 if TYPE_CHECKING:
     from zarr_manifest.hierarchy.manifest_documents import ManifestDocuments
 
-__all__ = ["FollowingManifests"]
-
 # Number of chunks of the arrays whose manifests are loaded in vain at most: about 1 MB.
 _MOST_CHUNKS = 10_000
 

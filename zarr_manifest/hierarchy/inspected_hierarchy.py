@@ -39,8 +39,6 @@ from zarr_manifest.zarr_internals import sync
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["InspectedHierarchy", "store_underneath"]
-
 
 class InspectedHierarchy(Struct, frozen=True):
     """A hierarchy, and the reader's settings for it.

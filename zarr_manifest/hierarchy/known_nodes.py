@@ -48,8 +48,6 @@ from zarr_manifest.hierarchy.shared_calls import SharedCalls
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.stores import list_names
 
-__all__ = ["Chunk", "KnownNodes", "Metadata", "Route"]
-
 
 class Chunk(Struct, frozen=True):
     """A key that names a chunk of a manifest array.

@@ -20,13 +20,6 @@ from zarr_manifest.locations import Location
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import store_name, unknown_members
 
-__all__ = [
-    "list_chunks_below",
-    "list_dir",
-    "list_locations",
-    "list_prefix",
-]
-
 # Number of nodes to read at the same time.
 _CONCURRENT_CALLS = 16
 

@@ -28,8 +28,6 @@ from zarr_manifest.locations import Location
 from zarr_manifest.manifest import EMPTY, INLINE, TO_THE_END
 from zarr_manifest.sources import ManyRanges, SourceObject, in_order
 
-__all__ = ["LocatedChunks", "locate_chunks"]
-
 
 class LocatedChunks(Struct):
     """The location of each chunk's bytes. Chunks are identified by position in the selection.

@@ -49,14 +49,6 @@ from zarr_manifest.sources import (
     in_order,
 )
 
-__all__ = [
-    "CONCURRENCY",
-    "LoadedManifest",
-    "ManifestDocuments",
-    "fetch_document",
-    "interpret_document_of",
-]
-
 _WHOLE_OBJECT = SourceRange(0, None, False)
 
 # Memory for the cached documents of an array, estimated from their columns and paths.

@@ -40,18 +40,6 @@ from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.stores import store_name
 
-__all__ = [
-    "NATIVE",
-    "Array",
-    "BuildArray",
-    "ConsolidatedCopy",
-    "Native",
-    "NodeTable",
-    "Remembered",
-    "Unsettled",
-    "expire_timestamps",
-]
-
 type Shape = tuple[int, ...]
 
 _NEVER = float("-inf")

@@ -31,14 +31,6 @@ from zarr_manifest.locations import Base, StoreLocation
 from zarr_manifest.showing import counted
 from zarr_manifest.stores import can_list, list_inside
 
-__all__ = [
-    "Partition",
-    "PartitionKeys",
-    "PartitionsToRead",
-    "lost_document",
-    "partitions_to_read",
-]
-
 type Partition = tuple[int, ...] | None
 
 # So few documents are asked for without listing them.

@@ -19,8 +19,6 @@ from types import FrameType
 
 from zarr_manifest.zarr_internals import io_loop
 
-__all__ = ["finish_requests"]
-
 _HANDING_OVER = asyncio.BaseEventLoop.call_soon_threadsafe.__code__
 
 # The threads need microseconds; one that is stuck must not keep the process.

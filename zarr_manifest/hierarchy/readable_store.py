@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
 
-__all__ = ["ReadableStore"]
-
 
 class ReadableStore(StoreOnStore):
     """A hierarchy of manifest arrays and native arrays, as zarr reads it."""

@@ -15,8 +15,6 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-__all__ = ["DocumentCache", "SharedCalls"]
-
 
 class _Call[V]:
     """A call that is under way, and the number of readers that wait for it."""

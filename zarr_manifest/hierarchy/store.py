@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 
     from zarr_manifest.sources import ManyRanges, Receiver
 
-__all__ = ["ManifestStore"]
-
 
 class ManifestStore(ReadableStore):
     """A hierarchy of manifest arrays and native arrays.

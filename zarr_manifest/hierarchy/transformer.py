@@ -46,8 +46,6 @@ from zarr_manifest.sources import (
     source_range,
 )
 
-__all__ = ["ChunkManifestTransformer", "ConditionCheck", "Verify"]
-
 type Verify = Literal["auto", "always", "never"]
 type ConditionCheck = Literal["check", "ignore"]
 

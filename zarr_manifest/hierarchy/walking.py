@@ -55,14 +55,6 @@ from zarr_manifest.stores import (
 )
 from zarr_manifest.zarr_internals import ensure_open
 
-__all__ = [
-    "Node",
-    "list_nodes",
-    "no_hierarchy",
-    "open_for_reading",
-    "read_node",
-]
-
 # Number of metadata documents to read at the same time.
 _CONCURRENT_CALLS = 16
 

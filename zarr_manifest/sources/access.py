@@ -41,24 +41,6 @@ if TYPE_CHECKING:
 
     from zarr_manifest.sources.object_reader import ObstoreReader
 
-__all__ = [
-    "UNREACHABLE",
-    "Access",
-    "Allow",
-    "Anonymous",
-    "Environment",
-    "access_by_prefix",
-    "anonymous",
-    "asking_for_identity",
-    "client_options_in_environment",
-    "cloud_of",
-    "describe_access",
-    "environment",
-    "has_options",
-    "open_storage",
-    "reader_of",
-]
-
 # A few quick retries, then an error while the user is still waiting.
 DEFAULT_RETRIES: RetryConfig = {
     "max_retries": 5,

@@ -17,17 +17,6 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.showing import counted
 
-__all__ = [
-    "WHOLE",
-    "SourceRange",
-    "bounds_in",
-    "needs_size",
-    "out_of_bounds",
-    "slice_bounds",
-    "source_range",
-    "unknown_size",
-]
-
 
 class SourceRange(Struct, frozen=True):
     """Bytes of a source object, or of an entry.

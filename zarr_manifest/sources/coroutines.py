@@ -8,8 +8,6 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-__all__ = ["in_order", "in_own_loop"]
-
 
 def in_own_loop[T](work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end in an event loop of its own.

@@ -15,8 +15,6 @@ from typing import Any
 from zarr_manifest.errors import Advice, Setting, SourceError
 from zarr_manifest.locations import Cloud
 
-__all__ = ["with_given_credentials"]
-
 
 def with_given_credentials(cloud: Cloud, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with which obstore uses exactly the credentials that they give, or none.

@@ -14,8 +14,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
-__all__ = ["Budget", "all_or_none", "in_decoding_thread", "thread_count", "until_done"]
-
 
 async def all_or_none(reads: Sequence[Coroutine[Any, Any, None]], stop: threading.Event) -> None:
     """Run reads at the same time; after a failure, stop the others first.

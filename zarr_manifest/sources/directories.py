@@ -36,22 +36,6 @@ from zarr_manifest.sources.openat2 import (
     open_below,
 )
 
-__all__ = [
-    "LONGEST_PATH",
-    "NO_LINK",
-    "OPENS_IN_DIRECTORIES",
-    "Directory",
-    "LinkMetError",
-    "OpenFile",
-    "directory_found",
-    "link_outside",
-    "open_above",
-    "real_path",
-    "regular_file",
-    "require_regular",
-    "why_not_opened",
-]
-
 # Placeholder for the hierarchy's directory in messages.
 HIERARCHY = "hierarchy's directory"
 

@@ -13,8 +13,6 @@ from importlib import import_module
 
 from zarr_manifest.locations import Files, WebServers, kind_of
 
-__all__ = ["import_for_bulk", "import_for_reading"]
-
 _FOR_STORES = ("obstore", "obstore.store", "obstore.exceptions")
 
 _FOR_OBJECTS = (*_FOR_STORES, "zarr_manifest.sources.object_reader", "urllib.request")

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from zarr_manifest.sources.object_reader import Take
 
-__all__ = ["GivenReader", "ObjectPart", "RangeReader", "is_range_reader", "key_below"]
-
 
 class ObjectPart(Struct, frozen=True):
     """Some bytes of an object, and what its reader knows of it; see :class:`RangeReader`.

@@ -28,16 +28,6 @@ from zarr_manifest.sources.web import WebServer
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = [
-    "LocalPlace",
-    "NamedStores",
-    "key_within",
-    "local_directories",
-    "local_place",
-    "may_be_remote",
-    "urls_of",
-]
-
 
 class NamedStores:
     """Stores for locations that the caller named: they need no authorisation.

@@ -23,8 +23,6 @@ from zarr_manifest.sources.object_checks import missing_object
 if TYPE_CHECKING:
     from zarr_manifest.sources.object_reader import Take
 
-__all__ = ["FileBody", "FileReader", "file_errors", "open_body"]
-
 
 class FileReader(Struct, frozen=True):
     """Reads files below a directory, as an :class:`ObjectReader`."""

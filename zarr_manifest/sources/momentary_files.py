@@ -21,18 +21,6 @@ from zarr_manifest.errors import Advice, Setting, WriteConflictError
 from zarr_manifest.sources.directories import NO_LINK, regular_file, why_not_opened
 from zarr_manifest.sources.openat2 import FILE_FLAGS
 
-__all__ = [
-    "LOCK",
-    "MOMENTARY",
-    "PARTIAL",
-    "FilePlace",
-    "holding",
-    "releasing",
-    "try_lock",
-    "undetectable_writers",
-    "written",
-]
-
 # What the names of files that exist for a moment end with; a process that is killed leaves them.
 MOMENTARY = LOCK, PARTIAL = ".lock", ".partial"
 

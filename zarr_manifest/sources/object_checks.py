@@ -13,8 +13,6 @@ from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.showing import counted
 from zarr_manifest.sources.byte_ranges import unknown_size
 
-__all__ = ["known_size", "missing_object", "reject_encoded", "short_body"]
-
 
 def missing_object(conditions: Conditions = NO_CONDITIONS, *, detail: str = "") -> ManifestError:
     """Return the error for an object that does not exist, or not in the version that is required.

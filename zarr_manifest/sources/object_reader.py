@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from obstore import GetResult
     from obstore.store import ObjectStore
 
-__all__ = ["LARGE", "ObjectReader", "ObstoreReader", "Take"]
-
 # Bodies of at least this many bytes are taken piece by piece.
 LARGE = 1024 * 1024
 

@@ -17,8 +17,6 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
 )
 
-__all__ = ["known_cause", "no_such_host"]
-
 _ENDPOINT = Setting("options", python="anonymous(endpoint=..., region=...)")
 
 _NO_BUCKET = re.compile(

@@ -14,8 +14,6 @@ import os
 import sys
 from collections.abc import Callable
 
-__all__ = ["DIRECTORY_FLAGS", "FILE_FLAGS", "HAS_OPENAT2", "open_below"]
-
 # openat2, and the processors on which that is its number.
 _NUMBER = ctypes.c_long(437)
 _PROCESSORS = ("x86_64", "aarch64", "ppc64le", "riscv64", "s390x")

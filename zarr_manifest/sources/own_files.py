@@ -47,8 +47,6 @@ from zarr_manifest.sources.momentary_files import (
 )
 from zarr_manifest.sources.openat2 import FILE_FLAGS
 
-__all__ = ["OwnFiles"]
-
 
 class OwnFiles(Struct, frozen=True):
     """The files of a directory, to be changed.

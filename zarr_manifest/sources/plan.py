@@ -13,8 +13,6 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PlannedRequest", "plan_requests"]
-
 
 class PlannedRequest(Struct, frozen=True):
     """One request that answers several ranges.

@@ -23,8 +23,6 @@ from zarr_manifest.sources.access import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["proxy_for", "within_host"]
-
 _NOWHERE = f"http://{UNREACHABLE}"
 
 

@@ -30,15 +30,6 @@ from zarr_manifest.sources.local_files import FileReader
 from zarr_manifest.sources.plan import PlannedRequest
 from zarr_manifest.sources.sources import Sources
 
-__all__ = [
-    "MOST_BYTES_IN_FLIGHT",
-    "ManyRanges",
-    "RangeError",
-    "Receiver",
-    "SourceObject",
-    "read_ranges",
-]
-
 
 class SourceObject(Struct, frozen=True):
     """An object of which ranges are read, and what it must still match.

@@ -48,12 +48,6 @@ if TYPE_CHECKING:
     from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader, Take
     from zarr_manifest.sources.web import WebReader
 
-__all__ = [
-    "DEFAULT_MAX_GAP",
-    "DEFAULT_MAX_REQUEST",
-    "Sources",
-]
-
 # `python -m benchmarks gaps` shows the effect of other values.
 DEFAULT_MAX_GAP = 512 * 1024
 DEFAULT_MAX_REQUEST = 16 * 1024 * 1024

@@ -14,8 +14,6 @@ from zarr.abc.store import (
 
 from zarr_manifest.sources import WHOLE, SourceRange, slice_bounds
 
-__all__ = ["requested_range", "slice_of", "zarr_request"]
-
 
 def requested_range(byte_range: ByteRequest | None) -> SourceRange:
     """Return what a zarr byte request selects of a value.

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import BufferPrototype
     from zarr.abc.store import ByteRequest
 
-__all__ = ["inside_store", "list_own"]
-
 # Errors that zarr takes for an absent key.
 _MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 

@@ -34,12 +34,6 @@ from zarr_manifest.stores.web_store import WebStore
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
 
-__all__ = [
-    "base_directory",
-    "open_hierarchy",
-    "store_as_zarr_would",
-]
-
 
 def open_hierarchy(
     location: str | Path | ObstoreStore | Store,

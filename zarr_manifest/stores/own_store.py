@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
 
-__all__ = ["OwnStore", "translated"]
-
 _ROOT = "zarr.json"
 
 

@@ -36,17 +36,6 @@ from zarr_manifest.zarr_internals import StoreOnStore, dictionary_of, wrapped_st
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-__all__ = [
-    "OwnKeys",
-    "StoreDirectory",
-    "directory_of",
-    "is_fsspec_on_web",
-    "local_store",
-    "object_url",
-    "same_place",
-    "store_urls",
-]
-
 
 def same_place(one: Store, other: Store) -> bool:
     """Whether the keys of two stores name the same objects.

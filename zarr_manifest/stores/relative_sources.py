@@ -52,17 +52,6 @@ from zarr_manifest.zarr_internals import StoreOnStore, wrapped_store
 if TYPE_CHECKING:
     from zarr_manifest.sources import ObjectReader, Take
 
-__all__ = [
-    "can_list",
-    "hierarchy_reader",
-    "hierarchy_sources",
-    "refused_key",
-    "store_errors",
-    "store_failure",
-    "store_name",
-]
-
-
 _REFUSED = ("403 Forbidden", "401 Unauthorized")
 
 

@@ -30,17 +30,6 @@ from zarr_manifest.stores.own_store import translated
 from zarr_manifest.stores.places import directory_of
 from zarr_manifest.stores.relative_sources import store_name
 
-__all__ = [
-    "Listing",
-    "link_outside",
-    "list_inside",
-    "list_keys",
-    "list_members",
-    "list_names",
-    "listed_directory",
-    "not_listable",
-]
-
 
 class Listing(Struct, frozen=True):
     """The keys of a store, and the symbolic links that lead out of it.

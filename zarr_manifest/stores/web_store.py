@@ -32,8 +32,6 @@ from zarr_manifest.stores.byte_requests import requested_range
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
 
-__all__ = ["CONSOLIDATE", "WebStore", "unchangeable", "unknown_members"]
-
 # zarr alone would lose the declarations.
 CONSOLIDATE = (
     "Consolidate the metadata where they can be listed: "

@@ -27,16 +27,6 @@ from zarr_manifest.sources.object_checks import missing_object, reject_encoded, 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPHeaderDict
 
-__all__ = [
-    "FIRST_BYTE",
-    "Answer",
-    "Redirect",
-    "Unexplained",
-    "is_transient",
-    "request_headers",
-    "understand",
-]
-
 # Requested to learn the state of an object: signed URLs are valid for GET only.
 FIRST_BYTE = SourceRange(0, 1, False)
 

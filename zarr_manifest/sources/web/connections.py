@@ -27,8 +27,6 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from zarr_manifest.errors import SourceError
 
-__all__ = ["Transfer", "Trust", "in_request_thread", "request"]
-
 # A read in bulk makes up to 32 requests at a time.
 _MOST_THREADS = 64
 

@@ -18,8 +18,6 @@ from zarr_manifest.locations import Base, UrlLocation
 if TYPE_CHECKING:
     from obstore.store import HTTPStore
 
-__all__ = ["WebServer"]
-
 # Characters that are not percent-encoded in the path of a request.
 _BARE = "!$&'()*+,;=:@/[]^|"
 

@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
     from zarr_manifest.sources.object_reader import ObjectReader, Take
 
-__all__ = ["Follow", "WebReader"]
-
 _MOST_REDIRECTS = 5
 
 # Bodies of at least this many bytes are taken in pieces of this size.
