@@ -136,7 +136,8 @@ async def in_request_thread[T](call: Callable[[Transfer], T]) -> T:
     done: asyncio.Future[T] = loop.create_future()
     transfer = Transfer()
 
-    def settle(found: T | None, error: BaseException | None) -> None:
+    def settle(outcome: list[tuple[T | None, BaseException | None]]) -> None:
+        found, error = outcome.pop()
         if done.done():
             return
         if error is None:
@@ -151,9 +152,11 @@ async def in_request_thread[T](call: Callable[[Transfer], T]) -> T:
             found = call(transfer)
         except BaseException as error:  # whoever awaits raises it
             failure = error
+        # The thread keeps none of it while it wakes the loop: the error refers to many frames.
+        outcome = [(found, failure)]
+        found = failure = None
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, found, failure)
-        found = failure = None  # the error refers to this frame
+            loop.call_soon_threadsafe(settle, outcome)
 
     _threads.submit(run)
     try:
