@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any, ClassVar
 
 from xarray import Dataset, DataTree
 from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
 
-from zarr_manifest.hierarchy import ManifestStore
+from zarr_manifest.format import Limits
+from zarr_manifest.hierarchy import ConditionCheck, ManifestStore, Verify
+from zarr_manifest.sources import Allow
 from zarr_manifest.stores import store_as_zarr_would
 
 __all__ = ["ManifestBackendEntrypoint"]
-
-# Of ManifestStore.
-_SETTINGS = ("allow", "base", "verify", "conditions", "limits")
 
 
 class ManifestBackendEntrypoint(BackendEntrypoint):
@@ -30,7 +30,11 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
     # By default xarray inspects the signature, and rejects **options there.
     open_dataset_parameters: ClassVar[Any] = (
         *inspect.signature(vars(ZarrBackendEntrypoint)["open_dataset"]).parameters,
-        *_SETTINGS,
+        "allow",
+        "base",
+        "verify",
+        "conditions",
+        "limits",
     )
     supports_groups = True
 
@@ -39,23 +43,58 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         return isinstance(filename_or_obj, ManifestStore)
 
     def open_dataset(
-        self, filename_or_obj: Any, *, drop_variables: Any = None, **options: Any
+        self,
+        filename_or_obj: Any,
+        *,
+        allow: Allow = None,
+        base: str | Path | None = None,
+        verify: Verify | None = None,
+        conditions: ConditionCheck | None = None,
+        limits: Limits | None = None,
+        storage_options: dict[str, Any] | None = None,
+        drop_variables: Any = None,
+        **options: Any,
     ) -> Dataset:
         """Open one group of a hierarchy as a dataset."""
-        store = _store(filename_or_obj, options)
+        settings = _settings(allow, base, verify, conditions, limits)
+        store = _store(filename_or_obj, settings, storage_options)
         options["drop_variables"] = drop_variables
         dataset: Dataset = _zarr_engine().open_dataset(store, **options)
         return dataset
 
-    def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
+    def open_datatree(
+        self,
+        filename_or_obj: Any,
+        *,
+        allow: Allow = None,
+        base: str | Path | None = None,
+        verify: Verify | None = None,
+        conditions: ConditionCheck | None = None,
+        limits: Limits | None = None,
+        storage_options: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> DataTree:
         """Open a hierarchy as a tree of datasets."""
-        store = _store(filename_or_obj, options)
+        settings = _settings(allow, base, verify, conditions, limits)
+        store = _store(filename_or_obj, settings, storage_options)
         tree: DataTree = _zarr_engine().open_datatree(store, **options)
         return tree
 
-    def open_groups_as_dict(self, filename_or_obj: Any, **options: Any) -> dict[str, Dataset]:
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        allow: Allow = None,
+        base: str | Path | None = None,
+        verify: Verify | None = None,
+        conditions: ConditionCheck | None = None,
+        limits: Limits | None = None,
+        storage_options: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> dict[str, Dataset]:
         """Open every group of a hierarchy as a dataset, by path."""
-        store = _store(filename_or_obj, options)
+        settings = _settings(allow, base, verify, conditions, limits)
+        store = _store(filename_or_obj, settings, storage_options)
         groups: dict[str, Dataset] = _zarr_engine().open_groups_as_dict(store, **options)
         return groups
 
@@ -65,16 +104,28 @@ def _zarr_engine() -> Any:
     return ZarrBackendEntrypoint()
 
 
-def _store(location: Any, options: dict[str, Any]) -> ManifestStore:
-    """Return the store of a location, and remove its settings from the options of an engine."""
-    stated = {name: options.pop(name, None) for name in (*_SETTINGS, "storage_options")}
-    given = {name: value for name, value in stated.items() if value is not None}
+def _settings(
+    allow: Allow,
+    base: str | Path | None,
+    verify: Verify | None,
+    conditions: ConditionCheck | None,
+    limits: Limits | None,
+) -> dict[str, Any]:
+    """Return the settings that were given."""
+    settings: dict[str, Any] = {"allow": allow, "base": base, "verify": verify, "limits": limits}
+    settings["conditions"] = conditions
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _store(
+    location: Any, given: dict[str, Any], storage_options: dict[str, Any] | None
+) -> ManifestStore:
     if isinstance(location, ManifestStore):
-        if given:
+        refused = [*given, *(["storage_options"] if storage_options is not None else [])]
+        if refused:
             raise TypeError(
                 "a ManifestStore has its own settings, so xarray's engine takes no "
-                f"{', '.join(given)} with it: pass them to ManifestStore(...)"
+                f"{', '.join(refused)} with it: pass them to ManifestStore(...)"
             )
         return location
-    store = store_as_zarr_would(location, given.pop("storage_options", None))
-    return ManifestStore(store, **given, read_only=True)
+    return ManifestStore(store_as_zarr_would(location, storage_options), **given, read_only=True)
