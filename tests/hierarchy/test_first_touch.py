@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ import xarray as xr
 import zarr
 
 import zarr_manifest as zm
-from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import Fault, FileServer, delay, status
 from zarr_manifest.conversion import ArrayNode, write_hierarchy
 
@@ -201,24 +198,3 @@ def test_the_first_requests_share_connections(
     for _ in range(3):
         zarr.open_group(documents, mode="r")
     assert server.connections <= 4
-
-
-def test_certificates_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[ssl.SSLContext] = []
-    create = ssl.create_default_context
-
-    def slow() -> ssl.SSLContext:
-        made.append(create())
-        time.sleep(0.05)
-        return made[-1]
-
-    monkeypatch.setattr(ssl, "create_default_context", slow)
-    # Which no other test uses, so that none has been here before.
-    options: Any = {
-        "retry_config": NO_RETRIES,
-        "client_options": {"allow_invalid_certificates": True},
-    }
-    store = zm.ManifestStore("https://127.0.0.1:1/h", allow={"https://127.0.0.1:1/": options})
-    with pytest.raises(zm.ManifestError):
-        zarr.open_group(store, mode="r")
-    assert len(made) == 1

@@ -6,6 +6,7 @@ import ipaddress
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -154,3 +155,22 @@ def test_a_tunnel_through_a_proxy(tmp_path: Path, server: FileServer) -> None:
             thread.join()
     assert asked == [url.removeprefix("https://")]
     assert [request.target for request in server.requests] == ["/f.bin?sig=a%2fb"]
+
+
+def test_certificates_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[ssl.SSLContext] = []
+    create = ssl.create_default_context
+
+    def slow() -> ssl.SSLContext:
+        made.append(create())
+        time.sleep(0.05)
+        return made[-1]
+
+    monkeypatch.setattr(ssl, "create_default_context", slow)
+    # Which no other test uses, so that none has been here before.
+    client = {"root_certificate": pem(certificate("nobody", "nobody"))}
+    options: Any = {"retry_config": NO_RETRIES, "client_options": client}
+    store = zm.ManifestStore("https://127.0.0.1:1/h", allow={"https://127.0.0.1:1/": options})
+    with pytest.raises(zm.ManifestError):
+        zarr.open_group(store, mode="r")
+    assert len(made) == 1
