@@ -35,7 +35,7 @@ def parse(transformers: Any, **lock: Any) -> Configuration | None:
     return parse_declaration({"storage_transformers": transformers, **lock})
 
 
-TEMPLATES = [
+WRONG_TEMPLATES = [
     "m.json", "{partition}/{partition}", "{Partition}", "%7Bpartition%7D", "{ partition }",
     "m?x={partition}", "m#{partition}", "s3://{partition}/m", "s3://b{partition}/m",
     "s3{partition}://b/m", "//h{partition}/m", "http://h?{partition}", "a{partition}:b",
@@ -50,6 +50,12 @@ TEMPLATES = [
 def test_templates(template: str) -> None:
     configuration = {"manifest": template, "partition_shape": [2, 2**53 - 1]}
     assert parse(declared(configuration)) == Configuration(template, "./", (), (2, 2**53 - 1))
+
+
+@pytest.mark.parametrize("template", WRONG_TEMPLATES)
+def test_wrong_templates(template: str) -> None:
+    with pytest.raises(zm.errors.InvalidConfigurationError, match="once"):
+        parse(declared({"manifest": template, "partition_shape": [1]}))
 
 
 @given(
