@@ -13,7 +13,7 @@ from conformance.generator.standard import ENTRIES, standard
 AREA = "precedence"
 _SECTION = "precedence"
 _INVALID, _UNSUPPORTED, _PATH = "invalid_configuration", "unsupported_transformer", "invalid_path"
-_UP = "../../../"
+_NO_PATH = "ftp://localhost/"
 _SPIRAL = {"chunk_grid": {"name": "urn:example:spiral"}}
 _HILBERT = {"chunk_key_encoding": {"name": "urn:example:hilbert"}}
 _NO_ENCODING = {"chunk_key_encoding": {"name": "default", "configuration": {"separator": "-"}}}
@@ -110,19 +110,19 @@ _METADATA: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], str, 
      {"manifest": "{partition}", "partition_shape": [1, 1]}, {}, _UNSUPPORTED,
      "the chunk key encoding comes before the length of partition_shape."),
     ("partition-shape-before-base", {},
-     {"manifest": "{partition}", "partition_shape": [1, 1], "base": _UP}, {}, _INVALID,
+     {"manifest": "{partition}", "partition_shape": [1, 1], "base": _NO_PATH}, {}, _INVALID,
      "the length of partition_shape comes before base."),
-    ("grid-before-base", _SPIRAL, {"base": _UP}, {}, _UNSUPPORTED,
+    ("grid-before-base", _SPIRAL, {"base": _NO_PATH}, {}, _UNSUPPORTED,
      "the metadata of the array come before base, also unknown ones."),
-    ("encoding-before-base", _NO_ENCODING, {"base": _UP}, {}, _INVALID,
+    ("encoding-before-base", _NO_ENCODING, {"base": _NO_PATH}, {}, _INVALID,
      "a chunk key encoding that is invalid comes before base."),
-    ("grid-before-manifest", _SPIRAL, {"manifest": _UP}, {}, _UNSUPPORTED,
+    ("grid-before-manifest", _SPIRAL, {"manifest": _NO_PATH}, {}, _UNSUPPORTED,
      "the array's metadata come before the place of the manifest."),
-    ("encoding-before-override", _HILBERT, {}, {"base": _UP}, _UNSUPPORTED,
+    ("encoding-before-override", _HILBERT, {}, {"base": _NO_PATH}, _UNSUPPORTED,
      "the array's metadata come before an override of base."),
     ("declaration-before-metadata", _SPIRAL, {"base": 1}, {}, _INVALID,
      "step 1, the declaration by itself, comes before the array's metadata."),
-    ("base-before-documents", {}, {"base": _UP, "manifest": "gone.json"}, {}, _PATH,
+    ("base-before-documents", {}, {"base": _NO_PATH, "manifest": "gone.json"}, {}, _PATH,
      "what the declaration says of places is judged before a document is asked for."),
 ]  # fmt: skip
 

@@ -17,6 +17,7 @@ AREAS = (
     "entries",
     "ranges",
     "paths",
+    "climbing",
     "hosts",
     "checksums",
     "source_conditions",

@@ -33,7 +33,7 @@ from zarr_manifest.format import (
     interpret_partition_names,
     parse_relative,
 )
-from zarr_manifest.locations import Base, Location
+from zarr_manifest.locations import Base, Location, UrlLocation
 from zarr_manifest.manifest import Grid
 from zarr_manifest.showing import counted
 
@@ -59,6 +59,8 @@ class DeclaredArray(Struct, frozen=True):
         What the paths of entries resolve against.
     named : frozenset of str or None
         Names of the partitions that have a document; None if the declaration has no list.
+    root : UrlLocation or None
+        The URL of the hierarchy's root, if it has one.
     """
 
     path: str
@@ -69,6 +71,7 @@ class DeclaredArray(Struct, frozen=True):
     partitions: Partitions | None
     base: Base
     named: frozenset[str] | None = None
+    root: UrlLocation | None = None
 
     @property
     def ndim(self) -> int:
@@ -102,7 +105,12 @@ class DeclaredArray(Struct, frozen=True):
         InvalidPathError
             If the declaration's reference is not usable.
         """
-        return _document(self.path, self.configuration, partition)
+        return _document(self.own, self.configuration, partition)
+
+    @property
+    def own(self) -> Base:
+        """The array's own location, which its declaration resolves against."""
+        return Base.parse("./", directory=self.path, root=self.root)
 
     def grid(self, partition: Sequence[int] | None) -> Grid:
         """Return the chunks that the keys of a partition's document may name."""
@@ -123,6 +131,7 @@ def interpret_array(
     *,
     base: str | None = None,
     schemes: frozenset[str] = frozenset(),
+    root: UrlLocation | None = None,
 ) -> Findings[DeclaredArray | None]:
     """Yield the problems of an array that declares a manifest, and return the array.
 
@@ -139,13 +148,16 @@ def interpret_array(
         the hierarchy; None uses the declared base.
     schemes : frozenset of str, optional
         Schemes of sources that only this reader knows.
+    root : UrlLocation, optional
+        The URL of the hierarchy's root, if it has one.
     """
     chunk_grid = yield from _interpret_chunk_grid(metadata)
     encoding = yield from _interpret_encoding(metadata, chunk_grid)
     partitions, named = yield from _interpret_partitions(configuration, chunk_grid)
     usable = configuration.partition_shape is None or partitions is not None
-    resolved = yield from _interpret_base(path, configuration, base, schemes)
-    usable &= yield from _interpret_document(path, configuration, chunk_grid)
+    own = Base.parse("./", directory=path, root=root)
+    resolved = yield from _interpret_base(path, configuration, base, schemes, root)
+    usable &= yield from _interpret_document(own, configuration, chunk_grid)
     # What else zarr needs, and refuses without naming it.
     usable &= yield from interpret_members(
         metadata, ("data_type", "codecs", "fill_value", "zarr_format")
@@ -154,7 +166,7 @@ def interpret_array(
         return None
     encoding.learn(chunk_grid)
     return DeclaredArray(
-        path, metadata, configuration, encoding, chunk_grid, partitions, resolved, named
+        path, metadata, configuration, encoding, chunk_grid, partitions, resolved, named, root
     )
 
 
@@ -207,26 +219,30 @@ def _interpret_partitions(
 
 
 def _interpret_base(
-    path: str, configuration: Configuration, override: str | None, schemes: frozenset[str]
+    path: str,
+    configuration: Configuration,
+    override: str | None,
+    schemes: frozenset[str],
+    root: UrlLocation | None,
 ) -> Findings[Base | None]:
     try:
         # The declared base is checked even if the reader overrides it.
-        declared = Base.parse(configuration.base, directory=path, schemes=schemes)
-        return declared if override is None else Base.parse(override, schemes=schemes)
+        declared = Base.parse(configuration.base, directory=path, schemes=schemes, root=root)
+        return declared if override is None else Base.parse(override, schemes=schemes, root=root)
     except InvalidPathError as error:
         yield error
         return None
 
 
 def _interpret_document(
-    path: str, configuration: Configuration, chunk_grid: ChunkGrid | None
+    own: Base, configuration: Configuration, chunk_grid: ChunkGrid | None
 ) -> Findings[bool]:
     """Yield what is wrong with the reference of the document; return whether it is usable."""
     ndim = 0 if chunk_grid is None else len(chunk_grid.shape)
     try:
         # The template is checked too: a partition must not complete a percent-encoded escape.
-        _document(path, configuration, None)
-        _document(path, configuration, (0,) * ndim)
+        _document(own, configuration, None)
+        _document(own, configuration, (0,) * ndim)
     except InvalidPathError as error:
         yield error
         return False
@@ -234,14 +250,14 @@ def _interpret_document(
 
 
 def _document(
-    path: str, configuration: Configuration, partition: Sequence[int] | None
+    own: Base, configuration: Configuration, partition: Sequence[int] | None
 ) -> Location | bytes:
     reference = configuration.manifest
     if isinstance(reference, bytes):
         return reference
     if configuration.partition_shape is not None and partition is not None:
         reference = document_reference(reference, partition)
-    return Base.parse("./", directory=path).resolve(reference)
+    return own.resolve(reference)
 
 
 class ChunkKeyEncoding:

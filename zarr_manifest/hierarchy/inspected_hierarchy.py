@@ -128,7 +128,13 @@ class InspectedHierarchy(Struct, frozen=True):
         if configuration is None:
             return None
         return (
-            yield from interpret_array(node.path, array.undeclared, configuration, base=self.base)
+            yield from interpret_array(
+                node.path,
+                array.undeclared,
+                configuration,
+                base=self.base,
+                root=self.sources.root,
+            )
         )
 
     def documents(self, array: DeclaredArray) -> ManifestDocuments:

@@ -27,7 +27,7 @@ from zarr_manifest.format import (
     parse_canonical,
 )
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
-from zarr_manifest.locations import Base, StoreLocation
+from zarr_manifest.locations import StoreLocation
 from zarr_manifest.showing import counted
 from zarr_manifest.stores import can_list, list_inside
 
@@ -69,7 +69,7 @@ class PartitionKeys(Struct, frozen=True):
         template = array.configuration.manifest
         assert isinstance(template, str)  # an inline manifest has no partitions
         reference = template.replace(PLACEHOLDER, _MARKER)
-        location = Base.parse("./", directory=array.path).resolve(reference)
+        location = array.own.resolve(reference)
         if not isinstance(location, StoreLocation):
             return None
         before, _, after = location.key.partition(_MARKER)

@@ -105,9 +105,15 @@ class ChunkManifestTransformer:
         self._sources = sources
         self._verify: Verify = verify
         try:
-            known = sources.other_schemes
             array = strict(
-                interpret_array(array_path, metadata, configuration, base=base, schemes=known)
+                interpret_array(
+                    array_path,
+                    metadata,
+                    configuration,
+                    base=base,
+                    schemes=sources.other_schemes,
+                    root=sources.root,
+                )
             )
         except ManifestError as error:
             raise error.in_context(array=array_path) from error.__cause__

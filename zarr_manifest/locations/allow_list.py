@@ -61,10 +61,14 @@ class AllowList:
         self._depths = sorted(depths, reverse=True)
 
     @property
+    def schemes(self) -> frozenset[str]:
+        """Schemes of prefixes."""
+        return frozenset(at.scheme for at in self._originals)
+
+    @property
     def other_schemes(self) -> frozenset[str]:
         """Schemes of prefixes that the specification does not know."""
-        schemes = {at.scheme for at in self._originals}
-        return frozenset(scheme for scheme in schemes if kind_of(scheme) is None)
+        return frozenset(scheme for scheme in self.schemes if kind_of(scheme) is None)
 
     def match(self, location: UrlLocation) -> str | None:
         """Return the longest prefix that covers the location, as it was given, or None.

@@ -154,12 +154,16 @@ class Base(Struct, frozen=True):
         dropped on resolution, as in RFC 3986.
     schemes : frozenset of str
         Those that only this reader knows: the specification has others, and refuses these.
+    root : UrlLocation, optional
+        Of a relative base: the URL of the hierarchy's root, above which paths may climb; None
+        if the store has no URL.
     """
 
     scheme: str
     authority: str
     path: str
     schemes: frozenset[str] = frozenset()
+    root: UrlLocation | None = None
 
     def __repr__(self) -> str:
         return without_defaults(self)
@@ -167,7 +171,12 @@ class Base(Struct, frozen=True):
     @classmethod
     @functools.lru_cache(maxsize=1024)  # each array parses its own several times
     def parse(
-        cls, reference: str, *, directory: str = "", schemes: frozenset[str] = frozenset()
+        cls,
+        reference: str,
+        *,
+        directory: str = "",
+        schemes: frozenset[str] = frozenset(),
+        root: UrlLocation | None = None,
     ) -> Self:
         """Parse the ``base`` member of a declaration.
 
@@ -181,11 +190,13 @@ class Base(Struct, frozen=True):
             (the array's own path); not percent-encoded.
         schemes : frozenset of str, optional
             Schemes that only this reader knows.
+        root : UrlLocation, optional
+            The URL of the store's root, if it has one.
 
         Raises
         ------
         InvalidPathError
-            If the reference is not usable, or climbs out of the store.
+            If the reference is not usable, or climbs out of a store that has no URL.
         ValueError
             If `directory` has an empty segment or a dot segment.
 
@@ -195,22 +206,27 @@ class Base(Struct, frozen=True):
         Base(scheme='', authority='', path='a/')
         >>> Base.parse("s3://b/data/")
         Base(scheme='s3', authority='b', path='data/')
+        >>> root = UrlLocation("s3", "b", "data/h.zarr")
+        >>> Base.parse("../../raw/", directory="sst", root=root).resolve("f.nc")
+        UrlLocation(scheme='s3', authority='b', path='data/raw/f.nc', query='')
         """
         if not reference:
             raise _invalid("the base is empty", reference, "The array's own location is './'.")
         inside = directory.strip("/")
         if inside and any(segment in {"", ".", ".."} for segment in inside.split("/")):
             raise ValueError(f"{directory!r} is not the path of an array")
-        target = resolve_reference(reference, Base("", "", inside and f"{inside}/", schemes))
-        return cls(target.scheme, target.authority, target.path, schemes)
+        here = Base("", "", inside and f"{inside}/", schemes, root)
+        target = resolve_reference(reference, here)
+        root = root if _is_relative(reference) else None
+        return cls(target.scheme, target.authority, target.path, schemes, root)
 
     def resolve(self, path: str) -> Location:
         """Resolve the ``path`` of an entry (RFC 3986 section 5.2).
 
-        Stricter than the RFC where leniency would hide an attack or a mistake:
-        ``..`` past the root, encoded separators and dot segments, network-path
-        references and fragments are all rejected. A path that begins with a
-        single slash is a file path, whatever the base.
+        Stricter than the RFC where leniency would hide an attack or a mistake: ``..`` past the
+        root of the bucket, host or file system, or of a store without a URL; encoded separators
+        and dot segments, network-path references and fragments are all rejected. A path that
+        begins with a single slash is a file path, whatever the base.
 
         Raises
         ------
@@ -304,18 +320,38 @@ def resolve_reference(reference: str, base: Base) -> UrlLocation:
     elif path.startswith("/"):
         scheme, authority, path = "file", "", path[1:]
     else:
-        scheme, authority = base.scheme, base.authority
-        start = base.path.split("/")
+        scheme, authority, start = _absolute(base)
         # RFC 3986 section 5.2.2: an empty path is the base's own, last segment and all.
         start = start[:-1] if path else start
-    query = _query(reference, scheme, parts["query"])
     if path or not start:
         start = _merge(reference, start, [_decode(reference, s) for s in path.split("/")])
+    if base.root is not None and _is_relative(reference):
+        above = _segments(base.root)
+        if len(start) > len(above) and start[: len(above)] == above:
+            scheme, authority, start = "", "", start[len(above) :]
+    query = _query(reference, scheme, parts["query"])
     # A store's keys have no empty segments. Elsewhere they are part of the name, except
     # the first: clients strip a leading slash, and would read a different object.
     if "" in (start[:-1][:1] if scheme else start[:-1]):
         raise _invalid("the path has an empty segment", reference, "Write one '/', not two.")
     return UrlLocation(scheme, authority, "/".join(start), query)
+
+
+def _is_relative(reference: str) -> bool:
+    parts = _REFERENCE.fullmatch(reference)
+    return parts is not None and parts["scheme"] is None and not reference.startswith("/")
+
+
+def _segments(root: UrlLocation) -> list[str]:
+    return root.path.split("/") if root.path else []
+
+
+def _absolute(base: Base) -> tuple[str, str, list[str]]:
+    """Return the scheme, the authority and the path of a base: of its URL, if it has one."""
+    segments = base.path.split("/")
+    if base.scheme or base.root is None:
+        return base.scheme, base.authority, segments
+    return base.root.scheme, base.root.authority, _segments(base.root) + segments
 
 
 def _authority(
@@ -405,7 +441,12 @@ def _merge(reference: str, directory: Sequence[str], segments: Sequence[str]) ->
     for segment in segments:
         if segment == "..":
             if not merged:
-                raise _invalid("the path climbs above the root with '..'", reference)
+                raise _invalid(
+                    "the path climbs above the root with '..'",
+                    reference,
+                    "A hierarchy that was opened by its path or URL may refer to what lies "
+                    "beside it.",
+                )
             merged.pop()
         elif segment != ".":
             merged.append(segment)

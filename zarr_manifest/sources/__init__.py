@@ -12,6 +12,7 @@ from zarr_manifest.sources.access import (
     describe_access,
     environment,
     reader_of,
+    web_directory,
 )
 from zarr_manifest.sources.byte_ranges import (
     WHOLE,
@@ -96,6 +97,7 @@ __all__ = [
     "source_range",
     "undetectable_writers",
     "urls_of",
+    "web_directory",
     "web_reader_of",
     "within_host",
 ]

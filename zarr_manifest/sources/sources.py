@@ -82,6 +82,8 @@ class Sources:
         Reads relative locations from the hierarchy's own store.
     directory : str or None
         The hierarchy's own directory, if it has one: links from authorised places may lead there.
+    root : UrlLocation or None
+        The URL of the hierarchy's root, if it has one.
     max_gap : int
         Number of bytes that may be read and discarded to save a request.
     max_request : int
@@ -94,6 +96,7 @@ class Sources:
         hierarchy: ObjectReader,
         *,
         directory: str | None = None,
+        root: UrlLocation | None = None,
         max_gap: int = DEFAULT_MAX_GAP,
         max_request: int = DEFAULT_MAX_REQUEST,
     ) -> None:
@@ -102,6 +105,7 @@ class Sources:
         own = () if directory is None else (directory,)
         self._directories = (*local_directories(allow), *own)
         self._hierarchy = hierarchy
+        self.root = root
         self._max_gap = max_gap
         self._max_request = max_request
         self._readers: dict[tuple[str, str], _StoreReader] = {}

@@ -10,6 +10,7 @@ from zarr_manifest.stores.opening import (
 from zarr_manifest.stores.places import (
     OwnKeys,
     directory_of,
+    hierarchy_url,
     local_store,
     object_url,
     same_place,
@@ -45,6 +46,7 @@ __all__ = [
     "directory_of",
     "hierarchy_reader",
     "hierarchy_sources",
+    "hierarchy_url",
     "inside_store",
     "link_outside",
     "list_inside",

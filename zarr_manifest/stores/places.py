@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 from zarr.abc.store import Store
@@ -29,7 +28,7 @@ from zarr_manifest.locations import (
     kind_of,
     local_location,
 )
-from zarr_manifest.sources import urls_of
+from zarr_manifest.sources import urls_of, web_directory
 from zarr_manifest.stores.web_store import WebStore
 from zarr_manifest.zarr_internals import StoreOnStore, dictionary_of, wrapped_store
 
@@ -110,8 +109,8 @@ def _fsspec_urls(store: Store) -> list[_Url]:
         case Files():
             return [("file", "", path.strip("/"))]
         case WebServers():
-            parts = urlsplit(path)
-            return [(parts.scheme, parts.netloc, unquote(parts.path).strip("/"))]
+            root = web_directory(path)
+            return [] if root is None else [(root.scheme, root.authority, root.path)]
         case Cloud() as cloud:
             bucket, _, key = path.strip("/").partition("/")
             return [(cloud.schemes[0], bucket, key)]
@@ -296,6 +295,29 @@ def object_url(roots: Sequence[UrlLocation], key: str) -> UrlLocation:
     root = roots[0]
     path = f"{root.path}/{key}" if root.path else key
     return UrlLocation(root.scheme, root.authority, path, root.query)
+
+
+def hierarchy_url(store: Store, schemes: Container[str] = ()) -> UrlLocation | None:
+    """Return the URL of a hierarchy's root, which its references resolve against.
+
+    None if it has no URL, as in memory or in a zip file, or if only its store knows it.
+
+    Parameters
+    ----------
+    store : Store
+        The hierarchy's own store.
+    schemes : container of str
+        Schemes that the reader authorises: of several names, such as ``gs`` and ``gcs``, the
+        reader's counts.
+
+    Examples
+    --------
+    >>> print(hierarchy_url(LocalStore("/data/h.zarr")), hierarchy_url(MemoryStore()))
+    file:///data/h.zarr None
+    """
+    urls = [UrlLocation(*url) for url in _urls(_unwrapped(store)) if kind_of(url[0]) is not None]
+    first = urls[0] if urls else None
+    return next((url for url in urls if url.scheme in schemes), first)
 
 
 def store_urls(store: Store) -> list[UrlLocation]:

@@ -28,7 +28,7 @@ from zarr_manifest.errors import (
     SourceError,
 )
 from zarr_manifest.format import Conditions
-from zarr_manifest.locations import redact, without_secrets
+from zarr_manifest.locations import AllowList, redact, without_secrets
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
@@ -45,7 +45,12 @@ from zarr_manifest.sources import (
     reader_of,
 )
 from zarr_manifest.stores.byte_requests import zarr_request
-from zarr_manifest.stores.places import directory_of, is_fsspec_on_web, store_urls
+from zarr_manifest.stores.places import (
+    directory_of,
+    hierarchy_url,
+    is_fsspec_on_web,
+    store_urls,
+)
 from zarr_manifest.stores.web_store import WebStore
 from zarr_manifest.zarr_internals import StoreOnStore, wrapped_store
 
@@ -98,6 +103,7 @@ def hierarchy_sources(
         allow,
         hierarchy_reader(store, local_directories(allow)),
         directory=None if place is None else place.path,
+        root=hierarchy_url(store, AllowList(allow).schemes),
         max_gap=max_gap,
     )
 

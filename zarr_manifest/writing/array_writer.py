@@ -173,7 +173,7 @@ class ArrayWriter:
         self._metadata = metadata
         self._before = before
         self._form = form
-        self._earlier, self._declares = earlier_array(path, before)
+        self._earlier, self._declares = earlier_array(path, before, store.root)
         self._written: list[str] = []
         self._left: list[str] | None = None
         self._sources: set[str] = set()
@@ -398,7 +398,7 @@ class ArrayWriter:
         if codecs:
             configuration["codecs"] = [_as_declared(codec) for codec in codecs]
         complete = replace(declared, codecs=codecs)
-        array = strict(interpret_array(self._path, self._metadata, complete))
+        array = strict(interpret_array(self._path, self._metadata, complete, root=self._store.root))
         assert array is not None  # it has no problems
         declaration[TRANSFORMERS] = _stack(others, configuration)
         declare(ArrayMetadata("", self._metadata), declaration)

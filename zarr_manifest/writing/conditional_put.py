@@ -26,6 +26,7 @@ from zarr_manifest.sources import OwnFiles, known_cause, undetectable_writers
 from zarr_manifest.stores import (
     can_list,
     directory_of,
+    hierarchy_url,
     inside_store,
     list_own,
     refused_key,
@@ -71,6 +72,7 @@ class GuardedStore(ABC):
 
     def __init__(self, store: Store, directories: tuple[str, ...] = ()) -> None:
         self.store = store
+        self.root = hierarchy_url(store)
         self._inside = inside_store(store, directories)
         place = directory_of(store)
         self._own_files = None if place is None else OwnFiles(place.path)

@@ -34,7 +34,7 @@ from zarr_manifest.hierarchy import (
     interpret_array,
     interpret_document_of,
 )
-from zarr_manifest.locations import StoreLocation
+from zarr_manifest.locations import StoreLocation, UrlLocation
 from zarr_manifest.manifest import References
 from zarr_manifest.stores import can_list
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored
@@ -57,7 +57,9 @@ __all__ = [
 ]
 
 
-def earlier_array(path: str, before: Stored) -> tuple[DeclaredArray | None, bool]:
+def earlier_array(
+    path: str, before: Stored, root: UrlLocation | None
+) -> tuple[DeclaredArray | None, bool]:
     """Return an array's present declaration if it is valid, and whether there is one at all."""
     node = None if before.body is None else parse_node(before.body)
     if node is None or node.get("node_type") != "array":
@@ -69,7 +71,7 @@ def earlier_array(path: str, before: Stored) -> tuple[DeclaredArray | None, bool
     )
     if configuration is None or problems:
         return None, declares
-    array, problems = collect(interpret_array(path, node, configuration))
+    array, problems = collect(interpret_array(path, node, configuration, root=root))
     return (None if problems else array), declares
 
 
@@ -144,7 +146,9 @@ def removable(
     nodes : iterable of tuple
         Paths of nodes, and their ``zarr.json``, as it is or was.
     """
-    declared = [array for path, body in nodes if (array := earlier_array(path, Stored(body))[0])]
+    declared = [
+        array for path, body in nodes if (array := earlier_array(path, Stored(body), store.root)[0])
+    ]
     for key in keys:
         for array in declared:
             below = f"{array.path}/" if array.path else ""

@@ -21,6 +21,7 @@ class Files:
 
     def __init__(self, hierarchy: str, prefixes: Iterable[str]) -> None:
         self._root = os.path.realpath(hierarchy)
+        self.root = Path(hierarchy).absolute().parts[1:]
         authorised = (resolve(prefix, ROOT, directory=True) for prefix in prefixes)
         self._prefixes = [ROOT, *(one for one in authorised if one.origin == "file://")]
         self._real = [os.path.realpath(self._path(prefix)) for prefix in self._prefixes]

@@ -56,7 +56,8 @@ class CoreHierarchy:
 
     def _open(self, array: str) -> tuple[dict[str, Any], Grid, Chunks]:
         names = tuple(filter(None, array.split("/")))
-        own, key = Location("", (*names, "")), Location("", (*names, "zarr.json"))
+        own = Location("", (*names, ""), root=self._files.root)
+        key = Location("", (*names, "zarr.json"))
         try:
             metadata = parse_json(self._files.read_whole(key, "declaration", "zarr_error"))
         except ValueError as error:

@@ -29,6 +29,8 @@ class Location(NamedTuple):
     segments: tuple[str, ...]
     """The path, decoded; the last segment of a directory is empty."""
     query: str = ""
+    root: tuple[str, ...] = ()
+    """Of a relative base: the path of the hierarchy."""
 
     def __str__(self) -> str:
         """Show it without its query, which may be a signature."""
@@ -55,8 +57,15 @@ def resolve(reference: str, base: Location, *, directory: bool = False) -> Locat
         found = _absolute("file", f"//{reference}")
     else:
         path, query = _split_query(reference, base.origin.partition(":")[0])
-        segments = _follow(path, base.segments[:-1]) if path else base.segments
-        found = Location(base.origin, segments, query)
+        above = base.segments if base.origin else (*base.root, *base.segments)
+        segments = _follow(path, above[:-1]) if path else above
+        depth = len(base.root)
+        if base.origin and not depth:
+            found = Location(base.origin, segments, query)
+        elif segments[:depth] == base.root and len(segments) > depth:
+            found = Location("", segments[depth:], query, base.root)
+        else:
+            found = Location("file://", segments, query, base.root)
     *directories, name = found.segments
     if "" in (directories[:1] if found.origin else directories):
         raise ValueError("has an empty segment")

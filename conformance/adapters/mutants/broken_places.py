@@ -18,7 +18,7 @@ from zarr_manifest.sources.web import web_reader_of
 # ------------------------------------------------------------------ paths
 
 
-@broken_in("paths/base-climbs-out")
+@broken_in("climbing/base-above-the-file-system")
 def dot_dot_clamped() -> None:
     """Let a path that climbs above the root stay in it."""
 
@@ -35,6 +35,53 @@ def dot_dot_clamped() -> None:
         return clamped
 
     replace(resolving, "_merge", make)
+
+
+@broken_in("climbing/base")
+def hierarchy_as_the_root() -> None:
+    """Let nothing lead out of the hierarchy: resolve references as if it had no URL."""
+    replace(Base, "parse", _without_root)
+
+
+def _without_root(parse: Any) -> Any:
+    return classmethod(
+        lambda _, reference, *, directory="", schemes=frozenset(), root=None: parse(
+            reference, directory=directory, schemes=schemes
+        )
+    )
+
+
+@broken_in("climbing/path-that-is-not-authorised")
+def neighbours_authorised() -> None:
+    """Authorise what lies beside the hierarchy, because the reference is relative."""
+
+    def make(check: Any) -> Any:
+        def checked(self: Sources, locations: Iterable[Any]) -> None:
+            beside = None if self.root is None else self.root.path.rpartition("/")[0]
+            check(
+                self, (x for x in locations if not getattr(x, "path", "").startswith(f"{beside}/"))
+            )
+
+        return checked
+
+    replace(Sources, "check", make)
+
+
+@broken_in("climbing/out-and-back")
+def inside_forgotten() -> None:
+    """Take a path that leads out of the hierarchy and back for one that stays outside."""
+
+    def make(resolve: Any) -> Any:
+        def resolved(reference: str, base: Base) -> Any:
+            found = resolve(reference, base)
+            if base.root is None or found.scheme or reference.count("../") <= base.path.count("/"):
+                return found
+            path = f"{base.root.path}/{found.path}"
+            return UrlLocation(base.root.scheme, base.root.authority, path)
+
+        return resolved
+
+    replace(resolving, "resolve_reference", make)
 
 
 @broken_in("paths/base-percent-encoded")

@@ -52,6 +52,7 @@ from zarr_manifest.format import (
     strict,
 )
 from zarr_manifest.hierarchy import Node, interpret_array, interpret_document_of
+from zarr_manifest.locations import UrlLocation
 from zarr_manifest.stores import base_directory, store_urls
 from zarr_manifest.writing import (
     GuardedStore,
@@ -115,6 +116,8 @@ class OlderArray(OlderNode):
     """Those of its manifest, if these releases wrote the array."""
     document: bytes | None = None
     """Its manifest."""
+    root: UrlLocation | None = None
+    """The URL of its hierarchy, if that has one."""
 
     def refuse(self, error: ManifestError) -> None:
         """Leave the array as it is."""
@@ -184,7 +187,7 @@ class OlderArray(OlderNode):
     def _check(self) -> None:
         configuration = parse_declaration(self.metadata)
         assert configuration is not None  # it declares a manifest
-        array = strict(interpret_array(self.path, self.metadata, configuration))
+        array = strict(interpret_array(self.path, self.metadata, configuration, root=self.root))
         if array is None or self.entries is None or self.document is None:
             require_valid_array(ArrayMetadata("", self.metadata).undeclared)
             return
@@ -218,7 +221,7 @@ def older_arrays(store: GuardedStore, nodes: list[Node], limits: Limits) -> list
         if node is None or node.get("node_type") != "array":
             continue  # another writer has just changed it
         if ArrayMetadata("", node).declaration:
-            array = OlderArray(found.path, node, before, limits=limits)
+            array = OlderArray(found.path, node, before, limits=limits, root=store.root)
             arrays.append(array)
             try:
                 array.repair(store)

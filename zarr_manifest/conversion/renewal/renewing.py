@@ -46,7 +46,7 @@ from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import References
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow
-from zarr_manifest.stores import open_hierarchy, store_name
+from zarr_manifest.stores import object_url, open_hierarchy, store_name
 from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store, without_token
 from zarr_manifest.zarr_internals import sync
 
@@ -365,7 +365,7 @@ class Renewal:
                 places[number] = self._now[each].location
             if base != array.base or places != list(loaded.locations):
                 table = table.with_paths(
-                    [_path(p, base, at) for p, at in zip(table.paths, places, strict=True)]
+                    [_path(p, base, at, array) for p, at in zip(table.paths, places, strict=True)]
                 )
             yield table
 
@@ -402,11 +402,13 @@ def _codec(name: str, configuration: Any) -> dict[str, Any]:
     return {"name": name} | ({"configuration": dict(configuration)} if configuration else {})
 
 
-def _path(path: str, base: Base, place: Location) -> str:
+def _path(path: str, base: Base, place: Location, array: DeclaredArray) -> str:
     """Return the path of a place: as it is, if that leads there."""
-    if isinstance(place, StoreLocation) or base.resolve(path) == place:
-        # What lies in the hierarchy's own store has a base in it, which stays.
+    if base.resolve(path) == place:
         return path
+    if isinstance(place, StoreLocation):
+        # Its base was elsewhere, and has moved.
+        place = object_url([] if array.root is None else [array.root], place.key)
     return place.url
 
 

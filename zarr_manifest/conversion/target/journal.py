@@ -339,7 +339,7 @@ class _Switch:
         if found.body in expected:
             return found
         if self.side == "old":
-            array, _ = earlier_array(path, found)
+            array, _ = earlier_array(path, found, self.store.root)
             self.foreign.extend([] if array is None else [array])
             return None
         raise WriteConflictError(

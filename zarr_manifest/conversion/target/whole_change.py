@@ -172,7 +172,7 @@ class EarlierHierarchy:
 
     def unused_documents(self, path: str) -> list[str]:
         """Return the keys of an array's documents, if the new hierarchy has no array there."""
-        array, _ = earlier_array(path, self.read(path))
+        array, _ = earlier_array(path, self.read(path), self._store.root)
         return [] if array is None else unused_documents(self._store, array)
 
     def changes(self, bodies: Mapping[str, bytes]) -> tuple[dict[str, Change], tuple[str, ...]]:
@@ -217,7 +217,7 @@ def _is_group(found: Stored) -> bool:
 def _is_native(path: str, found: Stored) -> bool:
     if (_parsed(found) or {}).get("node_type") != "array" or is_placeholder(found.body):
         return False
-    _, declares = earlier_array(path, found)
+    _, declares = earlier_array(path, found, None)
     return not declares
 
 

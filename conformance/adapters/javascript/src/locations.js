@@ -16,6 +16,7 @@ import { redact } from "./redaction.js";
  * @property {string} authority
  * @property {string[]} segments decoded; the last one is empty for a directory
  * @property {string} query with its `?`, or empty
+ * @property {Location | null} [root] of a relative base: the hierarchy's URL, if it has one
  */
 
 const PARTS = /^([^?]*)(\?.*)?$/s;
@@ -33,11 +34,12 @@ function refuse(reference, detail) {
 /**
  * The directory of a node of the hierarchy, as a base.
  * @param {string} path of the node, without slashes around it
+ * @param {Location | null} [root] URL of the hierarchy, without a slash at its end
  * @returns {Location}
  */
-export function nodeLocation(path) {
+export function nodeLocation(path, root = null) {
   const segments = path === "" ? [""] : [...path.split("/"), ""];
-  return { scheme: null, authority: "", segments, query: "" };
+  return { scheme: null, authority: "", segments, query: "", root };
 }
 
 /**
@@ -53,10 +55,11 @@ export function resolveBase(reference, base) {
 /**
  * Resolve what overrides all bases: like a base, but that it always names a directory.
  * @param {string} reference relative to the hierarchy's root
+ * @param {Location | null} root
  * @returns {Location}
  */
-export function resolveOverride(reference) {
-  const location = resolveBase(reference, nodeLocation(""));
+export function resolveOverride(reference, root) {
+  const location = resolveBase(reference, nodeLocation("", root));
   const { segments } = location;
   return segments.at(-1) === "" ? location : { ...location, segments: [...segments, ""] };
 }
@@ -125,9 +128,26 @@ function resolvePath(reference, text, base) {
   const scheme = SCHEME.exec(text);
   if (scheme) return absolute(reference, scheme[1].toLowerCase(), scheme[2]);
   if (text.startsWith("/")) return absolute(reference, "file", `//${text}`);
-  if (text === "") return base;
-  const segments = [...base.segments.slice(0, -1), ...decode(reference, text)];
-  return { ...base, segments: removeDots(reference, segments) };
+  const from = absoluteBase(base);
+  if (text === "") return relativeTo(base.root, from);
+  const segments = removeDots(reference, [...from.segments.slice(0, -1), ...decode(reference, text)]);
+  return relativeTo(base.root, { ...from, segments });
+}
+
+/** A base as a URL, if it has one. */
+function absoluteBase(base) {
+  if (base.scheme !== null || !base.root) return base;
+  return { ...base.root, segments: [...base.root.segments, ...base.segments] };
+}
+
+/** What a relative reference names: a key if it lies below the hierarchy's root. */
+function relativeTo(root, location) {
+  if (!root) return location;
+  const { segments } = location;
+  const depth = root.segments.length;
+  const inside = segments.length > depth && root.segments.every((name, i) => name === segments[i]);
+  if (!inside) return { ...location, root };
+  return { scheme: null, authority: "", segments: segments.slice(depth), query: "", root };
 }
 
 function absolute(reference, scheme, rest) {

@@ -38,11 +38,11 @@ import { cut, interval, wanted } from "./ranges.js";
 export function arrayContext(path, metadata, declaration, policy, report = raise) {
   const { base: override, limits, sources } = policy;
   const attempt = (check) => attempting(check, report);
-  const own = nodeLocation(path);
+  const own = nodeLocation(path, sources.root);
   const layout = attempt(() => readLayout(metadata));
   const documented = layout && attempt(() => readDocumented(declaration, layout));
   const stated = attempt(() => resolveBase(declaration.base, own));
-  const base = override === null ? stated : attempt(() => resolveOverride(override));
+  const base = override === null ? stated : attempt(() => resolveOverride(override, sources.root));
   const checked = attempt(() => checkReference(declaration, own));
   if ([layout, documented, stated, base, checked].includes(undefined)) return null;
   return { path, layout, declaration, documented, own, base, sources, limits };

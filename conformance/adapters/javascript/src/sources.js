@@ -7,7 +7,7 @@ import { Allowed } from "./allowed.js";
 import { checkConditions, requestHeaders } from "./conditions.js";
 import { locating, ManifestError } from "./errors.js";
 import { readHttp } from "./http.js";
-import { display, parseAbsolute } from "./locations.js";
+import { display, parseAbsolute, parsePrefix } from "./locations.js";
 import { redact } from "./redaction.js";
 
 /**
@@ -59,6 +59,8 @@ export class Sources {
   constructor({ allow, hierarchy, fetch, files }) {
     this.#allowed = new Allowed(allow, hierarchy.home);
     this.#hierarchy = hierarchy;
+    /** @type {Location | null} the URL of the hierarchy, if it has one */
+    this.root = hierarchy.home && parsePrefix(hierarchy.home.prefix);
     this.#fetch = fetch;
     this.#files = files;
     this.#reach = { redirect: (url) => this.#redirect(url), roots: this.#allowed.roots };
