@@ -331,33 +331,35 @@ SEGMENTS = st.lists(st.text("ab é:%+?#", min_size=1, max_size=3), min_size=1, m
     st.sampled_from(["file", "s3"]),
     SEGMENTS,
     SEGMENTS,
-    st.sampled_from([None, "a/", "a/b/"]),
+    st.sampled_from([None, "a/", "a/b/", "../a/"]),
     st.sampled_from(["", "g/x"]),
-    st.booleans(),
+    st.sampled_from(["inside", "beside", "elsewhere"]),
 )
-@example("file", ["x"], ["a"], "a/", "", True)
-@example("file", ["x"], ["a"], "a/b/", "g/x", True)
+@example("file", ["x"], ["a"], "a/", "", "inside")
+@example("file", ["x"], ["a"], "a/b/", "g/x", "inside")
+@example("file", ["a"], ["x"], None, "g/x", "beside")
 def test_a_path_names_the_same_object_after_it_was_made_relative(
     scheme: str,
     root: list[str],
     below: list[str],
     base: str | None,
     array: str,
-    inside: bool,
+    place: str,
 ) -> None:
     authority = "" if scheme == "file" else "bucket"
-    directory = UrlLocation(scheme, authority, "/".join(root))
-    source = UrlLocation(scheme, authority, "/".join([*(root if inside else ["z"]), *below]))
+    directory = UrlLocation(scheme, authority, "/".join(["d", *root]))
+    above = {"inside": ["d", *root], "beside": ["d", *root[:-1], "z"], "elsewhere": ["z"]}[place]
+    source = UrlLocation(scheme, authority, "/".join([*above, *below]))
     manifest = zm.Manifest.from_columns((1,), paths=source.url)
     paths = SourcePaths([directory], base)
     rewritten, any_relative = paths.rewritten(manifest)
     declared = paths.base_of(array, any_relative=any_relative) or "./"
-    found = Base.parse(declared, directory=array).resolve(rewritten.paths[0])
+    found = Base.parse(declared, directory=array, root=directory).resolve(rewritten.paths[0])
     if isinstance(found, StoreLocation):
-        assert inside
+        assert place == "inside"
         found = UrlLocation(scheme, authority, f"{directory.path}/{found.key}")
     assert found == source
-    assert any_relative == inside
+    assert any_relative == (place != "elsewhere")
 
 
 def test_a_bucket(s3_server: S3Server, s3_bucket: str) -> None:

@@ -6,22 +6,29 @@ Pure.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import format_canonical
-from zarr_manifest.locations import Base, Location, StoreLocation, UrlLocation
+from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.manifest import References
 
 __all__ = ["SourcePaths"]
 
 # As in canonical URLs: S3 reads "+" as a space.
 _SAFE = "!$&'()*,;=:@/"
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class SourcePaths:
-    """Rewrites the paths of manifests: those below the base become relative to it.
+    """Rewrites the paths of manifests: relative below the base, in the hierarchy and beside it.
+
+    Beside it means in the directory that holds the hierarchy. If links lead to the hierarchy, it
+    has several of these, and only what lies in the hierarchy becomes relative.
 
     Parameters
     ----------
@@ -35,26 +42,48 @@ class SourcePaths:
     --------
     >>> from zarr_manifest.manifest import Manifest, references_of
     >>> paths = SourcePaths([UrlLocation("file", "", "data/h.zarr")])
-    >>> manifest = Manifest.from_columns((1,), paths="file:///data/h.zarr/raw/f.nc")
+    >>> manifest = Manifest.from_columns((1,), paths="file:///data/raw/f.nc")
     >>> paths.rewritten(references_of(manifest))[0].paths, paths.base_of("deep/array")
-    (('raw/f.nc',), '../../')
+    (('../raw/f.nc',), '../../')
     """
 
     def __init__(self, roots: Iterable[UrlLocation], base: str | None = None) -> None:
         self._roots = tuple(roots)
         self._stated = base
-        self._base = Base.parse("./" if base is None else base)
+        self._base = Base.parse(
+            "./" if base is None else base, root=self._roots[0] if self._roots else None
+        )
+        self._directory = self._base.path.rpartition("/")[0]
+        self._places = list(self._find_places())
         self._known: dict[str, tuple[str, bool]] = {}
+
+    @property
+    def _is_absolute(self) -> bool:
+        return bool(self._base.scheme) and self._base.root is None
+
+    def _find_places(self) -> Iterator[_Place]:
+        if self._base.scheme:
+            yield _Place(self._base.scheme, self._base.authority, self._directory, None)
+        if self._is_absolute:
+            return
+        has_links = len({root.path for root in self._roots}) > 1
+        for root in self._roots:
+            base = self._directory if self._base.scheme else _join(root.path, self._directory)
+            above = root.path.rpartition("/")[0]
+            # All files lie below "/", and few of them move with the hierarchy.
+            has_neighbours = not has_links and (above or root.scheme != "file")
+            yield _Place(root.scheme, root.authority, base, above if has_neighbours else root.path)
 
     def base_of(self, array_path: str, *, any_relative: bool = True) -> str | None:
         """Return the ``base`` that an array must declare, or None."""
-        if self._base.scheme:
+        if self._is_absolute:
             return self._stated
         if self._stated is None and not any_relative:
             return None
         up = "../" * len([name for name in array_path.split("/") if name])
-        directory = self._base.path.rpartition("/")[0]
-        down = f"{quote(directory, safe=_SAFE)}/" if directory else ""
+        root = self._roots[0].path if self._base.scheme else ""
+        directory = posixpath.relpath(f"/{self._directory}", f"/{root}")
+        down = "" if directory == "." else f"{quote(directory, safe=_SAFE)}/"
         return f"{up}{down}" if up else f"./{down}" if down else None
 
     def rewritten(self, manifest: References) -> tuple[References, bool]:
@@ -80,34 +109,48 @@ class SourcePaths:
 
     def _learn(self, path: str) -> tuple[str, bool]:
         location = self._base.resolve(path)
-        relative = self._relative(location)
-        is_relative = isinstance(location, StoreLocation) or relative is not None
+        relative = None
+        if isinstance(location, UrlLocation) and not location.query:
+            relative = next(filter(None, (each.relative(location) for each in self._places)), None)
+        is_relative = relative is not None or _ABSOLUTE.match(path) is None
         learnt = (path if relative is None else relative), is_relative
         if len(self._known) < _MAX_KNOWN:
             self._known[path] = learnt
         return learnt
 
-    def _relative(self, location: Location) -> str | None:
-        """Return a location below the base as a relative reference, or None."""
-        if isinstance(location, StoreLocation) or location.query:
+
+class _Place(Struct, frozen=True):
+    """A base, and the directory that moves together with it; None if that is the base itself."""
+
+    scheme: str
+    authority: str
+    base: str
+    shared: str | None
+
+    def relative(self, location: UrlLocation) -> str | None:
+        """Return a location in the directory as a relative reference, or None."""
+        if (location.scheme, location.authority) != (self.scheme, self.authority):
             return None
-        if self._base.scheme:
-            directory = self._base.path.rpartition("/")[0]
-            roots = [UrlLocation(self._base.scheme, self._base.authority, directory)]
-            inside = ""
-        else:
-            roots, inside = list(self._roots), self._base.path.rpartition("/")[0]
-        for root in roots:
-            below = f"{root.path}/" if root.path else ""
-            same = (location.scheme, location.authority) == (root.scheme, root.authority)
-            key = location.path.removeprefix(below)
-            if same and location.path.startswith(below) and "" not in key.split("/"):
-                # The name is added last: an object may have the name of a directory of the base.
-                parent, name = posixpath.split(f"/{key}")
-                above = posixpath.relpath(parent, f"/{inside}")
-                reference = quote(posixpath.normpath(f"{above}/{name}"), safe=_SAFE)
-                return f"./{reference}" if ":" in reference.partition("/")[0] else reference
-        return None
+        below = _below(location.path, self.base)
+        if below is None and self.shared is not None and _below(location.path, self.shared):
+            # The name is added last: an object may have the name of a directory of the base.
+            directory, name = posixpath.split(f"/{location.path}")
+            below = _join(posixpath.relpath(directory, f"/{self.base}"), name)
+        if below is None:
+            return None
+        reference = quote(below, safe=_SAFE)
+        return f"./{reference}" if ":" in reference.partition("/")[0] else reference
+
+
+def _below(path: str, directory: str) -> str | None:
+    """Return the part of a path below a directory; None if it is elsewhere, or has empty names."""
+    start = _join(directory, "")
+    found = path.removeprefix(start)
+    return found if path.startswith(start) and "" not in found.split("/") else None
+
+
+def _join(directory: str, name: str) -> str:
+    return f"{directory}/{name}" if directory else name
 
 
 # Paths that are remembered from manifest to manifest: in some formats every chunk has its own.
