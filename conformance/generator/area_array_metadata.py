@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.generator.arrays import Array, declaration
+from conformance.generator.arrays import ABSENT, Array, declaration
 from conformance.generator.case import Case, failure
 from conformance.generator.standard import ARRAY, ENTRIES, SOURCE
 
@@ -111,6 +111,39 @@ def _of_the_library() -> Iterator[Case]:
     either = [case.values(), failure("zarr_error", None), failure(_INVALID, "declaration")]
     yield case.ask("read", {"array": "a", "selection": None}, {"any_of": either})
 
+    for name, members, description in (
+        ("codecs-are-null", {"codecs": None}, "An array has a list of codecs."),
+        ("codecs-are-empty", {"codecs": []}, "A list of codecs has one that makes bytes."),
+        ("fill-value-is-null", {"fill_value": None}, "A fill value of an integer is a number."),
+        ("data-type-is-null", {"data_type": None}, "An array has a data type."),
+        ("no-fill-value", {"fill_value": ABSENT}, "An array has a fill value."),
+        ("no-codecs", {"codecs": ABSENT}, "An array has codecs."),
+        ("node-type-is-unknown", {"node_type": "matrix"}, "A node is an array or a group."),
+        ("node-type-is-group", {"node_type": "group"}, "A group is no array."),
+        ("zarr-format-is-2", {"zarr_format": 2}, "Zarr v2 has no zarr.json."),
+    ):  # fmt: skip
+        case = with_metadata(
+            f"{AREA}/{name}",
+            "reading",
+            f"{description} Whether this reader or the Zarr library refuses the array is left to "
+            "them; it does not read as if the member was another one.",
+            {key: value for key, value in members.items() if value is not ABSENT},
+        )
+        if ABSENT in members.values():
+            metadata = {k: v for k, v in ARRAY.metadata(_OURS).items() if k not in members}
+            case.put("a/zarr.json", metadata)
+        either = [failure("zarr_error", None), failure(_INVALID, "declaration")]
+        yield case.ask("read", {"array": "a", "selection": None}, {"any_of": either})
+    case = Case(
+        f"{AREA}/no-json",
+        "reading",
+        "Metadata that are not JSON are those of no array. Whether this reader or the Zarr library "
+        "refuses them is left to them.",
+    )
+    case.array(array=ARRAY, manifest=ENTRIES).put("a/data.bin", SOURCE).put("a/zarr.json", b"{")
+    either = [failure("zarr_error", None), failure(_INVALID, "declaration")]
+    yield case.ask("read", {"array": "a", "selection": None}, {"any_of": either})
+
 
 def _grid(configuration: Any, name: Any = "regular") -> dict[str, Any]:
     return {"chunk_grid": {"name": name, "configuration": configuration}}
@@ -137,6 +170,10 @@ _REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
      "A regular grid has a chunk shape."),
     ("chunk-grid-without-a-name", _grid({"chunk_shape": [2]}, None), _INVALID,
      "A grid has a name, which is a string."),
+    ("chunk-grid-with-an-unknown-member", _grid({"chunk_shape": [2], "order": "F"}), _INVALID,
+     "What a reader does not know of a grid that it knows, it refuses: it may mean other chunks."),
+    ("encoding-with-an-unknown-member", _keys({"separator": "/", "base": 36}), _INVALID,
+     "What a reader does not know of an encoding that it knows may mean other keys."),
     ("shape-is-negative", {"shape": [-4]}, _INVALID, "A shape has no negative numbers."),
     ("separator-of-another-kind", _keys({"separator": "-"}), _INVALID,
      "The separator of a known encoding is / or a dot."),

@@ -301,6 +301,14 @@ def _locked() -> Iterator[Case]:
                 yield case.reports(problem(_INVALID, None))
             else:
                 yield case.refuses(_INVALID, "declaration")
+    case = Case(
+        f"{AREA}/lock-beside-null",
+        _LOCK,
+        "storage_transformers that are null declare nothing, so that the declaration was lost.",
+    )
+    case.array(array=ARRAY, transformers=None, lock=LOCK).native_chunks("a")
+    case.put("a/zarr.json", {**ARRAY.metadata(None, LOCK), "storage_transformers": None})
+    yield case.refuses(_INVALID, "declaration")
 
 
 _LOCK = "the-lock"

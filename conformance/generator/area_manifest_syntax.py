@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from conformance.generator.case import Case, failure, problem
-from conformance.generator.standard import ENTRIES, refused_and_reported, standard
+from conformance.generator.standard import ENTRIES, SOURCE, refused_and_reported, standard
 
 AREA = "manifest-syntax"
 _SECTION = "manifest-document"
@@ -90,7 +90,38 @@ def _readable() -> Iterator[Case]:
     )
 
 
+def _numbers() -> Iterator[Case]:
+    case = standard(
+        f"{AREA}/number-beyond-binary64-in-an-annotation",
+        _SECTION,
+        "1e400 is JSON, and beyond what most parsers can represent: a reader may ignore it with "
+        "its annotation, or refuse the document.",
+        manifest=_with_second('"offset": 8, "length": 4, "x:large": 1e400'),
+    )
+    either = [case.values(), failure("invalid_json", "manifest")]
+    yield case.ask("read", {"array": "a", "selection": None}, {"any_of": either})
+    yield standard(
+        f"{AREA}/number-beyond-binary64",
+        _SECTION,
+        "An offset of 1e400 is no integer up to 2^53-1; a parser that cannot represent it may "
+        "refuse the document first.",
+        manifest=_with_second('"offset": 1e400, "length": 4'),
+    ).refuses(["invalid_entry", "invalid_json"], "manifest")
+    row = '{"path": "row.bin", "offset": -0, "length": 4}'
+    yield (
+        standard(
+            f"{AREA}/minus-zero",
+            _SECTION,
+            "-0 is 0, and so an integer from 0 on.",
+            manifest=f'{{"0": {_FIRST}, "1": {row}}}'.encode(),
+        )
+        .put("a/row.bin", SOURCE[8:12])
+        .reads()
+    )
+
+
 def _left_to_the_reader() -> Iterator[Case]:
+    yield from _numbers()
     case = standard(
         f"{AREA}/number-beyond-every-float",
         _SECTION,

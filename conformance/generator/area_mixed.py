@@ -62,6 +62,18 @@ def _side_by_side() -> Iterator[Case]:
 
 
 def _native_chunks() -> Iterator[Case]:
+    yield (
+        Case(
+            f"{AREA}/native-chunk-of-no-bytes",
+            _READING,
+            "A native chunk of no bytes is there, and cannot be decoded: it is not missing, and "
+            "does not read as the fill value.",
+        )
+        .array("native", _NATIVE, transformers=None)
+        .native_chunks("native")
+        .put(f"native/{_NATIVE.key((0,) * len(_NATIVE.shape))}", b"")
+        .refuses(["zarr_error", "range_out_of_bounds"], None, "native")
+    )
     for name, manifest, missing, description in (
         ("absent", {"0": ENTRIES["0"]}, [(1,)],
          "A chunk that the manifest does not name is missing, even if an object lies at the "

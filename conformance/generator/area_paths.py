@@ -83,6 +83,9 @@ _RELATIVE: list[tuple[str, str, str, str, str]] = [
     ("encoded-plus-sign", "a", "a%2Bb.bin", "a/a+b.bin", "%2B is a plus sign."),
     ("dots-in-names", "a", "..x/y..z/d.bin", "a/..x/y..z/d.bin",
      "Names that begin with dots, or have them inside, are no dot segments."),
+    ("dot-at-the-end", "a", "d.bin.", "a/d.bin.",
+     "A name that ends with a dot is a name: only the segments . and .. are directories."),
+    ("two-dots-at-the-end", "a", "d..", "a/d..", "A name that ends with two dots is a name, too."),
     ("upper-and-lower-case", "a", "D.bin", "a/D.bin", "Paths keep their case."),
 ]  # fmt: skip
 

@@ -140,7 +140,7 @@ def _needed_by_configuration(configuration: dict[str, Any]) -> set[str]:
 def _needed_by_entries(manifest: Any) -> set[str]:
     needed: set[str] = set()
     for entry in manifest.values() if isinstance(manifest, dict) else ():
-        if isinstance(entry, dict) and ("path" in entry or "data" in entry):
+        if isinstance(entry, dict):
             if "checksum" in entry:
                 needed.add("checksums")
             if entry.keys() & _CONDITIONS:

@@ -34,13 +34,15 @@ class Grid:
         self.array_shape = _integers(metadata.get("shape"), 0)
         _, grid = _extension(metadata, "chunk_grid", ("regular",))
         self.chunk_shape = _integers(grid.get("chunk_shape"), 1)
+        if len(grid) > 1:
+            invalid("chunk_grid has a member besides chunk_shape")
         if len(self.chunk_shape) != len(self.array_shape):
             invalid("shape and chunk_shape have different lengths")
         name, encoding = _extension(metadata, "chunk_key_encoding", ("default", "v2"))
         self._first = ["c"] if name == "default" else []
         self._separator = encoding.get("separator", "/" if self._first else ".")
-        if self._separator not in ("/", "."):
-            invalid("the separator of chunk keys is neither '/' nor '.'")
+        if self._separator not in ("/", ".") or encoding.keys() - {"separator"}:
+            invalid("chunk_key_encoding has something else than a separator '/' or '.'")
         sizes = zip(self.array_shape, self.chunk_shape, strict=True)
         self.shape: Index = tuple(-(-n // size) for n, size in sizes)
 

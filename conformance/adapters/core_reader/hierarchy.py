@@ -69,10 +69,10 @@ class CoreHierarchy:
             invalid(f"{key} is not the metadata of an array")
         configuration = parse_declaration(metadata)
         grid = Grid(metadata)
-        if not isinstance(metadata.get("codecs"), list):
-            invalid("codecs is not a list")
-        if metadata.get("zarr_format") != 3:
-            invalid("zarr_format is not 3")
+        if not isinstance(metadata.get("codecs"), list) or not metadata["codecs"]:
+            invalid("codecs is not a list of codecs")
+        if metadata.get("zarr_format") != 3 or metadata.get("fill_value") is None:
+            invalid(f"{key} is not of Zarr v3, or has no fill value")
         if configuration is None:
             return metadata, grid, NativeChunks(self._files, own, grid)
         manifest = ChunkManifest(self._files, own, configuration, grid.shape, grid.own_key)

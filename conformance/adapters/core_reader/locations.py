@@ -132,7 +132,9 @@ def _authority(scheme: str, stated: str) -> str:
         raise ValueError("has an unknown scheme, or names no bucket")
     if at and not scheme.startswith("abfs"):
         raise ValueError("has user information")
-    return f"{bucket}@{_host(account, '')}" if at else bucket
+    if at and not _BUCKET.fullmatch(account):
+        raise ValueError("names no account")
+    return stated
 
 
 def _host(stated: str, default_port: str) -> str:

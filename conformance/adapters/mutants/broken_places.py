@@ -56,7 +56,7 @@ def neighbours_authorised() -> None:
     """Authorise what lies beside the hierarchy, because the reference is relative."""
 
     def make(check: Any) -> Any:
-        def checked(self: Sources, locations: Iterable[Any]) -> None:
+        def checked(self: Sources, locations: Sequence[Any]) -> None:
             beside = None if self.root is None else self.root.path.rpartition("/")[0]
             check(
                 self, (x for x in locations if not getattr(x, "path", "").startswith(f"{beside}/"))

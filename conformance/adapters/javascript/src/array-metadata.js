@@ -34,6 +34,7 @@ export function readLayout(metadata) {
 function checkOthers(metadata, dimensions) {
   const missing = REQUIRED.filter((name) => !Object.hasOwn(metadata, name));
   require(missing.length === 0, `the array's metadata has no ${missing.join(", ")}`);
+  require(metadata.fill_value !== null, "the fill value is null");
   require(metadata.zarr_format === 3 && metadata.node_type === "array", "not a Zarr v3 array");
   require(extension(metadata.data_type, "data_type").name !== "", "data_type has no name");
   require(
@@ -52,7 +53,8 @@ function readChunkShape(grid, dimensions) {
       `the chunk grid ${JSON.stringify(name)} is not known; known: regular`,
     );
   }
-  const shape = configuration.chunk_shape;
+  const { chunk_shape: shape, ...others } = configuration;
+  require(Object.keys(others).length === 0, `chunk_grid has an unknown ${Object.keys(others)[0]}`);
   require(
     Array.isArray(shape) && shape.length === dimensions && shape.every((n) => isSize(n) && n > 0),
     "chunk_shape is not a list of positive integers, one for each dimension",
@@ -68,7 +70,8 @@ function readKeyEncoding(encoding) {
       `the chunk key encoding ${JSON.stringify(name)} is not known; known: default, v2`,
     );
   }
-  const { separator = name === "default" ? "/" : "." } = configuration;
+  const { separator = name === "default" ? "/" : ".", ...others } = configuration;
+  require(Object.keys(others).length === 0, `chunk_key_encoding has an unknown ${Object.keys(others)[0]}`);
   require(separator === "/" || separator === ".", "the separator of chunk keys is not / or .");
   return { name, separator };
 }
