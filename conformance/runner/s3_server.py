@@ -55,7 +55,9 @@ def _answer_object(
     request: Request, root: Path, rules: Rules, versions: Mapping[str, Mapping[str, str]]
 ) -> Reply:
     effects = rules.effects(request)
-    bucket, _, key = request.path.removeprefix("/").partition("/")
+    # In paths, too, S3 takes a plus sign for a space.
+    path = unquote(request.target.partition("?")[0].replace("+", " "))
+    bucket, _, key = path.removeprefix("/").partition("/")
     version = _version(request.query)
     file = f"{bucket}/{key}"
     missing = "NoSuchKey"

@@ -18,8 +18,8 @@ from zarr_manifest.locations import Base, UrlLocation
 if TYPE_CHECKING:
     from obstore.store import HTTPStore
 
-# Characters that are not percent-encoded in the path of a request.
-_BARE = "!$&'()*+,;=:@/[]^|"
+# Characters that are not percent-encoded in the path of a request: S3 takes "+" for a space.
+_BARE = "!$&'()*,;=:@/[]^|"
 
 
 class WebServer(Struct, frozen=True):
@@ -37,7 +37,7 @@ class WebServer(Struct, frozen=True):
     Examples
     --------
     >>> WebServer("https://example.com/d?token=x").url_of("a b+c.nc")
-    'https://example.com/d/a%20b+c.nc?token=x'
+    'https://example.com/d/a%20b%2Bc.nc?token=x'
     """
 
     url: str

@@ -189,9 +189,9 @@ function urlOf({ scheme, authority, segments, query }, { endpoint, region }, con
 }
 
 /**
- * A segment of a path, with what RFC 3986 allows there as it is.
+ * A segment of a path, with what RFC 3986 allows there as it is, save `+`: S3 takes it for a space.
  * @param {string} segment
  */
 export function encodeSegment(segment) {
-  return encodeURIComponent(segment).replace(/%(?:24|26|2B|2C|3A|3B|3D|40)/g, decodeURIComponent);
+  return encodeURIComponent(segment).replace(/%(?:24|26|2C|3A|3B|3D|40)/g, decodeURIComponent);
 }
