@@ -33,6 +33,13 @@ def cases() -> Iterator[Case]:
         "write them. No file has it here, because some systems cannot store it.",
         "wrf_d01_2005-08-28_12:00:00.nc",
     ).refuses("source_not_found", "chunk")
+    for name, path in (("dot-at-the-end", "d.bin."), ("two-dots-at-the-end", "x/d..")):
+        yield _read(
+            name,
+            "A name that ends with dots is a name: only the segments . and .. are directories. No "
+            "file has it here, because some systems cannot store it.",
+            path,
+        ).refuses("source_not_found", "chunk")
     for name, path, description, reported in _REFUSED:
         for case in refused_and_reported(
             f"{AREA}/{name}",
@@ -83,9 +90,6 @@ _RELATIVE: list[tuple[str, str, str, str, str]] = [
     ("encoded-plus-sign", "a", "a%2Bb.bin", "a/a+b.bin", "%2B is a plus sign."),
     ("dots-in-names", "a", "..x/y..z/d.bin", "a/..x/y..z/d.bin",
      "Names that begin with dots, or have them inside, are no dot segments."),
-    ("dot-at-the-end", "a", "d.bin.", "a/d.bin.",
-     "A name that ends with a dot is a name: only the segments . and .. are directories."),
-    ("two-dots-at-the-end", "a", "d..", "a/d..", "A name that ends with two dots is a name, too."),
     ("upper-and-lower-case", "a", "D.bin", "a/D.bin", "Paths keep their case."),
 ]  # fmt: skip
 
