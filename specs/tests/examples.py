@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from specs.tests.text import DIRECTORY, marked
+from zarr_manifest.format.checksums import compute_checksum
 
 __all__ = ["examples", "main"]
 
 _README = """\
 # Examples
 
-Complete hierarchies; [the specification](../README.md#examples) says what each reads as. They are
-written by `python -m specs.tests.examples`, and tests compare them with what that writes.
+Complete hierarchies; the [core](../README.md#examples) and its
+[features](../features.md#an-example-with-features) say what each reads as.
 """
 
 _GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
@@ -56,28 +57,35 @@ def _stored_gzip(content: bytes) -> bytes:
     return header + block + content + struct.pack("<II", zlib.crc32(content), len(content))
 
 
-def _partition(first_row: int, path: str) -> bytes:
+def _partition(first_row: int, path: str, source: bytes) -> bytes:
+    digests = (compute_checksum("crc32c", source[8 * row : 8 * row + 8]) for row in range(2))
     entries = (
-        f'  "{first_row + row}.0": {{"path": "{path}", "offset": {8 * row}, "length": 8}}'
-        for row in range(2)
+        f'  "{first_row + row}.0": {{"path": "{path}", "offset": {8 * row}, "length": 8, '
+        f'"checksum": "{digest}"}}'
+        for row, digest in enumerate(digests)
     )
     return _stored_gzip(("{\n" + ",\n".join(entries) + "\n}\n").encode())
 
 
 def examples() -> dict[str, bytes]:
     """Every file of the examples, by its path below the specification's directory."""
+    upper, lower = _floats(1.5, 2.5, 3.5, 4.5), _floats(5.5, 6.5, 7.5, 8.5)
     files = {block.argument: block.body.encode() for block in marked("file")}
     return files | {
         "examples/README.md": _README.encode(),
         "examples/range/first-row.bin": struct.pack("<3h", 0, 1, 2),
         "examples/range/archive.bin": b"HEAD" + struct.pack("<3h", 3, 4, 5) + b"TAIL",
+        "examples/beside/archive/sst.bin": upper,
+        "examples/beside/archive.zarr/zarr.json": _text(_GROUP),
+        "examples/beside/archive.zarr/mask/zarr.json": _text(_MASK),
+        "examples/beside/archive.zarr/mask/c/0": b"\x01\x00",
         "examples/mixed/zarr.json": _text(_GROUP),
         "examples/mixed/mask/zarr.json": _text(_MASK),
         "examples/mixed/mask/c/0": b"\x01\x00",
-        "examples/mixed/sources/rows-0-1.bin": _floats(1.5, 2.5, 3.5, 4.5),
-        "examples/mixed/sources/rows-2-3.bin": _floats(5.5, 6.5, 7.5, 8.5),
-        "examples/mixed/sst/manifest/0.0.json.gz": _partition(0, "rows-0-1.bin"),
-        "examples/mixed/sst/manifest/1.0.json.gz": _partition(2, "rows-2-3.bin"),
+        "examples/mixed/sources/rows-0-1.bin": upper,
+        "examples/mixed/sources/rows-2-3.bin": lower,
+        "examples/mixed/sst/manifest/0.0.json.gz": _partition(0, "rows-0-1.bin", upper),
+        "examples/mixed/sst/manifest/1.0.json.gz": _partition(2, "rows-2-3.bin", lower),
     }
 
 

@@ -13,8 +13,9 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
+from conformance.adapters.core_reader.hierarchy import CoreHierarchy
 from specs.tests.examples import examples, main
-from specs.tests.text import DIRECTORY, Block, marked
+from specs.tests.text import CORE, DIRECTORY, Block, marked
 from specs.tests.verdicts import in_schema
 
 EXAMPLES = DIRECTORY / "examples"
@@ -28,9 +29,14 @@ def _files(directory: Path) -> dict[str, bytes]:
 
 def _open(name: str) -> Any:
     """Open one of the examples, or an array in it, from the example's own root."""
-    _, example, *path = name.split("/")
-    store = zm.ManifestStore(EXAMPLES / example, read_only=True)
-    return zarr.open(store, path="/".join(path), mode="r")
+    root = next(p for p in _above(DIRECTORY / name) if not (p.parent / "zarr.json").exists())
+    store = zm.ManifestStore(root, allow=[str(EXAMPLES / "beside" / "archive")], read_only=True)
+    path = "/".join((DIRECTORY / name).relative_to(root).parts)
+    return zarr.open(store, path=path, mode="r")
+
+
+def _above(path: Path) -> list[Path]:
+    return [path, *path.parents]
 
 
 def _manifest(name: str) -> dict[str, Any]:
@@ -123,7 +129,35 @@ def test_group_has_the_native_array_and_the_manifest_array() -> None:
     assert native[:].tolist() == ARRAYS["examples/mixed/mask"]
 
 
-def test_checksum_is_verified() -> None:
-    store = zm.ManifestStore(EXAMPLES / "range", verify="always", read_only=True)
-    assert zarr.open_array(store, mode="r")[1].tolist() == [3, 4, 5]
-    assert "checksum" in _manifest("examples/range")["1.0"]
+def test_checksums_are_verified() -> None:
+    store = zm.ManifestStore(EXAMPLES / "mixed", verify="always", read_only=True)
+    assert zarr.open_array(store, path="sst", mode="r")[3].tolist() == [7.5, 8.5]
+    assert all("checksum" in entry for entry in _manifest("examples/mixed/sst").values())
+
+
+def test_examples_of_the_core_need_no_feature() -> None:
+    """Each block and each example that the core shows can be read by the core reader."""
+    shown = {b.argument for kind in ("file", "reads") for b in marked(kind) if b.document == CORE}
+    assert {name.split("/")[1] for name in shown} == {"range", "inline", "beside"}
+    blocks = [
+        b.body
+        for b in marked("valid declaration") + marked("valid manifest") + marked("file")
+        if b.document == CORE
+    ]
+    for member in ("partition_shape", "partitions", "checksum", "etag", "size", "version"):
+        assert not any(f'"{member}"' in body for body in blocks)
+    for name in ARRAYS:
+        if "mixed" not in name:
+            root = DIRECTORY / name
+            allowed = [(EXAMPLES / "beside" / "archive").as_uri()]
+            reader = CoreHierarchy(str(root), allowed, missing_is_an_error=False)
+            values = reader.read("", None)
+            expected = np.array(ARRAYS[name]).astype(values.data_type)
+            assert values.data == expected.tobytes()
+
+
+def test_beside_by_hand() -> None:
+    manifest = _manifest("examples/beside/archive.zarr/sst")
+    source = EXAMPLES / "beside" / "archive" / manifest["0"]["path"]
+    values = [np.fromfile(source, ">f4", 2, offset=manifest[key]["offset"]) for key in "01"]
+    assert np.concatenate(values).tolist() == ARRAYS["examples/beside/archive.zarr/sst"]

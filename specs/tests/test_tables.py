@@ -20,7 +20,7 @@ from specs.tests.verdicts import MANIFEST_SCHEMA, SCHEMA, in_schema
 from zarr_manifest import Limits, errors
 from zarr_manifest.format.checksums import _REGISTRY, compute_checksum, parse_checksum
 from zarr_manifest.format.document_codecs import KNOWN_CODECS
-from zarr_manifest.locations import Base, StoreLocation, known_schemes
+from zarr_manifest.locations import Base, StoreLocation, UrlLocation, known_schemes
 from zarr_manifest.sources import source_range
 from zarr_manifest.stores import requested_range
 
@@ -30,13 +30,17 @@ REQUESTS = {"whole chunk", "range [a, b)", "from a on", "last k bytes"}
 # ---------------------------------------------------------------- paths
 
 (PATHS,) = tables(section("Path resolution"))
+ROOT = re.search(r"array `(.+)` of a hierarchy at `(.+)`:$", section("Path resolution"), re.M)
 
 
 @pytest.mark.parametrize("row", PATHS, ids=" ".join)
 def test_path_resolution(row: list[str]) -> None:
-    array, base, path, stated = row
+    base, path, stated = row
+    assert ROOT is not None
+    root = Base.parse("./").resolve(ROOT[2])
+    assert isinstance(root, UrlLocation)
     try:
-        location = Base.parse(base or "./", directory=array).resolve(path)
+        location = Base.parse(base or "./", directory=ROOT[1], root=root).resolve(path)
     except errors.InvalidPathError as error:
         found = error.code
     else:
@@ -46,7 +50,7 @@ def test_path_resolution(row: list[str]) -> None:
 
 
 def test_schemes() -> None:
-    sentence = re.search(r"one of ((`\w+`,?\s*)+)", section("Path resolution"))
+    sentence = re.search(r"one of ((`\w+`,?\s*)+)", section("Schemes"))
     assert sentence is not None
     schemes = re.findall(r"`(\w+)`", sentence[1])
     assert sorted(schemes) == sorted(known_schemes())
