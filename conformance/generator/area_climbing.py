@@ -173,7 +173,7 @@ def _overrides() -> Iterator[Case]:
         yield case.source("x/data.bin", SOURCE).put("a/data.bin", _DECOY).reads()
     case = _case(
         "override-that-is-not-authorised",
-        "What an override leads to needs authorisation: it says where, and not that it may be read.",
+        "An override says where sources are, and not that they may be read.",
         path="data.bin",
         base="../sources/x/",
     )

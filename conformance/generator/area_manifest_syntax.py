@@ -112,7 +112,7 @@ def _numbers() -> Iterator[Case]:
         standard(
             f"{AREA}/minus-zero",
             _SECTION,
-            "-0 is 0, and so an integer from 0 on: the entry reads from the beginning of its source.",
+            "-0 is 0, and so an integer from 0 on: the beginning of the source.",
             manifest=f'{{"0": {_FIRST}, "1": {row}}}'.encode(),
         )
         .put("a/row.bin", SOURCE[8:12])

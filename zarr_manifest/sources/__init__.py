@@ -12,7 +12,6 @@ from zarr_manifest.sources.access import (
     describe_access,
     environment,
     reader_of,
-    web_directory,
 )
 from zarr_manifest.sources.byte_ranges import (
     WHOLE,
@@ -97,7 +96,6 @@ __all__ = [
     "source_range",
     "undetectable_writers",
     "urls_of",
-    "web_directory",
     "web_reader_of",
     "within_host",
 ]

@@ -28,7 +28,7 @@ from zarr_manifest.locations import (
     kind_of,
     local_location,
 )
-from zarr_manifest.sources import urls_of, web_directory
+from zarr_manifest.sources import WebServer, urls_of
 from zarr_manifest.stores.web_store import WebStore
 from zarr_manifest.zarr_internals import StoreOnStore, dictionary_of, wrapped_store
 
@@ -109,7 +109,7 @@ def _fsspec_urls(store: Store) -> list[_Url]:
         case Files():
             return [("file", "", path.strip("/"))]
         case WebServers():
-            root = web_directory(path)
+            root = WebServer(path).directory
             return [] if root is None else [(root.scheme, root.authority, root.path)]
         case Cloud() as cloud:
             bucket, _, key = path.strip("/").partition("/")

@@ -5,15 +5,17 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { Allowed } from "../src/allowed.js";
-import { nodeLocation, resolveBase, resolveObject, resolveOverride } from "../src/locations.js";
+import { nodeLocation, parsePrefix, resolveBase, resolveObject, resolveOverride } from "../src/locations.js";
 
-const { vectors } = JSON.parse(readFileSync(new URL("../../../vectors.json", import.meta.url), "utf-8"));
+const { hierarchy, vectors } = JSON.parse(readFileSync(new URL("../../../vectors.json", import.meta.url), "utf-8"));
+
+const root = parsePrefix(hierarchy);
 
 function resolve({ array, base = "./", override, path, allow }) {
   let phase = "declaration";
   try {
-    const declared = resolveBase(base, nodeLocation(array));
-    const used = override === undefined ? declared : resolveOverride(override);
+    const declared = resolveBase(base, nodeLocation(array, root));
+    const used = override === undefined ? declared : resolveOverride(override, root);
     phase = "manifest";
     const location = resolveObject(path, used);
     if (location.scheme !== null) new Allowed(allow).check([location], () => true);
