@@ -384,7 +384,7 @@ def test_base(inputs: Path, call: str) -> None:
     manifest = {"0.0.0": {"path": "../../../f.nc", "offset": 0, "length": 48}}
     (inputs / "data.zarr/sst/manifest.json").write_text(json.dumps(manifest))
     words = call.format("data.zarr").split()
-    done = run(*words)
+    done = run(*words, "--base", "s3://bucket/here/")
     assert done.status != 0
     assert "invalid_path" in done.stdout + done.stderr
     (inputs / "new.json").unlink(missing_ok=True)

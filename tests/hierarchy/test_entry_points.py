@@ -359,10 +359,11 @@ def test_links_to_themselves(look: EntryPoint, name: str, tmp_path: Path) -> Non
 )
 def test_base(look: EntryPoint, tmp_path: Path) -> None:
     write(tmp_path, entries={"0": {"path": "../../raw.bin", "length": 4}})
-    assert look(tmp_path) == {"a": "invalid_path"}
-    assert look(tmp_path, base="deep/down/") == {}
-    assert look(zm.ManifestStore(tmp_path, base="deep/down/")) == {}
-    assert look(tmp_path, base="../") == {"a": "invalid_path"}
+    bucket, refused = "s3://bucket/one/", {"a": "invalid_path"}
+    assert look(tmp_path, base=bucket) == refused
+    assert look(zm.ManifestStore(tmp_path, base=bucket)) == refused
+    assert look(tmp_path, base=f"{bucket}two/") == {}
+    assert look(tmp_path) == look(tmp_path, base="../") == {}
 
 
 def test_references_relative_to_the_base(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_other_port_and_scheme_of_the_host(root: Path, http_server: FileServer) 
 @pytest.mark.parametrize(
     "path",
     [
-        "x/../../../f.bin",
+        f"{'../' * 64}f.bin",
         "..%2f..%2ff.bin",
         "%2e%2e/%2e%2e/f.bin",
         "..\\..\\f.bin",
@@ -133,7 +133,7 @@ def test_paths_that_are_refused_whatever_is_allowed(root: Path, path: str) -> No
 
 
 @pytest.mark.parametrize("member", ["base", "manifest"])
-@pytest.mark.parametrize("value", ["../../", "..%2f"])
+@pytest.mark.parametrize("value", ["../" * 64, "..%2f"])
 def test_base_and_manifest_are_paths_too(root: Path, member: str, value: str) -> None:
     declare(root, "f.bin")
     file = root / "a" / "zarr.json"

@@ -222,9 +222,11 @@ def test_array_at_the_root(root: Path) -> None:
 def test_climbing_out_of_the_store(root: Path) -> None:
     manifest = {"0.0": {"path": "../../outside.bin"}}
     write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
-    with pytest.raises(zm.errors.InvalidPathError) as raised:
+    beside = f"{root.parent.as_uri()}/"
+    with pytest.raises(zm.errors.LocationNotAllowedError, match=beside) as raised:
         read(zm.ManifestStore(root))
     assert raised.value.array == "x"
+    assert [place.prefix for place in zm.ManifestStore(root).locations()] == [beside]
 
 
 # Grids ----------------------------------------------------------------------
@@ -488,7 +490,7 @@ def test_empty_chunk_of_an_unknown_grid() -> None:
         encode_fill_chunk(metadata, (0,), "c/0")
 
 
-@pytest.mark.parametrize("declared", [{"base": "s3:///"}, {"manifest": "../../../m.json"}])
+@pytest.mark.parametrize("declared", [{"base": "s3:///"}, {"manifest": "s3://b/../m.json"}])
 def test_unusable_declaration_names_the_array(declared: dict[str, str], root: Path) -> None:
     manifest = declared.get("manifest", "./manifest.json")
     write_manifest_array(root, "x", FIELD, CHUNKS, manifest, base=declared.get("base"))

@@ -78,9 +78,9 @@ def test_a_node_that_is_there_is_not_replaced(tmp_path: Path, kind: str) -> None
     [
         ({"0.9": {}}, {}, "invalid_chunk_key"),
         ({"0.0": {"path": "f", "length": 0}}, {}, "invalid_entry"),
-        ({}, {"base": "../../"}, "invalid_path"),
+        ({}, {"base": "../" * 64}, "invalid_path"),
         ({}, {"partition_shape": [1]}, "invalid_configuration"),
-        (zm.Manifest.from_columns((2, 1), paths="../../f"), {}, "invalid_path"),
+        (zm.Manifest.from_columns((2, 1), paths="../" * 64 + "f"), {}, "invalid_path"),
         (zm.Manifest.from_columns((3, 1), paths="f"), {}, "invalid_chunk_key"),
     ],
 )

@@ -294,15 +294,32 @@ def test_sources_that_travel_with_the_hierarchy(tmp_path: Path) -> None:
     assert read(moved, "b") == [4, 5, 6]
 
 
+def _written(root: Path, source: Path) -> tuple[str, str | None]:
+    """Return the path of a source and the base, as they are written."""
+    source.parent.mkdir(parents=True, exist_ok=True)
+    source.write_bytes(bytes([1, 2]))
+    manifest = zm.Manifest.from_columns((2,), paths=source.as_uri(), offsets=[0, 1], lengths=1)
+    write_hierarchy(root, [ArrayNode("a", metadata([2], [1]), manifest)], inline_below=0)
+    document = json.loads((root / "a" / "manifest.json").read_text())
+    declared = json.loads((root / "a" / "zarr.json").read_text())["storage_transformers"]
+    return document["0"]["path"], declared[0]["configuration"].get("base")
+
+
+def test_sources_beside_the_hierarchy_become_relative(tmp_path: Path) -> None:
+    source = tmp_path / "archive" / "raw.bin"
+    assert _written(tmp_path / "h", source) == ("../archive/raw.bin", "../")
+
+
 def test_other_sources_stay_absolute(tmp_path: Path) -> None:
-    beside = tmp_path / "raw.bin"
-    beside.write_bytes(bytes([1, 2]))
-    manifest = zm.Manifest.from_columns((2,), paths=beside.as_uri(), offsets=[0, 1], lengths=1)
-    write_hierarchy(tmp_path / "h", [ArrayNode("a", metadata([2], [1]), manifest)], inline_below=0)
-    document = json.loads((tmp_path / "h" / "a" / "manifest.json").read_text())
-    assert document["0"]["path"] == beside.as_uri()
-    declared = json.loads((tmp_path / "h" / "a" / "zarr.json").read_text())
-    assert "base" not in declared["storage_transformers"][0]["configuration"]
+    source = tmp_path / "elsewhere" / "raw.bin"
+    assert _written(tmp_path / "here" / "h", source) == (source.as_uri(), None)
+
+
+def test_sources_beside_a_link_to_the_hierarchy_stay_absolute(tmp_path: Path) -> None:
+    (tmp_path / "here" / "h").mkdir(parents=True)
+    (tmp_path / "h").symlink_to("here/h")
+    source = tmp_path / "archive" / "raw.bin"
+    assert _written(tmp_path / "h", source) == (source.as_uri(), None)
 
 
 def test_a_base_for_all(tmp_path: Path) -> None:
