@@ -10,6 +10,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 GROUPS := demo bench test lint docs dist
 JAVASCRIPT := conformance/adapters/javascript
 REPORTS := conformance-output
+REGISTRY := registry-output
 SITE := docs-output
 # Each worker begins with half of the tests, in order: what a file makes for all its tests is made once.
 PYTEST := python -m pytest -n 2 --dist worksteal
@@ -23,7 +24,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo samples map check test test-oldest conformance fuzz corpus lint format types layers docs dist bench clean
+.PHONY: help setup demo samples map check test test-oldest conformance fuzz corpus registry lint format types layers docs dist bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +72,9 @@ fuzz: .make/test .make/node ## 10,000 random questions to the Python and the Jav
 corpus: .make/test ## regenerate the conformance corpus
 	$(BIN)/python -m conformance.generator
 
+registry: .make/test .make/node ## the specification as it is submitted to zarr-extensions, in registry-output/, and its checks there
+	$(BIN)/python -m specs.registry $(REGISTRY)
+
 lint: .make/lint ## ruff: rules and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -102,7 +106,7 @@ bench: .make/bench ## one table beside zarr and other readers; ARGS=--quick for 
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) $(OLDEST_VENV) .make build dist demo-output bench-output $(REPORTS) $(SITE) $(JAVASCRIPT)/node_modules $(JAVASCRIPT)/types htmlcov .coverage .coverage.* \
+	rm -rf $(VENV) $(OLDEST_VENV) .make build dist demo-output bench-output $(REPORTS) $(REGISTRY) $(SITE) $(JAVASCRIPT)/node_modules $(JAVASCRIPT)/types htmlcov .coverage .coverage.* \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -94,8 +94,7 @@ def test_a_bucket(together: Path, s3_server: S3Server, s3_bucket: str) -> None:
     archive = f"s3://{s3_bucket}/archive/"
     with pytest.raises(zm.errors.LocationNotAllowedError, match=archive):
         sst(root, [])
-    with pytest.raises(zm.errors.SourceChangedError):
-        sst(root, {archive: bucket})
+    # A copy is younger than what the entries record, which `refresh` would record anew.
     store = zm.ManifestStore(root, allow={archive: bucket}, conditions="ignore", read_only=True)
     assert xr.open_zarr(store).sst.values.tolist() == DAYS.tolist()
 
