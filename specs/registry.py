@@ -1,9 +1,9 @@
 """Writes the specification as it is submitted to the registry of Zarr extensions, and checks it.
 
 ``python -m specs.registry DIRECTORY`` writes ``storage-transformers/chunk-manifest-json/`` there:
-the text with what pyproject.toml alone says (repository, maintainers, implementations), the schemas,
-the examples and the licence. Then it checks what the registry asks for: links, the form of schemas,
-prettier, a name, a change log, maintainers.
+the text, with what pyproject.toml alone says (repository, maintainers, implementations), schemas,
+examples, licence. Then it checks what the registry asks for: links, the form of schemas, prettier,
+a name, a change log, maintainers.
 """
 
 from __future__ import annotations

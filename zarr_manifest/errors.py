@@ -273,7 +273,7 @@ class InvalidEntryError(ManifestError):
 
 
 class InvalidPathError(ManifestError):
-    """A path is not a usable URL reference, or climbs out of its store."""
+    """A path is not a usable URL reference, or climbs above the root of its place."""
 
     code = "invalid_path"
 

@@ -51,6 +51,7 @@ def cases() -> Iterator[Case]:
             case = with_metadata(f"{AREA}/{name}-validate", "validators", says, members)
             yield case.reports(code)
     yield from _of_the_library()
+    yield from _of_either()
 
 
 def with_metadata(
@@ -111,17 +112,9 @@ def _of_the_library() -> Iterator[Case]:
     either = [case.values(), failure("zarr_error", None), failure(_INVALID, "declaration")]
     yield case.ask("read", {"array": "a", "selection": None}, {"any_of": either})
 
-    for name, members, description in (
-        ("codecs-are-null", {"codecs": None}, "An array has a list of codecs."),
-        ("codecs-are-empty", {"codecs": []}, "A list of codecs has one that makes bytes."),
-        ("fill-value-is-null", {"fill_value": None}, "A fill value of an integer is a number."),
-        ("data-type-is-null", {"data_type": None}, "An array has a data type."),
-        ("no-fill-value", {"fill_value": ABSENT}, "An array has a fill value."),
-        ("no-codecs", {"codecs": ABSENT}, "An array has codecs."),
-        ("node-type-is-unknown", {"node_type": "matrix"}, "A node is an array or a group."),
-        ("node-type-is-group", {"node_type": "group"}, "A group is no array."),
-        ("zarr-format-is-2", {"zarr_format": 2}, "Zarr v2 has no zarr.json."),
-    ):  # fmt: skip
+
+def _of_either() -> Iterator[Case]:
+    for name, members, description in _REFUSED_BY_EITHER:
         case = with_metadata(
             f"{AREA}/{name}",
             "reading",
@@ -143,6 +136,20 @@ def _of_the_library() -> Iterator[Case]:
     case.array(array=ARRAY, manifest=ENTRIES).put("a/data.bin", SOURCE).put("a/zarr.json", b"{")
     either = [failure("zarr_error", None), failure(_INVALID, "declaration")]
     yield case.ask("read", {"array": "a", "selection": None}, {"any_of": either})
+
+
+# Name, members, of which some are left out, and description.
+_REFUSED_BY_EITHER: list[tuple[str, dict[str, Any], str]] = [
+    ("codecs-are-null", {"codecs": None}, "An array has a list of codecs."),
+    ("codecs-are-empty", {"codecs": []}, "A list of codecs has one that makes bytes."),
+    ("fill-value-is-null", {"fill_value": None}, "A fill value of an integer is a number."),
+    ("data-type-is-null", {"data_type": None}, "An array has a data type."),
+    ("no-fill-value", {"fill_value": ABSENT}, "An array has a fill value."),
+    ("no-codecs", {"codecs": ABSENT}, "An array has codecs."),
+    ("node-type-is-unknown", {"node_type": "matrix"}, "A node is an array or a group."),
+    ("node-type-is-group", {"node_type": "group"}, "A group is no array."),
+    ("zarr-format-is-2", {"zarr_format": 2}, "Zarr v2 has no zarr.json."),
+]  # fmt: skip
 
 
 def _grid(configuration: Any, name: Any = "regular") -> dict[str, Any]:

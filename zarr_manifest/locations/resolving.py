@@ -324,7 +324,8 @@ def resolve_reference(reference: str, base: Base) -> UrlLocation:
         # RFC 3986 section 5.2.2: an empty path is the base's own, last segment and all.
         start = start[:-1] if path else start
     if path or not start:
-        start = _merge(reference, start, [_decode(reference, s) for s in path.split("/")])
+        segments = [_decode(reference, segment) for segment in path.split("/")]
+        start = _merge(reference, start, segments, has_url=bool(scheme))
     if base.root is not None and _is_relative(reference):
         above = _segments(base.root)
         if len(start) > len(above) and start[: len(above)] == above:
@@ -335,6 +336,16 @@ def resolve_reference(reference: str, base: Base) -> UrlLocation:
     if "" in (start[:-1][:1] if scheme else start[:-1]):
         raise _invalid("the path has an empty segment", reference, "Write one '/', not two.")
     return UrlLocation(scheme, authority, "/".join(start), query)
+
+
+def _climbing(reference: str, *, has_url: bool) -> InvalidPathError:
+    if has_url:
+        return _invalid("the path climbs above the root with '..'", reference)
+    return _invalid(
+        "the path climbs out of a store that has no URL",
+        reference,
+        "Open the hierarchy by its path or URL: what lies beside it can be read then.",
+    )
 
 
 def _is_relative(reference: str) -> bool:
@@ -435,18 +446,15 @@ def _decode(reference: str, segment: str) -> str:
     return decoded
 
 
-def _merge(reference: str, directory: Sequence[str], segments: Sequence[str]) -> list[str]:
+def _merge(
+    reference: str, directory: Sequence[str], segments: Sequence[str], *, has_url: bool
+) -> list[str]:
     """Append segments and remove dot segments (RFC 3986 section 5.2.4, without its clamping)."""
     merged = list(directory)
     for segment in segments:
         if segment == "..":
             if not merged:
-                raise _invalid(
-                    "the path climbs above the root with '..'",
-                    reference,
-                    "A hierarchy that was opened by its path or URL may refer to what lies "
-                    "beside it.",
-                )
+                raise _climbing(reference, has_url=has_url)
             merged.pop()
         elif segment != ".":
             merged.append(segment)

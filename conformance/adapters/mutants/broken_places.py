@@ -23,14 +23,16 @@ def dot_dot_clamped() -> None:
     """Let a path that climbs above the root stay in it."""
 
     def make(merge: Any) -> Any:
-        def clamped(reference: str, directory: Sequence[str], segments: Sequence[str]) -> Any:
+        def clamped(
+            reference: str, directory: Sequence[str], segments: Sequence[str], *, has_url: bool
+        ) -> Any:
             kept: list[str] = list(directory)
             for segment in segments[:-1]:
                 if segment == "..":
                     kept = kept[:-1]
                 elif segment != ".":
                     kept.append(segment)
-            return merge(reference, kept, segments[-1:])
+            return merge(reference, kept, segments[-1:], has_url=has_url)
 
         return clamped
 

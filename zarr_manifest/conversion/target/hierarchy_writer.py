@@ -118,8 +118,9 @@ def write_hierarchy(
         From an importer, in any order. Missing parents become groups.
     base : str, optional
         URL reference, relative to the root of the hierarchy, against which relative
-        paths resolve; by default the root. Paths below it are written as relative
-        paths, so that both can be moved together; others stay as they are.
+        paths resolve; by default the root. Paths below it, in the hierarchy and in the
+        directory that holds it are written as relative paths, so that both can be moved
+        together; others stay as they are.
     codecs : sequence of str or mapping
         Codecs that encode the manifest documents: ``gzip``, ``zstd``, ``crc32c``.
     partition_shape : sequence of int, or mapping of str to sequence of int, optional

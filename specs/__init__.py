@@ -1,0 +1,1 @@
+"""The specification, what is submitted of it, and its tests."""
