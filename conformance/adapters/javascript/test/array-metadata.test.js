@@ -52,7 +52,7 @@ for (const [more, code] of [
 
 const PARTITIONED = { manifest: "{partition}", base: "./", codecs: [], partitionShape: [1], partitions: null };
 const context = (declaration, { metadata = METADATA, base = null } = {}) =>
-  arrayContext("a", metadata, { ...PARTITIONED, ...declaration }, { base, limits: {}, sources: null });
+  arrayContext("a", metadata, { ...PARTITIONED, ...declaration }, { base, limits: {}, sources: { root: null } });
 
 for (const [what, declaration, more, code] of [
   ["the key encoding before partition_shape", { partitionShape: [] }, { metadata: { ...METADATA, chunk_key_encoding: "x" } }, UNKNOWN],
@@ -76,7 +76,7 @@ test("a validator is told everything that is wrong", () => {
   const codes = [];
   const metadata = { ...METADATA, chunk_grid: "x" };
   const declaration = { ...PARTITIONED, base: "#", manifest: "../../{partition}" };
-  const policy = { base: "//", limits: {}, sources: null };
+  const policy = { base: "//", limits: {}, sources: { root: null } };
   assert.equal(arrayContext("a", metadata, declaration, policy, ({ code }) => codes.push(code)), null);
   assert.deepEqual(codes, [UNKNOWN, "invalid_path", "invalid_path", "invalid_path"]);
 });
