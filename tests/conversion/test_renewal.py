@@ -340,3 +340,20 @@ def test_a_hierarchy_in_a_bucket(tmp_path: Path, s3_server: S3Server, s3_bucket:
     moves = {f"s3://{s3_bucket}/old/": f"s3://{s3_bucket}/new/"}
     assert relocate(url, moves, allow=allow).refused == []
     check(url, allow)
+
+
+def test_moving_a_base_beside_the_hierarchy_keeps_what_lies_in_it(tmp_path: Path) -> None:
+    for name, value in (("old/raw.bin", 1), ("h/own.bin", 2)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes([value]))
+    entries = {"0": {"path": "raw.bin", "size": 1}, "1": {"path": "../h/own.bin"}}
+    zm.create_array(tmp_path / "h", "a", entries, base="../../old/", shape=2, chunks=1, dtype="u1")
+    (tmp_path / "old").rename(tmp_path / "new")
+    report = relocate(tmp_path / "h", {f"{tmp_path}/old/": f"{tmp_path}/new/"})
+    assert report.refused == []
+    metadata = json.loads((tmp_path / "h" / "a" / "zarr.json").read_text())
+    base = metadata["storage_transformers"][0]["configuration"]["base"]
+    assert base == (tmp_path / "new").as_uri() + "/"
+    allowed = [base, f"{(tmp_path / 'h').as_uri()}/"]
+    opened = zarr.open_array(zm.ManifestStore(tmp_path / "h", allow=allowed), path="a", mode="r")
+    assert opened[:].tolist() == [1, 2]
