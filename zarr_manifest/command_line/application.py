@@ -25,8 +25,6 @@ from zarr_manifest.command_line.wording import visible
 if TYPE_CHECKING:
     import io
 
-__all__ = ["application", "run"]
-
 
 @click.group(
     cls=TaskGroup,

@@ -20,8 +20,6 @@ from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 from zarr_manifest.conversion import FORMATS, Parallel
 
-__all__ = ["create"]
-
 
 @click.command(
     cls=Task,

@@ -13,8 +13,6 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.inspection import NodeContents, contents, tree_lines
 from zarr_manifest.locations import ReferencedLocation
 
-__all__ = ["info", "locations"]
-
 
 @click.command(
     cls=Task,

@@ -21,8 +21,6 @@ from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup
 from zarr_manifest.errors import SourceNotFoundError, WriteConflictError
 
-__all__ = ["export"]
-
 _JSON_EXAMPLE = ("export kerchunk data.zarr references.json", "for fsspec, in JSON")
 
 

@@ -12,8 +12,6 @@ from zarr_manifest.command_line.options import pairs, require_no_file, writing_o
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
 
-__all__ = ["import_"]
-
 _KERCHUNK_EXAMPLE = ("import kerchunk references.json data.zarr", "references in JSON")
 _ZARR2_EXAMPLE = ("import zarr2 old.zarr new.zarr", "a v3 hierarchy over the chunks of old.zarr")
 

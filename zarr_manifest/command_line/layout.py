@@ -17,8 +17,6 @@ from zarr_manifest.command_line.progress import Bars
 from zarr_manifest.command_line.tasks import Outcome
 from zarr_manifest.conversion import Node
 
-__all__ = ["partition_shape", "write", "writing"]
-
 
 def writing(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of `writing_options` as arguments of :func:`conversion.write_hierarchy`.

@@ -17,8 +17,6 @@ from zarr_manifest.command_line.options import (
 from zarr_manifest.command_line.tasks import Outcome, Task
 from zarr_manifest.showing import counted
 
-__all__ = ["lock"]
-
 
 @click.command(
     cls=Task,

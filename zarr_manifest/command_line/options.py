@@ -18,21 +18,6 @@ from zarr_manifest.sources import (
     environment,
 )
 
-__all__ = [
-    "access_options",
-    "allow_refused_option",
-    "allowed",
-    "limit_option",
-    "limits",
-    "no_lock_option",
-    "pairs",
-    "reading",
-    "reading_options",
-    "require_no_file",
-    "sole_writer_option",
-    "writing_options",
-]
-
 type _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 

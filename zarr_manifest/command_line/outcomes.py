@@ -10,8 +10,6 @@ from zarr_manifest.command_line.wording import command, spelled
 from zarr_manifest.conversion import ConversionReport, RefusedNode
 from zarr_manifest.showing import counted, note_lines, size
 
-__all__ = ["conversion_outcome", "hierarchy_outcome", "noted", "refusals", "remarks"]
-
 
 def refusals(refused: Iterable[RefusedNode]) -> list[dict[str, Any]]:
     """Return the refused nodes as JSON values."""

@@ -12,8 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from zarr_manifest.command_line.wording import visible
 
-__all__ = ["COLUMNS", "Bars", "bars"]
-
 COLUMNS = (
     TextColumn("{task.description}"),
     BarColumn(),

@@ -21,8 +21,6 @@ from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.conversion import RenewalReport
 from zarr_manifest.showing import counted
 
-__all__ = ["read_option", "refresh", "renewal_outcome"]
-
 read_option = click.option(
     "--read",
     is_flag=True,

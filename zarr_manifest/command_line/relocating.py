@@ -21,8 +21,6 @@ from zarr_manifest.command_line.options import (
 from zarr_manifest.command_line.refreshing import read_option, renewal_outcome
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 
-__all__ = ["relocate"]
-
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 

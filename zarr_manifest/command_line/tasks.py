@@ -18,17 +18,6 @@ from zarr_manifest.command_line.wording import spelled, visible
 from zarr_manifest.errors import MOST_OF_A_NAME, Advice, ManifestError, without_middle
 from zarr_manifest.locations import without_secrets
 
-__all__ = [
-    "BROKEN_PIPE",
-    "FAILED",
-    "INTERRUPTED",
-    "PROBLEMS",
-    "Outcome",
-    "Task",
-    "TaskGroup",
-    "stating_usage",
-]
-
 PROBLEMS = 1
 FAILED = 3
 # As shells report the signals INT and PIPE.

@@ -23,8 +23,6 @@ from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_us
 from zarr_manifest.conversion import UpgradeReport
 from zarr_manifest.showing import counted
 
-__all__ = ["upgrade"]
-
 
 @click.command(
     cls=Task,

@@ -13,8 +13,6 @@ from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.inspection import Problem
 from zarr_manifest.showing import counted, note_lines
 
-__all__ = ["validate"]
-
 
 @click.command(
     cls=Task,

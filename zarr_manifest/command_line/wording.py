@@ -11,8 +11,6 @@ import click
 
 from zarr_manifest.errors import Advice, Setting
 
-__all__ = ["OPTIONS", "command", "spelled", "visible"]
-
 # In the name of an option of access whose value is not to be shown.
 _SECRETS = ("key", "password", "secret", "signature", "token")
 

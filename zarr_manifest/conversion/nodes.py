@@ -16,20 +16,6 @@ from zarr_manifest.format import join
 from zarr_manifest.manifest import Manifest
 from zarr_manifest.showing import counted, html_table, note_lines, size
 
-__all__ = [
-    "ArrayNode",
-    "ConversionReport",
-    "Decisions",
-    "GroupNode",
-    "Node",
-    "Progress",
-    "RefusedNode",
-    "StreamedManifest",
-    "Tally",
-    "inside",
-    "refused",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class GroupNode:

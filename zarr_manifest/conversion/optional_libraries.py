@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["library"]
-
 
 def library(
     name: str, purpose: str = "reading files through VirtualiZarr", *, extra: str = "virtualizarr"

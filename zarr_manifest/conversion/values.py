@@ -23,19 +23,6 @@ import zarr
 from numpy.lib.recfunctions import require_fields
 from zarr.errors import UnstableSpecificationWarning
 
-__all__ = [
-    "HAS_ALL_BYTE_ORDERS",
-    "as_array",
-    "as_object",
-    "brief",
-    "is_utf8",
-    "json_attributes",
-    "packed_type",
-    "packed_values",
-    "text_of",
-    "unstable_types_accepted",
-]
-
 
 def as_array(value: object) -> list[object] | None:
     """Return the items of a JSON array, or None if `value` is not one."""

@@ -16,18 +16,6 @@ import numpy.typing as npt
 
 from zarr_manifest.conversion.optional_libraries import library
 
-__all__ = [
-    "INLINED",
-    "MISSING",
-    "ManifestColumns",
-    "grib_group",
-    "group_of",
-    "hdf5_codecs",
-    "is_virtual",
-    "tiff_array",
-    "tiff_data_type",
-]
-
 # The paths of chunks without a source, and of those whose bytes are in the manifest itself.
 MISSING = ""
 INLINED = "__inlined__"

@@ -21,8 +21,6 @@ from zarr_manifest.errors import ChecksumMismatchError, InvalidEntryError, Unsup
 if TYPE_CHECKING:
     from collections.abc import Buffer, Callable
 
-__all__ = ["compute_checksum", "parse_checksum", "verify_checksum"]
-
 
 class _Algorithm(Struct, frozen=True):
     hex_digits: int

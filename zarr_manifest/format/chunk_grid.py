@@ -21,17 +21,6 @@ from zarr_manifest.format.chunk_keys import format_canonical
 from zarr_manifest.format.findings import Findings, collect
 from zarr_manifest.showing import counted
 
-__all__ = [
-    "PLACEHOLDER",
-    "ChunkGrid",
-    "Partitions",
-    "document_reference",
-    "grid_index",
-    "grid_indices",
-    "interpret_chunk_grid",
-    "number_chunks",
-]
-
 # Of numpy's arrays.
 _MOST_DIMENSIONS = 64
 

@@ -15,16 +15,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = [
-    "canonical_indices",
-    "encode_relative",
-    "format_canonical",
-    "likely_owner",
-    "owner_candidates",
-    "parse_canonical",
-    "parse_relative",
-]
-
 # The largest integer that every JSON implementation can hold (specification, "Manifest document").
 _MAX_COORDINATE = 2**53 - 1
 _MAX_DIGITS = len(str(_MAX_COORDINATE))

@@ -16,13 +16,6 @@ from zarr_manifest.errors import Advice, InvalidEntryError, Setting, SourceChang
 from zarr_manifest.format.node_keys import FORBIDDEN_CHARACTER
 from zarr_manifest.showing import counted, without_defaults
 
-__all__ = [
-    "NO_CONDITIONS",
-    "Conditions",
-    "format_last_modified",
-    "parse_conditions",
-]
-
 
 class Conditions(Struct, frozen=True):
     """The state that a source object must still have (specification, "Source conditions").

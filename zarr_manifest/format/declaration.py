@@ -23,16 +23,6 @@ from zarr_manifest.format.findings import Findings, strict
 from zarr_manifest.format.partition_names import DeclaredPartitions, interpret_partitions
 from zarr_manifest.showing import counted
 
-__all__ = [
-    "LOCK",
-    "TRANSFORMERS",
-    "TRANSFORMER_NAME",
-    "Configuration",
-    "interpret_declaration",
-    "is_declaration",
-    "parse_declaration",
-]
-
 TRANSFORMER_NAME = "chunk-manifest-json"
 
 # The member of an array's metadata with its declaration.

@@ -20,16 +20,6 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format.limits import limit_exceeded
 
-__all__ = [
-    "KNOWN_CODECS",
-    "Body",
-    "DocumentCodec",
-    "LazyBytes",
-    "complete_codec",
-    "decode_body",
-    "encode_body",
-]
-
 
 class LazyBytes(Protocol):
     """Bytes that are read as they are looked at, such as those of a file."""

@@ -11,8 +11,6 @@ from collections.abc import Callable, Generator
 
 from zarr_manifest.errors import ManifestError
 
-__all__ = ["Findings", "collect", "mapped", "strict"]
-
 type Findings[T] = Generator[ManifestError, None, T]
 
 

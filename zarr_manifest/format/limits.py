@@ -9,8 +9,6 @@ from msgspec import Struct
 from zarr_manifest.errors import Advice, LimitExceededError, Setting
 from zarr_manifest.showing import counted
 
-__all__ = ["Limits", "limit_exceeded", "too_much"]
-
 
 class Limits(Struct, frozen=True):
     """How large a manifest may be before it is rejected.

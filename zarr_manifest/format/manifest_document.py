@@ -28,16 +28,6 @@ from zarr_manifest.format.findings import Findings
 from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
 from zarr_manifest.showing import brief, counted
 
-__all__ = [
-    "LARGEST_INTEGER",
-    "Entry",
-    "Lines",
-    "Members",
-    "count_inline_bytes",
-    "explain_object",
-    "interpret_document",
-]
-
 # Integers that every JSON implementation represents exactly (specification, "Manifest document").
 LARGEST_INTEGER = 2**53 - 1
 

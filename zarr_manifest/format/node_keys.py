@@ -5,18 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = [
-    "FORBIDDEN_CHARACTER",
-    "METADATA_NAMES",
-    "NODE_METADATA",
-    "NODE_NAMES",
-    "ancestors",
-    "impossible_name",
-    "is_possible_path",
-    "join",
-    "node_of_metadata",
-]
-
 # Every Zarr v3 or v2 node has one of these.
 NODE_METADATA = frozenset({"zarr.json", ".zarray", ".zgroup"})
 

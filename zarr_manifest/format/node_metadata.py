@@ -26,22 +26,6 @@ from zarr_manifest.format.declaration import LOCK, TRANSFORMER_NAME, TRANSFORMER
 from zarr_manifest.format.findings import Findings
 from zarr_manifest.format.node_keys import is_possible_path
 
-__all__ = [
-    "ArrayMetadata",
-    "arrays_in",
-    "declaration_of",
-    "declare",
-    "dump_node",
-    "element_size",
-    "impossible_member",
-    "interpret_codecs",
-    "interpret_members",
-    "members_in",
-    "parse_node",
-    "undeclared_kind",
-    "without_declarations",
-]
-
 # The members of an array's metadata that zarr is not shown.
 _DECLARING = (TRANSFORMERS, TRANSFORMER_NAME)
 

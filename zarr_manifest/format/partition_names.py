@@ -15,16 +15,6 @@ from zarr_manifest.format.chunk_grid import Partitions
 from zarr_manifest.format.chunk_keys import canonical_indices, format_canonical, parse_canonical
 from zarr_manifest.format.findings import Findings
 
-__all__ = [
-    "MOST_NAMES",
-    "DeclaredPartitions",
-    "interpret_partition_names",
-    "interpret_partitions",
-    "names_outside",
-    "needs_every_document",
-    "state_partitions",
-]
-
 type DeclaredPartitions = Literal["all"] | tuple[str, ...]
 
 # Every reader of the hierarchy reads the names: rather than more, write empty documents.

@@ -13,8 +13,6 @@ from typing import Any, cast
 from zarr_manifest.errors import Advice, Setting, WriteConflictError
 from zarr_manifest.format.node_metadata import ArrayMetadata, dump_node
 
-__all__ = ["is_placeholder", "placeholder", "unfinished_error"]
-
 _NAME = "zarr-manifest-unfinished"
 
 _EXPLANATION = (

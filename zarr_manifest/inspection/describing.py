@@ -35,8 +35,6 @@ from zarr_manifest.zarr_internals import sync
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["contents"]
-
 
 def contents(
     location: str | Path | ObjectStore | Store,

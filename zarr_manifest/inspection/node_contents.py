@@ -12,8 +12,6 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.locations import ReferencedLocation
 from zarr_manifest.showing import counted, shortened, size
 
-__all__ = ["Contents", "NodeContents", "tree_lines"]
-
 type Kind = Literal["group", "native array", "manifest array", "invalid"]
 
 

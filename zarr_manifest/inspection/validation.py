@@ -59,8 +59,6 @@ from zarr_manifest.zarr_internals import sync
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["Phase", "Problem", "validate"]
-
 _NAME_THE_ARRAYS = Advice(
     "name the arrays, ", Setting("arrays", python="validate(..., arrays=[...])")
 )

@@ -24,8 +24,6 @@ from zarr_manifest.sources import (
 from zarr_manifest.stores import store_name
 from zarr_manifest.zarr_internals import array_class, ignored_transformers, is_store, opening_module
 
-__all__ = ["Activation", "enable"]
-
 _lock = threading.RLock()
 _active: list[Activation] = []
 _replaced: list[tuple[Any, str, Any]] = []

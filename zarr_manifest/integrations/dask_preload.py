@@ -16,8 +16,6 @@ from zarr_manifest.sources import (
     environment,
 )
 
-__all__ = ["dask_setup", "dask_teardown"]
-
 _ACCESSES: dict[str, Access] = {
     "ZARR_MANIFEST_ALLOW": anonymous(),
     "ZARR_MANIFEST_ALLOW_ENVIRONMENT": environment(),

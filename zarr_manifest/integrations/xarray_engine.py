@@ -14,8 +14,6 @@ from zarr_manifest.hierarchy import ConditionCheck, ManifestStore, Verify
 from zarr_manifest.sources import Allow
 from zarr_manifest.stores import store_as_zarr_would
 
-__all__ = ["ManifestBackendEntrypoint"]
-
 
 class ManifestBackendEntrypoint(BackendEntrypoint):
     """Open hierarchies with manifest arrays; ``xr.open_dataset(path, engine="zarr-manifest")``.

@@ -17,8 +17,6 @@ from zarr_manifest.locations.resolving import Base, UrlLocation, resolve_referen
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["AllowList", "suggest_prefixes"]
-
 
 class AllowList:
     """The URL prefixes that the reader authorised.

@@ -11,16 +11,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-__all__ = [
-    "Cloud",
-    "Files",
-    "StorageKind",
-    "WebServers",
-    "kind_of",
-    "known_schemes",
-    "storage_kinds",
-]
-
 
 class StorageKind(Struct, frozen=True, kw_only=True):
     """A kind of storage.

@@ -14,8 +14,6 @@ from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.locations.redaction import redact
 from zarr_manifest.locations.resolving import UrlLocation
 
-__all__ = ["local_location", "local_reference", "path_of_file_url", "split_url"]
-
 _DRIVE = re.compile(r"/[A-Za-z]:(?:/|$)")
 _THIS_SYSTEM = type(PurePath())
 

@@ -10,8 +10,6 @@ import re
 
 from zarr_manifest.locations.kinds import Cloud, kind_of
 
-__all__ = ["redact"]
-
 # What counts as an authority, in strings that may not be URLs at all. The third slash
 # of file:///a@b begins the path; in other URLs, clients ignore surplus slashes.
 _LOOSE_URL = re.compile(

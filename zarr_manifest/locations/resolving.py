@@ -28,15 +28,6 @@ from zarr_manifest.showing import without_defaults
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
-__all__ = [
-    "Base",
-    "Location",
-    "StoreLocation",
-    "UrlLocation",
-    "resolve_reference",
-    "resolver",
-]
-
 # RFC 3986's pchar without "+", which S3 over HTTP reads as a space.
 _PATH_SAFE = "!$&'()*,;=:@/"
 _QUERY_SAFE = "!$&'()*+,;=:@/?%"

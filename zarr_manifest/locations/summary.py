@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from zarr_manifest.locations.allow_list import AllowList
 from zarr_manifest.locations.resolving import StoreLocation, UrlLocation
 
-__all__ = ["ReferencedLocation", "summarize"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReferencedLocation:

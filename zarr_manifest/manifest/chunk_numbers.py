@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from zarr_manifest.format import Partitions, grid_index, grid_indices, number_chunks
 
-__all__ = ["BlockRows", "ChunkNumbers", "rows_of_blocks"]
-
 # The rows of one block, in order.
 type BlockRows = slice[int, int] | npt.NDArray[np.int64]
 

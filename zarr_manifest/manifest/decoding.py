@@ -47,8 +47,6 @@ from zarr_manifest.manifest.references import (
 )
 from zarr_manifest.manifest.scanner import Scanner
 
-__all__ = ["Resolve", "interpret_manifest", "interpret_rows"]
-
 # Size of the parts in which a document is read: some ten thousand entries. The smaller, the more
 # of them; the larger, the less of what is computed from them stays in the cache of a processor,
 # and the more memory it takes.

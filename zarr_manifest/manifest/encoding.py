@@ -26,8 +26,6 @@ from zarr_manifest.manifest.text_columns import TextColumns
 if TYPE_CHECKING:
     from zarr_manifest.manifest.references import Columns, Extras, Reference, References
 
-__all__ = ["canonical_keys", "encode_references", "entry_of"]
-
 # Number of rows encoded at a time: they fit into a processor's cache.
 _BATCH_SIZE = 2**13
 

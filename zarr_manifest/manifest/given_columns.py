@@ -37,8 +37,6 @@ from zarr_manifest.manifest.references import (
 )
 from zarr_manifest.showing import counted
 
-__all__ = ["NumberedPaths", "number_indices", "references_from_columns"]
-
 # Number of rows checked together, so that this needs little memory.
 _BATCH_SIZE = 2**16
 

@@ -21,8 +21,6 @@ from zarr_manifest.manifest.references import (
     References,
 )
 
-__all__ = ["JoinedReferences", "number_by_first_use"]
-
 # Number of rows looked at together.
 _BATCH_SIZE = 2**16
 

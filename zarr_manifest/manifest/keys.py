@@ -23,8 +23,6 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.showing import brief
 
-__all__ = ["Grid", "KeyParser", "MemberRows", "interpret_keys"]
-
 type KeyParser = Callable[[str], tuple[int, ...] | None]
 
 type _Indices = npt.NDArray[np.int64]

@@ -23,9 +23,6 @@ from zarr_manifest.manifest.keys import Grid
 from zarr_manifest.manifest.references import Columns, Reference, References
 from zarr_manifest.showing import counted, html_table, size
 
-__all__ = ["Manifest", "references_of"]
-
-
 # A notebook must not wait for the summary of all paths.
 _MOST_PATHS = 10_000
 

@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from zarr_manifest.format import Body
 
-__all__ = ["DocumentPart", "LazyPart", "split_document", "split_members"]
-
 # How many bytes are copied at a time to search in them.
 _WINDOW = 2**12
 

@@ -26,19 +26,6 @@ from zarr_manifest.manifest.chunk_numbers import BlockRows, ChunkNumbers, rows_o
 from zarr_manifest.manifest.encoding import encode_references
 from zarr_manifest.showing import counted, without_defaults
 
-__all__ = [
-    "EMPTY",
-    "INLINE",
-    "NO_EXTRAS",
-    "TO_THE_END",
-    "Columns",
-    "Extras",
-    "PathNumbers",
-    "Reference",
-    "References",
-    "Row",
-]
-
 # Path numbers of entries without a path.
 INLINE = -1
 EMPTY = -2

@@ -14,18 +14,6 @@ from msgspec import Struct
 
 from zarr_manifest.manifest.parts import LazyPart
 
-__all__ = [
-    "WORD",
-    "Places",
-    "StringRuns",
-    "Text",
-    "are_literal",
-    "leading_numbers",
-    "strings_between",
-    "trailing_numbers",
-    "words_for_digits",
-]
-
 # Indices into the bytes of a text.
 type Places = npt.NDArray[np.int64]
 type Words = npt.NDArray[np.uint64]

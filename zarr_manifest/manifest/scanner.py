@@ -37,8 +37,6 @@ from zarr_manifest.manifest.scanned_text import (
     words_for_digits,
 )
 
-__all__ = ["Scanner"]
-
 _END = re.compile(rb"[ \t\n\r]*+\}[ \t\n\r]*+")
 
 # How much of a document is looked at to know how its entries are written, and that it ends after

@@ -15,8 +15,6 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-__all__ = ["TextColumns", "distinct_numbers"]
-
 # Texts are written run by run if so many lines share one, on average.
 _SHARED = 128
 

@@ -16,8 +16,6 @@ from zarr_manifest.pipeline.selection import read_selection
 if TYPE_CHECKING:
     from zarr.abc.codec import Codec
 
-__all__ = ["BulkCodecPipeline"]
-
 
 class BulkCodecPipeline(CodecPipeline):
     """Reads whole selections of manifest arrays together.

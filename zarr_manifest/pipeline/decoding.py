@@ -23,8 +23,6 @@ from zarr_manifest.zarr_internals import (
 _zstd: Any = importlib.import_module("numcodecs.zstd")
 _crc32c: Any = importlib.import_module("google_crc32c")
 
-__all__ = ["ChunkDecoder", "UndecodableError", "chunk_decoder", "without_crc32c"]
-
 
 class UndecodableError(Exception):
     """A chunk is to be decoded by zarr."""

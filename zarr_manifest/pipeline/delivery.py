@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
 
-__all__ = [
-    "ChunkRequest",
-    "Delivery",
-    "Prefetched",
-    "UndecodableChunkError",
-    "WantedChunks",
-    "is_numpy_memory",
-]
-
 
 class ChunkRequest(NamedTuple):
     """zarr's request to a codec pipeline for one chunk.

@@ -28,8 +28,6 @@ from zarr_manifest.format import verify_checksum
 from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
 from zarr_manifest.sources import ManyRanges, RangeError
 
-__all__ = ["MOST_BYTES_AHEAD", "ReadAhead", "block_around"]
-
 #: Bytes that may have been read ahead, for all arrays that an event loop reads.
 MOST_BYTES_AHEAD = 64 * 1024 * 1024
 

@@ -33,8 +33,6 @@ from zarr_manifest.pipeline.sharding import ShardedSelection, UnreadableShardErr
 from zarr_manifest.sources import WHOLE, RangeError, in_decoding_thread, in_order
 from zarr_manifest.zarr_internals import codecs_of
 
-__all__ = ["read_selection"]
-
 # How many chunks are read concurrently that cannot be read together with others.
 _MOST_ALONE = 10
 

@@ -24,16 +24,6 @@ from zarr_manifest.pipeline.decoding import (
 from zarr_manifest.pipeline.delivery import ChunkRequest
 from zarr_manifest.zarr_internals import codecs_of, select_inner_chunks
 
-__all__ = [
-    "InnerRanges",
-    "InnerRequests",
-    "ShardLayout",
-    "inner_requests",
-    "shard_layout_of",
-    "tuple_of",
-]
-
-
 _MISSING = 2**64 - 1
 _CHECKSUM_BYTES = 4
 

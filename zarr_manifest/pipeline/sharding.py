@@ -28,9 +28,6 @@ from zarr_manifest.pipeline.delivery import (
 from zarr_manifest.pipeline.shard_layout import InnerRanges, ShardLayout, inner_requests, tuple_of
 from zarr_manifest.sources import ManyRanges, RangeError, SourceObject
 
-__all__ = ["Shard", "ShardedSelection", "UnreadableShardError"]
-
-
 _NONE = np.zeros(0, np.int64)
 
 

@@ -77,8 +77,6 @@ from zarr_manifest.writing.new_documents import (
     weight,
 )
 
-__all__ = ["ArrayWriter", "Form"]
-
 # A partition, and its references; None if it has none.
 type _Part = tuple[Partition, References | None]
 

@@ -37,8 +37,6 @@ from zarr_manifest.stores import (
 )
 from zarr_manifest.zarr_internals import ensure_open, sync
 
-__all__ = ["GuardedStore", "Stored", "guarded_store"]
-
 
 @dataclass(frozen=True, slots=True)
 class Stored:

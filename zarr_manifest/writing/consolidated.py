@@ -13,16 +13,6 @@ from zarr_manifest.errors import WriteConflictError
 from zarr_manifest.format import ancestors, dump_node, join, parse_node
 from zarr_manifest.writing.conditional_put import GuardedStore
 
-__all__ = [
-    "add_to_consolidated",
-    "consolidated_members",
-    "has_consolidated",
-    "lacks_parents",
-    "update_consolidated",
-    "with_copies",
-    "without_copies",
-]
-
 # Others may update the same group at the same time, for other arrays.
 _MOST_ATTEMPTS = 20
 

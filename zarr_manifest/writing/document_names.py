@@ -18,20 +18,6 @@ from zarr_manifest.hierarchy import DeclaredArray, Partition, PartitionKeys
 from zarr_manifest.locations import Base, StoreLocation
 from zarr_manifest.sources import MOMENTARY
 
-__all__ = [
-    "DocumentNames",
-    "default_reference",
-    "document_key",
-    "document_keys",
-    "document_test",
-    "is_document",
-    "is_own_name",
-    "is_variant",
-    "partition_of",
-    "with_token",
-    "without_token",
-]
-
 # Stands for the token when names are taken apart.
 _MARKER = "the-place-of-the-token"
 

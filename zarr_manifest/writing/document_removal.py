@@ -47,15 +47,6 @@ from zarr_manifest.writing.document_names import (
     partition_of,
 )
 
-__all__ = [
-    "earlier_array",
-    "existing_documents",
-    "left_behind",
-    "removable",
-    "sources_in",
-    "unused_documents",
-]
-
 
 def earlier_array(
     path: str, before: Stored, root: UrlLocation | None

@@ -47,8 +47,6 @@ from zarr_manifest.manifest import (
     references_of,
 )
 
-__all__ = ["Entries", "interpret_entries"]
-
 type Chunk = str | tuple[int, ...]
 
 type Entries = (

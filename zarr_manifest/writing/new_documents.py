@@ -17,18 +17,6 @@ from zarr_manifest.format import Limits, Partitions, encode_body, needs_every_do
 from zarr_manifest.hierarchy import DeclaredArray, Partition
 from zarr_manifest.manifest import References
 
-__all__ = [
-    "SMALL_MANIFEST",
-    "Call",
-    "NewDocuments",
-    "empty_document",
-    "encode_manifest",
-    "in_threads",
-    "partitions_to_fill",
-    "small_size",
-    "weight",
-]
-
 _BYTES_PER_ROW = 100
 
 # Smaller manifests are written into ``zarr.json``: a request of its own takes longer than its

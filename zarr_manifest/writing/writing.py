@@ -45,8 +45,6 @@ from zarr_manifest.zarr_internals import sync
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["Entries", "create_array", "write_manifest"]
-
 # Its annotations name types of packages that may not be installed.
 _untyped_zarr: Any = zarr
 

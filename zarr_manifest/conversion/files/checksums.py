@@ -9,8 +9,6 @@ from zarr_manifest.conversion.files.sources import FileSources
 from zarr_manifest.format import compute_checksum
 from zarr_manifest.manifest import Manifest, Reference
 
-__all__ = ["checksums_of"]
-
 # Number of chunks that are read, and held in memory, at a time.
 _CONCURRENT_CALLS = 8
 _BATCH_SIZE = 1024

@@ -17,8 +17,6 @@ from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, gro
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import join
 
-__all__ = ["read_dmrpp"]
-
 _DAP = "{http://xml.opendap.org/ns/DAP/4.0#}"
 _DMRPP = "{http://xml.opendap.org/dap/dmrpp/1.0.0#}"
 

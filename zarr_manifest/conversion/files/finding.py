@@ -32,8 +32,6 @@ from zarr_manifest.format import NODE_METADATA
 from zarr_manifest.locations import redact
 from zarr_manifest.stores import store_failure
 
-__all__ = ["FoundFile", "Unusable", "check_files", "files_named", "group_names", "unusable_files"]
-
 _CONCURRENT_REQUESTS = 32
 
 # Characters of a name, not of a pattern.

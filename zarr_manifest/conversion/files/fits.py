@@ -19,8 +19,6 @@ from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief, json_att
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, group_of
 from zarr_manifest.errors import NotConvertibleError
 
-__all__ = ["read_fits"]
-
 # The header keyword for the value of blank pixels.
 _BLANK = "BLANK"
 

@@ -23,8 +23,6 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.locations import redact
 
-__all__ = ["FORMATS", "ZARR_FORMATS", "detect_format", "format_of", "read_tree"]
-
 _READERS: dict[str, Callable[..., FileTree]] = {
     "hdf5": read_hdf5,
     "netcdf3": read_netcdf3,

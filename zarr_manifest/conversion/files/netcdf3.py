@@ -19,8 +19,6 @@ from zarr_manifest.conversion.values import is_utf8, json_attributes, text_of
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
 
-__all__ = ["read_netcdf3"]
-
 
 def read_netcdf3(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     """Parse a netCDF classic file: every variable in its header.

@@ -55,8 +55,6 @@ from zarr_manifest.sources import (
     access_by_prefix,
 )
 
-__all__ = ["Parallel", "read_files"]
-
 _INLINE_LIMIT = 2**20
 
 

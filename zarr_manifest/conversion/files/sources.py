@@ -31,8 +31,6 @@ from zarr_manifest.sources import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["READ_ERRORS", "FileSources", "Listed", "State", "file_url", "has_scheme"]
-
 type State = tuple[int, dict[str, str | int]]
 """The size of an object, and the conditions that it satisfies."""
 

@@ -19,16 +19,6 @@ from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import join
 from zarr_manifest.locations import redact
 
-__all__ = [
-    "FOREIGN_ERRORS",
-    "FileGroup",
-    "FileTree",
-    "beyond_the_end",
-    "explained",
-    "parse_one_by_one",
-    "with_metadata",
-]
-
 # What parsers raise for a variable that they cannot express. Failures to read (OSError)
 # are not among them: the file is not to blame.
 FOREIGN_ERRORS = (

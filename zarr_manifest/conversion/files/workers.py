@@ -13,8 +13,6 @@ from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import Advice, Setting, SourceError
 from zarr_manifest.locations import redact
 
-__all__ = ["Parallel", "in_parallel"]
-
 # Of files of which one ended a worker.
 _MOST_NAMED = 3
 

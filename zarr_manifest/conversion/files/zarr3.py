@@ -18,8 +18,6 @@ from zarr_manifest.manifest import Manifest
 from zarr_manifest.stores import can_list, not_listable, open_hierarchy, store_failure
 from zarr_manifest.zarr_internals import sync
 
-__all__ = ["list_objects", "read_zarr3"]
-
 _METADATA = "zarr.json"
 
 

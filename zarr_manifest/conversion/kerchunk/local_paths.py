@@ -12,8 +12,6 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.locations import path_of_file_url, redact, split_url
 
-__all__ = ["local_path", "new_target", "require_local_path"]
-
 _URL = re.compile(r"file:/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 

@@ -12,8 +12,6 @@ from zarr_manifest.conversion.kerchunk.parquet import read_kerchunk_parquet
 from zarr_manifest.conversion.nodes import Node
 from zarr_manifest.sources import Allow
 
-__all__ = ["read_kerchunk"]
-
 
 def read_kerchunk(
     references: str | Path,

@@ -27,8 +27,6 @@ from zarr_manifest.locations import (
     redact,
 )
 
-__all__ = ["SourceReference", "SourceUrls", "kerchunk_url", "relative_path_notes"]
-
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _VERSION = "?versionId="
 # Of templates, which only JSON sets define.

@@ -60,8 +60,6 @@ from zarr_manifest.writing import (
     update_consolidated,
 )
 
-__all__ = ["OlderArray", "OlderNode", "older_arrays", "older_groups", "set_bases"]
-
 # The declaration of all these releases.
 _DECLARED = [{"name": TRANSFORMER_NAME, "configuration": {"manifest": "./manifest.json"}}]
 

@@ -34,8 +34,6 @@ from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format import ArrayMetadata
 from zarr_manifest.showing import counted
 
-__all__ = ["RECREATE", "Repaired", "repair_array"]
-
 RECREATE = "Create the references again, from the sources."
 
 type Codec = dict[str, Any]

@@ -58,8 +58,6 @@ from zarr_manifest.zarr_internals import sync
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["UpgradeReport", "upgrade"]
-
 
 @dataclass(slots=True, repr=False)
 class UpgradeReport:

@@ -42,8 +42,6 @@ from zarr_manifest.manifest import TO_THE_END, References, Row
 from zarr_manifest.sources import WHOLE, SourceRange, Sources, in_order, source_range
 from zarr_manifest.zarr_internals import sync
 
-__all__ = ["ChunkReader", "ObjectVersion", "RecordedObject", "recorded_objects", "states_of"]
-
 # Not all of its functions have known types.
 _untyped_zarr: Any = zarr
 

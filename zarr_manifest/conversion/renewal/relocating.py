@@ -21,8 +21,6 @@ from zarr_manifest.stores import object_url, store_urls
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["relocate"]
-
 
 def relocate(
     location: str | Path | ObjectStore | Store,

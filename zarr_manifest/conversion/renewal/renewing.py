@@ -53,8 +53,6 @@ from zarr_manifest.zarr_internals import sync
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["RefusedSource", "Renewal", "RenewalReport", "refresh"]
-
 
 @dataclass(frozen=True, slots=True)
 class RefusedSource:

@@ -28,8 +28,6 @@ from zarr_manifest.format import (
     strict,
 )
 
-__all__ = ["open_with_zarr", "require_valid_array", "require_valid_group"]
-
 # Its annotations name types of packages that may not be installed.
 _untyped_zarr: Any = zarr
 

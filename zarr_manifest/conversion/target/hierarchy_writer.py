@@ -67,8 +67,6 @@ from zarr_manifest.writing import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["write_hierarchy"]
-
 # Size of all manifests that are written inline by default. Receiving these takes about as long as
 # one request, so that nobody waits longer for those that are not wanted.
 _MOST_INLINE = 2**18

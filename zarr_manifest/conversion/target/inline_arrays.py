@@ -17,8 +17,6 @@ from zarr_manifest.format import ChunkGrid
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["array_in_memory", "decoded_values", "encoded_chunks", "unwritten_array"]
-
 # Not all of its functions have known types.
 _untyped_zarr: Any = zarr
 

@@ -28,8 +28,6 @@ from zarr_manifest.hierarchy import DeclaredArray
 from zarr_manifest.stores import store_name
 from zarr_manifest.writing import GuardedStore, Stored, earlier_array, is_document, removable
 
-__all__ = ["JOURNAL", "Change", "Journal"]
-
 JOURNAL = "zarr.json.unfinished"
 
 _EXPLANATION = (

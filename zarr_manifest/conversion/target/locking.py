@@ -30,8 +30,6 @@ from zarr_manifest.zarr_internals import sync
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["lock"]
-
 
 def lock(
     location: str | Path | ObjectStore | Store,

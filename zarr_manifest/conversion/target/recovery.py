@@ -22,8 +22,6 @@ from zarr_manifest.zarr_internals import sync
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["clear_the_way", "recover"]
-
 
 def recover(
     location: str | Path | ObjectStore | Store,

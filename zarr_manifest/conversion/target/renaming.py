@@ -11,8 +11,6 @@ from zarr_manifest.conversion.values import as_array, as_object
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import NODE_NAMES, impossible_name
 
-__all__ = ["Renaming"]
-
 # Names that others give to what has none.
 _USUAL = {"__xarray_dataarray_variable__": "xarray_dataarray_variable"}
 

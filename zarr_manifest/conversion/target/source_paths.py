@@ -17,8 +17,6 @@ from zarr_manifest.format import format_canonical
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.manifest import References
 
-__all__ = ["SourcePaths"]
-
 # As in canonical URLs: S3 reads "+" as a space.
 _SAFE = "!$&'()*,;=:@/"
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")

@@ -27,8 +27,6 @@ from zarr_manifest.writing import (
     without_copies,
 )
 
-__all__ = ["EarlierHierarchy", "WholeChange", "with_all_copies"]
-
 
 class EarlierHierarchy:
     """The nodes that already exist at the target, to be replaced, removed or kept.

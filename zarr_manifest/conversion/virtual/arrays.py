@@ -25,16 +25,6 @@ from zarr_manifest.locations import Base, WebServers, kind_of
 from zarr_manifest.manifest import TO_THE_END, Manifest, References
 from zarr_manifest.showing import counted
 
-__all__ = [
-    "MakeChecksums",
-    "add_references",
-    "array_node",
-    "checked_metadata",
-    "columns_of_grid",
-    "distinct_paths",
-    "url_reference",
-]
-
 type MakeChecksums = Callable[[Manifest], Mapping[tuple[int, ...], str]]
 
 _BASE = Base.parse("./")

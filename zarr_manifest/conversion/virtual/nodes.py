@@ -23,8 +23,6 @@ from zarr_manifest.manifest import Manifest
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["dataset_nodes", "manifest_group_nodes", "or_refused", "read_virtual"]
-
 # Members of xarray's encoding that describe values, not their storage.
 _CF_ENCODING = frozenset(
     [

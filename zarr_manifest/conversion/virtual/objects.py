@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from obstore.store import ObjectStore
 
-__all__ = ["to_virtual_dataset", "to_virtual_datatree"]
-
 type Hierarchy = str | Path | ObjectStore | Store
 
 # Number of native chunks whose sizes are requested at the same time.

@@ -22,17 +22,6 @@ from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, as_array, as_ob
 if TYPE_CHECKING:
     from zarr_manifest.conversion.nodes import Decisions
 
-__all__ = [
-    "ARRAY_FILTERS",
-    "ARRAY_TO_BYTES",
-    "BYTES_CODECS",
-    "DECODED_TYPE",
-    "OBJECT_CODECS",
-    "Codec",
-    "CodecMembers",
-    "zarr2_config",
-]
-
 type Codec = dict[str, object]
 
 _NUMCODECS = "numcodecs."

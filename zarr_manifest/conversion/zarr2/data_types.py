@@ -18,8 +18,6 @@ from zarr_manifest.conversion.zarr2.codecs import OBJECT_CODECS
 if TYPE_CHECKING:
     from zarr_manifest.conversion.nodes import Decisions
 
-__all__ = ["DataType", "Endian", "convert_data_type"]
-
 type Endian = Literal["little", "big"]
 
 # The metadata is untrusted. A subarray becomes as many fields as it has elements, and the fill

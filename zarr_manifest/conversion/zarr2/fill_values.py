@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from zarr_manifest.conversion.nodes import Decisions
     from zarr_manifest.conversion.zarr2.data_types import DataType
 
-__all__ = ["convert_fill_value"]
-
 _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 # No data type has numbers of more digits.
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")

@@ -42,8 +42,6 @@ from zarr_manifest.zarr_internals import sync
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["read_zarr2"]
-
 _CONCURRENCY = 16
 
 _WHAT = "Zarr v2 hierarchy"

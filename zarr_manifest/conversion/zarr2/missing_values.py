@@ -17,8 +17,6 @@ from zarr_manifest.conversion.values import as_array, brief, json_attributes
 if TYPE_CHECKING:
     from zarr_manifest.conversion.nodes import Decisions
 
-__all__ = ["fill_value_as_attribute", "fill_value_for_masking"]
-
 _MISSING = "_FillValue"
 
 # Kinds of data types for which xarray can read a missing value from Zarr v3.

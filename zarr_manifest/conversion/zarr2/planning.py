@@ -19,15 +19,6 @@ from zarr_manifest.conversion.zarr2.to_v3 import ArrayPlan, convert_array, conve
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import impossible_name, interpret_chunk_grid, owner_candidates, strict
 
-__all__ = [
-    "Plan",
-    "count_keys",
-    "find_owner",
-    "is_metadata_key",
-    "plan_nodes",
-    "refused_strays",
-]
-
 _GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED = ".zgroup", ".zarray", ".zattrs", ".zmetadata"
 _V3 = "zarr.json"
 _NAMES = frozenset({_GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED, _V3})

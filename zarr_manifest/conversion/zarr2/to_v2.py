@@ -35,8 +35,6 @@ from zarr_manifest.conversion.zarr2.missing_values import fill_value_for_masking
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ArrayMetadata, interpret_chunk_grid, strict
 
-__all__ = ["Zarr2Metadata", "convert_array_to_zarr2", "convert_group_to_zarr2"]
-
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 _ORDERS = {"little": "<", "big": ">"}
 

@@ -37,15 +37,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = [
-    "ArrayPlan",
-    "convert_array",
-    "convert_codecs",
-    "convert_group",
-    "object_codec_of",
-    "read_pipeline",
-]
-
 # The attribute in which xarray, and so kerchunk, stores the dimension names of a v2 array.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 

@@ -26,15 +26,6 @@ from zarr_manifest.locations import redact
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = [
-    "AlignedGroup",
-    "align_group",
-    "assigned",
-    "families_of",
-    "merge_datasets",
-    "share_coordinates",
-]
-
 
 @dataclass(frozen=True)
 class AlignedGroup:

@@ -46,8 +46,6 @@ from zarr_manifest.locations import redact
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Combination", "combine_files"]
-
 
 @dataclass
 class Combination:

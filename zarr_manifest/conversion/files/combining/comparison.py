@@ -19,8 +19,6 @@ from zarr_manifest.conversion.virtualizarr_internals import is_virtual
 from zarr_manifest.errors import Advice, Setting
 from zarr_manifest.locations import redact
 
-__all__ = ["Comparison", "Digests", "UnreadableValues", "digests_of"]
-
 # Not all of its functions have known types.
 _untyped_zarr: Any = zarr
 

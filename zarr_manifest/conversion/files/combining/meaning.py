@@ -18,15 +18,6 @@ from zarr_manifest.conversion.values import brief
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = [
-    "is_of_time",
-    "made_alike",
-    "meanings",
-    "other_meaning",
-    "same_value",
-    "shown_value",
-]
-
 _MEANING = [
     "_FillValue",
     "missing_value",

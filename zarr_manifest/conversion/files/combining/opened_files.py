@@ -12,8 +12,6 @@ from zarr_manifest.conversion.optional_libraries import library
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Combine", "CombineRules", "OpenedFile", "assembled", "open_groups"]
-
 type Combine = Literal["nested", "by_coords"]
 
 

@@ -16,14 +16,6 @@ from zarr_manifest.showing import counted
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = [
-    "are_last",
-    "check_order",
-    "require_own_places",
-    "varying_dimensions",
-    "with_same_coordinates",
-]
-
 # Of files that are in the same place.
 _MOST_NAMED = 5
 

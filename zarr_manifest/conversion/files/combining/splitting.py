@@ -26,16 +26,6 @@ from zarr_manifest.conversion.virtualizarr_internals import (
 )
 from zarr_manifest.errors import NotConvertibleError
 
-__all__ = [
-    "Splitting",
-    "absent_variable",
-    "common_length",
-    "split_arrays",
-    "split_references",
-    "storage_difference",
-    "with_codecs_of",
-]
-
 # More than the hours of a century, but not every element of a long series.
 _MAX_REFERENCES = 1_000_000
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["ONE_BY_ONE", "TO_EDITION_2", "GribMessage", "messages", "without_negative_times"]
-
 # What users of ecCodes can do.
 TO_EDITION_2 = "ecCodes converts it: grib_set -s edition=2 IN OUT."
 ONE_BY_ONE = "ecCodes makes a message of each: grib_copy IN OUT."

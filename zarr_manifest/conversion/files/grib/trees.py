@@ -32,8 +32,6 @@ from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import join
 from zarr_manifest.locations import redact
 
-__all__ = ["read_grib"]
-
 
 def read_grib(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     """Parse a GRIB file. Messages that no array refers to are refused, by offset.

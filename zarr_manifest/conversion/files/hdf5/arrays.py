@@ -35,8 +35,6 @@ from zarr_manifest.conversion.virtualizarr_internals import (
 )
 from zarr_manifest.errors import NotConvertibleError
 
-__all__ = ["require_possible_grid", "virtual_array"]
-
 # The filter bzip2, for which VirtualiZarr names a codec of imagecodecs that zarr does not know;
 # that of numcodecs decodes the same.
 _BZIP2 = "307"

@@ -20,8 +20,6 @@ from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief, text_of
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.showing import counted
 
-__all__ = ["Treatment", "treatment_of"]
-
 # HDF5's own filters, by number.
 _SHUFFLE = 2
 _FLETCHER32 = 3  # adds four bytes

@@ -14,18 +14,6 @@ from zarr_manifest.conversion.values import text_of
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
 
-__all__ = [
-    "PhonyNames",
-    "ScalePaths",
-    "UnlimitedDimensions",
-    "address",
-    "dimension_identifier",
-    "dimension_names",
-    "dimension_paths",
-    "is_only_a_dimension",
-    "is_scale",
-]
-
 _IDENTIFIER = "_Netcdf4Dimid"
 _IDENTIFIERS = "_Netcdf4Coordinates"
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"

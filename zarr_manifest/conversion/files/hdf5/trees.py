@@ -31,8 +31,6 @@ from zarr_manifest.conversion.values import brief, text_of
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import join
 
-__all__ = ["WatchedReader", "read_hdf5"]
-
 # Prefix of a netCDF-4 variable that has the name of a dimension but is not its coordinate.
 _NOT_COORDINATE = "_nc4_non_coord_"
 

@@ -31,8 +31,6 @@ from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.showing import counted
 from zarr_manifest.zarr_internals import sync
 
-__all__ = ["NoData", "read_tiff"]
-
 _FILL_ORDER = 266
 _LERC = 34887
 

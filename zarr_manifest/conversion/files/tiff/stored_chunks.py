@@ -24,8 +24,6 @@ from zarr_manifest.conversion.virtualizarr_internals import INLINED, MISSING, Ma
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.showing import counted
 
-__all__ = ["Changed", "StoredChunks"]
-
 _UNCOMPRESSED = 1
 _SEPARATE = 2  # PlanarConfiguration: each sample has chunks of its own
 _MAX_REFERENCES = 1_000_000

@@ -13,8 +13,6 @@ from typing import Any
 
 from zarr_manifest.errors import NotConvertibleError
 
-__all__ = ["Completion", "check_structure"]
-
 # Bytes of a value, by type of a tag.
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
 _BIG_SIZES = {16: 8, 17: 8, 18: 8}

@@ -41,8 +41,6 @@ from zarr_manifest.sources import Allow
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["MembersFile", "export_kerchunk_json", "member", "members_of"]
-
 
 def export_kerchunk_json(
     location: str | Path | ObjectStore | Store,

@@ -53,8 +53,6 @@ from zarr_manifest.showing import counted
 from zarr_manifest.stores import object_url, store_urls
 from zarr_manifest.zarr_internals import sync
 
-__all__ = ["ExportedArray", "ExportedGroup", "exported_nodes"]
-
 
 class ExportedGroup(NamedTuple):
     """A group, without slashes at the ends of its path; ``""`` for the root."""

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
         Allow,
     )
 
-__all__ = ["RefsWriter", "export_kerchunk_parquet"]
-
 
 def export_kerchunk_parquet(
     location: str | Path | ObjectStore | Store,

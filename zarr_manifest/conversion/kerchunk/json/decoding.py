@@ -22,18 +22,6 @@ import numpy.typing as npt
 from zarr_manifest.errors import InvalidJSONError
 from zarr_manifest.manifest import PathNumbers
 
-__all__ = [
-    "TOO_LARGE",
-    "Batch",
-    "KeyText",
-    "KeyedReferences",
-    "Members",
-    "UsualReference",
-    "batches",
-    "parsed",
-    "parsed_members",
-]
-
 # The smallest integer too large for a manifest (specification, "Manifest document").
 TOO_LARGE = 2**53
 

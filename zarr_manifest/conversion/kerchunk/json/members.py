@@ -21,8 +21,6 @@ from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ancestors, collect, number_chunks
 from zarr_manifest.manifest import Grid, MemberRows, interpret_keys
 
-__all__ = ["ArrayMembers", "chunk_rows", "distribute", "usual_rows"]
-
 # Number of references of several arrays that are assigned at a time.
 _BATCH_SIZE = 2**18
 

@@ -43,8 +43,6 @@ from zarr_manifest.manifest import (
     references_from_columns,
 )
 
-__all__ = ["NumberedUrls", "byte_range", "inline_bytes", "reference_nodes"]
-
 
 def reference_nodes(
     references: list[KeyedReferences],

@@ -64,8 +64,6 @@ from zarr_manifest.sources import (
 from zarr_manifest.stores import hierarchy_reader, open_hierarchy
 from zarr_manifest.zarr_internals import sync
 
-__all__ = ["read_kerchunk_json", "with_fetched"]
-
 _MEMBERS = frozenset({"version", "templates", "gen", "refs"})
 _METADATA_PARTS = (".z", "zarr.json")  # .zarray, .zgroup, .zattrs, .zmetadata, zarr.json
 

@@ -23,16 +23,6 @@ from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.errors import LimitExceededError, NotConvertibleError
 
-__all__ = [
-    "MAX_GENERATED",
-    "MAX_TEXT",
-    "TemplateFunction",
-    "Templates",
-    "bounded",
-    "expression_environment",
-    "generate",
-]
-
 # Maximum length of a template, and of the result of any expression, in characters.
 MAX_TEXT = 8192
 # Maximum size of a number in bits, and maximum width that a format may pad to.

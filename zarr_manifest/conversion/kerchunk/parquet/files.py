@@ -24,8 +24,6 @@ from zarr_manifest.locations import redact
 from zarr_manifest.manifest import TO_THE_END, NumberedPaths, References, references_from_columns
 from zarr_manifest.showing import counted
 
-__all__ = ["RefsBatch", "RefsFiles", "arrow", "parquet", "refs_number", "two_versions"]
-
 # Rows in memory at a time: bounds memory even if a whole set is one file.
 _BATCH = 2**16
 

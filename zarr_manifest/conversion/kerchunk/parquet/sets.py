@@ -47,13 +47,6 @@ from zarr_manifest.sources import (
     access_by_prefix,
 )
 
-__all__ = [
-    "RefsPartitions",
-    "contiguous_partition_shape",
-    "read_kerchunk_parquet",
-    "whole_manifest",
-]
-
 _METADATA = ".zmetadata"
 
 # References per partition of a streamed manifest: a document of about ten megabytes.
