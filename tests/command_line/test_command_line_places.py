@@ -31,9 +31,9 @@ from zarr_manifest.sources.access import DEFAULT_RETRIES
 )
 def test_what_is_made_opens_from_a_web_server(inputs: Path, how: list[str]) -> None:
     assert run("create", "2023.nc", "2024.nc", "new.zarr", *how).status == 0
-    allow = [inputs.as_uri() + "/"]
     groups = ["2023", "2024"] if how[0] == "--group-per-file" else [None]
     with FileServer(inputs) as server:
+        allow = [f"{server.url}/"]  # the files are beside the hierarchy there, too
         for group in groups:
             options: dict[str, Any] = {"engine": "zarr-manifest", "group": group, "allow": allow}
             # Without a warning that there are no consolidated metadata.

@@ -231,7 +231,7 @@ class Base(Struct, frozen=True):
         StoreLocation(key='a/f g.nc')
         >>> base.resolve("S3://b/x/../f.nc")
         UrlLocation(scheme='s3', authority='b', path='f.nc', query='')
-        >>> base.resolve("../../../f.nc")
+        >>> base.resolve("../../../f.nc")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         zarr_manifest.errors.InvalidPathError: invalid_path: ... (location '../../../f.nc')
         """
