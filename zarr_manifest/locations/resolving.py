@@ -233,7 +233,7 @@ class Base(Struct, frozen=True):
         UrlLocation(scheme='s3', authority='b', path='f.nc', query='')
         >>> base.resolve("../../../f.nc")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        zarr_manifest.errors.InvalidPathError: invalid_path: the path climbs out of a store that has no URL...
+        zarr_manifest.errors.InvalidPathError: invalid_path: the path climbs out of a store...
         """
         if not path:
             raise _invalid("the path is empty", path)
