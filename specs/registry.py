@@ -87,7 +87,7 @@ def _wrong_link(page: Path, link: str, target: Path) -> str | None:
     if ":" in link:
         return "is no https URL"
     name, _, anchor = link.partition("#")
-    found = (page.parent / name).resolve() if name else page
+    found = (page.parent / name if name else page).resolve()
     if not found.is_relative_to(target.resolve()):
         return "leads out of the submission"
     if not found.exists():

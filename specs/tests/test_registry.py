@@ -28,8 +28,10 @@ def submitted(tmp_path: Path) -> Path:
 
 
 @needs_node
-def test_nothing_is_wrong(submitted: Path) -> None:
+def test_nothing_is_wrong(submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(check(submitted)) == []
+    monkeypatch.chdir(submitted.parent)
+    assert list(check(submitted.relative_to(submitted.parent))) == []
 
 
 def test_it_says_what_pyproject_says(submitted: Path) -> None:

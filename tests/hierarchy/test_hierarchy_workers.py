@@ -66,6 +66,7 @@ def test_a_fresh_store_asked_for_a_chunk_only(store: zm.ManifestStore, values: V
             assert suffix.to_bytes() == expected[-5:]
 
 
+@pytest.mark.skipif(not hasattr(Store, "get_ranges"), reason="older zarr has no such method")
 def test_a_fresh_store_yields_ranges(store: zm.ManifestStore, values: Values) -> None:
     key, expected = "a/b/external/c/1/1", chunk_of(values, "a/b/external")
     ranges = [RangeByteRequest(0, 4), SuffixByteRequest(8), RangeByteRequest(40, 48)]
