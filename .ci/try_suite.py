@@ -8,6 +8,7 @@ unpacked, and asks the same adapter, with Node.js if there is one.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -42,12 +43,15 @@ def try_npm_package(tarball: Path, environment: Environment) -> None:
     """Unpack the npm package, and run it as npm does, which starts what Python alone can start."""
     with tarfile.open(tarball) as packed:
         packed.extractall(environment.directory, filter="data")
-    python = str(environment.program("python"))
-    node = shutil.which("node")
+    program = environment.program("python")
+    python, node = str(program), shutil.which("node")
     command = (python, "package") if node is None else (node, "package/run.js")
+    # It looks for a Python that is new enough: the system's may not be.
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [*command, "--area", "ranges", "--", python, *_ADAPTER],
         cwd=environment.directory,
+        env={**os.environ, "PATH": path},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
