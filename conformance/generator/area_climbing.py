@@ -19,6 +19,7 @@ _ABOVE = "../" * 64
 def cases() -> Iterator[Case]:
     """Yield the cases of the area."""
     yield from _beside()
+    yield from _beside_on_the_web()
     yield from _not_authorised()
     yield from _documents()
     yield from _back_again()
@@ -69,6 +70,25 @@ def _beside() -> Iterator[Case]:
             .put("sources/x/data.bin", _DECOY)
             .reads(array)
         )
+
+
+def _beside_on_the_web() -> Iterator[Case]:
+    for name, base, path in (
+        ("path-on-a-web-server", "./", "../../sources/x/data.bin"),
+        ("base-on-a-web-server", "../../sources/x/", "data.bin"),
+    ):
+        for suffix, allow in (("", [{"prefix": "@HTTP@/sources/x/"}]), ("-not-authorised", [])):
+            case = _case(
+                f"{name}{suffix}",
+                "What lies beside a hierarchy on the same web server is a location like any other: "
+                "it is read where it is authorised, and only there.",
+                declared_base=base,
+                path=path,
+                allow=allow,
+                via="http",
+            )
+            case.source("x/data.bin", SOURCE).serve("http", root=".")
+            yield case.reads() if allow else case.refuses("location_not_allowed", "manifest")
 
 
 def _not_authorised() -> Iterator[Case]:
