@@ -46,6 +46,7 @@ __all__ = [
     "select_inner_chunks",
     "supports_synchronous_io",
     "sync",
+    "values_one_by_one",
     "wrap_pipelines",
     "wrapped_store",
 ]
@@ -280,6 +281,17 @@ def wrapped_store(wrapper: Store) -> Store:
     return inner
 
 
+async def values_one_by_one(
+    store: Store,
+    prototype: BufferPrototype,
+    key_ranges: Iterable[tuple[str, ByteRequest | None]],
+) -> list[Buffer | None]:
+    """Return the values of many keys, in order, from a store that has no call for many."""
+    return list(
+        await asyncio.gather(*(store.get(key, prototype, part) for key, part in key_ranges))
+    )
+
+
 class StoreOnStore(Store):
     """A store on top of another, which is opened and closed: it has no state of its own.
 
@@ -299,9 +311,7 @@ class StoreOnStore(Store):
         key_ranges: Iterable[tuple[str, ByteRequest | None]],
     ) -> list[Buffer | None]:
         """Return the values of many keys, in order."""
-        return list(
-            await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
-        )
+        return await values_one_by_one(self, prototype, key_ranges)
 
     def list(self) -> AsyncIterator[str]:
         """Yield all keys."""

@@ -5,7 +5,6 @@ The hierarchy's own objects may redirect within its URL; elsewhere only to autho
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -28,6 +27,7 @@ from zarr_manifest.sources import (
     web_reader_of,
 )
 from zarr_manifest.stores.byte_requests import requested_range
+from zarr_manifest.zarr_internals import values_one_by_one
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
@@ -56,7 +56,6 @@ class WebStore(Store):
         self._allow = allow
         self.reader = web_reader_of(server, lambda asked, target: sources.follow(asked, target))
         sources = Sources(allow, self.reader)
-        self._is_open = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.server, self._allow)
@@ -117,9 +116,7 @@ class WebStore(Store):
         key_ranges: Iterable[tuple[str, ByteRequest | None]],
     ) -> list[Buffer | None]:
         """Return the values of many keys, in order."""
-        return list(
-            await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
-        )
+        return await values_one_by_one(self, prototype, key_ranges)
 
     async def exists(self, key: str) -> bool:
         """Whether a key has a value."""
