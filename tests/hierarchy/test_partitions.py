@@ -23,7 +23,7 @@ import zarr_manifest as zm
 from tests.counting_store import Counting
 from tests.hierarchies import copy_into, split_into_source, write_manifest_array
 from tests.servers.http_files import FileServer, status
-from zarr_manifest.format.chunk_grid import Partitions, document_reference
+from zarr_manifest.format import Partitions, document_reference
 from zarr_manifest.hierarchy import manifest_documents
 
 type Index = tuple[int, ...]

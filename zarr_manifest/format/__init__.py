@@ -5,10 +5,8 @@ No input or output, and no zarr.
 
 from zarr_manifest.format.checksums import compute_checksum, parse_checksum, verify_checksum
 from zarr_manifest.format.chunk_grid import (
-    PLACEHOLDER,
     ChunkGrid,
     Partitions,
-    document_reference,
     grid_index,
     grid_indices,
     interpret_chunk_grid,
@@ -44,6 +42,13 @@ from zarr_manifest.format.document_codecs import (
     complete_codec,
     decode_body,
     encode_body,
+)
+from zarr_manifest.format.documents_by_digest import (
+    DIGEST_PATTERN,
+    DIGEST_PLACEHOLDER,
+    PLACEHOLDER,
+    document_checksum,
+    document_reference,
 )
 from zarr_manifest.format.findings import Findings, collect, mapped, strict
 from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
@@ -87,11 +92,14 @@ from zarr_manifest.format.partition_names import (
     interpret_partition_names,
     names_outside,
     needs_every_document,
+    state_checksums,
     state_partitions,
 )
 from zarr_manifest.format.unfinished import is_placeholder, placeholder, unfinished_error
 
 __all__ = [
+    "DIGEST_PATTERN",
+    "DIGEST_PLACEHOLDER",
     "FORBIDDEN_CHARACTER",
     "KNOWN_CODECS",
     "LARGEST_INTEGER",
@@ -125,6 +133,7 @@ __all__ = [
     "declaration_of",
     "declare",
     "decode_body",
+    "document_checksum",
     "document_reference",
     "dump_node",
     "element_size",
@@ -163,6 +172,7 @@ __all__ = [
     "parse_node",
     "parse_relative",
     "placeholder",
+    "state_checksums",
     "state_partitions",
     "strict",
     "too_much",

@@ -17,7 +17,6 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from zarr_manifest.errors import InvalidConfigurationError, LimitExceededError
-from zarr_manifest.format.chunk_keys import format_canonical
 from zarr_manifest.format.findings import Findings, collect
 from zarr_manifest.showing import counted
 
@@ -240,9 +239,6 @@ def _edges(given: Any, size: int) -> Sequence[int]:
     return tuple(itertools.accumulate(lengths))
 
 
-PLACEHOLDER = "{partition}"
-
-
 class Partitions(Struct, frozen=True):
     """A chunk grid divided into blocks.
 
@@ -297,14 +293,3 @@ class Partitions(Struct, frozen=True):
             range(i * p, min((i + 1) * p, n))
             for i, p, n in zip(partition, self.shape, self.grid_shape, strict=True)
         )
-
-
-def document_reference(template: str, partition: Sequence[int]) -> str:
-    """Return the URL reference of a block's manifest document.
-
-    Examples
-    --------
-    >>> document_reference("./manifest/{partition}.json", (0, 3))
-    './manifest/0.3.json'
-    """
-    return template.replace(PLACEHOLDER, format_canonical(partition))

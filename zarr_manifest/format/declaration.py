@@ -6,7 +6,6 @@ Validates the declaration itself, without looking at the rest of the array's met
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -17,8 +16,11 @@ from zarr_manifest.errors import (
     LimitExceededError,
     UnsupportedTransformerError,
 )
-from zarr_manifest.format.chunk_grid import PLACEHOLDER
 from zarr_manifest.format.document_codecs import KNOWN_CODECS, DocumentCodec
+from zarr_manifest.format.documents_by_digest import (
+    interpret_document_checksum,
+    template_problem,
+)
 from zarr_manifest.format.findings import Findings, strict
 from zarr_manifest.format.partition_names import DeclaredPartitions, interpret_partitions
 from zarr_manifest.showing import counted
@@ -38,7 +40,7 @@ _LARGEST_INTEGER = 2**53 - 1
 # Of a URL reference, as in Limits.path_length.
 _MOST_CHARACTERS = 2**13
 
-_MEMBERS = frozenset({"manifest", "base", "codecs", "partition_shape", "partitions"})
+_MEMBERS = frozenset({"manifest", "base", "codecs", "partition_shape", "partitions", "checksum"})
 
 
 class Configuration(Struct, frozen=True):
@@ -47,7 +49,8 @@ class Configuration(Struct, frozen=True):
     Parameters
     ----------
     manifest : str or bytes
-        URL reference of the manifest document, or the inline document as JSON.
+        URL reference of the manifest document, or the inline document as JSON. With
+        checksums it may contain ``{digest}``.
     base : str
         URL reference that relative paths resolve against.
     codecs : tuple of DocumentCodec
@@ -55,8 +58,11 @@ class Configuration(Struct, frozen=True):
     partition_shape : tuple of int, optional
         Number of chunks in a partition along each dimension; `manifest` then
         contains ``{partition}``.
-    partitions : "all" or tuple of str, optional
-        Names of the partitions that have a document; None if it does not say.
+    partitions : "all", tuple of str or mapping of str to str, optional
+        Names of the partitions that have a document, with its checksum in a mapping; None
+        if it does not say.
+    checksum : str, optional
+        Checksum of the manifest's only document, as stored.
     """
 
     manifest: str | bytes
@@ -64,6 +70,12 @@ class Configuration(Struct, frozen=True):
     codecs: tuple[DocumentCodec, ...] = ()
     partition_shape: tuple[int, ...] | None = None
     partitions: DeclaredPartitions | None = None
+    checksum: str | None = None
+
+    @property
+    def has_checksums(self) -> bool:
+        """Whether it states the checksums of all documents."""
+        return self.checksum is not None or isinstance(self.partitions, Mapping)
 
 
 def is_declaration(element: object) -> bool:
@@ -91,6 +103,8 @@ def parse_declaration(metadata: Mapping[str, Any]) -> Configuration | None:
         more than once, or one of its codecs is unknown.
     InvalidConfigurationError
         The declaration or the lock is malformed, or there is a lock but no declaration.
+    UnsupportedChecksumError
+        A document's checksum is of another algorithm than sha256.
 
     Examples
     --------
@@ -182,7 +196,11 @@ def _interpret_one(
         base = yield from _short("base", base)
     codecs = yield from _interpret_codecs(configuration.get("codecs", []))
     split = yield from _interpret_split(configuration)
+    checksum: str | None = None
     usable = True
+    if "checksum" in configuration:
+        checksum = yield from interpret_document_checksum(configuration["checksum"], "'checksum'")
+        usable = checksum is not None
     for problem in _contradictions(manifest, configuration):
         yield InvalidConfigurationError(problem)
         usable = False
@@ -195,7 +213,7 @@ def _interpret_one(
             usable = False
     if not usable or manifest is None or base is None or codecs is None or split is None:
         return None
-    return Configuration(manifest, base, codecs, *split)
+    return Configuration(manifest, base, codecs, *split, checksum)
 
 
 def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
@@ -287,31 +305,19 @@ def _contradictions(manifest: str | bytes | None, configuration: Mapping[str, An
     if isinstance(manifest, bytes):
         return [
             f"{name!r} does not apply to an inline manifest"
-            for name in ("codecs", "partition_shape", "partitions")
+            for name in ("codecs", "partition_shape", "partitions", "checksum")
             if name in configuration
         ]
     if manifest is None:
         return []
-    if "partition_shape" not in configuration:
-        if "partitions" in configuration:
-            return ["there is 'partitions', but no 'partition_shape'"]
-        if PLACEHOLDER in manifest:
-            return [f"'manifest' contains {PLACEHOLDER}, but there is no 'partition_shape'"]
-        return []
-    if manifest.count(PLACEHOLDER) != 1 or not _in_path(manifest):
-        return [f"'manifest' must contain {PLACEHOLDER} once, in its path, as in {_example()}"]
-    return []
-
-
-def _in_path(template: str) -> bool:
-    """Whether the placeholder is in the path of a URL reference (RFC 3986, appendix B)."""
-    scheme = rf"(?:[A-Za-z](?:[A-Za-z0-9+.-]|{re.escape(PLACEHOLDER)})*:)?"
-    parts = re.fullmatch(scheme + r"(?://[^/?#]*)?([^?#]*).*", template, re.DOTALL)
-    return parts is not None and PLACEHOLDER in parts[1]
-
-
-def _example() -> str:
-    return f"'./manifest/{PLACEHOLDER}.json'"
+    is_partitioned = "partition_shape" in configuration
+    if not is_partitioned and "partitions" in configuration:
+        return ["there is 'partitions', but no 'partition_shape'"]
+    if is_partitioned and "checksum" in configuration:
+        return ["'checksum' does not apply to a manifest with 'partition_shape'"]
+    has_checksums = isinstance(configuration.get("partitions"), dict) or "checksum" in configuration
+    problem = template_problem(manifest, is_partitioned=is_partitioned, has_checksums=has_checksums)
+    return [] if problem is None else [problem]
 
 
 def _object(value: Any) -> dict[str, Any] | None:

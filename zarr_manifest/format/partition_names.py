@@ -1,21 +1,27 @@
 """The member ``partitions`` of a declaration: which partitions have a manifest document.
 
 A document that is declared but does not exist has been lost. Without the member, nobody can
-tell a lost document from one that was never written. Pure.
+tell a lost document from one that was never written. With checksums, a document with other
+bytes is noticed, too. Pure.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Literal, cast
 
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format.chunk_grid import Partitions
 from zarr_manifest.format.chunk_keys import canonical_indices, format_canonical, parse_canonical
+from zarr_manifest.format.documents_by_digest import (
+    are_document_checksums,
+    interpret_document_checksum,
+)
 from zarr_manifest.format.findings import Findings
 
-type DeclaredPartitions = Literal["all"] | tuple[str, ...]
+# Names, or names and the checksums of their documents.
+type DeclaredPartitions = Literal["all"] | tuple[str, ...] | Mapping[str, str]
 
 # Every reader of the hierarchy reads the names: rather than more, write empty documents.
 _FEW_NAMES = 10_000
@@ -25,18 +31,31 @@ MOST_NAMES = 1_000_000
 
 
 def interpret_partitions(declared: object) -> Findings[DeclaredPartitions | None]:
-    """Yield the problem of a value of ``partitions`` that has the wrong type, and return it.
+    """Yield the problem of a value of ``partitions``, and return the value.
 
     Which names there may be depends on the array: see :func:`interpret_partition_names`.
     """
     if declared == "all":
         return "all"
+    if isinstance(declared, dict):
+        return (yield from _interpret_checksums(cast("dict[str, object]", declared)))
     items = cast("list[object]", declared) if isinstance(declared, list) else [None]
     names = tuple(item for item in items if isinstance(item, str))
     if len(names) < len(items):
-        yield InvalidConfigurationError("'partitions' is neither 'all' nor a list of names")
+        yield InvalidConfigurationError(
+            "'partitions' is neither 'all', nor a list of names, nor an object with checksums"
+        )
         return None
     return names
+
+
+def _interpret_checksums(declared: dict[str, object]) -> Findings[dict[str, str] | None]:
+    if not are_document_checksums(declared.values()):
+        for name, value in declared.items():
+            where = f"the member {name!r:.40} of 'partitions'"
+            if (yield from interpret_document_checksum(value, where)) is None:
+                return None
+    return cast("dict[str, str]", declared)
 
 
 def interpret_partition_names(names: tuple[str, ...], ndim: int) -> Findings[frozenset[str] | None]:
@@ -106,8 +125,26 @@ def state_partitions(
     ['1.0']
     >>> state_partitions(Partitions((4, 1), (2, 1)), [(1, 0), (0, 0)])
     'all'
+
+    See Also
+    --------
+    state_checksums : The value where the checksums of all documents are known.
     """
     inside = sorted(index for index in documents if partitions.contains(index))
     if len(inside) == partitions.total:
         return "all"
     return [format_canonical(index) for index in inside]
+
+
+def state_checksums(
+    partitions: Partitions, checksums: Mapping[tuple[int, ...], str]
+) -> dict[str, str]:
+    """Return the value of ``partitions`` for the documents with these checksums, in C order.
+
+    Examples
+    --------
+    >>> state_checksums(Partitions((4,), (2,)), {(1,): "sha256:ab", (0,): "sha256:cd"})
+    {'0': 'sha256:cd', '1': 'sha256:ab'}
+    """
+    inside = sorted(index for index in checksums if partitions.contains(index))
+    return {format_canonical(index): checksums[index] for index in inside}

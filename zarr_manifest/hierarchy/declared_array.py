@@ -5,7 +5,7 @@ Everything known before a manifest document is read. Does no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -24,6 +24,7 @@ from zarr_manifest.format import (
     Findings,
     Partitions,
     collect,
+    document_checksum,
     document_reference,
     element_size,
     encode_relative,
@@ -91,21 +92,38 @@ class DeclaredArray(Struct, frozen=True):
             return True
         return None if self.named is None else format_canonical(partition) in self.named
 
+    def checksum_of(self, partition: Sequence[int] | None) -> str | None:
+        """Return the checksum of a partition's document, as stored; None if it is not declared."""
+        if partition is None:
+            return self.configuration.checksum
+        stated = self.configuration.partitions
+        return stated.get(format_canonical(partition)) if isinstance(stated, Mapping) else None
+
     def certainly_holds_nothing(self, partition: Sequence[int] | None) -> bool:
         """Whether a partition has no entries, so that its document need not be asked for."""
         if partition is None:
             return False
         return not self.has_partition(partition) or self.has_document(partition) is False
 
-    def document(self, partition: Sequence[int] | None) -> Location | bytes:
+    def document(
+        self, partition: Sequence[int] | None, checksum: str | None = None
+    ) -> Location | bytes:
         """Return the location of a partition's document, or the inline document.
+
+        Parameters
+        ----------
+        partition : sequence of int or None
+            Index of the partition; None for a manifest that is not partitioned.
+        checksum : str, optional
+            That of a document that is not declared yet, whose name may contain the digest.
 
         Raises
         ------
         InvalidPathError
             If the declaration's reference is not usable.
         """
-        return _document(self.own, self.configuration, partition)
+        declared = self.checksum_of(partition) if checksum is None else checksum
+        return _document(self.own, self.configuration, partition, declared)
 
     @property
     def own(self) -> Base:
@@ -211,8 +229,8 @@ def _interpret_partitions(
         )
         return None, None
     named: frozenset[str] | None = None
-    if isinstance(configuration.partitions, tuple):
-        named = yield from interpret_partition_names(configuration.partitions, ndim)
+    if configuration.partitions not in (None, "all"):
+        named = yield from interpret_partition_names(tuple(configuration.partitions or ()), ndim)
         if named is None:
             return None, None
     return Partitions(chunk_grid.counts, shape), named
@@ -241,8 +259,8 @@ def _interpret_document(
     ndim = 0 if chunk_grid is None else len(chunk_grid.shape)
     try:
         # The template is checked too: a partition must not complete a percent-encoded escape.
-        _document(own, configuration, None)
-        _document(own, configuration, (0,) * ndim)
+        _document(own, configuration, None, None)
+        _document(own, configuration, (0,) * ndim, document_checksum(b""))
     except InvalidPathError as error:
         yield error
         return False
@@ -250,14 +268,17 @@ def _interpret_document(
 
 
 def _document(
-    own: Base, configuration: Configuration, partition: Sequence[int] | None
+    own: Base,
+    configuration: Configuration,
+    partition: Sequence[int] | None,
+    checksum: str | None,
 ) -> Location | bytes:
     reference = configuration.manifest
     if isinstance(reference, bytes):
         return reference
-    if configuration.partition_shape is not None and partition is not None:
-        reference = document_reference(reference, partition)
-    return own.resolve(reference)
+    if configuration.partition_shape is None:
+        partition = None
+    return own.resolve(document_reference(reference, partition, checksum))
 
 
 class ChunkKeyEncoding:

@@ -7,6 +7,8 @@ partitions: more than a limit are asked for only if they are known to exist.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -20,10 +22,12 @@ from zarr_manifest.errors import (
     Setting,
 )
 from zarr_manifest.format import (
+    DIGEST_PATTERN,
+    DIGEST_PLACEHOLDER,
     PLACEHOLDER,
     Limits,
     Partitions,
-    format_canonical,
+    document_reference,
     parse_canonical,
 )
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
@@ -36,59 +40,75 @@ type Partition = tuple[int, ...] | None
 # So few documents are asked for without listing them.
 _FEW = 64
 
-# Any text that a key cannot contain by chance.
-_MARKER = "the-place-of-the-partition"
+# Texts that a key cannot contain by chance.
+_MARKS = {
+    PLACEHOLDER: "the-place-of-the-partition",
+    DIGEST_PLACEHOLDER: "the-place-of-the-digest",
+}
 
 
-class PartitionKeys(Struct, frozen=True):
+class PartitionKeys(Struct, frozen=True, dict=True):
     """The keys of a partitioned manifest's documents in the hierarchy's own store.
 
     Parameters
     ----------
-    before, after : str
-        What all of them begin and end with.
+    parts : tuple of str
+        What makes up a key: every other part is a placeholder, the first part is none.
     ndim : int
         Number of dimensions of the array.
 
     Examples
     --------
-    >>> keys = PartitionKeys("a/manifest/", ".json", 2)
-    >>> keys.partition("a/manifest/0.3.json"), keys.partition("a/manifest/0.json")
+    >>> keys = PartitionKeys(("a/manifest/", "{partition}", "-", "{digest}", ".json"), 2)
+    >>> keys.partition("a/manifest/0.3-44136fa355b3678a.json"), keys.partition("a/zarr.json")
     ((0, 3), None)
-    >>> keys.key((0, 3))
-    'a/manifest/0.3.json'
+    >>> keys.key((0, 3), "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a")
+    'a/manifest/0.3-44136fa355b3678a.json'
     """
 
-    before: str
-    after: str
+    parts: tuple[str, ...]
     ndim: int
 
     @classmethod
     def of(cls, array: DeclaredArray) -> PartitionKeys | None:
         """Return the keys for an array; None if its documents are not in that store."""
-        template = array.configuration.manifest
-        assert isinstance(template, str)  # an inline manifest has no partitions
-        reference = template.replace(PLACEHOLDER, _MARKER)
+        reference = array.configuration.manifest
+        assert isinstance(reference, str)  # an inline manifest has no partitions
+        for placeholder, mark in _MARKS.items():
+            reference = reference.replace(placeholder, mark)
         location = array.own.resolve(reference)
         if not isinstance(location, StoreLocation):
             return None
-        before, _, after = location.key.partition(_MARKER)
-        return cls(before, after, array.ndim)
+        placeholders = {mark: placeholder for placeholder, mark in _MARKS.items()}
+        parts = re.split(f"({'|'.join(placeholders)})", location.key)
+        return cls(tuple(placeholders.get(part, part) for part in parts), array.ndim)
 
     @property
     def directory(self) -> str:
         """The directory that contains all documents."""
-        return self.before.rpartition("/")[0]
+        return self.parts[0].rpartition("/")[0]
 
-    def key(self, partition: Sequence[int]) -> str:
-        """Return the key of a partition's document."""
-        return f"{self.before}{format_canonical(partition)}{self.after}"
+    def key(self, partition: Sequence[int], checksum: str | None = None) -> str:
+        """Return the key of the document of a partition, with this checksum if names have it."""
+        return "".join(
+            document_reference(part, partition, checksum) if number % 2 else part
+            for number, part in enumerate(self.parts)
+        )
 
     def partition(self, key: str) -> tuple[int, ...] | None:
         """Return the partition whose document a key names; None if it names none."""
-        if not (key.startswith(self.before) and key.endswith(self.after)):
-            return None
-        return parse_canonical(key[len(self.before) : len(key) - len(self.after)], self.ndim)
+        found = self._pattern.fullmatch(key)
+        return None if found is None else parse_canonical(found["partition"], self.ndim)
+
+    @functools.cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        patterns = {PLACEHOLDER: "(?P<partition>[0-9.]+)", DIGEST_PLACEHOLDER: DIGEST_PATTERN}
+        return re.compile(
+            "".join(
+                patterns[part] if number % 2 else re.escape(part)
+                for number, part in enumerate(self.parts)
+            )
+        )
 
 
 class PartitionsToRead(Struct, frozen=True):
@@ -195,5 +215,12 @@ async def _listed(array: DeclaredArray, store: Store, keys: PartitionKeys) -> li
     """Return the partitions that have a document in the store."""
     listing = await list_inside(store, f"{keys.directory}/" if keys.directory else "")
     # A link that leads out of the hierarchy is a document, too, which is refused when it is read.
-    found = map(keys.partition, (*listing.keys, *listing.links))
-    return sorted(index for index in found if index is not None and array.has_partition(index))
+    found: set[tuple[int, ...]] = set()
+    for key in (*listing.keys, *listing.links):
+        index = keys.partition(key)
+        if index is None or not array.has_partition(index):
+            continue
+        # Documents of other digests belong to earlier manifests.
+        if keys.key(index, array.checksum_of(index)) == key:
+            found.add(index)
+    return sorted(found)

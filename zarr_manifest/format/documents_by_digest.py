@@ -1,0 +1,141 @@
+"""How a declaration says where the manifest documents are, and which bytes they have. Pure.
+
+``manifest`` is the reference of the only document, or a template for those of partitions. With
+checksums it may contain a part of the digest, so that a document with other bytes has another
+name (specification, "Documents by digest").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from zarr_manifest.errors import (
+    InvalidConfigurationError,
+    InvalidEntryError,
+    UnsupportedChecksumError,
+)
+from zarr_manifest.format.checksums import compute_checksum, parse_checksum
+from zarr_manifest.format.chunk_keys import format_canonical
+from zarr_manifest.format.findings import Findings
+
+PLACEHOLDER = "{partition}"
+DIGEST_PLACEHOLDER = "{digest}"
+
+# Another algorithm would give the same document another name.
+_ALGORITHM = "sha256"
+
+# Number of digits of a digest that stand in a name: enough to tell an array's documents apart.
+_DIGITS = 16
+
+# What stands in a name for the digest, as a regular expression.
+DIGEST_PATTERN = f"[0-9a-f]{{{_DIGITS}}}"
+
+_CHECKSUMS = re.compile(rf"(?:{_ALGORITHM}:[0-9a-f]{{64}}\n)*+")
+
+
+def document_checksum(body: bytes | memoryview) -> str:
+    """Return the checksum of a document as stored, as a declaration states it.
+
+    Examples
+    --------
+    >>> document_checksum(b"{}")
+    'sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'
+    """
+    return compute_checksum(_ALGORITHM, body)
+
+
+def document_reference(
+    template: str, partition: Sequence[int] | None = None, checksum: str | None = None
+) -> str:
+    """Return the URL reference of a manifest document; what is not given stays as it is.
+
+    Examples
+    --------
+    >>> document_reference("./manifest/{partition}.json", (0, 3))
+    './manifest/0.3.json'
+    >>> document_reference("./manifest-{digest}.json", checksum=document_checksum(b"{}"))
+    './manifest-44136fa355b3678a.json'
+    """
+    if partition is not None:
+        template = template.replace(PLACEHOLDER, format_canonical(partition))
+    if checksum is not None:
+        digest = checksum.partition(":")[2]
+        template = template.replace(DIGEST_PLACEHOLDER, digest[:_DIGITS])
+    return template
+
+
+def template_problem(template: str, *, is_partitioned: bool, has_checksums: bool) -> str | None:
+    """Return what is wrong with the placeholders of a declaration's ``manifest``, or None.
+
+    Examples
+    --------
+    >>> template_problem("./{digest}.json", is_partitioned=False, has_checksums=False)
+    "'manifest' contains {digest}, but there are no checksums"
+    """
+    if not is_partitioned:
+        if PLACEHOLDER in template:
+            return f"'manifest' contains {PLACEHOLDER}, but there is no 'partition_shape'"
+    elif not _is_once_in_path(template, PLACEHOLDER):
+        example = f"./manifest/{PLACEHOLDER}.json"
+        return f"'manifest' must contain {PLACEHOLDER} once, in its path, as in {example!r}"
+    if DIGEST_PLACEHOLDER not in template:
+        return None
+    if not _is_once_in_path(template, DIGEST_PLACEHOLDER):
+        return f"'manifest' may contain {DIGEST_PLACEHOLDER} only once, in its path"
+    if not has_checksums:
+        return f"'manifest' contains {DIGEST_PLACEHOLDER}, but there are no checksums"
+    return None
+
+
+def _is_once_in_path(template: str, placeholder: str) -> bool:
+    """Whether a placeholder is in the path of a URL reference (RFC 3986, appendix B), once."""
+    either = f"{re.escape(PLACEHOLDER)}|{re.escape(DIGEST_PLACEHOLDER)}"
+    scheme = rf"(?:[A-Za-z](?:[A-Za-z0-9+.-]|{either})*:)?"
+    parts = re.fullmatch(scheme + r"(?://[^/?#]*)?([^?#]*).*", template, re.DOTALL)
+    is_in_path = parts is not None and placeholder in parts[1]
+    return is_in_path and template.count(placeholder) == 1
+
+
+def interpret_document_checksum(declared: object, where: str) -> Findings[str | None]:
+    """Yield what is wrong with the checksum of a document, and return it.
+
+    Parameters
+    ----------
+    declared : object
+        The value in the declaration.
+    where : str
+        What errors call the member.
+    """
+    if not isinstance(declared, str):
+        yield InvalidConfigurationError(f"{where} is not a checksum")
+        return None
+    algorithm, colon, _ = declared.partition(":")
+    if colon and algorithm not in ("", _ALGORITHM):
+        yield UnsupportedChecksumError(
+            f"{where} has an unsupported algorithm {algorithm!r:.40}",
+            remedy=f"The checksums of documents are of the algorithm {_ALGORITHM!r}.",
+        )
+        return None
+    try:
+        parse_checksum(declared)
+    except InvalidEntryError as error:
+        yield InvalidConfigurationError(f"{where} is not valid: {error.problem}")
+        return None
+    return declared
+
+
+def are_document_checksums(declared: Collection[object]) -> bool:
+    """Whether all of them are valid checksums, without a word about those that are not.
+
+    In one pass, since there may be thousands.
+
+    Examples
+    --------
+    >>> are_document_checksums([document_checksum(b"{}"), "sha256:"])
+    False
+    """
+    strings = [each for each in declared if isinstance(each, str)]
+    text = "".join(f"{each}\n" for each in strings)
+    is_one_in_each_line = len(strings) == len(declared) == text.count("\n")
+    return is_one_in_each_line and _CHECKSUMS.fullmatch(text) is not None
