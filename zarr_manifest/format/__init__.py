@@ -95,6 +95,15 @@ from zarr_manifest.format.partition_names import (
     state_checksums,
     state_partitions,
 )
+from zarr_manifest.format.precedence import (
+    Pending,
+    PendingChange,
+    digest_of,
+    interpret_pending,
+    parse_pending,
+    standing,
+    with_pending,
+)
 from zarr_manifest.format.unfinished import is_placeholder, placeholder, unfinished_error
 
 __all__ = [
@@ -123,6 +132,8 @@ __all__ = [
     "Lines",
     "Members",
     "Partitions",
+    "Pending",
+    "PendingChange",
     "ancestors",
     "arrays_in",
     "canonical_indices",
@@ -133,6 +144,7 @@ __all__ = [
     "declaration_of",
     "declare",
     "decode_body",
+    "digest_of",
     "document_checksum",
     "document_reference",
     "dump_node",
@@ -152,6 +164,7 @@ __all__ = [
     "interpret_document",
     "interpret_members",
     "interpret_partition_names",
+    "interpret_pending",
     "is_declaration",
     "is_placeholder",
     "is_possible_path",
@@ -170,8 +183,10 @@ __all__ = [
     "parse_conditions",
     "parse_declaration",
     "parse_node",
+    "parse_pending",
     "parse_relative",
     "placeholder",
+    "standing",
     "state_checksums",
     "state_partitions",
     "strict",
@@ -179,5 +194,6 @@ __all__ = [
     "undeclared_kind",
     "unfinished_error",
     "verify_checksum",
+    "with_pending",
     "without_declarations",
 ]

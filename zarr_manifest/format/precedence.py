@@ -1,0 +1,238 @@
+"""Precedence: which metadata of a node count while a change of several nodes is written. Pure.
+
+The commit of a change is one put of the root's ``zarr.json``, whose consolidated metadata have
+copies of all nodes; the nodes' own ``zarr.json`` follow. Until they have, the member ``pending``
+of the consolidated metadata names, by path, the digest of the own document that is replaced or
+removed, or null where there was none. As long as the own document is that one, it is *behind*:
+the copy counts in its place, or, if there is no copy, the node does not exist. Whatever else is
+found counts as it does without ``pending``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, cast
+
+from zarr_manifest.errors import InvalidConfigurationError
+from zarr_manifest.format.checksums import compute_checksum
+from zarr_manifest.format.findings import Findings, strict
+from zarr_manifest.format.node_keys import is_possible_path
+from zarr_manifest.format.node_metadata import dump_node, members_in, parse_node
+
+_CONSOLIDATED = "consolidated_metadata"
+_PENDING = "pending"
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+type Pending = Mapping[str, str | None]
+"""By path of a node: the digest of the own ``zarr.json`` that a change replaces or removes."""
+
+type Standing = Literal["own", "copy", "absent"]
+"""What counts of a node: its own metadata, the root's copy of them, or that there is no node."""
+
+
+def digest_of(document: bytes) -> str:
+    """Return the digest of a ``zarr.json`` as stored, in the form of checksums.
+
+    Examples
+    --------
+    >>> digest_of(b"{}")
+    'sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'
+    """
+    return compute_checksum("sha256", document)
+
+
+def standing(own: bytes | None, replaced: str | None, *, has_copy: bool) -> Standing:
+    """Return what counts of a node that ``pending`` names.
+
+    Parameters
+    ----------
+    own : bytes or None
+        The node's own ``zarr.json`` as stored, if there is one.
+    replaced : str or None
+        What ``pending`` says of the node.
+    has_copy : bool
+        Whether the root's consolidated metadata describe the node.
+
+    Examples
+    --------
+    >>> old, new = b'{"shape": [3]}', b'{"shape": [5]}'
+    >>> standing(old, digest_of(old), has_copy=True), standing(new, digest_of(old), has_copy=True)
+    ('copy', 'own')
+    >>> standing(None, None, has_copy=True), standing(old, digest_of(old), has_copy=False)
+    ('copy', 'absent')
+    """
+    is_behind = own is None if replaced is None else own is not None and digest_of(own) == replaced
+    if not is_behind:
+        return "own"
+    return "copy" if has_copy else "absent"
+
+
+# The member ``pending`` --------------------------------------------------------------------
+
+
+def interpret_pending(root: Mapping[str, Any]) -> Findings[Pending]:
+    """Yield what is invalid in the member ``pending``; return what is valid of it.
+
+    Parameters
+    ----------
+    root : mapping
+        The decoded ``zarr.json`` of the root.
+
+    Examples
+    --------
+    >>> found = interpret_pending({"consolidated_metadata": {"pending": {"a/../b": None}}})
+    >>> print(next(found).problem)
+    the consolidated metadata are not valid: 'pending' names 'a/../b', which is not a node's path
+    """
+    consolidated = _object(root.get(_CONSOLIDATED)) or {}
+    if _PENDING not in consolidated:
+        return {}
+    stated = _object(consolidated[_PENDING])
+    if stated is None:
+        yield _invalid(f"{_PENDING!r} is not an object")
+        return {}
+    valid: dict[str, str | None] = {}
+    for path, replaced in stated.items():
+        if not is_possible_path(path):
+            yield _invalid(f"{_PENDING!r} names {path!r:.80}, which is not a node's path")
+        elif replaced is not None and not (
+            isinstance(replaced, str) and _DIGEST.fullmatch(replaced)
+        ):
+            yield _invalid(
+                f"{_PENDING!r} says {json.dumps(replaced):.80} of the node {path!r:.80}, which is "
+                "neither null nor 'sha256:' and 64 lowercase hex digits"
+            )
+        else:
+            valid[path] = replaced
+    return valid
+
+
+def parse_pending(root: Mapping[str, Any]) -> Pending:
+    """Return the member ``pending`` of the root's consolidated metadata; empty if there is none.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        It is malformed.
+
+    Examples
+    --------
+    >>> parse_pending({"consolidated_metadata": {"metadata": {}, "pending": {"a": None}}})
+    {'a': None}
+    >>> parse_pending({"attributes": {}})
+    {}
+    """
+    return strict(interpret_pending(root))
+
+
+def with_pending(root: dict[str, Any], pending: Pending) -> dict[str, Any]:
+    """Return the root's metadata with this member ``pending``, without one if it is empty.
+
+    Only where the metadata are consolidated: there are no copies that could count elsewhere.
+
+    Examples
+    --------
+    >>> root = with_pending({"consolidated_metadata": {"metadata": {}}}, {"a": None})
+    >>> root
+    {'consolidated_metadata': {'metadata': {}, 'pending': {'a': None}}}
+    >>> with_pending(root, {})
+    {'consolidated_metadata': {'metadata': {}}}
+    """
+    consolidated = _object(root.get(_CONSOLIDATED))
+    if consolidated is None:
+        return root
+    rest = {name: value for name, value in consolidated.items() if name != _PENDING}
+    stated = {_PENDING: dict(pending)} if pending else {}
+    return {**root, _CONSOLIDATED: {**rest, **stated}}
+
+
+# What counts ---------------------------------------------------------------------------------
+
+
+class PendingChange:
+    """A change that is committed, of which some nodes' own metadata may be behind.
+
+    Parameters
+    ----------
+    pending : mapping of str to (str or None)
+        What the root says of the nodes, not empty.
+    root : bytes
+        The root's ``zarr.json`` as stored. Its copies are parsed once one of them counts.
+
+    Examples
+    --------
+    >>> old = b'{"node_type": "array", "shape": [3]}'
+    >>> new = {"node_type": "array", "shape": [5]}
+    >>> pending = {"a": digest_of(old)}
+    >>> root = with_pending({"consolidated_metadata": {"metadata": {"a": new}}}, pending)
+    >>> change = PendingChange(pending, dump_node(root))
+    >>> parse_node(change.counting("a", old)) == new
+    True
+    >>> change.counting("a", None) is None, change.counting("b", old) is old
+    (True, True)
+    """
+
+    def __init__(self, pending: Pending, root: bytes) -> None:
+        self.pending = pending
+        self._root = root
+
+    @functools.cached_property
+    def _copies(self) -> dict[str, dict[str, Any]]:
+        """The copies of all nodes, each without copies of its own."""
+        members = members_in(parse_node(self._root) or {})
+        return {
+            path: {name: value for name, value in copy.items() if name != _CONSOLIDATED}
+            for path, member in members
+            if (copy := _object(member)) is not None
+        }
+
+    def standing(self, path: str, own: bytes | None) -> Standing:
+        """Return what counts of a node, given its own ``zarr.json``."""
+        if path not in self.pending:
+            return "own"
+        return standing(own, self.pending[path], has_copy=path in self._copies)
+
+    def counting(self, path: str, own: bytes | None) -> bytes | None:
+        """Return a node's ``zarr.json`` that counts; None if the node does not exist.
+
+        The copy of a group gets copies of the nodes below it if the group's own has some.
+        """
+        found = self.standing(path, own)
+        if found == "own":
+            return own
+        if found == "absent":
+            return None
+        copy = self._copies[path]
+        former = None if own is None else parse_node(own)
+        if former is not None and _object(former.get(_CONSOLIDATED)) is not None:
+            copy = {**copy, _CONSOLIDATED: self._consolidated_below(path)}
+        return dump_node(copy)
+
+    def _consolidated_below(self, group: str) -> dict[str, Any]:
+        below = f"{group}/"
+        members = {
+            path.removeprefix(below): copy
+            for path, copy in self._copies.items()
+            if path.startswith(below)
+        }
+        return {"kind": "inline", "must_understand": False, "metadata": members}
+
+    def named_below(self, directory: str) -> Iterator[str]:
+        """Yield the paths that are named at or below a directory."""
+        below = f"{directory}/" if directory else ""
+        return (path for path in self.pending if path == directory or path.startswith(below))
+
+
+def _invalid(problem: str) -> InvalidConfigurationError:
+    return InvalidConfigurationError(
+        f"the consolidated metadata are not valid: {problem}",
+        remedy="Consolidate the metadata again, without this member.",
+    )
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
