@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zarr_manifest.integrations import enable
     from zarr_manifest.manifest import Manifest
     from zarr_manifest.sources import anonymous, environment
-    from zarr_manifest.writing import create_array, write_manifest
+    from zarr_manifest.writing import create_array, recover, write_manifest
 
 __version__ = "0.1.0.dev0"
 
@@ -41,6 +41,7 @@ __all__ = [
     "create_array",
     "enable",
     "environment",
+    "recover",
     "validate",
     "write_manifest",
 ]
@@ -57,6 +58,7 @@ _PACKAGES = {
     "create_array": "writing",
     "enable": "integrations",
     "environment": "sources",
+    "recover": "writing",
     "validate": "inspection",
     "write_manifest": "writing",
 }

@@ -1,13 +1,13 @@
-"""``recover``: finish or undo what an interrupted writer began."""
+"""``recover``: write the own metadata that an interrupted writer left behind."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import click
 
-from zarr_manifest import conversion
+import zarr_manifest
 from zarr_manifest.command_line.options import (
     access_options,
     allowed,
@@ -20,47 +20,26 @@ from zarr_manifest.showing import counted
 
 @click.command(
     cls=Task,
-    short_help="Finish or undo what an interrupted writer began.",
-    examples=[
-        ("recover data.zarr --undo", "the hierarchy as it was before"),
-        ("recover data.zarr --finish", "the hierarchy that was being written"),
-    ],
+    short_help="Write the metadata that an interrupted writer left behind.",
+    examples=[("recover data.zarr", "all nodes say what the hierarchy says of them")],
 )
 @click.argument("hierarchy")
-@click.option("--finish", "how", flag_value="finish", help="Finish what was being written.")
-@click.option("--undo", "how", flag_value="undo", help="Restore what was there before.")
 @sole_writer_option
 @access_options
-def recover(
-    hierarchy: str,
-    how: Literal["finish", "undo"] | None,
-    sole_writer: bool,
-    **access: Any,
-) -> Outcome:
-    """Finish or undo what a writer of HIERARCHY began before it was interrupted.
+def recover(hierarchy: str, sole_writer: bool, **access: Any) -> Outcome:
+    """Write the own metadata of nodes of HIERARCHY that an interrupted writer left behind.
 
-    Until then, HIERARCHY cannot be opened. Make sure that the writer does not run any
-    more; in a directory on this machine, that is checked.
+    Its change counts already: readers that open HIERARCHY see it. Whatever else changes
+    HIERARCHY does this as well.
     """
-    if how is None:
-        raise click.UsageError("say whether to --finish or to --undo")
     require_no_file(hierarchy)
-    allow = allowed(access)
-    nodes = conversion.recover(hierarchy, how, sole_writer=sole_writer, allow=allow)
-    document = {
-        "hierarchy": hierarchy,
-        "how": how,
-        "recovered": nodes is not None,
-        "nodes": nodes or [],
-    }
-    return Outcome(document, _lines(hierarchy, how, nodes))
+    nodes = zarr_manifest.recover(hierarchy, sole_writer=sole_writer, allow=allowed(access))
+    document = {"hierarchy": hierarchy, "nodes": nodes}
+    return Outcome(document, _lines(hierarchy, nodes))
 
 
-def _lines(
-    hierarchy: str, how: Literal["finish", "undo"], nodes: list[str] | None
-) -> Iterator[str]:
-    if nodes is None:
+def _lines(hierarchy: str, nodes: list[str]) -> Iterator[str]:
+    if not nodes:
         yield f"{hierarchy}: there is nothing to recover"
         return
-    verb = "finished" if how == "finish" else "undone"
-    yield f"{hierarchy}: the change of {counted(len(nodes), 'node')} is {verb}"
+    yield f"{hierarchy}: the metadata of {counted(len(nodes), 'node')} were behind, and are written"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         refresh,
         relocate,
     )
-    from zarr_manifest.conversion.target import lock, recover, write_hierarchy
+    from zarr_manifest.conversion.target import lock, write_hierarchy
     from zarr_manifest.conversion.virtual import (
         read_virtual,
         to_virtual_dataset,
@@ -61,7 +61,6 @@ __all__ = [
     "read_kerchunk_parquet",
     "read_virtual",
     "read_zarr2",
-    "recover",
     "refresh",
     "relocate",
     "to_virtual_dataset",
@@ -89,7 +88,7 @@ _MODULES = {
     ],
     "renewal": ["RefusedSource", "RenewalReport", "refresh", "relocate"],
     "older_writers": ["UpgradeReport", "upgrade"],
-    "target": ["lock", "recover", "write_hierarchy"],
+    "target": ["lock", "write_hierarchy"],
     "virtual": ["read_virtual", "to_virtual_dataset", "to_virtual_datatree"],
     "zarr2": ["read_zarr2"],
 }

@@ -27,6 +27,12 @@ from zarr_manifest.format.conditions import (
     format_last_modified,
     parse_conditions,
 )
+from zarr_manifest.format.consolidated import (
+    consolidated_members,
+    has_consolidated,
+    with_members,
+    without_copies,
+)
 from zarr_manifest.format.declaration import (
     TRANSFORMER_NAME,
     TRANSFORMERS,
@@ -140,6 +146,7 @@ __all__ = [
     "collect",
     "complete_codec",
     "compute_checksum",
+    "consolidated_members",
     "count_inline_bytes",
     "declaration_of",
     "declare",
@@ -156,6 +163,7 @@ __all__ = [
     "format_last_modified",
     "grid_index",
     "grid_indices",
+    "has_consolidated",
     "impossible_member",
     "impossible_name",
     "interpret_chunk_grid",
@@ -194,6 +202,8 @@ __all__ = [
     "undeclared_kind",
     "unfinished_error",
     "verify_checksum",
+    "with_members",
     "with_pending",
+    "without_copies",
     "without_declarations",
 ]

@@ -65,9 +65,6 @@ class GuardedStore(ABC):
         Where symbolic links may lead when they are read: what the reader authorised.
     """
 
-    #: Whether :meth:`held` keeps other processes away.
-    can_hold = False
-
     def __init__(self, store: Store, directories: tuple[str, ...] = ()) -> None:
         self.store = store
         self.root = hierarchy_url(store)
@@ -84,14 +81,21 @@ class GuardedStore(ABC):
         """Write an object unless it exists; return whether it was written."""
 
     @abstractmethod
-    def replace(self, key: str, before: Stored, body: bytes) -> None:
-        """Write an object if it has not changed since it was read.
+    def replace(self, key: str, before: Stored, body: bytes) -> Stored:
+        """Write an object if it has not changed since it was read; return it as written.
 
         Raises
         ------
         WriteConflictError
             If it has changed.
         """
+
+    def remove(self, key: str, before: Stored) -> None:
+        """Delete an object if it has not changed since it was read. Raises as :meth:`replace`."""
+        found = self.read(key)
+        if found.body not in (None, before.body):
+            raise _conflict(key)
+        self.delete(key)
 
     def put(self, key: str, body: bytes) -> None:
         """Write an object, whether or not it exists; in any thread."""
@@ -155,17 +159,6 @@ class GuardedStore(ABC):
         """Return the size of an existing object, in bytes."""
         return self._run(self._inside.getsize(key))
 
-    @contextmanager
-    def held(self, key: str) -> Generator[None]:
-        """Keep other processes from work on an object, if the kind of store can do that.
-
-        Raises
-        ------
-        WriteConflictError
-            Another writer holds it.
-        """
-        yield
-
     async def _put(self, key: str, body: bytes) -> None:
         with _refusals(key):
             await self._inside.set(key, default_buffer_prototype().buffer.from_bytes(body))
@@ -187,14 +180,14 @@ class GuardedStore(ABC):
             expire_timestamps()  # in ManifestStores, which know nothing of what is written here
         raise failure  # here, so that the text of obstore's error is not its context
 
-    def _compare_and_put(self, key: str, before: Stored, body: bytes) -> None:
+    def _compare_and_put(self, key: str, before: Stored, body: bytes) -> Stored:
         """Replace an object while nobody else can write it."""
         found = self._get(key)
-        if found == body:
-            return
-        if found != before.body:
-            raise _conflict(key)
-        self.put(key, body)
+        if found != body:
+            if found != before.body:
+                raise _conflict(key)
+            self.put(key, body)
+        return Stored(body)
 
 
 def _may_be_member(files: OwnFiles, path: str) -> bool:
@@ -226,9 +219,13 @@ class _InProcess(GuardedStore):
             self.put(key, body)
             return True
 
-    def replace(self, key: str, before: Stored, body: bytes) -> None:
+    def replace(self, key: str, before: Stored, body: bytes) -> Stored:
         with self._lock:
-            self._compare_and_put(key, before, body)
+            return self._compare_and_put(key, before, body)
+
+    def remove(self, key: str, before: Stored) -> None:
+        with self._lock:
+            super().remove(key, before)
 
 
 class _Directory(GuardedStore):
@@ -236,8 +233,6 @@ class _Directory(GuardedStore):
 
     Not through the store, whose event loop takes longer for a small file than the system.
     """
-
-    can_hold = True
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -273,19 +268,17 @@ class _Directory(GuardedStore):
     def size(self, key: str) -> int:
         return self._files.size(key) or 0
 
-    @contextmanager
-    def held(self, key: str) -> Generator[None]:
-        # Another file than the one that is locked while the object is written.
-        with self._files.locked(f"{key}.held"):
-            yield
-
-    def replace(self, key: str, before: Stored, body: bytes) -> None:
+    def replace(self, key: str, before: Stored, body: bytes) -> Stored:
         if before.body is None:
             if not self.create(key, body) and self._get(key) != body:
                 raise _conflict(key)
-            return
+            return Stored(body)
         with self._files.locked(key):
-            self._compare_and_put(key, before, body)
+            return self._compare_and_put(key, before, body)
+
+    def remove(self, key: str, before: Stored) -> None:
+        with self._files.locked(key):
+            super().remove(key, before)
 
 
 class _ObjectStorage(GuardedStore):
@@ -301,45 +294,53 @@ class _ObjectStorage(GuardedStore):
                 answer = self._objects.get(key)
             except FileNotFoundError:
                 return Stored(None)
-            tags = {tag: answer.meta[tag] for tag in ("e_tag", "version") if answer.meta.get(tag)}
-            return Stored(bytes(answer.bytes()), tags)
+            return Stored(bytes(answer.bytes()), _version(answer.meta))
 
         return self._own(found)
 
     def create(self, key: str, body: bytes) -> bool:
-        return self._put_if(key, body, "create")
+        return self._put_if(key, body, "create") is not None
 
-    def replace(self, key: str, before: Stored, body: bytes) -> None:
+    def replace(self, key: str, before: Stored, body: bytes) -> Stored:
         if before.body is not None and not before.version:
             raise undetectable_writers(type(self._objects).__name__)
-        is_done = self._put_if(key, body, "create" if before.body is None else before.version)
+        done = self._put_if(key, body, "create" if before.body is None else before.version)
+        if done is not None:
+            return done
         # A request that was retried because its response was lost conflicts with itself.
-        if not is_done and self.read(key).body != body:
+        found = self.read(key)
+        if found.body != body:
             raise _conflict(key)
+        return found
 
-    def _put_if(self, key: str, body: bytes, mode: Any) -> bool:
-        """Write an object on a condition; return whether that holds."""
+    def _put_if(self, key: str, body: bytes, mode: Any) -> Stored | None:
+        """Write an object on a condition; None if that does not hold."""
         from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
 
         failure: ManifestError | None = None
 
-        def put() -> bool:
+        def put() -> Stored | None:
             nonlocal failure
             try:
-                self._objects.put(key, body, mode=mode)
+                written = self._objects.put(key, body, mode=mode)
             except (AlreadyExistsError, PreconditionError):
-                return False
+                return None
             except FileNotFoundError as error:
                 failure = known_cause(error)
-                return False
+                return None
             except (NotSupportedError, NotImplementedError):
                 failure = undetectable_writers(type(self._objects).__name__)
-            return True
+                return None
+            return Stored(body, _version(written))
 
-        is_done = self._own(put)
+        done = self._own(put)
         if failure is not None:
             raise failure.in_context(location=store_name(self.store))
-        return is_done
+        return done
+
+
+def _version(meta: Any) -> dict[str, str]:
+    return {tag: meta[tag] for tag in ("e_tag", "version") if meta.get(tag)}
 
 
 class _Unguarded(GuardedStore):
@@ -351,8 +352,8 @@ class _Unguarded(GuardedStore):
         self.put(key, body)
         return True
 
-    def replace(self, key: str, before: Stored, body: bytes) -> None:
-        self._compare_and_put(key, before, body)
+    def replace(self, key: str, before: Stored, body: bytes) -> Stored:
+        return self._compare_and_put(key, before, body)
 
 
 def _conflict(key: str) -> WriteConflictError:

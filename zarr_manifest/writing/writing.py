@@ -25,20 +25,18 @@ from zarr_manifest.format import (
     ancestors,
     dump_node,
     impossible_name,
-    is_placeholder,
     join,
     parse_node,
-    unfinished_error,
 )
 from zarr_manifest.hierarchy import ManifestStore, open_for_reading, store_underneath
 from zarr_manifest.sources import (
     Allow,
     access_by_prefix,
 )
-from zarr_manifest.stores import open_hierarchy, store_name
+from zarr_manifest.stores import open_hierarchy
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
-from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
-from zarr_manifest.writing.consolidated import add_to_consolidated, lacks_parents
+from zarr_manifest.writing.commit import Change
+from zarr_manifest.writing.conditional_put import GuardedStore, guarded_store
 from zarr_manifest.writing.entries import Entries, interpret_entries
 from zarr_manifest.zarr_internals import sync
 
@@ -69,11 +67,11 @@ def write_manifest(
     :func:`create_array` does both together). Any chunks of its own are no longer
     read.
 
-    Everything is checked first. Then the documents are written, then ``zarr.json``
-    with the declaration, then its copies in consolidated metadata; finally, the
-    array's earlier documents are removed. A reader that opens the array meanwhile,
-    or after a crash, sees either the old manifest or the new one, never a mixture.
-    If two writers write the same array at the same time, one of them gets an error.
+    Everything is checked first. Then the documents are written, under names that nothing
+    reads yet, and then the metadata that declare them, with one put. A reader sees either the
+    old manifest or the new one, never a mixture; whoever opened the array before goes on
+    reading the old one, whose documents stay until they are cleaned away. If two writers write
+    the same array at the same time, one of them gets an error.
 
     Parameters
     ----------
@@ -90,8 +88,11 @@ def write_manifest(
     manifest_url : str, optional
         URL reference of the document, relative to the array and in the hierarchy's
         own store; with `partition_shape`, it contains ``{partition}``. By default
-        ``./manifest.json`` or ``./manifest/{partition}.json``. A name that is
-        already in use gets a suffix: ``./manifest-0123456789ab.json``.
+        ``./manifest-{digest}.json`` or ``./manifest/{partition}-{digest}.json``, with
+        checksums in the declaration (specification, "Documents by digest"). A reference without
+        ``{digest}`` declares no checksum, so that every reader of the core can read the array
+        and people can edit the document, but a stale copy of it goes unnoticed. A name that is
+        already in use for another document gets the digest.
     inline : bool, optional
         Whether to write the manifest into ``zarr.json`` instead, so that it needs no request of
         its own. By default, if it has less than 4 kB, and no option concerns its document:
@@ -136,7 +137,7 @@ def write_manifest(
     >>> _ = zarr.create_array(root / "a", shape=8, chunks=4, dtype="u1", compressors=None)
     >>> entries = {(1,): {"path": "raw.bin", "offset": 4, "length": 4}}
     >>> write_manifest(root, "a", entries, base="../", inline=False)
-    >>> print((root / "a" / "manifest.json").read_text())
+    >>> print(next(root.glob("a/manifest-*.json")).read_text())
     {
     "1":{"path":"raw.bin","offset":4,"length":4}
     }
@@ -149,15 +150,16 @@ def write_manifest(
     underneath = store_underneath(opened)
     sync(open_for_reading(underneath))
     store = guarded_store(underneath, sole_writer=sole_writer)
-    before = store.read(join(path, "zarr.json"))
-    node = None if before.body is None else parse_node(before.body)
+    change = Change(store)
+    node = change.node(path)
     if node is None or node.get("node_type") != "array":
         raise InvalidConfigurationError(
             "there is no Zarr v3 array at this path",
             array=path,
             remedy="Create it first with zarr.create_array, which writes no chunks.",
         )
-    _write(store, path, node, before, entries, form)
+    change.set(path, _with_manifest(store, path, node, entries, form))
+    _commit(change, path)
     _notice(opened, path)
 
 
@@ -183,7 +185,7 @@ def create_array(
 
     Works like :func:`write_manifest`. The array's ``zarr.json`` is written only once,
     complete, so that no reader sees the array without its manifest. Missing groups
-    above it are created afterwards, and it is added to consolidated metadata above it.
+    above it are created, and it is added to consolidated metadata above it.
     After an interruption, the same call finishes what is missing.
 
     Parameters
@@ -230,14 +232,26 @@ def create_array(
     metadata = _metadata(shape=shape, chunks=chunks, dtype=dtype, **options)
     opened = open_hierarchy(location, access_by_prefix(allow))
     store = guarded_store(store_underneath(opened), sole_writer=sole_writer)
-    before = store.read(join(path, "zarr.json"))
-    if before.body is not None and not lacks_parents(store, path):
+    change = Change(store)
+    missing = _missing_parents(change, path)
+    before = change.node(path)
+    if before is not None and not missing:
         raise _existing_node(path)
-    _require_no_array_above(store, path)
-    _write(store, path, metadata, before, entries, form, is_new=True)
-    _make_parents(store, path)
-    add_to_consolidated(store, path, metadata)
+    written = _with_manifest(store, path, metadata, entries, form)
+    if before not in (None, written):
+        raise _existing_node(path)
+    change.set(path, written)
+    if any(map(change.has_copies, ancestors(path))):
+        for parent in missing:
+            change.set(parent, _GROUP)
+    _commit(change, path)
+    # Otherwise the groups follow the array, which is nowhere else described.
+    for parent in missing:
+        store.create(join(parent, "zarr.json"), dump_node(_GROUP))
     _notice(opened, path)
+
+
+_GROUP: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 
 
 def _node_path(array_path: str) -> str:
@@ -262,25 +276,21 @@ def _metadata(**options: Any) -> dict[str, Any]:
     return node
 
 
-def _write(
-    store: GuardedStore,
-    path: str,
-    metadata: dict[str, Any],
-    before: Stored,
-    entries: Entries,
-    form: Form,
-    *,
-    is_new: bool = False,
-) -> None:
+def _with_manifest(
+    store: GuardedStore, path: str, metadata: dict[str, Any], entries: Entries, form: Form
+) -> dict[str, Any]:
+    """Write the documents of an array, and return its metadata with their declaration."""
     try:
-        writer = ArrayWriter(store, path, metadata, before, form)
-        with writer.discarding():
-            writer.write(interpret_entries(writer.array, entries))
-            if is_new and before.body is not None and not writer.is_same:
-                # Otherwise, creating it was interrupted, and is finished now.
-                raise _existing_node(path)
-        writer.declare()
-        writer.remove_unused()
+        writer = ArrayWriter(store, path, metadata, form)
+        writer.write(interpret_entries(writer.array, entries))
+    except ManifestError as error:
+        raise error.in_context(array=path) from error.__cause__
+    return writer.metadata
+
+
+def _commit(change: Change, path: str) -> None:
+    try:
+        change.commit()
     except ManifestError as error:
         raise error.in_context(array=path) from error.__cause__
 
@@ -294,24 +304,26 @@ def _existing_node(path: str) -> WriteConflictError:
     )
 
 
-def _require_no_array_above(store: GuardedStore, path: str) -> None:
+def _missing_parents(change: Change, path: str) -> list[str]:
+    """Return the groups above a node that do not exist, or are missing where they are described.
+
+    Raises
+    ------
+    WriteConflictError
+        There is an array above it.
+    """
+    missing: list[str] = []
     for parent in ancestors(path):
-        document = store.read(join(parent, "zarr.json")).body
-        if is_placeholder(document):
-            raise unfinished_error(store_name(store.store))
-        node = None if document is None else parse_node(document)
-        if node is not None and node.get("node_type") == "array":
+        node = change.node(parent)
+        if node is None:
+            missing.append(parent)
+        elif node.get("node_type") == "array":
             raise WriteConflictError(
                 f"{parent or '/'!r} is an array, and cannot have nodes below it",
                 array=path,
                 remedy="Choose another path.",
             )
-
-
-def _make_parents(store: GuardedStore, path: str) -> None:
-    group: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-    for parent in ancestors(path):
-        store.create(join(parent, "zarr.json"), dump_node(group))
+    return missing
 
 
 def _notice(opened: Store, path: str) -> None:

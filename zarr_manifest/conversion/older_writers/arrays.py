@@ -35,7 +35,6 @@ from zarr_manifest.errors import (
     ManifestNotFoundError,
     NotConvertibleError,
     Setting,
-    WriteConflictError,
 )
 from zarr_manifest.format import (
     TRANSFORMER_NAME,
@@ -57,7 +56,6 @@ from zarr_manifest.stores import base_directory, store_urls
 from zarr_manifest.writing import (
     GuardedStore,
     Stored,
-    update_consolidated,
 )
 
 # The declaration of all these releases.
@@ -93,14 +91,6 @@ class OlderNode:
     def body(self) -> bytes:
         """Its ``zarr.json``, with the changes."""
         return dump_node(self.metadata)
-
-    def write(self, store: GuardedStore) -> None:
-        """Replace its ``zarr.json`` with one put."""
-        try:
-            store.replace(self.key, self.before, self.body)
-            update_consolidated(store, self.path, self.metadata)
-        except WriteConflictError as error:
-            raise error.in_context(array=self.path) from error.__cause__
 
 
 @dataclass(slots=True)

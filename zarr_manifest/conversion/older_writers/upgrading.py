@@ -1,16 +1,16 @@
 """Repair of hierarchies that VirtualiZarr 1.0 to 1.3 wrote: in place, or in a copy.
 
-Every array is checked and repaired in memory, and its ``zarr.json`` then written with one put:
-readers find each array either unchanged or repaired, even in the meantime or after a crash.
+Every array is checked and repaired in memory. Then all metadata are replaced as one change:
+readers find the hierarchy either unchanged or repaired, even in the meantime or after a crash.
 Manifests stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
@@ -26,10 +26,15 @@ from zarr_manifest.conversion.older_writers.arrays import (
 from zarr_manifest.errors import WriteConflictError
 from zarr_manifest.format import (
     Limits,
-    is_placeholder,
-    join,
+    consolidated_members,
+    dump_node,
+    has_consolidated,
     node_of_metadata,
-    placeholder,
+    parse_node,
+    parse_pending,
+    with_members,
+    with_pending,
+    without_copies,
 )
 from zarr_manifest.hierarchy import (
     InspectedHierarchy,
@@ -48,11 +53,7 @@ from zarr_manifest.stores import (
     open_hierarchy,
     store_urls,
 )
-from zarr_manifest.writing import (
-    GuardedStore,
-    guarded_store,
-    update_consolidated,
-)
+from zarr_manifest.writing import Change, GuardedStore, guarded_store
 from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
@@ -234,12 +235,11 @@ def upgrade(
         keys = _keys(hierarchy, report)
         _copy(store, keys, changed, place, report)
         return report
-    for node in changed:
-        report.written.append(node.key)
-        if not dry_run:
-            node.write(store)
-            if isinstance(opened, ManifestStore):  # which learns of it by reading
-                sync(opened.get(join(node.path, "zarr.json"), default_buffer_prototype()))
+    report.written = [node.key for node in changed]
+    if not dry_run:
+        _replace(store, changed)
+        for node in changed if isinstance(opened, ManifestStore) else ():
+            sync(opened.get(node.key, default_buffer_prototype()))  # it learns by reading
     return report
 
 
@@ -261,12 +261,26 @@ def _report(
 # Writing --------------------------------------------------------------------------
 
 
+def _replace(store: GuardedStore, nodes: Sequence[OlderNode]) -> None:
+    change = Change(store)
+    change.read_many(node.path for node in nodes)
+    for node in nodes:
+        if change.read(node.path).body != node.before.body:
+            raise WriteConflictError(
+                "another writer has changed the node in the meantime; nothing was changed",
+                array=node.path,
+                remedy="Check what is there now, and try again.",
+            )
+        change.set(node.path, node.metadata)
+    change.commit()
+
+
 def _create(store: GuardedStore, key: str, body: bytes) -> None:
     """Write an object unless it exists, possibly with the same content."""
     there = store.read(key)
     if there.body == body:
         return
-    if there.body is not None and not is_placeholder(there.body):
+    if there.body is not None:
         raise WriteConflictError(
             "there is already something else",
             location=key,
@@ -307,20 +321,29 @@ def _copy(
     report: UpgradeReport,
 ) -> None:
     """Copy all objects, repaired ones in new form; metadata last, that of the root at the end."""
-    bodies = {node.key: node.body for node in changed}
-    nodes = {key for key in keys if node_of_metadata(key) is not None}
-    order = sorted({*keys, *bodies}, key=lambda key: (key in nodes, key == "zarr.json", key))
-    writes = target is not None and not report.dry_run
-    if target is not None and writes and "zarr.json" in order:
-        # So that nobody takes what is incomplete for a hierarchy, or creates one in its place.
-        target.create("zarr.json", placeholder("copy"))
-    for key in order:
-        body = bodies[key] if key in bodies else store.read(key).body
+    new = {node.path: node.metadata for node in changed}
+    nodes = {key: path for key in keys if (path := node_of_metadata(key)) is not None}
+    for key in sorted(keys, key=lambda key: (key in nodes, key == "zarr.json", key)):
+        body = store.read(key).body
+        if key in nodes and body is not None:
+            body = _repaired(nodes[key], body, new)
         if body is None or (target is not None and body == target.read(key).body):
             continue
         report.written.append(key)
-        if target is not None and writes:
+        if target is not None and not report.dry_run:
             _create(target, key, body)
-    for node in changed:
-        if target is not None and writes:
-            update_consolidated(target, node.path, node.metadata)
+
+
+def _repaired(path: str, body: bytes, new: Mapping[str, dict[str, Any]]) -> bytes:
+    """Return the ``zarr.json`` of a node, with repaired copies of nodes below it."""
+    node = new.get(path) or parse_node(body) or {}
+    members = consolidated_members(node)
+    below = f"{path}/" if path else ""
+    repaired = {
+        each.removeprefix(below): without_copies(new[each])
+        for each in new
+        if each.startswith(below) and each.removeprefix(below) in members
+    }
+    if has_consolidated(node) and repaired:
+        node = with_pending(with_members(node, members | repaired), parse_pending(node))
+    return dump_node(node) if path in new or repaired else body

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,22 +16,12 @@ from zarr_manifest.conversion.renewal.objects import (
     recorded_objects,
     states_of,
 )
-from zarr_manifest.conversion.target import (
-    JOURNAL,
-    EarlierHierarchy,
-    WholeChange,
-    with_all_copies,
-)
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import (
     ArrayMetadata,
     Conditions,
     Limits,
-    ancestors,
-    is_placeholder,
-    parse_node,
     strict,
-    unfinished_error,
 )
 from zarr_manifest.hierarchy import (
     DeclaredArray,
@@ -46,8 +35,8 @@ from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import References
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow
-from zarr_manifest.stores import object_url, open_hierarchy, store_name
-from zarr_manifest.writing import ArrayWriter, Form, GuardedStore, guarded_store, without_token
+from zarr_manifest.stores import object_url, open_hierarchy
+from zarr_manifest.writing import ArrayWriter, Change, Form, guarded_store
 from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
@@ -177,17 +166,14 @@ class Renewal:
     ----------
     hierarchy : InspectedHierarchy
         Reads it, and its sources.
-    store : GuardedStore
-        Its own store.
-    earlier : EarlierHierarchy
-        Its nodes.
+    change : Change
+        What becomes of its nodes.
     arrays : list of DeclaredArray
         Those that are concerned.
     """
 
     hierarchy: InspectedHierarchy
-    store: GuardedStore
-    earlier: EarlierHierarchy
+    change: Change
     arrays: list[DeclaredArray]
     report: RenewalReport = field(default_factory=RenewalReport)
 
@@ -216,25 +202,22 @@ class Renewal:
         """
         hierarchy = InspectedHierarchy.open(location, allow=allow, limits=limits)
         own = store_underneath(open_hierarchy(location, hierarchy.allow))
-        store = guarded_store(own, sole_writer=sole_writer)
-        earlier = EarlierHierarchy(store, may_replace=True)
-        bodies = earlier.bodies
-        if not bodies:
+        change = Change(guarded_store(own, sole_writer=sole_writer))
+        nodes = change.nodes()
+        if not nodes:
             raise no_hierarchy(own, what="Zarr v3 hierarchy")
-        if store.exists(JOURNAL) or any(map(is_placeholder, bodies.values())):
-            raise unfinished_error(store_name(own))
-        wanted = sorted(bodies) if arrays is None else [path.strip("/") for path in arrays]
+        wanted = sorted(nodes) if arrays is None else [path.strip("/") for path in arrays]
         found: list[DeclaredArray] = []
         for path in wanted:
-            if path not in bodies:
+            if path not in nodes:
                 raise no_hierarchy(own, what=f"array {path!r}")
-            node = Node(path, metadata=parse_node(bodies[path]) or {}, is_own=True)
+            node = Node(path, metadata=change.node(path) or {}, is_own=True)
             try:
                 array = strict(hierarchy.declaration(node))
             except ManifestError as error:
                 raise error.in_context(array=path) from error.__cause__
             found += [] if array is None else [array]
-        return cls(hierarchy, store, earlier, found)
+        return cls(hierarchy, change, found)
 
     def loaded(self, array: DeclaredArray) -> Iterator[LoadedManifest]:
         """Yield the documents of an array, one at a time.
@@ -326,20 +309,14 @@ class Renewal:
         base : callable, optional
             Returns the base that an array declares from now on.
         """
-        writers: dict[str, ArrayWriter] = {}
-        try:
-            for array in self.arrays:
-                declared = array.configuration.base if base is None else base(array)
-                if self._changes(array) or declared != array.configuration.base:
-                    writer = writers[array.path] = self._writer(array, declared)
-                    _write_tables(writer, self._renewed(array, writer.array.base))
-            self._switch(writers)
-        except BaseException:
-            for writer in writers.values():
-                with contextlib.suppress(Exception):
-                    writer.discard()
-            raise
-        self.report.arrays = sorted(writers)
+        for array in self.arrays:
+            declared = array.configuration.base if base is None else base(array)
+            if self._changes(array) or declared != array.configuration.base:
+                writer = self._writer(array, declared)
+                _write_tables(writer, self._renewed(array, writer.array.base))
+                self.change.set(array.path, writer.metadata)
+                self.report.arrays.append(array.path)
+        self.change.commit()
         return self.report
 
     def _changes(self, array: DeclaredArray) -> bool:
@@ -368,26 +345,18 @@ class Renewal:
             yield table
 
     def _writer(self, array: DeclaredArray, base: str) -> ArrayWriter:
-        before = self.earlier.read(array.path)
-        metadata = parse_node(before.body or b"") or {}
+        metadata = self.change.node(array.path) or {}
         stated = array.configuration
         inline = isinstance(stated.manifest, bytes)
         form = Form(
-            manifest=None if isinstance(stated.manifest, bytes) else without_token(stated.manifest),
+            manifest=None if isinstance(stated.manifest, bytes) else stated.manifest,
             inline=inline,
             base=None if base == "./" else base,
             codecs=[_codec(codec.name, codec.configuration) for codec in stated.codecs],
             partition_shape=stated.partition_shape,
             lock=not ArrayMetadata("", metadata).is_unlocked,
         )
-        return ArrayWriter(self.store, array.path, metadata, before, form)
-
-    def _switch(self, writers: dict[str, ArrayWriter]) -> None:
-        bodies = self.earlier.bodies | {path: each.document for path, each in writers.items()}
-        above = {group for path in writers for group in ancestors(path)}
-        copies = sorted(group for group in above if self.earlier.has_copies(group))
-        change = WholeChange(self.store, self.earlier, list(writers.values()))
-        change.carry_out(with_all_copies(bodies, copies))
+        return ArrayWriter(self.change.store, array.path, metadata, form)
 
 
 def _moved(found: ObjectVersion, place: NewPlace) -> ObjectVersion:

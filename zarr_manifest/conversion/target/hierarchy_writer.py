@@ -5,7 +5,7 @@ Knows nothing of where the nodes come from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,14 +24,8 @@ from zarr_manifest.conversion.nodes import (
     refused,
 )
 from zarr_manifest.conversion.target.array_metadata import require_valid_array, require_valid_group
-from zarr_manifest.conversion.target.recovery import clear_the_way
 from zarr_manifest.conversion.target.renaming import Renaming
 from zarr_manifest.conversion.target.source_paths import SourcePaths
-from zarr_manifest.conversion.target.whole_change import (
-    EarlierHierarchy,
-    WholeChange,
-    with_all_copies,
-)
 from zarr_manifest.errors import (
     Advice,
     InvalidConfigurationError,
@@ -45,8 +39,9 @@ from zarr_manifest.format import (
     ChunkGrid,
     Partitions,
     ancestors,
-    dump_node,
     impossible_name,
+    join,
+    parse_node,
 )
 from zarr_manifest.hierarchy import store_underneath
 from zarr_manifest.manifest import Manifest, References, references_of
@@ -58,8 +53,9 @@ from zarr_manifest.stores import open_hierarchy, store_name, store_urls
 from zarr_manifest.writing import (
     SMALL_MANIFEST,
     ArrayWriter,
+    Change,
     Form,
-    GuardedStore,
+    Stored,
     guarded_store,
     small_size,
 )
@@ -92,19 +88,16 @@ def write_hierarchy(
     """Write a hierarchy of manifest arrays.
 
     Manifest documents are written node by node, those of a streamed manifest one at a
-    time, under names that nothing refers to yet; if the iterable of nodes raises, they
-    are removed again. Then the metadata is written, that of the root last. An earlier
-    hierarchy stays as it is until then. While its metadata is replaced, the groups concerned,
-    and so the root, cannot be opened: readers find the old hierarchy, the new one, or an
-    error, but never a mixture. After a crash, :func:`recover` finishes or undoes it, and
-    writing again works as well.
+    time, under names that nothing refers to yet. Then all metadata are replaced as one change:
+    readers find the old hierarchy or the new one, never a mixture, also after a crash. Replaced
+    documents, and those of a writer that failed, stay until they are cleaned away.
 
     Of an earlier hierarchy, native arrays that the new one lacks stay, with the groups above
     them; manifest arrays and other groups that it lacks are removed. Chunks of a native array
     that is replaced stay, because the new hierarchy may refer to them. Notes name all of these.
 
     The root gets consolidated metadata of all nodes, so that the hierarchy opens where it cannot
-    be listed, as on a web server. Groups of an earlier hierarchy that had some keep them current.
+    be listed, as on a web server. Groups of an earlier hierarchy that had some keep them.
 
     A node that cannot be written is reported, and the others are still written.
 
@@ -184,8 +177,8 @@ def write_hierarchy(
     renaming = Renaming(rename or {})
     own = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
     store = guarded_store(own, sole_writer=sole_writer)
-    clear_the_way(store, overwrite=overwrite)
-    if not overwrite and store.exists("zarr.json"):
+    change = Change(store)
+    if not overwrite and change.node("") is not None:
         raise WriteConflictError(
             "there is already a hierarchy",
             location=store_name(own),
@@ -193,21 +186,16 @@ def write_hierarchy(
                 "Pass ", Setting("overwrite", True), " to replace it, or choose another place."
             ),
         )
-    earlier = EarlierHierarchy(store, may_replace=overwrite)
     writer = _HierarchyWriter(
-        store,
-        earlier,
+        change,
+        _EarlierHierarchy(change, may_replace=overwrite),
         SourcePaths(store_urls(own), base),
         _Settings(codecs, partition_shape, inline_below, lock),
         Tally(progress),
     )
-    try:
-        for node in nodes:
-            writer.add(renaming.applied(node))
-        writer.finish()
-    except BaseException:
-        writer.abandon()
-        raise
+    for node in nodes:
+        writer.add(renaming.applied(node))
+    writer.finish()
     writer.report.notes += [
         (path, "there is no such node: its new name was ignored") for path in renaming.unused
     ]
@@ -259,23 +247,22 @@ class _Settings:
 class _HierarchyWriter:
     def __init__(
         self,
-        store: GuardedStore,
-        earlier: EarlierHierarchy,
+        change: Change,
+        earlier: _EarlierHierarchy,
         paths: SourcePaths,
         settings: _Settings,
         tally: Tally,
     ) -> None:
         self.report = ConversionReport()
-        self._store = store
+        self._change = change
         self._earlier = earlier
         self._paths = paths
         self._settings = settings
         self._tally = tally
         # Nodes so far, by path; "implied" is a group that may still get attributes.
         self._kinds: dict[str, Literal["group", "array", "implied"]] = {"": "implied"}
-        self._arrays: dict[str, ArrayWriter] = {}
         self._inline_bytes = 0
-        self._groups: dict[str, bytes] = {"": dump_node(_group({}))}
+        self._metadata: dict[str, dict[str, Any]] = {"": _group({})}
 
     def add(self, node: Node) -> None:
         """Write a node, or report why it cannot be written."""
@@ -331,8 +318,7 @@ class _HierarchyWriter:
         self._kinds[path] = "array"
         self.report.arrays += 1
         self.report.notes += [(path, note) for note in node.notes]
-        self._groups.pop(path, None)
-        self._arrays[path] = writer
+        self._metadata[path] = writer.metadata
 
     def _write_whole(
         self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: References
@@ -345,7 +331,8 @@ class _HierarchyWriter:
         if size is not None:
             self._inline_bytes += size
             form = Form(base=base, inline=True, lock=self._settings.lock)
-        writer = ArrayWriter(self._store, path, metadata, self._earlier.read(path), form)
+        self._earlier.require_replaceable(path)
+        writer = ArrayWriter(self._change.store, path, metadata, form)
         writer.write(rewritten)
         self._count(path, rewritten)
         return writer
@@ -361,14 +348,14 @@ class _HierarchyWriter:
             partition_shape=manifest.partition_shape,
             lock=self._settings.lock,
         )
-        writer = ArrayWriter(self._store, path, metadata, self._earlier.read(path), form)
+        self._earlier.require_replaceable(path)
+        writer = ArrayWriter(self._change.store, path, metadata, form)
         counted = (self.report.references, self.report.stated_bytes)
         try:
             for part in writer.write_parts(self._checked(manifest.parts, grid)):
                 self._count(path, part)
         except ManifestError:
             self.report.references, self.report.stated_bytes = counted
-            writer.discard()
             raise
         return writer
 
@@ -390,33 +377,95 @@ class _HierarchyWriter:
                 self._kinds[parent] = "implied"
 
     def _stage_group(self, path: str, metadata: dict[str, Any]) -> None:
-        self._earlier.read(path)
-        self._groups[path] = dump_node(metadata)
-
-    def abandon(self) -> None:
-        """Remove the documents that nothing refers to."""
-        for writer in self._arrays.values():
-            writer.discard()
+        self._earlier.require_replaceable(path)
+        self._metadata[path] = metadata
 
     def finish(self) -> None:
-        """Write all metadata, the root's last, and remove nodes that the new hierarchy lacks."""
-        kept = self._earlier.kept(self._kinds)
-        bodies = {path: self._body(path) for path in self._kinds} | kept
-        groups = [path for path in bodies if not path or self._earlier.has_copies(path)]
-        change = WholeChange(self._store, self._earlier, list(self._arrays.values()))
-        removed = change.carry_out(
-            with_all_copies(bodies, groups), kept=kept.keys(), without_arrays=self._groups
-        )
-        self.report.groups = len(self._groups)
+        """Replace all metadata, and remove nodes that the new hierarchy lacks."""
+        kept = self._earlier.kept(self._metadata)
+        removed = self._earlier.paths - self._metadata.keys() - kept
+        for path, metadata in self._metadata.items():
+            self._change.set(path, metadata)
+        for path in removed:
+            self._change.remove(path)
+        self._change.commit(consolidate=True)
+        self.report.groups = len(self._metadata) - self.report.arrays
         self.report.notes += [
-            (path, "was removed, as the new hierarchy lacks it") for path in removed
+            (path, "was removed, as the new hierarchy lacks it") for path in sorted(removed)
         ] + [
             (path, "a native array was replaced; its chunks were left")
-            for path in self._earlier.replaced_natives(self._kinds)
+            for path in self._earlier.replaced_natives(self._metadata)
         ]
 
-    def _body(self, path: str) -> bytes:
-        return self._groups[path] if path in self._groups else self._arrays[path].document
+
+class _EarlierHierarchy:
+    """The nodes that already exist at the target, to be replaced, removed or kept.
+
+    They are those that can be reached from the root through groups. Native arrays that the new
+    hierarchy lacks stay, with the groups above them: their values are nowhere else. Manifest
+    arrays and other groups are removed, but never chunks: the new hierarchy may refer to them.
+    Without metadata of the root, nothing below it belongs to an earlier hierarchy.
+    """
+
+    def __init__(self, change: Change, *, may_replace: bool) -> None:
+        self._change = change
+        self._may_replace = may_replace
+        nodes = change.nodes() if may_replace else {}
+        self.paths = set(nodes)
+        self._natives = sorted(path for path, found in nodes.items() if _is_native(found))
+
+    def require_replaceable(self, path: str) -> None:
+        """Refuse to write a node in place of one that may not be replaced.
+
+        Raises
+        ------
+        WriteConflictError
+            There is one.
+        LocationNotAllowedError
+            It lies behind a symbolic link.
+        """
+        if self._may_replace or self._change.read(path).body is None:
+            return
+        raise WriteConflictError(
+            "there is already a node, of another hierarchy or of an interrupted writer",
+            array=path,
+            location=join(path, "zarr.json"),
+            remedy=Advice(
+                "Pass ", Setting("overwrite", True), " to replace it, or choose another place."
+            ),
+        )
+
+    def require_no_native_below(self, path: str) -> None:
+        """Refuse to put an array above native arrays, which could not be reached any more.
+
+        Raises
+        ------
+        WriteConflictError
+        """
+        for native in self._natives:
+            if native != path and path in ancestors(native):
+                raise WriteConflictError(
+                    f"the new array {path or '/'!r} would hide a native array of the earlier "
+                    "hierarchy, whose values are nowhere else",
+                    array=native,
+                    remedy="Move it or delete it first, or choose another place.",
+                )
+
+    def kept(self, new: Collection[str]) -> set[str]:
+        """Return the paths of the nodes that stay as they are, beside new ones."""
+        natives = [path for path in self._natives if path not in new]
+        return {each for path in natives for each in (path, *ancestors(path))} - set(new)
+
+    def replaced_natives(self, new: Collection[str]) -> list[str]:
+        """Return the paths of the native arrays in whose place the new hierarchy has a node."""
+        return [path for path in self._natives if path in new]
+
+
+def _is_native(found: Stored) -> bool:
+    node = None if found.body is None else parse_node(found.body)
+    if node is None or node.get("node_type") != "array":
+        return False
+    return not ArrayMetadata("", node).declaration
 
 
 def _rename(path: str, name: str) -> Advice | None:

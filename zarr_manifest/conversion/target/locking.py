@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.target.journal import JOURNAL, Change, Journal
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format import (
-    ArrayMetadata,
     arrays_in,
     declaration_of,
     declare,
-    dump_node,
     join,
-    parse_node,
-    unfinished_error,
 )
 from zarr_manifest.hierarchy import InspectedHierarchy, Node, no_hierarchy, store_underneath
 from zarr_manifest.sources import Allow
-from zarr_manifest.stores import open_hierarchy, store_name
-from zarr_manifest.writing import GuardedStore, Stored, guarded_store
+from zarr_manifest.stores import open_hierarchy
+from zarr_manifest.writing import Change, guarded_store
 from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
@@ -41,8 +35,7 @@ def lock(
     """Lock out readers that do not know manifests, where older writers did not.
 
     Adds the lock to the metadata of manifest arrays, and to their copies in consolidated
-    metadata, as one change: after an interruption, :func:`recover` finishes or undoes it.
-    The arrays can be read meanwhile.
+    metadata, as one change. The arrays can be read meanwhile.
 
     Parameters
     ----------
@@ -82,17 +75,23 @@ def lock(
     """
     hierarchy = InspectedHierarchy.open(location, allow=allow)
     own = store_underneath(open_hierarchy(location, hierarchy.allow))
-    store = guarded_store(own, sole_writer=sole_writer)
-    with store.held(JOURNAL):
-        if Journal.read(store) is not None:
-            raise unfinished_error(store_name(own))
-        nodes = sync(hierarchy.nodes())
-        wanted = None if arrays is None else _declaring(own, arrays, nodes)
-        before, changes, locked = _changes(store, nodes, wanted)
-        if changes:
-            journal = Journal(uuid.uuid4().hex, changes)
-            journal.write(store)
-            journal.carry_out(store, before)
+    change = Change(guarded_store(own, sole_writer=sole_writer))
+    nodes = sync(hierarchy.nodes())
+    wanted = None if arrays is None else _declaring(own, arrays, nodes)
+    for node in nodes:
+        if node.problem is not None and (wanted is None or node.path in wanted):
+            raise node.problem.in_context(array=node.path) from node.problem.__cause__
+    locked: set[str] = set()
+    change.read_many(node.path for node in nodes)
+    for node in nodes:
+        metadata = change.node(node.path) or {}
+        for array in arrays_in(metadata):
+            path = join(node.path, array.path)
+            if array.is_unlocked and (wanted is None or path in wanted):
+                declare(array, declaration_of(array.transformers))
+                locked.add(path)
+                change.set(path, array.metadata)
+    change.commit()
     return sorted(locked)
 
 
@@ -111,34 +110,3 @@ def _declaring(own: Store, arrays: Iterable[str], nodes: Sequence[Node]) -> set[
         if node.problem is None and (node.array is None or not node.array.declaration):
             raise InvalidConfigurationError("there is no manifest to lock", array=path)
     return wanted
-
-
-def _changes(
-    store: GuardedStore, nodes: Sequence[Node], wanted: set[str] | None
-) -> tuple[dict[str, Stored], dict[str, Change], set[str]]:
-    """Return what is there now and what changes, by path of the node, and which arrays do."""
-    before: dict[str, Stored] = {}
-    changes: dict[str, Change] = {}
-    locked: set[str] = set()
-    for node in nodes:
-        if node.problem is not None and (wanted is None or node.path in wanted):
-            raise node.problem.in_context(array=node.path) from node.problem.__cause__
-        stored = store.read(join(node.path, "zarr.json"))
-        metadata = None if stored.body is None else parse_node(stored.body)
-        found = [
-            array
-            for array in arrays_in(metadata or {})
-            if array.is_unlocked and (wanted is None or join(node.path, array.path) in wanted)
-        ]
-        if found:
-            before[node.path] = stored
-            changes[node.path] = Change(stored.body, _locked(metadata or {}, found))
-            locked.update(join(node.path, array.path) for array in found)
-    return before, changes, locked
-
-
-def _locked(node: dict[str, object], arrays: Iterable[ArrayMetadata]) -> bytes:
-    """Return a node's ``zarr.json`` with a lock on arrays that it describes."""
-    for array in arrays:
-        declare(array, declaration_of(array.transformers))
-    return dump_node(node)
