@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zarr_manifest.integrations import enable
     from zarr_manifest.manifest import Manifest
     from zarr_manifest.sources import anonymous, environment
-    from zarr_manifest.writing import create_array, recover, write_manifest
+    from zarr_manifest.writing import create_array, edit, entries, recover, write_manifest
 
 __version__ = "0.1.0.dev0"
 
@@ -39,7 +39,9 @@ __all__ = [
     "anonymous",
     "contents",
     "create_array",
+    "edit",
     "enable",
+    "entries",
     "environment",
     "recover",
     "validate",
@@ -56,7 +58,9 @@ _PACKAGES = {
     "anonymous": "sources",
     "contents": "inspection",
     "create_array": "writing",
+    "edit": "writing",
     "enable": "integrations",
+    "entries": "writing",
     "environment": "sources",
     "recover": "writing",
     "validate": "inspection",

@@ -174,7 +174,7 @@ class ManifestStore(ReadableStore):
         self._directories = local_directories(self._allow)
         self._may_be_remote = may_be_remote(self._allow)
         self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
-        self._readable = inside_store(self._store, self._directories)
+        self._readable = self._seen(inside_store(self._store, self._directories))
         # Where requests take no time, nothing is loaded in advance.
         self._following = None if self._sources.hierarchy_is_on_disk else FollowingManifests()
         self._known = KnownNodes(
@@ -185,6 +185,10 @@ class ManifestStore(ReadableStore):
         )
         self._local = local_store(self._store)
         self._root = None if self._local is None else self._local.root
+
+    def _seen(self, inside: Store) -> Store:
+        """Return what this store shows of the hierarchy's own store, confined to its place."""
+        return inside
 
     @property
     def _nodes(self) -> KnownNodes:

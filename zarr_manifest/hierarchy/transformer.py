@@ -30,7 +30,7 @@ from zarr_manifest.format import (
     strict,
     verify_checksum,
 )
-from zarr_manifest.hierarchy.declared_array import interpret_array
+from zarr_manifest.hierarchy.declared_array import DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.fill_chunks import encode_fill_chunk
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.located_chunks import LocatedChunks
@@ -134,6 +134,11 @@ class ChunkManifestTransformer:
         self._missing_is_an_error = False
         is_regular = array.chunk_grid.regular is not None
         self._most = self._most_of((0,) * array.ndim) if is_regular else None
+
+    @property
+    def declared(self) -> DeclaredArray:
+        """The array with its declaration."""
+        return self._array
 
     def key_of(self, index: tuple[int, ...]) -> str:
         """Return the array's own relative key for the chunk at a grid index."""

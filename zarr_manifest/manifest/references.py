@@ -441,6 +441,11 @@ class References:
         row = self._chunks.rows_through(number - 1)
         return self._chunks.number(row) if row < len(self) else None
 
+    def without_chunks(self, chunk_numbers: npt.NDArray[np.int64]) -> References:
+        """Return the references without those to some chunks, by C-order number."""
+        rows = self.rows(chunk_numbers)
+        return self._part(np.setdiff1d(np.arange(len(self)), rows[rows >= 0]))
+
     def without_empty(self) -> References:
         """Return the references without those to explicitly empty chunks."""
         return self._part(np.flatnonzero(self._path_numbers != EMPTY))

@@ -7,6 +7,7 @@ from zarr_manifest.stores.opening import (
     open_hierarchy,
     store_as_zarr_would,
 )
+from zarr_manifest.stores.own_store import OwnStore
 from zarr_manifest.stores.places import (
     OwnKeys,
     directory_of,
@@ -41,6 +42,7 @@ __all__ = [
     "CONSOLIDATE",
     "Listing",
     "OwnKeys",
+    "OwnStore",
     "base_directory",
     "can_list",
     "directory_of",

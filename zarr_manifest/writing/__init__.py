@@ -3,6 +3,7 @@
 from zarr_manifest.writing.array_writer import SMALL_MANIFEST, ArrayWriter, Form, small_size
 from zarr_manifest.writing.commit import Change, recover
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
+from zarr_manifest.writing.edit import edit, entries
 from zarr_manifest.writing.writing import create_array, write_manifest
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "GuardedStore",
     "Stored",
     "create_array",
+    "edit",
+    "entries",
     "guarded_store",
     "recover",
     "small_size",
