@@ -164,7 +164,7 @@ def _own_keys_elsewhere(key: str) -> bool:
 
 def _partitions(case: Case) -> list[Any]:
     stated = case.configuration.get("partitions")
-    return stated if isinstance(stated, list) else []
+    return list(stated) if isinstance(stated, list | dict) else []
 
 
 def _no_block(name: Any) -> bool:
@@ -259,7 +259,9 @@ BEYOND_THE_SCHEMAS: dict[str, Difference] = {
     ),
     "template with a scheme": Difference(
         "what is before the colon is no scheme, and may become one; the package takes it for one",
-        lambda case: any(re.match(r"[^:/?]*\{partition\}[^:/?]*:", x) for x in case.references),
+        lambda case: any(
+            re.match(r"[^:/?]*\{(partition|digest)\}[^:/?]*:", x) for x in case.references
+        ),
         _declaration(manifest="x{partition}:y", partition_shape=[1, 1]),
     ),
     "unknown transformers": Difference(

@@ -122,6 +122,10 @@ def _configurations(draw: st.DrawFn) -> dict[str, Any]:
         if draw(st.booleans()):
             odd = vocabulary.ODD_PARTITIONS + vocabulary.ODD_VALUES
             configuration["partitions"] = draw(mostly(vocabulary.PARTITIONS, odd))
+    elif draw(st.booleans()):
+        checksum = mostly([vocabulary.DOCUMENT_CHECKSUM], vocabulary.ODD_DOCUMENT_CHECKSUMS)
+        by_digest = mostly(vocabulary.BY_DIGEST, vocabulary.ODD_BY_DIGEST)
+        configuration = {"manifest": draw(by_digest | references), "checksum": draw(checksum)}
     if draw(st.booleans()):
         configuration["base"] = draw(bases)
     if draw(st.booleans()):

@@ -10,16 +10,20 @@ from typing import Any
 
 from specs.tests.vocabulary import (
     BASES,
+    BY_DIGEST,
     CHECKSUMS,
     CODECS,
     DATA,
+    DOCUMENT_CHECKSUM,
     KEYS,
     LARGEST,
     NAMES,
     NUMBERS,
+    ODD_BY_DIGEST,
     ODD_CHECKSUMS,
     ODD_CODECS,
     ODD_DATA,
+    ODD_DOCUMENT_CHECKSUMS,
     ODD_PARTITIONS,
     ODD_ROOTS,
     ODD_SHAPES,
@@ -89,6 +93,29 @@ CONFIGURATIONS: list[tuple[dict[str, Any], dict[str, list[Any]]]] = [
             "manifest": [*TEMPLATES, *ODD_TEMPLATES],
             "partition_shape": [*SHAPES, *ODD_SHAPES],
             "partitions": [*PARTITIONS, *ODD_PARTITIONS],
+            "checksum": [DOCUMENT_CHECKSUM],
+        },
+    ),
+    (
+        {"manifest": "./m-{digest}.json", "checksum": DOCUMENT_CHECKSUM},
+        {
+            "manifest": [*BY_DIGEST, *ODD_BY_DIGEST, {"0.0": {}}],
+            "checksum": ODD_DOCUMENT_CHECKSUMS,
+            "partition_shape": [[2, 2]],
+            "partitions": PARTITIONS,
+            "codecs": [["gzip"]],
+        },
+    ),
+    (
+        {
+            "manifest": "./{partition}-{digest}.json",
+            "partition_shape": [2, 2],
+            "partitions": {"0.0": DOCUMENT_CHECKSUM},
+        },
+        {
+            "manifest": [*TEMPLATES, *BY_DIGEST, *ODD_TEMPLATES, "{digest}/{partition}{digest}"],
+            "partitions": [*PARTITIONS, *ODD_PARTITIONS],
+            "checksum": [DOCUMENT_CHECKSUM],
         },
     ),
 ]

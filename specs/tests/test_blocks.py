@@ -15,6 +15,7 @@ KINDS = {
     "invalid declaration",
     "valid lock",
     "invalid lock",
+    "valid pending",
     "valid manifest",
     "invalid manifest",
     "file",
@@ -90,6 +91,15 @@ def test_invalid_lock(block: Block) -> None:
     lock = json.loads(block.body)
     assert not in_schema("lock", lock)
     assert in_package("lock", lock) == block.argument
+
+
+@pytest.mark.parametrize("block", _parameters("valid pending"))
+def test_valid_pending(block: Block) -> None:
+    pending = json.loads(block.body)
+    assert in_schema("pending", pending)
+    assert {type(value) for value in pending.values()} == {str, type(None)}
+    for value in ("sha256:", "2c26", 1, {}):
+        assert not in_schema("pending", {**pending, "sst": value})
 
 
 @pytest.mark.parametrize("block", _parameters("valid manifest"))

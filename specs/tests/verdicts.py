@@ -49,6 +49,7 @@ _VALIDATORS = {
         "declaration": "schema.json",
         "storage_transformers": "schema.json#/$defs/storage_transformers",
         "lock": "schema.json#/$defs/lock",
+        "pending": "schema.json#/$defs/pending",
         "from_array": "schema.json#/$defs/from_array",
         "manifest_reference": "schema.json#/$defs/manifest_reference",
         "manifest": "manifest.schema.json",

@@ -49,6 +49,12 @@ PIECES = [
 BASES = [*ROOTS, "..", ".", "s3://b", "https://h/x?y", "https://h/d/", "s3://b/d/e/"]
 
 TEMPLATES = ["./{partition}.json", "m/{partition}", "{partition}", "s3://b/{partition}.json.gz"]
+BY_DIGEST = ["./manifest-{digest}.json", "{digest}", "s3://b/{digest}/m.json", "{digest}/../m.json"]
+ODD_BY_DIGEST = words(
+    "https://h/{digest}?x=1 https://h/m?p={digest} {digest}/{digest}.json {Digest} ./m-{digest "
+    "s3://{digest}/m.json ./m%4{digest}.json //{digest}/m x{digest}:y 1{digest}:y {digest}/ "
+    "{{digest}} {digest}{partition} %7Bdigest%7D.json"
+)
 ODD_TEMPLATES = words(
     "https://h/{partition}?x=1 https://h/m?p={partition} {partition}/{partition}.json "
     "{Partition} s3://{partition}/m.json ./m%4{partition}.json {partition}/../m.json "
@@ -96,10 +102,23 @@ ODD_CODECS = [
     *({"name": "gzip", "configuration": value} for value in ODD_VALUES),
     *ODD_VALUES,
 ]
-PARTITIONS = ["all", [], ["0.0"], ["0.0", "3.1"], ["9.9"]]
+DOCUMENT_CHECKSUM = f"sha256:{'0123456789abcdef' * 4}"
+ODD_DOCUMENT_CHECKSUMS = [
+    *("sha256", "sha256:", "sha256:0", DOCUMENT_CHECKSUM.upper(), DOCUMENT_CHECKSUM[:-1]),
+    *(f"{DOCUMENT_CHECKSUM}0", f"{DOCUMENT_CHECKSUM}\n", f" {DOCUMENT_CHECKSUM}", "sha256:" * 8),
+    *(DOCUMENT_CHECKSUM.replace("sha256", name) for name in ("", "md5", "SHA256", "sha512")),
+    *CHECKSUMS,
+]
+PARTITIONS = [
+    *("all", [], ["0.0"], ["0.0", "3.1"], ["9.9"], {}),
+    *({"0.0": DOCUMENT_CHECKSUM}, {"3.1": DOCUMENT_CHECKSUM, "9.9": DOCUMENT_CHECKSUM}),
+]
 ODD_PARTITIONS = [
     *("ALL", "0.0", ["all"], ["0"], ["0.0.0"], ["00.0"], ["0/0"], ["0.0", "0.0"], ["0.0\n"], [""]),
     *([f"{LARGEST}.0"], [f"{LARGEST + 1}.0"], [f"{'9' * 17}.0"], ["c/0/0"], ["-1.0"], ["0.0", 1]),
+    *({name: DOCUMENT_CHECKSUM} for name in words("0 0.0.0 00.0 c/0/0 -1.0 0/0")),
+    *({name: DOCUMENT_CHECKSUM} for name in ("", "0.0\n", f"{LARGEST}.0", f"{LARGEST + 1}.0")),
+    *({"0.0": value} for value in [*ODD_DOCUMENT_CHECKSUMS, *ODD_VALUES]),
 ]
 SHAPES = [[2, 4], [8, 8], [LARGEST, 1]]
 ODD_SHAPES = [*([2, value] for value in ODD_VALUES), [2], [2, 2, 2], *ODD_VALUES]
