@@ -53,6 +53,7 @@ from zarr_manifest.format.documents_by_digest import (
     DIGEST_PATTERN,
     DIGEST_PLACEHOLDER,
     PLACEHOLDER,
+    HashedBody,
     document_checksum,
     document_reference,
 )
@@ -134,6 +135,7 @@ __all__ = [
     "DocumentCodec",
     "Entry",
     "Findings",
+    "HashedBody",
     "Limits",
     "Lines",
     "Members",

@@ -7,6 +7,7 @@ name (specification, "Documents by digest").
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Sequence
 
@@ -17,6 +18,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format.checksums import compute_checksum, parse_checksum
 from zarr_manifest.format.chunk_keys import format_canonical
+from zarr_manifest.format.document_codecs import LazyBytes
 from zarr_manifest.format.findings import Findings
 
 PLACEHOLDER = "{partition}"
@@ -31,6 +33,12 @@ _DIGITS = 16
 # What stands in a name for the digest, as a regular expression.
 DIGEST_PATTERN = f"[0-9a-f]{{{_DIGITS}}}"
 
+# How much is read at a time of what nobody has looked at.
+_WINDOW = 2**20
+
+# Between two parts of a document that are read one after the other.
+_GAP = 2**10
+
 _CHECKSUMS = re.compile(rf"(?:{_ALGORITHM}:[0-9a-f]{{64}}\n)*+")
 
 
@@ -43,6 +51,60 @@ def document_checksum(body: bytes | memoryview) -> str:
     'sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'
     """
     return compute_checksum(_ALGORITHM, body)
+
+
+class HashedBody:
+    """A document that is hashed while others read it, mostly from its beginning to its end.
+
+    Parameters
+    ----------
+    body : LazyBytes
+        The document as stored.
+
+    """
+
+    def __init__(self, body: LazyBytes) -> None:
+        self._body = body
+        self._start_again()
+
+    def _start_again(self) -> None:
+        self._hash = hashlib.new(_ALGORITHM)
+        self._hashed = 0
+
+    def __len__(self) -> int:
+        return len(self._body)
+
+    def __getitem__(self, places: slice) -> bytes:
+        first, last, _ = places.indices(len(self))
+        found = self._body[first:last]
+        self._note(first, memoryview(found))
+        return found
+
+    def __bytes__(self) -> bytes:
+        # What counts is what is read now, if some of it was read before.
+        self._start_again()
+        return self[:]
+
+    def read_into(self, start: int, view: memoryview) -> None:
+        """Fill a view of memory with what begins at a place."""
+        self._body.read_into(start, view)
+        self._note(start, view)
+
+    def _note(self, start: int, found: memoryview) -> None:
+        """Hash those of the bytes from a place on that continue what was hashed."""
+        gap = start - self._hashed
+        if 0 < gap <= _GAP:
+            self._hash.update(self._body[self._hashed : start])
+            self._hashed, gap = start, 0
+        if gap <= 0 and -gap < len(found):
+            self._hash.update(found[-gap:])
+            self._hashed = start + len(found)
+
+    def checksum(self) -> str:
+        """Return the checksum of the whole document, and read what was not read in order."""
+        while self._hashed < len(self):
+            _ = self[self._hashed : self._hashed + _WINDOW]
+        return f"{_ALGORITHM}:{self._hash.hexdigest()}"
 
 
 def document_reference(

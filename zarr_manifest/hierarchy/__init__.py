@@ -10,13 +10,13 @@ from zarr_manifest.hierarchy.manifest_documents import (
     CONCURRENCY,
     LoadedManifest,
     ManifestDocuments,
-    fetch_document,
     interpret_document_of,
 )
 from zarr_manifest.hierarchy.node_table import expire_timestamps
 from zarr_manifest.hierarchy.partition_documents import Partition, PartitionKeys, partitions_to_read
 from zarr_manifest.hierarchy.process_end import finish_requests
 from zarr_manifest.hierarchy.store import ManifestStore
+from zarr_manifest.hierarchy.stored_documents import StoredDocument, fetch_document
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.hierarchy.walking import (
     Node,
@@ -40,6 +40,7 @@ __all__ = [
     "Node",
     "Partition",
     "PartitionKeys",
+    "StoredDocument",
     "Verify",
     "encode_fill_chunk",
     "expire_timestamps",

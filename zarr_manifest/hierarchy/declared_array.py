@@ -99,6 +99,12 @@ class DeclaredArray(Struct, frozen=True):
         stated = self.configuration.partitions
         return stated.get(format_canonical(partition)) if isinstance(stated, Mapping) else None
 
+    @property
+    def is_unprotected(self) -> bool:
+        """Whether a stale copy of a manifest document is not noticed."""
+        is_inline = isinstance(self.configuration.manifest, bytes)
+        return not is_inline and not self.configuration.has_checksums
+
     def certainly_holds_nothing(self, partition: Sequence[int] | None) -> bool:
         """Whether a partition has no entries, so that its document need not be asked for."""
         if partition is None:

@@ -7,14 +7,14 @@ is read.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 
-from msgspec import Struct, structs
+from msgspec import Struct
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import (
+    ChecksumMismatchError,
     InvalidPathError,
-    LimitExceededError,
     ManifestError,
     ManifestNotFoundError,
     SourceNotFoundError,
@@ -26,7 +26,6 @@ from zarr_manifest.format import (
     collect,
     decode_body,
     format_canonical,
-    limit_exceeded,
     parse_declaration,
     parse_node,
     strict,
@@ -35,10 +34,10 @@ from zarr_manifest.hierarchy.declared_array import DeclaredArray
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.partition_documents import (
     Partition,
-    lost_document,
     partitions_to_read,
 )
 from zarr_manifest.hierarchy.shared_calls import DocumentCache
+from zarr_manifest.hierarchy.stored_documents import open_document, with_checksum
 from zarr_manifest.locations import Base, Location, StoreLocation, resolver
 from zarr_manifest.manifest import References, interpret_manifest
 from zarr_manifest.sources import (
@@ -263,28 +262,45 @@ class ManifestDocuments:
                 return _Missing(is_checked=True)
             document = self.array.document(partition)
             where = None if isinstance(document, bytes) else str(document)
-            body = await open_document(self.array, partition, self._sources, self._limits)
-            if body is None:
+            try:
+                loaded = await self._fetched(partition)
+            except ChecksumMismatchError:  # perhaps of a copy in a cache
+                loaded = await self._fetched(partition, past_caches=True)
+            if loaded is None:
                 if missing is None:
                     await self._require_still_declared()
                 return missing or _Missing(is_checked=True)
-
-            def check() -> LoadedManifest:
-                steps = interpret_document_of(self.array, partition, body, self._limits)
-                loaded = strict(steps)
-                assert loaded is not None  # otherwise there was a problem
-                if self._ignore_conditions:
-                    loaded.manifest = loaded.manifest.without_conditions()
-                return loaded
-
-            try:
-                # A large document takes a while. In few threads, since each keeps memory for one.
-                return await in_decoding_thread(check)
-            finally:
-                if isinstance(body, FileBody):
-                    body.close()
+            return loaded
         except ManifestError as error:
             raise error.in_context(array=self.array.path, location=where) from error.__cause__
+
+    async def _fetched(
+        self, partition: Partition, *, past_caches: bool = False
+    ) -> LoadedManifest | None:
+        """Fetch a document, and interpret it; None if there is none."""
+        body = await open_document(
+            self.array, partition, self._sources, self._limits, past_caches=past_caches
+        )
+        if body is None:
+            return None
+        try:
+            # A large document takes a while. In few threads, since each keeps memory for one.
+            return await in_decoding_thread(self._interpret, partition, body)
+        finally:
+            if isinstance(body, FileBody):
+                body.close()
+
+    def _interpret(
+        self, partition: Partition, body: bytes | memoryview | FileBody
+    ) -> LoadedManifest:
+        def interpret(document: Body) -> LoadedManifest | None:
+            return strict(interpret_document_of(self.array, partition, document, self._limits))
+
+        loaded = with_checksum(body, self.array.checksum_of(partition), interpret)
+        assert loaded is not None  # otherwise there was a problem
+        if self._ignore_conditions:
+            loaded.manifest = loaded.manifest.without_conditions()
+        return loaded
 
     async def _require_still_declared(self) -> None:
         """Raise if a partition has no document because the manifest was replaced.
@@ -326,54 +342,6 @@ class ManifestDocuments:
 def _memory(found: LoadedManifest | _Missing) -> int:
     # Paths are held twice: as written, and as locations.
     return _OVERHEAD + (0 if isinstance(found, _Missing) else 2 * found.manifest.memory)
-
-
-async def fetch_document(
-    array: DeclaredArray, partition: Partition, sources: Sources, limits: Limits
-) -> bytes | memoryview | None:
-    """Return the document of a partition as stored; None if the partition has none.
-
-    Raises
-    ------
-    ManifestError
-        One of ``manifest_not_found``, ``location_not_allowed``, or an error of
-        reading a source.
-    """
-    return await _fetch(array, partition, sources, limits, sources.fetch)
-
-
-async def open_document(
-    array: DeclaredArray, partition: Partition, sources: Sources, limits: Limits
-) -> bytes | memoryview | FileBody | None:
-    """Return the document of a partition; if it is a large file, that is read as it is used.
-
-    See :func:`fetch_document`.
-    """
-    return await _fetch(array, partition, sources, limits, sources.fetch_lazily)
-
-
-async def _fetch[T](
-    array: DeclaredArray,
-    partition: Partition,
-    sources: Sources,
-    limits: Limits,
-    fetch: Callable[[Location, SourceRange], Awaitable[T]],
-) -> bytes | T | None:
-    location = array.document(partition)
-    if isinstance(location, bytes):
-        return location
-    sources.check([location])
-    whole = structs.replace(_WHOLE_OBJECT, most=limits.manifest_bytes)
-    try:
-        return await fetch(location, whole)
-    except LimitExceededError as error:
-        raise limit_exceeded(
-            f"the manifest is too large: {error.problem}", limits.manifest_bytes, "manifest_bytes"
-        ).in_context(location=error.location) from None
-    except SourceNotFoundError as error:
-        if not array.has_document(partition):
-            return None
-        raise lost_document(partition, error.location) from error
 
 
 def interpret_document_of(

@@ -68,6 +68,12 @@ _UNLOCKED = Advice(
     Setting("lock", python="zarr_manifest.conversion.lock(location)"),
 )
 
+_UNPROTECTED = Advice(
+    "the declaration has no checksums of the manifest documents, so that a stale copy of one, such "
+    "as a cache's, reads as earlier values or as fill values; add them: zarr-manifest accept "
+    "LOCATION ARRAY"
+)
+
 # Of one document: a stranger's may have millions, and nobody reads more.
 _MOST_PROBLEMS = 10_000
 
@@ -82,7 +88,7 @@ class Problem:
     ----------
     code : str
         Stable identifier (specification, "Error codes"); of a note,
-        ``"lock_missing"`` or ``"entries_missing"``.
+        ``"lock_missing"``, ``"checksums_missing"`` or ``"entries_missing"``.
     phase : {"declaration", "manifest"}
         Whether ``zarr.json`` or a manifest document is wrong.
     array : str
@@ -139,8 +145,9 @@ def validate(
         As for :class:`ManifestStore`.
     strict : bool
         Also return notes: what is valid, but worth a look, such as an array without the
-        lock, which readers without this package may take for one of fill values, or chunks
-        that a manifest does not name, which read as fill values.
+        lock, which readers without this package may take for one of fill values, one whose
+        manifest documents have no checksums, or chunks that a manifest does not name, which
+        read as fill values.
 
     Returns
     -------
@@ -276,6 +283,8 @@ class _Validator:
         _, errors = collect(interpret_codecs(array.metadata["codecs"]))
         for error in (*errors, *_foreign_names(array)):
             yield _problem(node.path, "declaration", error)
+        if array.is_unprotected:
+            yield _note(node.path, "declaration", "checksums_missing", _UNPROTECTED)
         inline = None if node.body is None else _inline_text(node.body)
         try:
             found = await partitions_to_read(array, self.hierarchy.store, self.hierarchy.limits)
@@ -304,13 +313,14 @@ class _Validator:
         location = array.document(partition)
         where = None if isinstance(location, bytes) else str(location)
         try:
-            body = await fetch_document(
+            stored = await fetch_document(
                 array, partition, self.hierarchy.sources, self.hierarchy.limits
             )
         except ManifestError as error:
             return 0, [_problem(array.path, "manifest", error.in_context(location=where))]
-        if body is None:
+        if stored is None:
             return 0, []
+        body = stored.body
         limits = self.hierarchy.limits
         if where is None and inline is not None and len(body) <= limits.manifest_bytes:
             # White space does not count.
@@ -319,7 +329,7 @@ class _Validator:
             )
             body = inline
         found = interpret_document_of(array, partition, body, limits, validating=True)
-        errors: list[ManifestError] = []
+        errors: list[ManifestError] = [] if stored.mismatch is None else [stored.mismatch]
         entries = 0
         try:
             while len(errors) < _MOST_PROBLEMS:

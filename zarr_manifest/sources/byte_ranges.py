@@ -18,7 +18,7 @@ from zarr_manifest.errors import (
 from zarr_manifest.showing import counted
 
 
-class SourceRange(Struct, frozen=True):
+class SourceRange(Struct, frozen=True, repr_omit_defaults=True):
     """Bytes of a source object, or of an entry.
 
     Attributes
@@ -33,6 +33,8 @@ class SourceRange(Struct, frozen=True):
         may cut the range short, because the length of the entry is unknown.
     most : int or None
         Largest number of bytes that are accepted; None for any.
+    past_caches : bool
+        Whether caches in between must ask the server whether their copy is up to date.
 
     Examples
     --------
@@ -44,6 +46,7 @@ class SourceRange(Struct, frozen=True):
     stop: int | None
     exact: bool
     most: int | None = None
+    past_caches: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -164,13 +167,13 @@ def source_range(
     Examples
     --------
     >>> source_range(100, 50, SourceRange(10, 20, False))
-    SourceRange(start=110, stop=120, exact=True, most=None)
+    SourceRange(start=110, stop=120, exact=True)
     >>> source_range(100, 50, SourceRange(-80, None, False))
-    SourceRange(start=100, stop=150, exact=True, most=None)
+    SourceRange(start=100, stop=150, exact=True)
     >>> source_range(100, None, SourceRange(10, None, False))
-    SourceRange(start=110, stop=None, exact=False, most=None)
+    SourceRange(start=110, stop=None, exact=False)
     >>> source_range(100, None, SourceRange(-8, None, False), size=300)
-    SourceRange(start=292, stop=300, exact=True, most=None)
+    SourceRange(start=292, stop=300, exact=True)
     """
     # A negative offset would become a suffix of the object: wrong bytes, and no error.
     if offset < 0 or (length is not None and length < 0):

@@ -26,7 +26,7 @@ def requested_range(byte_range: ByteRequest | None) -> SourceRange:
     Examples
     --------
     >>> requested_range(SuffixByteRequest(3))
-    SourceRange(start=-3, stop=None, exact=False, most=None)
+    SourceRange(start=-3, stop=None, exact=False)
     """
     match byte_range:
         case None:

@@ -148,6 +148,8 @@ def request_headers(span: SourceRange, conditions: Conditions) -> dict[str, str]
         headers["range"] = f"bytes={span.start}"
     elif span.start > 0 or span.stop is not None:
         headers["range"] = f"bytes={span.start}-{'' if span.stop is None else span.stop - 1}"
+    if span.past_caches:
+        headers["cache-control"] = "no-cache"
     if conditions.if_match is not None:
         headers["if-match"] = conditions.if_match
     if conditions.if_unmodified_since is not None:
