@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zarr_manifest.conversion.files import FORMATS, Parallel, read_files
+    from zarr_manifest.conversion.files import FORMATS, Parallel, read_files, read_hierarchy
     from zarr_manifest.conversion.kerchunk import (
         export_kerchunk_json,
         export_kerchunk_parquet,
@@ -56,6 +56,7 @@ __all__ = [
     "export_kerchunk_parquet",
     "lock",
     "read_files",
+    "read_hierarchy",
     "read_kerchunk",
     "read_kerchunk_json",
     "read_kerchunk_parquet",
@@ -70,7 +71,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "files": ["FORMATS", "Parallel", "read_files"],
+    "files": ["FORMATS", "Parallel", "read_files", "read_hierarchy"],
     "kerchunk": [
         "export_kerchunk_json",
         "export_kerchunk_parquet",

@@ -64,6 +64,11 @@ class StreamedManifest:
     parts: Iterable[Manifest]
 
 
+def parts_of(manifest: Manifest | StreamedManifest) -> Iterable[Manifest]:
+    """Return the parts of a streamed manifest, or a manifest as its only part."""
+    return (manifest,) if isinstance(manifest, Manifest) else manifest.parts
+
+
 @dataclass(frozen=True, slots=True)
 class ArrayNode:
     """An array whose chunks lie elsewhere.

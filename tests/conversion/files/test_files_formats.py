@@ -529,11 +529,3 @@ def test_a_zarr_hierarchy_is_referred_to_object_by_object(tmp_path: Path, versio
         assert same(item[...], expected[path][...]), path
     manifest = (tmp_path / "h.zarr" / "inner" / "x" / "zarr.json").read_text()
     assert "a%20b.zarr" in manifest
-
-
-def test_a_manifest_array_is_not_referred_to_again(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "f.h5", "w") as file:
-        file["x"] = np.arange(3)
-    convert(tmp_path / "f.h5", tmp_path / "first.zarr")
-    found = convert(tmp_path / "first.zarr", tmp_path / "second.zarr")
-    assert "storage transformers" in found.refused["x"]

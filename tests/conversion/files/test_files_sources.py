@@ -225,7 +225,7 @@ def test_a_zarr_hierarchy_that_is_not_there(
         assert caught.value.location == (tmp_path / "nowhere.zarr").as_uri()
         assert caught.value.remedy is not None
     (tmp_path / "nowhere.zarr").mkdir()
-    with pytest.raises(SourceNotFoundError, match="there is no Zarr v3 hierarchy"):
+    with pytest.raises(SourceNotFoundError, match="there is no Zarr hierarchy"):
         list(read_files(names, format="zarr3"))
     assert files_below(tmp_path) == {}
 

@@ -33,7 +33,16 @@ from zarr_manifest.conversion.files.sources import FileSources, State
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree, beyond_the_end
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
-from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode, inside
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    Progress,
+    RefusedNode,
+    inside,
+    parts_of,
+    refused,
+)
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
     MakeChecksums,
@@ -47,9 +56,16 @@ from zarr_manifest.conversion.virtual import (
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
-from zarr_manifest.format import compute_checksum, join
+from zarr_manifest.format import (
+    compute_checksum,
+    format_last_modified,
+    interpret_chunk_grid,
+    join,
+    strict,
+)
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest import Manifest, references_of
+from zarr_manifest.manifest import References, references_of
+from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     Allow,
     access_by_prefix,
@@ -232,10 +248,12 @@ def _parse(file: FoundFile, work: _FileWork) -> FileTree:
     sources, url, found = work.sources, file.url, file.format
     states: dict[str, State] = {}
     if found in ZARR_FORMATS:
-        objects = {listed.url: listed for listed in list_objects(url, sources)}
-        sizes = {path: listed.size for path, listed in objects.items()}
-        tree = _zarr_tree(_zarr_nodes(url, found, work), sizes)
-        states = {path: (listed.size, listed.conditions) for path, listed in objects.items()}
+        if found == "zarr2":
+            # Its references are to whole objects, without their sizes.
+            for listed in list_objects(url, sources):
+                states[listed.url] = (listed.size, listed.conditions)
+                sources.know(listed.url, states[listed.url])
+        tree = _zarr_tree(_zarr_nodes(url, found, work), sources)
     else:
         if file.state is not None:
             sources.know(url, file.state)
@@ -243,7 +261,7 @@ def _parse(file: FoundFile, work: _FileWork) -> FileTree:
         tree = read_tree(url, sources, found, inline_limit=work.inline_limit)
         _check_bounds(tree, sources, states)
     if work.record_conditions:
-        tree.conditions = {path: stated for path, (_, stated) in states.items() if stated}
+        tree.conditions |= {path: stated for path, (_, stated) in states.items() if stated}
     return tree
 
 
@@ -253,7 +271,7 @@ def _zarr_nodes(url: str, zarr_format: str, work: _FileWork) -> Iterator[Node]:
     return read_zarr3(url, work.sources, record_conditions=work.record_conditions)
 
 
-def _zarr_tree(nodes: Iterable[Node], sizes: Mapping[str, int]) -> FileTree:
+def _zarr_tree(nodes: Iterable[Node], sources: FileSources) -> FileTree:
     """Return a hierarchy in a form that xarray can combine with others."""
     tree = FileTree()
     groups: dict[str, FileGroup] = {}
@@ -265,17 +283,56 @@ def _zarr_tree(nodes: Iterable[Node], sizes: Mapping[str, int]) -> FileTree:
             tree.groups.append(groups[node.path])
         else:
             group, _, name = node.path.rpartition("/")
-            assert isinstance(node.manifest, Manifest)  # neither reader streams
-            columns = columns_of_grid(node.manifest.grid_shape)
-            add_references(columns, references_of(node.manifest), node.manifest.paths, sizes)
-            metadata = ArrayV3Metadata.from_dict(node.metadata)
             try:
-                array = columns.array(metadata)
-            except NotImplementedError as error:
-                tree.refuse(node.path, f"VirtualiZarr cannot express it: {error}")
+                array = _virtual_array(node, sources, tree)
+            except ManifestError as error:
+                tree.refused.append(refused(node.path, error))
                 continue
             groups.setdefault(group, FileGroup(group, {})).arrays[name] = array
     return tree
+
+
+@unstable_types_accepted
+def _virtual_array(node: ArrayNode, sources: FileSources, tree: FileTree) -> Any:
+    """Return an array as VirtualiZarr's; the tree gets what that cannot express of it."""
+    grid = strict(interpret_chunk_grid(node.metadata))
+    if grid is None or grid.regular is None:
+        raise NotConvertibleError("its chunk grid is not regular")
+    columns = columns_of_grid(grid.counts)
+    checksums = empty = 0
+    for part in map(references_of, parts_of(node.manifest)):
+        open_ended = {part.paths[row.path_number] for row in part.open_ended()}
+        sizes = {path: sources.state(path)[0] for path in open_ended}
+        add_references(columns, part, part.paths, sizes)
+        _add_conditions(tree, node.path, part)
+        checksums += sum(len(rows) for extra, rows in part.extras() if extra.checksum is not None)
+        empty += part.counts()[2]
+    if checksums:
+        tree.note(node.path, f"the checksums of {counted(checksums, 'chunk')} were left out")
+    if empty:
+        tree.note(node.path, f"{counted(empty, 'chunk')} marked as empty, now missing")
+    try:
+        return columns.array(ArrayV3Metadata.from_dict(node.metadata))
+    except NotImplementedError as error:
+        raise NotConvertibleError(f"VirtualiZarr cannot express it: {error}") from error
+
+
+def _add_conditions(tree: FileTree, path: str, references: References) -> None:
+    """Add the recorded states of objects to a tree, which has one for each object."""
+    path_numbers = references.columns().path_numbers
+    for extra, rows in references.extras():
+        if not extra.conditions:
+            continue
+        stated = {
+            "size": extra.conditions.size,
+            "etag": extra.conditions.etag,
+            "last_modified": format_last_modified(extra.conditions),
+        }
+        known = {name: value for name, value in stated.items() if value is not None}
+        used: list[int] = np.unique(path_numbers[rows]).tolist()
+        for url in (references.paths[number] for number in used):
+            if tree.conditions.setdefault(url, known) != known:
+                raise NotConvertibleError(f"it refers to several states of {redact(url)}")
 
 
 def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, State]) -> None:

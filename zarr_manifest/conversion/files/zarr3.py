@@ -1,24 +1,49 @@
-"""Zarr v3 hierarchies of native arrays as nodes: every chunk refers to its own object."""
+"""Zarr hierarchies as nodes: with manifest arrays, native arrays, and Zarr v2 among them.
+
+Paths become URLs, so that the nodes can be written elsewhere. Each native chunk refers to its own
+object. No sources are read.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from zarr.abc.store import Store
 
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Listed
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, StreamedManifest, refused
 from zarr_manifest.conversion.virtual import checked_metadata
-from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import ArrayMetadata, ChunkGrid, interpret_chunk_grid, strict
-from zarr_manifest.hierarchy import ChunkKeyEncoding, no_hierarchy, open_for_reading
+from zarr_manifest.conversion.zarr2 import read_zarr2
+from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
+from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, interpret_chunk_grid, strict
+from zarr_manifest.hierarchy import (
+    CONCURRENCY,
+    ChunkKeyEncoding,
+    DeclaredArray,
+    InspectedHierarchy,
+    ManifestDocuments,
+    list_nodes,
+    open_for_reading,
+)
+from zarr_manifest.hierarchy import Node as StoredNode
+from zarr_manifest.locations import Location, StoreLocation, UrlLocation
 from zarr_manifest.manifest import Manifest
-from zarr_manifest.stores import can_list, not_listable, open_hierarchy, store_failure
+from zarr_manifest.sources import Allow, in_order
+from zarr_manifest.stores import can_list, not_listable, object_url, open_hierarchy, store_failure
 from zarr_manifest.zarr_internals import sync
 
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
 _METADATA = "zarr.json"
+
+# Where links in a local hierarchy may lead if they are followed.
+_EVERYWHERE = ("/",)
 
 
 def list_objects(url: str, sources: FileSources) -> list[Listed]:
@@ -33,7 +58,7 @@ def list_objects(url: str, sources: FileSources) -> list[Listed]:
     """
     store = sync(open_for_reading(open_hierarchy(url, sources.allow, read_only=True)))
     if not can_list(store):
-        raise not_listable(store, "so it is unknown which chunks exist")
+        raise _unknown_chunks(store)
     try:
         return list(sources.list(url))
     except READ_ERRORS as error:
@@ -41,103 +66,251 @@ def list_objects(url: str, sources: FileSources) -> list[Listed]:
     raise failure
 
 
-def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True) -> Iterator[Node]:
-    """Yield the nodes of a Zarr v3 hierarchy. Its metadata stays as it is.
+def _unknown_chunks(store: Store) -> SourceError:
+    return not_listable(store, "so it is unknown which chunks exist")
+
+
+def read_hierarchy(
+    location: str | Path | ObjectStore | Store,
+    *,
+    allow: Allow = None,
+    base: str | Path | None = None,
+    limits: Limits | None = None,
+    record_conditions: bool = True,
+) -> Iterator[Node]:
+    """Yield the nodes of any Zarr hierarchy, to write them elsewhere.
+
+    References of manifest arrays keep their offsets, lengths, checksums and conditions, and
+    their paths become URLs. Inline data stays inline, empty chunks stay empty, and missing ones
+    missing. A partitioned manifest is a `StreamedManifest` of the same partitions, read while it
+    is written. Each chunk of a native array, and of a Zarr v2 array, becomes a reference to its
+    own object.
 
     Parameters
     ----------
-    url : str
-        The root of the hierarchy.
-    sources : FileSources
-        Reads it, and must be able to list.
+    location : str, Path, obstore store or zarr Store
+        The hierarchy. One with native arrays must be able to list its objects.
+    allow, base, limits
+        As for :class:`ManifestStore`. Sources are not read, and need not be allowed, but
+        manifest documents outside the hierarchy must be.
     record_conditions : bool
-        Whether to record the entity tag and modification time of chunks.
+        Whether to record the entity tag and modification time of native chunks.
+
+    Yields
+    ------
+    Node
+        Parents before their members. An array that cannot be read or expressed is a
+        `RefusedNode` with the reason.
 
     Raises
     ------
     SourceNotFoundError
-        There is no Zarr v3 hierarchy.
+        There is no Zarr hierarchy.
     SourceError, SourceAccessDeniedError
-        Its objects cannot be listed.
+        It cannot be read, or cannot be listed and has no consolidated metadata.
+    ValueError, TypeError
+        `allow` has something that is not a URL prefix, or not an access.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, zarr, zarr_manifest
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> entries = {"0": {"path": "../raw.bin", "length": 4}, "1": {}}
+    >>> options = {"shape": 8, "chunks": 4, "dtype": "u1"}
+    >>> zarr_manifest.create_array(root, "a", entries, **options)
+    >>> node, = [node for node in read_hierarchy(root) if node.path == "a"]
+    >>> node.manifest.paths == ((root / "raw.bin").as_uri(),), node.manifest[1,].is_empty
+    (True, True)
     """
-    objects = {found.name: found for found in list_objects(url, sources)}
-    paths = [
-        name.removesuffix(_METADATA).rstrip("/")
-        for name in objects
-        if name == _METADATA or name.endswith(f"/{_METADATA}")
-    ]
-    if not paths:
-        store = open_hierarchy(url, sources.allow, read_only=True)
-        raise no_hierarchy(store, what="Zarr v3 hierarchy")
-    below = _by_array(paths, objects)
-    for path in sorted(paths, key=lambda path: path.split("/") if path else []):
+    hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    return _nodes(hierarchy, location, hierarchy.directories, record_conditions)
+
+
+def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True) -> Iterator[Node]:
+    """Yield the nodes of a hierarchy that users named as one of their files.
+
+    Like :func:`read_hierarchy`, but links in a directory are followed, wherever they lead.
+    """
+    hierarchy = InspectedHierarchy.open(url, allow=sources.allow)
+    return _nodes(hierarchy, url, _EVERYWHERE, record_conditions)
+
+
+def _nodes(
+    hierarchy: InspectedHierarchy, location: Any, links: tuple[str, ...], record_conditions: bool
+) -> Iterator[Node]:
+    found = sync(list_nodes(hierarchy.store, directories=links))
+    declares = any(node.array is not None and node.array.declaration for node in found)
+    if not declares and not can_list(hierarchy.store):
+        raise _unknown_chunks(hierarchy.store)
+    return _Reading(hierarchy, location, record_conditions).nodes(found)
+
+
+class _Reading:
+    def __init__(
+        self, hierarchy: InspectedHierarchy, location: Any, record_conditions: bool
+    ) -> None:
+        self._hierarchy = hierarchy
+        self._location = location
+        self._record_conditions = record_conditions
+
+    def nodes(self, found: Sequence[StoredNode]) -> Iterator[Node]:
+        self._paths = {node.path for node in found}
+        for node in found:
+            try:
+                if node.problem is None and node.is_v2:
+                    yield from self._v2(node.path)
+                    continue
+                node.require_v3()
+                if node.kind == "group":
+                    yield GroupNode(node.path, dict(node.metadata.get("attributes", {})))
+                else:
+                    yield self._array(node)
+            except ManifestError as error:
+                yield refused(node.path, error)
+
+    # Manifest arrays -----------------------------------------------------------------
+
+    def _array(self, node: StoredNode) -> ArrayNode:
+        metadata = checked_metadata(ArrayMetadata("", node.metadata).undeclared)
+        array = strict(self._hierarchy.declaration(node))
+        if array is None:
+            grid = strict(interpret_chunk_grid(metadata))
+            if grid is None:
+                raise NotConvertibleError("its chunk grid is of an unknown kind")
+            return ArrayNode(node.path, metadata, self._native(node, grid))
+        documents = self._hierarchy.documents(array)
+        if array.partitions is None:
+            (manifest,) = _Parts(array, documents, self._roots)
+            return ArrayNode(node.path, metadata, manifest)
+        parts = _Parts(array, documents, self._roots)
+        return ArrayNode(node.path, metadata, StreamedManifest(array.partitions.shape, parts))
+
+    @functools.cached_property
+    def _roots(self) -> list[UrlLocation]:
+        root = self._hierarchy.sources.root
+        return [] if root is None else [root]
+
+    # Native arrays -------------------------------------------------------------------
+
+    def _native(self, node: StoredNode, grid: ChunkGrid) -> Manifest:
+        listed = self._listed
+        if listed is None:
+            keys = sync(self._hierarchy.native_chunks(node, grid))
+            urls = [object_url(self._roots, key).url for key in keys.values()]
+            return _whole_objects(grid, list(keys), urls)
+        encoding = ChunkKeyEncoding(node.metadata, len(grid.shape))
+        encoding.learn(grid)
+        chunks: list[tuple[int, ...]] = []
+        found: list[Listed] = []
+        for name, each in listed.get(node.path, {}).items():
+            index = encoding.decode(name)
+            if index is not None and grid.contains(index) and name != _METADATA:
+                chunks.append(index)
+                found.append(each)
+        states = {each.url: each.conditions for each in found if each.conditions}
+        return _whole_objects(
+            grid,
+            chunks,
+            [each.url for each in found],
+            lengths=[each.size for each in found],
+            conditions=states if self._record_conditions else None,
+        )
+
+    @functools.cached_property
+    def _listed(self) -> dict[str, dict[str, Listed]] | None:
+        """By path of a node, its objects by relative name; None if they have no state."""
+        if not can_list(self._hierarchy.store):
+            raise _unknown_chunks(self._hierarchy.store)
+        place = self._listed_place()
+        if place is None:
+            return None
+        url, sources = place
+        return _by_node(self._paths, list_objects(url, sources))
+
+    def _listed_place(self) -> tuple[str, FileSources] | None:
+        """Return the URL of a hierarchy that obstore can list, and what lists it."""
+        location = self._location
+        if isinstance(location, str | Path):
+            if not isinstance(location, str) or "://" not in location:
+                return Path(location).absolute().as_uri(), FileSources(self._hierarchy.allow)
+            return location.rstrip("/"), FileSources(self._hierarchy.allow)
+        store: Any = self._hierarchy.store
+        inner = store.store if type(store).__name__ == "ObjectStore" else None
+        if not self._roots or inner is None:
+            return None
+        url = self._roots[0].url.rstrip("/")
+        return url, FileSources({**self._hierarchy.allow, f"{url}/": inner})
+
+    # Zarr v2 among v3 ----------------------------------------------------------------
+
+    def _v2(self, path: str) -> Iterator[Node]:
+        yield from (node for node in self._v2_nodes if node.path == path)
+
+    @functools.cached_property
+    def _v2_nodes(self) -> list[Node]:
+        url = self._roots[0].url if self._roots else None
+        return list(read_zarr2(self._hierarchy.store, url=url, allow=self._hierarchy.allow))
+
+
+class _Parts:
+    """The documents of a manifest, with URLs as paths; read anew each time they are iterated."""
+
+    def __init__(
+        self, array: DeclaredArray, documents: ManifestDocuments, roots: list[UrlLocation]
+    ) -> None:
+        self._array = array
+        self._documents = documents
+        self._roots = roots
+
+    def __iter__(self) -> Iterator[Manifest]:
         try:
-            yield _node(url, path, sources, below[path], record_conditions)
+            partitions = iter(sync(self._documents.partitions()))
+            while batch := list(itertools.islice(partitions, CONCURRENCY)):
+                yield from sync(self._loaded(batch))
+            sync(self._documents.check_missing())
         except ManifestError as error:
-            yield refused(path, error)
+            raise error.in_context(array=self._array.path) from error.__cause__
+
+    async def _loaded(self, batch: Iterable[Any]) -> list[Manifest]:
+        calls = (functools.partial(self._documents.partition, each) for each in batch)
+        return [
+            Manifest(loaded.manifest.with_paths([self._url(each) for each in loaded.locations]))
+            async for loaded in in_order(calls, CONCURRENCY)
+        ]
+
+    def _url(self, location: Location) -> str:
+        if isinstance(location, StoreLocation):
+            return object_url(self._roots, location.key).url
+        return location.url
 
 
-def _by_array(paths: list[str], objects: Mapping[str, Listed]) -> dict[str, dict[str, Listed]]:
+def _by_node(paths: Iterable[str], objects: Iterable[Listed]) -> dict[str, dict[str, Listed]]:
     """Return each node's objects by relative name; an object belongs to the deepest node above."""
-    nodes = set(paths)
     below: dict[str, dict[str, Listed]] = {path: {} for path in paths}
-    for name, found in objects.items():
-        above = name
+    for found in objects:
+        above = found.name
         while above:
             above = above.rpartition("/")[0]
-            if above in nodes:
-                below[above][name[len(above) + 1 :] if above else name] = found
+            if above in below:
+                name = found.name[len(above) + 1 :] if above else found.name
+                below[above][name] = found
                 break
     return below
 
 
-def _node(
-    url: str,
-    path: str,
-    sources: FileSources,
-    objects: Mapping[str, Listed],
-    record_conditions: bool,
-) -> Node:
-    at = f"{url}/{path}" if path else url
-    size = objects[_METADATA].size
-    try:
-        stated: Any = json.loads(bytes(sources.read(f"{at}/{_METADATA}", 0, size)))
-        kind = stated["node_type"]
-        attributes = dict(stated.get("attributes", {}))
-    except (ValueError, KeyError, TypeError) as error:
-        raise NotConvertibleError(f"its zarr.json is not Zarr v3 metadata: {error}") from error
-    if kind == "group":
-        return GroupNode(path, attributes)
-    if ArrayMetadata("", stated).declaration:
-        raise NotConvertibleError(
-            "it declares storage transformers, such as a chunk manifest",
-            remedy="Copy the hierarchy with its manifests.",
-        )
-    metadata = checked_metadata(stated)
-    grid = strict(interpret_chunk_grid(metadata))
-    if grid is None:
-        raise NotConvertibleError("its chunk grid is of an unknown kind")
-    encoding = ChunkKeyEncoding(metadata, len(grid.shape))
-    encoding.learn(grid)
-    chunks: list[tuple[int, ...]] = []
-    found: list[Listed] = []
-    for name, listed in objects.items():
-        index = encoding.decode(name)
-        if index is not None and grid.contains(index) and name != _METADATA:
-            chunks.append(index)
-            found.append(listed)
-    return ArrayNode(path, metadata, _manifest(grid, chunks, found, record_conditions))
-
-
-def _manifest(
-    grid: ChunkGrid, chunks: list[tuple[int, ...]], found: list[Listed], record_conditions: bool
+def _whole_objects(
+    grid: ChunkGrid,
+    chunks: Sequence[tuple[int, ...]],
+    urls: Sequence[str],
+    *,
+    lengths: Sequence[int] | None = None,
+    conditions: Mapping[str, Mapping[str, str | int]] | None = None,
 ) -> Manifest:
-    stated = {listed.url: listed.conditions for listed in found if listed.conditions}
     return Manifest.from_columns(
         grid.counts,
-        paths=np.array([listed.url for listed in found], np.dtypes.StringDType()),
-        offsets=np.zeros(len(found), np.int64),
-        lengths=np.array([listed.size for listed in found], np.int64),
+        paths=np.array(urls, np.dtypes.StringDType()),
+        offsets=np.zeros(len(urls), np.int64),
+        lengths=None if lengths is None else np.array(lengths, np.int64),
         indices=np.array(chunks, np.int64).reshape(len(chunks), len(grid.counts)),
-        conditions=stated if record_conditions else None,
+        conditions=conditions,
     )
