@@ -159,7 +159,7 @@ def test_a_hierarchy_on_a_web_server(root: Path, values: Values) -> None:
     assert values
     zarr.consolidate_metadata(zm.ManifestStore(root))
     with FileServer(root) as server:
-        nodes = {node.path: node for node in read_files(server.url)}
+        nodes = {node.path: node for node in read_hierarchy(server.url)}
         path = entries([nodes["a/b/external"]], "a/b/external")[0, 0].path
         assert path == f"{server.url}/raw/external.bin"
         refused = nodes["native"]
