@@ -21,10 +21,10 @@ from virtualizarr.manifests.utils import create_v3_array_metadata
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, Converted, convert, same
 from zarr_manifest.conversion.files.combining import splitting
 from zarr_manifest.conversion.files.combining.splitting import (
-    common_length,
     split_arrays,
     split_references,
 )
+from zarr_manifest.conversion.fitting import common_length
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 
 pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
@@ -392,7 +392,7 @@ def test_pieces_that_are_not_contiguous_are_refused(tmp_path: Path) -> None:
 
 
 def test_not_more_references_than_are_sane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitting, "_MAX_REFERENCES", 50)
+    monkeypatch.setattr(splitting, "MOST_REFERENCES", 50)
     parts: list[Any] = [(rows(count), ("t",), {}) for count in (31, 28)]
     chunked = [(rows(count), ("t",), {"chunksizes": (10,)}) for count in (31, 28)]
     paths = write_arrays(tmp_path, v=parts, w=chunked)

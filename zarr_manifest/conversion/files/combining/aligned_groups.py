@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zarr_manifest.conversion.files.combining.meaning import made_alike, meanings
 from zarr_manifest.conversion.files.combining.opened_files import (
     CombineRules,
     OpenedFile,
     assembled,
 )
 from zarr_manifest.conversion.files.combining.splitting import with_codecs_of
+from zarr_manifest.conversion.meaning import made_alike, meanings
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.virtualizarr_internals import is_virtual

@@ -20,7 +20,6 @@ from zarr_manifest.conversion.files.combining.aligned_groups import (
     share_coordinates,
 )
 from zarr_manifest.conversion.files.combining.comparison import Comparison, Digests
-from zarr_manifest.conversion.files.combining.meaning import is_of_time, other_meaning
 from zarr_manifest.conversion.files.combining.opened_files import CombineRules, OpenedFile
 from zarr_manifest.conversion.files.combining.placement import (
     are_last,
@@ -36,6 +35,7 @@ from zarr_manifest.conversion.files.combining.splitting import (
     storage_difference,
 )
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
+from zarr_manifest.conversion.meaning import is_of_time, other_meaning
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, unstable_types_accepted

@@ -11,8 +11,8 @@ import numpy as np
 import zarr
 
 from zarr_manifest.conversion.files.combining.aligned_groups import AlignedGroup
-from zarr_manifest.conversion.files.combining.meaning import other_meaning
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, explained
+from zarr_manifest.conversion.meaning import other_meaning
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, unstable_types_accepted
 from zarr_manifest.conversion.virtualizarr_internals import is_virtual

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarr_manifest.conversion.files.combining.meaning import shown_value
 from zarr_manifest.conversion.files.combining.opened_files import CombineRules
+from zarr_manifest.conversion.meaning import shown_value
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.locations import redact
 from zarr_manifest.showing import counted

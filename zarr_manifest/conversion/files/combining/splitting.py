@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.files.combining.meaning import same_value
 from zarr_manifest.conversion.files.trees import with_metadata
+from zarr_manifest.conversion.fitting import MOST_REFERENCES, common_length, decoding
+from zarr_manifest.conversion.meaning import same_value
 from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.virtualizarr_internals import (
     INLINED,
@@ -25,44 +26,6 @@ from zarr_manifest.conversion.virtualizarr_internals import (
     is_virtual,
 )
 from zarr_manifest.errors import NotConvertibleError
-
-# More than the hours of a century, but not every element of a long series.
-_MAX_REFERENCES = 1_000_000
-
-
-def common_length(
-    lengths: Sequence[int], chunks: Sequence[int], is_last: Sequence[bool]
-) -> int | None:
-    """Return the greatest chunk length into which all files can be divided.
-
-    Parameters
-    ----------
-    lengths, chunks : sequence of int
-        Length of every file along the dimension, and of its chunks.
-    is_last : sequence of bool
-        Whether the file ends the array: only there may a chunk extend past the values.
-
-    Returns
-    -------
-    int or None
-        None if all files are empty.
-
-    Examples
-    --------
-    >>> common_length([744, 672, 720], [744, 672, 720], [False, False, True])
-    24
-    >>> common_length([30, 30, 28], [10, 10, 10], [False, False, True])
-    10
-    """
-    inner = last = 0
-    for length, chunk, ends in zip(lengths, chunks, is_last, strict=True):
-        # The part of a single chunk past the values is never referred to.
-        within = length if length <= chunk else math.gcd(length, chunk)
-        if length and ends:
-            inner, last = math.gcd(inner, within), math.gcd(last, chunk)
-        elif length:
-            inner, last = math.gcd(inner, within), math.gcd(last, within)
-    return max(inner, last) or None
 
 
 def split_references(
@@ -154,11 +117,11 @@ def split_arrays(arrays: Sequence[Any], axis: int, is_last: Sequence[bool]) -> S
     shape = (*chunks[0][:axis], piece, *chunks[0][axis + 1 :])
     pieces = f"pieces of {brief(shape)}"
     count = sum(math.prod(_grid(array.shape, shape)) for array in arrays)
-    if count > _MAX_REFERENCES:
+    if count > MOST_REFERENCES:
         return Splitting(
             arrays,
             problem=f"splitting them into {pieces}, which would fit, takes {count} references, "
-            f"more than {_MAX_REFERENCES}",
+            f"more than {MOST_REFERENCES}",
         )
     split = [_split(array, axis, piece) for array in arrays]
     return Splitting(
@@ -217,40 +180,6 @@ def _split(array: Any, axis: int, piece: int) -> Any:
 
 
 # Whether chunks are stored alike ---------------------------------------------------------
-
-
-# Parameters that only encoders use: what decoders need is in the compressed bytes themselves.
-# Others decide what bytes decode to, such as the size of the elements of a separate shuffle.
-_ONLY_FOR_ENCODING: Mapping[str, frozenset[str]] = {
-    "gzip": frozenset(["level"]),
-    "zstd": frozenset(["level", "checksum"]),
-    "blosc": frozenset(["typesize", "cname", "clevel", "shuffle", "blocksize"]),
-    "numcodecs.zlib": frozenset(["level"]),
-    "numcodecs.gzip": frozenset(["level"]),
-    "numcodecs.bz2": frozenset(["level"]),
-    "numcodecs.zstd": frozenset(["level", "checksum"]),
-    "numcodecs.lz4": frozenset(["acceleration"]),
-    "numcodecs.lzma": frozenset(["check", "preset"]),
-    "numcodecs.blosc": frozenset(["typesize", "cname", "clevel", "shuffle", "blocksize"]),
-    "imagecodecs_lz4h5": frozenset(["level", "blocksize"]),
-}
-
-
-def decoding(codecs: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the codecs of an array's metadata, without parameters that decoding ignores.
-
-    Examples
-    --------
-    >>> decoding([{"name": "bytes", "configuration": {"endian": "little"}},
-    ...           {"name": "numcodecs.zlib", "configuration": {"level": 4}}])
-    [('bytes', {'endian': 'little'}), ('numcodecs.zlib', {})]
-    """
-    found: list[tuple[str, dict[str, Any]]] = []
-    for codec in codecs:
-        ignored = _ONLY_FOR_ENCODING.get(codec["name"], frozenset())
-        stated: Mapping[str, Any] = codec.get("configuration") or {}
-        found.append((codec["name"], {k: v for k, v in stated.items() if k not in ignored}))
-    return found
 
 
 def with_codecs_of(first: Any, other: Any) -> Any:

@@ -77,20 +77,33 @@ def meanings(
     """
     variables: Mapping[Any, Any] = dataset.variables
     known = stored or {}
+    found = meanings_of({name: variable.attrs for name, variable in variables.items()})
+    for name, meaning in found.items():
+        meaning |= known.get(str(name), {})
+    return found
+
+
+def meanings_of(attributes: Mapping[Any, Mapping[Any, Any]]) -> dict[Any, dict[str, Any]]:
+    """Return what determines the meaning of the numbers of variables, by their name.
+
+    Parameters
+    ----------
+    attributes : mapping
+        By name, those of all variables of a group.
+    """
     mappings = {
         name.rstrip(":")
-        for variable in variables.values()
-        for name in str(variable.attrs.get(_GRID_MAPPING, "")).split()
+        for each in attributes.values()
+        for name in str(each.get(_GRID_MAPPING, "")).split()
     }
     found: dict[Any, dict[str, Any]] = {
-        name: _stated(variable.attrs, is_mapping=name in mappings) | dict(known.get(str(name), {}))
-        for name, variable in variables.items()
+        name: _stated(each, is_mapping=name in mappings) for name, each in attributes.items()
     }
-    for variable in variables.values():
+    for each in attributes.values():
         for attribute in _BOUNDS:
-            bounds = found.get(str(variable.attrs.get(attribute)))
+            bounds = found.get(str(each.get(attribute)))
             if bounds is not None and "units" not in bounds:
-                bounds |= {n: variable.attrs[n] for n in _INHERITED if n in variable.attrs}
+                bounds |= {n: each[n] for n in _INHERITED if n in each}
     return found
 
 
