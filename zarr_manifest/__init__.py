@@ -5,7 +5,8 @@ Implements the Zarr v3 storage transformer ``chunk-manifest-json`` for zarr.
 - Read: :class:`ManifestStore` for ``zarr.open`` and xarray, or :func:`enable` for code
   that opens paths and URLs. :func:`anonymous`, :func:`environment` and :class:`Limits`
   say what reading may do.
-- Write: :func:`create_array` and :func:`write_manifest`, with entries or a :class:`Manifest`.
+- Write: :func:`create_array` and :func:`write_manifest`, with entries or a :class:`Manifest`;
+  :func:`clean` removes what they replaced.
 - Inspect: :func:`contents` and :func:`validate`.
 
 All errors are :class:`ManifestError`; each class is in :mod:`zarr_manifest.errors`. Other
@@ -27,7 +28,14 @@ if TYPE_CHECKING:
     from zarr_manifest.integrations import enable
     from zarr_manifest.manifest import Manifest
     from zarr_manifest.sources import anonymous, environment
-    from zarr_manifest.writing import create_array, edit, entries, recover, write_manifest
+    from zarr_manifest.writing import (
+        clean,
+        create_array,
+        edit,
+        entries,
+        recover,
+        write_manifest,
+    )
 
 __version__ = "0.1.0.dev0"
 
@@ -37,6 +45,7 @@ __all__ = [
     "ManifestError",
     "ManifestStore",
     "anonymous",
+    "clean",
     "contents",
     "create_array",
     "edit",
@@ -56,6 +65,7 @@ _PACKAGES = {
     "ManifestError": "errors",
     "ManifestStore": "hierarchy",
     "anonymous": "sources",
+    "clean": "writing",
     "contents": "inspection",
     "create_array": "writing",
     "edit": "writing",

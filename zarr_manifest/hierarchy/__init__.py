@@ -20,6 +20,7 @@ from zarr_manifest.hierarchy.stored_documents import StoredDocument, fetch_docum
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.hierarchy.walking import (
     Node,
+    copies_in,
     list_nodes,
     no_hierarchy,
     open_for_reading,
@@ -42,6 +43,7 @@ __all__ = [
     "PartitionKeys",
     "StoredDocument",
     "Verify",
+    "copies_in",
     "encode_fill_chunk",
     "expire_timestamps",
     "fetch_document",

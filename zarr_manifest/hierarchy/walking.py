@@ -43,6 +43,7 @@ from zarr_manifest.hierarchy.contradictions import not_a_path
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import (
     CONSOLIDATE,
+    Listing,
     can_list,
     inside_store,
     link_outside,
@@ -168,6 +169,7 @@ async def list_nodes(
     keep_bodies: bool = False,
     instead: str = "",
     directories: tuple[str, ...] = (),
+    listing: Listing | None = None,
 ) -> list[Node]:
     """Return the nodes of a hierarchy, sorted by path, so that parents come first.
 
@@ -186,6 +188,8 @@ async def list_nodes(
         Another remedy if the store cannot be listed, besides consolidating.
     directories : tuple of str
         Where links may lead besides: what the reader authorised.
+    listing : Listing, optional
+        The metadata documents of all nodes, if the caller has listed the store.
 
     Raises
     ------
@@ -199,7 +203,7 @@ async def list_nodes(
         Nodes are being changed, or writing was interrupted: some may be old, and others new.
     """
     if can_list(store):
-        nodes, links = await _listed(store, below, deep, keep_bodies, directories)
+        nodes, links = await _listed(store, below, deep, keep_bodies, directories, listing)
         nodes = [*await _above(store, below, directories), *nodes]
     else:
         nodes, links = await _root(store, instead), []
@@ -240,11 +244,18 @@ def _is_within(path: str, below: str, deep: bool) -> bool:
 
 
 async def _listed(
-    store: Store, below: str, deep: bool, keep_bodies: bool, directories: tuple[str, ...]
+    store: Store,
+    below: str,
+    deep: bool,
+    keep_bodies: bool,
+    directories: tuple[str, ...],
+    listing: Listing | None,
 ) -> tuple[list[Node], list[str]]:
     """Return the nodes, and the links to directories outside the hierarchy."""
     root = listed_directory(store)
-    if deep:
+    if listing is not None:
+        pass
+    elif deep:
         listing = await list_inside(store, f"{below}/" if below else "", directories)
     elif root is not None:
         listing = await list_members(root, below, directories)
@@ -348,14 +359,15 @@ def _with_members(nodes: list[Node]) -> dict[str, Node]:
     """Return nodes, and those in their consolidated metadata, by path."""
     found = {node.path: node for node in nodes}
     for node in nodes:
-        for member in _consolidated(node):
+        for member in copies_in(node):
             own = found.get(member.path)
             if own is None or own.is_v2:  # zarr prefers v3
                 found[member.path] = member
     return found
 
 
-def _consolidated(node: Node) -> Iterator[Node]:
+def copies_in(node: Node) -> Iterator[Node]:
+    """Yield the nodes that the consolidated metadata of a group describe."""
     for name, metadata in members_in(node.metadata):
         path = join(node.path, name)
         if not is_possible_path(name):

@@ -32,6 +32,7 @@ from zarr_manifest.sources.directories import (
     NO_LINK,
     OPENS_IN_DIRECTORIES,
     LinkMetError,
+    OpenFile,
     open_above,
     real_path,
     regular_file,
@@ -79,14 +80,28 @@ class OwnFiles(Struct, frozen=True):
             No file can have this name.
         """
         try:
-            with self._place(key) as place:
-                file = regular_file(place.open(FILE_FLAGS | NO_LINK))
-                try:
-                    return file.read(0, file.size)
-                finally:
-                    file.close()
+            with self.opened(key) as file:
+                return file.read(0, file.size)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
+
+    @contextmanager
+    def opened(self, key: str) -> Generator[OpenFile]:
+        """Open a file for reading.
+
+        Raises
+        ------
+        OSError
+            There is none.
+        LocationNotAllowedError, InvalidPathError
+            As of :meth:`read`.
+        """
+        with self._place(key) as place:
+            file = regular_file(place.open(FILE_FLAGS | NO_LINK))
+        try:
+            yield file
+        finally:
+            file.close()
 
     def size(self, key: str) -> int | None:
         """Return the size of a regular file, in bytes; None if there is none of our own."""
@@ -186,6 +201,39 @@ class OwnFiles(Struct, frozen=True):
             else:
                 place.unlink()
 
+    def remove_unchanged(self, key: str, before: os.stat_result) -> bool:
+        """Remove a file unless it was written since; return whether it was removed.
+
+        A writer that writes it again meanwhile does so after it is removed, or keeps it.
+        """
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            self._place(key) as place,
+        ):
+            partial = place.beside(PARTIAL)
+            held = try_lock(partial, needs_lock=False)
+            if held is None:
+                return False
+            with releasing(partial, held):
+                status = place.status()
+                if status is not None and _is_same(status, before):
+                    place.unlink()
+                    return True
+        return False
+
+    def remove_momentary(self, key: str) -> bool:
+        """Remove a file that a killed writer left; return False if a writer is using it."""
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            self._place(key) as place,
+        ):
+            _require_no_link(place)
+            held = try_lock(place, needs_lock=False)
+            if held is not None:
+                with releasing(place, held):
+                    return True
+        return False
+
     def remove_below(self, key: str) -> None:
         """Remove a directory with its contents; of the whole, only the contents."""
         if key:
@@ -273,6 +321,14 @@ def _require_no_link(place: FilePlace) -> os.stat_result | None:
     if status is not None and stat.S_ISLNK(status.st_mode):
         raise LinkMetError
     return status
+
+
+def _is_same(status: os.stat_result, before: os.stat_result) -> bool:
+    """Whether a file is the one that it was before, and has not been written."""
+    return os.path.samestat(status, before) and (
+        (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        == (before.st_size, before.st_mtime_ns, before.st_ctime_ns)
+    )
 
 
 def _behind_link(path: str) -> LocationNotAllowedError:

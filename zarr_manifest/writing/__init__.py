@@ -1,6 +1,7 @@
 """Authoring: changes of a hierarchy, new manifest arrays, and manifests for existing arrays."""
 
 from zarr_manifest.writing.array_writer import SMALL_MANIFEST, ArrayWriter, Form, small_size
+from zarr_manifest.writing.cleaning import CleaningReport, UnusedObject, clean
 from zarr_manifest.writing.commit import Change, recover
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
 from zarr_manifest.writing.edit import edit, entries
@@ -10,9 +11,12 @@ __all__ = [
     "SMALL_MANIFEST",
     "ArrayWriter",
     "Change",
+    "CleaningReport",
     "Form",
     "GuardedStore",
     "Stored",
+    "UnusedObject",
+    "clean",
     "create_array",
     "edit",
     "entries",
