@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import numpy as np
 import zarr
+from msgspec import structs
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import (
@@ -43,15 +44,16 @@ from zarr_manifest.hierarchy import (
     DeclaredArray,
     InspectedHierarchy,
     LoadedManifest,
+    ManifestStore,
     Node,
     Partition,
     no_hierarchy,
     store_underneath,
 )
-from zarr_manifest.locations import Base, StoreLocation
+from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import JoinedReferences, References
-from zarr_manifest.sources import Allow, access_by_prefix
-from zarr_manifest.stores import object_url, open_hierarchy, store_urls
+from zarr_manifest.sources import Allow, access_by_prefix, anonymous
+from zarr_manifest.stores import open_hierarchy, store_urls
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import GuardedStore, guarded_store
@@ -140,7 +142,7 @@ def edit(
     >>> zarr.open_group(zm.ManifestStore(root), mode="r")["a"][:]
     array([49, 50,  7,  7,  7,  7,  0,  0], dtype=uint8)
     """
-    access = access_by_prefix(allow)
+    access = dict(access_by_prefix(allow))
     own = store_underneath(open_hierarchy(location, access))
     guarded = guarded_store(own, sole_writer=sole_writer)
     # What an interrupted writer left behind is written first.
@@ -148,10 +150,14 @@ def edit(
         raise no_hierarchy(own)
     edits = Edits()
     place = None if chunks_in is None else _chunk_place(chunks_in, access)
+    if place is not None:
+        access.setdefault(f"{place.url}/", anonymous())
     store = EditedStore(own, edits, chunks_in=place, allow=access)
     try:
         yield _untyped_zarr.open(store, mode="r+", use_consolidated=False)
         _Commit(guarded, InspectedHierarchy.open(own, allow=access), edits).carry_out()
+        for path in edits.removed_natives():
+            sync(ManifestStore(own, allow=access).delete_dir(path))
     except BaseException:
         with contextlib.suppress(Exception):
             for key in edits.native:  # nothing refers to them, but they have the names of chunks
@@ -295,11 +301,13 @@ class _Commit:
         entries = self._edits.entries[path]
         if now and ArrayMetadata("", before).declaration != ArrayMetadata("", now).declaration:
             self._require_other_chunks(path, before, now, entries)
-            after = _with_present_manifest(path, before, now, after)
-        array = self._declared(path, after)
-        if array is None:
+            if path in self._edits.after:
+                after = _with_present_manifest(path, before, now, after)
+        array, first = self._declared(path, after), self._declared(path, before or after)
+        if array is None or first is None:
             raise _conflict(path, "replaced the array by one without a manifest")
-        return _Rewriting(self._store, self._hierarchy, array, after, entries).metadata()
+        rewriting = _Rewriting(self._store, self._hierarchy, array, after, entries, first.base)
+        return rewriting.metadata()
 
     def _declared(self, path: str, metadata: dict[str, Any]) -> DeclaredArray | None:
         node = Node(path, metadata=metadata, is_own=True)
@@ -337,18 +345,20 @@ class _Rewriting:
         array: DeclaredArray,
         metadata: dict[str, Any],
         entries: Mapping[Index, Edited],
+        entries_base: Base,
     ) -> None:
         self._store = store
         self._documents = hierarchy.documents(array)
         self._array = array
         self._metadata = metadata
         self._entries = entries
+        # What their paths resolve against.
+        self._entries_base = entries_base
         # Where chunks that were written cannot be named relative to the base, it is given up.
         self._is_moved = any(
             isinstance(entry, WrittenChunk) and _relative(array.base, entry.key) is None
             for entry in entries.values()
         )
-        self._base = Base.parse("./", directory=array.path, root=array.root)
 
     def metadata(self) -> dict[str, Any]:
         """Write the documents that change, and return the metadata that declare them."""
@@ -399,13 +409,7 @@ class _Rewriting:
         grid_shape = array.chunk_grid.counts
         old = loaded.manifest
         if self._is_moved:
-            places = (
-                object_url([] if array.root is None else [array.root], place.key).url
-                if isinstance(place, StoreLocation)
-                else place.url
-                for place in loaded.locations
-            )
-            old = old.with_paths(list(places))
+            old = old.with_paths([_path(array.base, place) for place in loaded.locations])
         indices = np.array(list(edited), np.int64).reshape(len(edited), array.ndim)
         joined = JoinedReferences()
         joined.add_references(old.without_chunks(number_chunks(indices, grid_shape)))
@@ -420,11 +424,20 @@ class _Rewriting:
         return references
 
     def _entry(self, entry: Mapping[str, Any] | WrittenChunk, base: Base) -> Mapping[str, Any]:
-        if not isinstance(entry, WrittenChunk):
+        if isinstance(entry, WrittenChunk):
+            return entry.entry(_path(base, StoreLocation(entry.key)))
+        if "path" not in entry or base == self._entries_base:
             return entry
-        path = _relative(base, entry.key)
-        assert path is not None  # otherwise the base was given up
-        return entry.entry(path)
+        return {**entry, "path": _path(base, self._entries_base.resolve(entry["path"]))}
+
+
+def _path(base: Base, location: Location) -> str:
+    """Return the path of a location; the base must not be elsewhere if that is in the store."""
+    if not isinstance(location, StoreLocation):
+        return location.url
+    path = _relative(base, location.key)
+    assert path is not None  # otherwise the base was given up
+    return path
 
 
 def _relative(base: Base, key: str) -> str | None:
@@ -438,9 +451,12 @@ def _relative(base: Base, key: str) -> str | None:
 
 
 def _reference(loaded: LoadedManifest, index: Index) -> Any:
-    """Return what a document says of a chunk."""
+    """Return what a document says of a chunk, whatever its base is."""
     row = loaded.manifest.get(index)
-    return None if row is None else loaded.manifest.reference(row)
+    if row is None:
+        return None
+    reference = structs.replace(loaded.manifest.reference(row), path=None)
+    return reference, loaded.locations[row.path_number] if row.path_number >= 0 else None
 
 
 def _with_present_manifest(

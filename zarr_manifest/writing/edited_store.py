@@ -103,6 +103,14 @@ class Edits:
     native: set[str] = field(default_factory=set[str])
     has_ended: bool = False
 
+    def removed_natives(self) -> list[str]:
+        """Return the paths of native arrays that are removed, whose chunks have no use then."""
+        return [
+            path
+            for path, body in self.after.items()
+            if body is None and _native_chunks(path, self.before.get(path) or b"{}") is not None
+        ]
+
 
 class StagedStore(OwnStore):
     """A hierarchy's own store, with metadata that are not written yet.
@@ -256,8 +264,9 @@ class StagedStore(OwnStore):
         for node in sorted(nodes):
             if node == path or node.startswith(below):
                 await self.delete(join(node, "zarr.json"))
-        for key in [key for key in self._edits.native if key.startswith(below)]:
-            await self.delete(key)
+        for key in sorted(self._edits.native):
+            if key.startswith(below):
+                await self.delete(key)
 
     # Native chunks ------------------------------------------------------------------
 
