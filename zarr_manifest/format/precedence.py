@@ -208,7 +208,8 @@ class PendingChange:
             return None
         copy = self._copies[path]
         former = None if own is None else parse_node(own)
-        if former is not None and _object(former.get(_CONSOLIDATED)) is not None:
+        has_copies = former is not None and _object(former.get(_CONSOLIDATED)) is not None
+        if has_copies and copy.get("node_type") == "group":
             copy = {**copy, _CONSOLIDATED: self._consolidated_below(path)}
         return dump_node(copy)
 

@@ -14,27 +14,26 @@ opened the hierarchy before, until they are cleaned away.
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import itertools
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import WriteConflictError
 from zarr_manifest.format import (
-    PendingChange,
     ancestors,
     consolidated_members,
-    digest_of,
     dump_node,
     has_consolidated,
+    impossible_name,
     join,
+    members_in,
     parse_node,
-    parse_pending,
     with_members,
     with_pending,
     without_copies,
@@ -43,6 +42,7 @@ from zarr_manifest.hierarchy import store_underneath
 from zarr_manifest.sources import Allow, access_by_prefix
 from zarr_manifest.stores import open_hierarchy, store_name
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
+from zarr_manifest.writing.finishing import finish, own_digest, parsed, replace_own
 from zarr_manifest.writing.threads import Call, in_threads
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ class Change:
     store : GuardedStore
         The hierarchy's own store.
 
+    Attributes
+    ----------
+    finished : set of str
+        Paths of the nodes whose own metadata an earlier writer had left behind.
+
     Examples
     --------
     >>> from zarr.storage import MemoryStore
@@ -76,9 +81,14 @@ class Change:
 
     def __init__(self, store: GuardedStore) -> None:
         self.store = store
+        self.finished: set[str] = set()
         self._before: dict[str, Stored] = {}
         self._after: dict[str, bytes | None] = {}
-        self._is_whole = False
+        self._default: dict[str, bytes] = {}
+        # What was read, parsed and listed. Not handed out: callers modify what they get.
+        self._parsed: dict[str, dict[str, Any] | None] = {}
+        self._copies: dict[str, dict[str, Any]] = {}
+        self._names: dict[str, list[str]] = {}
 
     # What is there ------------------------------------------------------------------
 
@@ -111,7 +121,9 @@ class Change:
         self.store.require_own(join(path, "zarr.json"))
         if path and self._is_empty:
             return Stored(None)
-        return finish(self.store, path, self.store.read(join(path, "zarr.json")))
+        finished = finish(self.store, path, self.store.read(join(path, "zarr.json")))
+        self.finished |= finished.written
+        return finished.group
 
     @functools.cached_property
     def _is_empty(self) -> bool:
@@ -120,33 +132,57 @@ class Change:
 
     def node(self, path: str) -> dict[str, Any] | None:
         """Return the metadata of a node as they were when first read; None if there are none."""
-        return _parsed(self.read(path))
+        return parsed(self.read(path))
+
+    def _node(self, path: str) -> dict[str, Any] | None:
+        """As :meth:`node`, but not to be modified."""
+        if path not in self._parsed:
+            self._parsed[path] = self.node(path)
+        return self._parsed[path]
 
     def nodes(self) -> dict[str, Stored]:
         """Return all nodes that can be reached from the root through groups, by path."""
+        return self._reached("", lambda path: _is_group(self._node(path)))
+
+    def _reached(self, group: str, is_group: Callable[[str], bool]) -> dict[str, Stored]:
         found: dict[str, Stored] = {}
-        level = [""]
+        level = [group]
         while level:
             self.read_many(level)
             found |= {path: self._before[path] for path in level if self._before[path].body}
             level = [
                 join(path, name)
-                for path in level
-                if (_parsed(self._before[path]) or {}).get("node_type") == "group"
-                for name in self.store.names_in(path)
+                for path in filter(is_group, level)
+                for name in self._names_in(path)
+                if impossible_name(name) is None
             ]
-        self._is_whole = True
         return found
+
+    def _names_in(self, path: str) -> list[str]:
+        if path not in self._names:
+            self._names[path] = [] if self._is_empty else self.store.names_in(path)
+        return self._names[path]
 
     def has_copies(self, path: str) -> bool:
         """Whether a node is a group with consolidated metadata."""
-        return has_consolidated(self.node(path) or {})
+        return _has_copies(self._node(path))
+
+    def _forget(self) -> None:
+        self._before.clear()
+        self._parsed.clear()
+        self._copies.clear()
+        self._names.clear()
+        self.__dict__.pop("_is_empty", None)
 
     # What it will be ----------------------------------------------------------------
 
     def set(self, path: str, metadata: dict[str, Any]) -> None:
         """Let a node have these metadata afterwards; copies in a group's are made anew."""
         self._after[path] = dump_node(without_copies(metadata))
+
+    def set_default(self, path: str, metadata: dict[str, Any]) -> None:
+        """Let there be a node with these metadata afterwards, unless there is another."""
+        self._default[path] = dump_node(without_copies(metadata))
 
     def remove(self, path: str) -> None:
         """Let there be no node afterwards."""
@@ -165,33 +201,53 @@ class Change:
         Returns
         -------
         list of str
-            Paths of the nodes that were created, replaced or removed.
+            Paths of the nodes that were created, replaced or removed, or of which there were
+            other copies.
 
         Raises
         ------
         WriteConflictError
             Another writer has changed one of them meanwhile; nothing is changed then.
         """
-        for attempt in range(_MOST_ATTEMPTS):
-            self.read_many(self._after)
-            changed = {path: body for path, body in self._after.items() if self._differs(path)}
+        all_changed: set[str] = set()
+        for attempt in itertools.count(1):
+            changed = self._changed()
+            all_changed |= changed.keys()
             place = self._place(changed, consolidate)
             try:
-                self._put(place, changed, is_complete=consolidate)
+                committed = self._put(place, changed, is_complete=consolidate)
             except WriteConflictError as error:
-                if attempt == _MOST_ATTEMPTS - 1:
+                if attempt == _MOST_ATTEMPTS:
                     raise
-                self._read_again({*changed, *(() if place is None else (place,))}, error)
+                self._read_again(changed, place, error, is_first=attempt == 1)
                 time.sleep(random.uniform(0, _PAUSE * 2 ** min(attempt, 5)))
                 continue
-            return sorted(changed)
-        raise AssertionError  # the last attempt has returned or raised
+            self._finish(place, committed)
+            self._forget()
+            if not self._has_new_copies(changed, place):
+                break
+        return sorted(all_changed)
 
-    def _differs(self, path: str) -> bool:
-        before, after = self.read(path).body, self._after[path]
+    def _changed(self) -> dict[str, bytes | None]:
+        self.read_many([*self._after, *self._default])
+        absent = {p: body for p, body in self._default.items() if self._before[p].body is None}
+        wanted = {**absent, **self._after}
+        return {path: body for path, body in wanted.items() if self._differs(path, body)}
+
+    def _differs(self, path: str, after: bytes | None) -> bool:
+        """Whether a node, or a copy of it, is not what it is to be."""
+        node = None if after is None else parse_node(after)
+        return self._own_differs(path, after) or any(
+            _without_copies(self._copies_in(group).get(_member(group, path))) != node
+            for group in ancestors(path)
+            if self.has_copies(group)
+        )
+
+    def _own_differs(self, path: str, after: bytes | None) -> bool:
+        before = self.read(path).body
         if before is None or after is None or before == after:
             return before != after
-        node = parse_node(before)
+        node = self._node(path)
         return node is None or without_copies(node) != parse_node(after)
 
     def _place(self, changed: Mapping[str, bytes | None], consolidate: bool) -> str | None:
@@ -199,9 +255,10 @@ class Change:
 
         None if it is the only node that changes, of which nobody has a copy.
         """
-        above = _groups_above_all(changed)
-        for group in above:
-            if self._will_be_group(group) and self.has_copies(group):
+        is_single = len(changed) == 1
+        for group in _groups_above_all(changed):
+            # What is pending is only looked up in the root.
+            if self.has_copies(group) and self._will_be_group(group) and (is_single or not group):
                 return group
         if self._will_be_group("") and (consolidate or len(changed) > 1):
             return ""
@@ -215,18 +272,20 @@ class Change:
         return None
 
     def _will_be_group(self, path: str) -> bool:
-        body = self._after[path] if path in self._after else self.read(path).body
-        node = None if body is None else parse_node(body)
-        return (node or {}).get("node_type") == "group"
+        body = self._after.get(path, self.read(path).body)
+        if body is None and path not in self._after:
+            body = self._default.get(path)
+        return _is_group(None if body is None else parse_node(body))
 
     def _put(
         self, place: str | None, changed: Mapping[str, bytes | None], *, is_complete: bool
-    ) -> None:
+    ) -> Stored | None:
+        """Put what makes readers see the change; return it if own metadata are to follow."""
         if place is None:
             # An array at the root first: nothing below it can be reached from then on.
             for path, body in sorted(changed.items()):
-                _replace(self.store, join(path, "zarr.json"), self.read(path), body)
-            return
+                replace_own(self.store, join(path, "zarr.json"), self.read(path), body)
+            return None
         before = self.read(place)
         members = self._members(place, is_complete=is_complete)
         for path in changed.keys() - {place}:
@@ -235,22 +294,55 @@ class Change:
                 members.pop(_member(place, path), None)
             else:
                 members[_member(place, path)] = parse_node(body)
-        # Groups between have copies, too, that have to follow.
         between = {
-            group
+            group: _member(place, group)
             for path in changed
             for group in ancestors(path)
-            if group.startswith(_below(place)) and group != place and self.has_copies(group)
+            if group.startswith(_below(place)) and group != place and group not in changed
         }
-        behind = sorted({*changed, *between} - {place})
-        pending = {_member(place, path): _digest(self.read(path)) for path in behind}
+        for group, member in between.items():
+            # zarr finds no node whose groups have no copies.
+            if member not in members and (node := self._node(group)) is not None:
+                members[member] = without_copies(node)
+        _require_groups(place, members, changed)
+        behind = [
+            *(path for path in changed if path != place and self._own_differs(path, changed[path])),
+            # Groups between have copies, too, that have to follow.
+            *(group for group in between if self.has_copies(group)),
+        ]
+        pending = {_member(place, path): own_digest(self.read(path)) for path in sorted(behind)}
         node = parse_node(changed.get(place) or before.body or b"") or {}
         document = dump_node(with_pending(with_members(node, members), pending))
         if document == before.body:
+            return None
+        return self.store.replace(join(place, "zarr.json"), before, document)
+
+    def _copies_in(self, group: str) -> dict[str, Any]:
+        """Return the copies in a group, by path relative to it, none within another."""
+        if group not in self._copies:
+            node = self._node(group) or {}
+            copies = dict(members_in(node))
+            if len(copies) > len(consolidated_members(node)):
+                copies = {member: _without_copies(copy) for member, copy in copies.items()}
+            self._copies[group] = copies
+        return self._copies[group]
+
+    def _members(self, group: str, *, is_complete: bool) -> dict[str, Any]:
+        """Return the copies in a group; or, to complete them, those that it should have."""
+        if self.has_copies(group) and not is_complete:
+            return dict(self._copies_in(group))
+        nodes = self._reached(group, self._will_be_group)
+        return {
+            _member(group, path): without_copies(node)
+            for path in nodes
+            if path != group and (node := self._node(path)) is not None
+        }
+
+    def _finish(self, place: str | None, committed: Stored | None) -> None:
+        if place is None or committed is None:
             return
-        stored = self.store.replace(join(place, "zarr.json"), before, document)
         try:
-            finish(self.store, place, stored, self._before)
+            finish(self.store, place, committed, self._before)
         except Exception as error:
             error.add_note(
                 "The change was made all the same. Own metadata of some nodes are behind: the "
@@ -258,74 +350,41 @@ class Change:
             )
             raise
 
-    def _members(self, group: str, *, is_complete: bool) -> dict[str, Any]:
-        """Return the copies in a group; or, to complete them, those that it should have."""
-        if self.has_copies(group) and not is_complete:
-            return consolidated_members(self.node(group) or {})
-        nodes = self._before if self._is_whole else self.nodes()
-        parsed = {path: _parsed(stored) for path, stored in list(nodes.items())}
-        return {
-            _member(group, path): without_copies(node)
-            for path, node in parsed.items()
-            if node is not None and path != group and path.startswith(_below(group))
-        }
+    def _has_new_copies(self, changed: Mapping[str, bytes | None], place: str | None) -> bool:
+        """Whether a group above the place has got copies since, which have to follow."""
+        return any(
+            _has_copies(parsed(self.store.read(join(group, "zarr.json"))))
+            for group in _groups_above_all(changed)
+            if group not in changed and (place is None or len(group) < len(place))
+        )
 
-    def _read_again(self, paths: Iterable[str], error: WriteConflictError) -> None:
+    def _read_again(
+        self,
+        changed: Mapping[str, bytes | None],
+        place: str | None,
+        error: WriteConflictError,
+        *,
+        is_first: bool,
+    ) -> None:
         """Read nodes again; raise if others than copies have changed since."""
+        paths = {each for path in changed for each in (path, *ancestors(path))}
+        paths |= set() if place is None else {place}
         before = {path: self._before[path] for path in paths}
-        self._before.clear()
-        self._is_whole = False
-        self.__dict__.pop("_is_empty", None)
-        for path in paths:
-            old, new = _parsed(before[path]), self.node(path)
-            is_changed = (old and without_copies(old)) != (new and without_copies(new))
-            if is_changed and (path in self._after or new is None):
+        old = {path: self._node(path) for path in paths}
+        self._forget()
+        self.read_many(paths)
+        if not is_first and before == {path: self._before[path] for path in paths}:
+            raise error  # not because of another change
+        if not self._changed():
+            return  # it was made already: the response was lost, or another made the same
+        for path in sorted(paths):
+            new = self._node(path)
+            if path in self._after:
+                is_other = _without_copies(old[path]) != _without_copies(new)
+            else:
+                is_other = not _is_group(new) and (new is not None or _is_group(old[path]))
+            if is_other:
                 raise error.in_context(array=path) from error.__cause__
-
-
-def finish(
-    store: GuardedStore,
-    group: str,
-    stored: Stored,
-    known: Mapping[str, Stored] | None = None,
-) -> Stored:
-    """Write the own documents that are behind the copies in a group, and return the group's.
-
-    May be repeated, and be done by several writers at once.
-
-    Parameters
-    ----------
-    store : GuardedStore
-        The hierarchy's own store.
-    group : str
-        Path of the group.
-    stored : Stored
-        Its ``zarr.json``.
-    known : mapping of str to Stored, optional
-        Own documents that need not be read again.
-    """
-    node = _parsed(stored) or {}
-    pending = parse_pending(node)
-    if not pending or stored.body is None:
-        return stored
-    change = PendingChange(pending, stored.body)
-
-    def write(member: str) -> None:
-        path = join(group, member)
-        key = join(path, "zarr.json")
-        store.require_own(key)
-        own = (known or {}).get(path) or store.read(key)
-        # Whoever wrote it meanwhile finishes this as well, or knows what came after.
-        with contextlib.suppress(WriteConflictError):
-            _replace(store, key, own, change.counting(member, own.body))
-
-    for _ in in_threads(Call(0, functools.partial(write, member)) for member in pending):
-        pass
-    key = join(group, "zarr.json")
-    try:
-        return store.replace(key, stored, dump_node(with_pending(node, {})))
-    except WriteConflictError:
-        return finish(store, group, store.read(key))
 
 
 def recover(
@@ -366,39 +425,45 @@ def recover(
     []
     """
     own = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
-    store = guarded_store(own, sole_writer=sole_writer)
-    behind: list[str] = []
-    below = [""]
-    while below:
-        path = below.pop()
-        stored = store.read(join(path, "zarr.json"))
-        node = _parsed(stored) or {}
-        pending = parse_pending(node)
-        change = PendingChange(pending, stored.body or b"")
-        for member in pending:
-            found = store.read(join(join(path, member), "zarr.json")).body
-            behind += [] if change.standing(member, found) == "own" else [join(path, member)]
-        finish(store, path, stored)
-        if node.get("node_type") == "group":
-            below += [join(path, name) for name in store.names_in(path)]
-    return sorted(behind)
+    change = Change(guarded_store(own, sole_writer=sole_writer))
+    change.nodes()
+    return sorted(change.finished)
 
 
-def _replace(store: GuardedStore, key: str, before: Stored, body: bytes | None) -> None:
-    if body == before.body:
-        return
-    if body is None:
-        store.remove(key, before)
-    else:
-        store.replace(key, before, body)
+def _is_group(node: Any) -> bool:
+    return isinstance(node, dict) and cast("dict[str, Any]", node).get("node_type") == "group"
 
 
-def _digest(found: Stored) -> str | None:
-    return None if found.body is None else digest_of(found.body)
+def _has_copies(node: dict[str, Any] | None) -> bool:
+    return _is_group(node) and has_consolidated(node or {})
 
 
-def _parsed(found: Stored) -> dict[str, Any] | None:
-    return None if found.body is None else parse_node(found.body)
+def _without_copies(node: Any) -> Any:
+    return without_copies(cast("dict[str, Any]", node)) if isinstance(node, dict) else node
+
+
+def _require_groups(
+    place: str, members: Mapping[str, Any], changed: Mapping[str, bytes | None]
+) -> None:
+    """Refuse a change that would leave nodes below what is no group any more.
+
+    Raises
+    ------
+    WriteConflictError
+        Another writer has created nodes there, or has put an array above those that change.
+    """
+    groups = {member for member, node in members.items() if _is_group(node)}
+    closed = {_member(place, path) for path in changed if path != place} - groups
+    for member in members:
+        for above in ancestors(member):
+            is_ours = join(place, member) in changed
+            if above and (above in closed or (is_ours and above in members.keys() - groups)):
+                raise WriteConflictError(
+                    f"there would be no group above it: {join(place, above)!r} is to be removed or "
+                    "is an array",
+                    array=join(place, member),
+                    remedy="Check what is there now, and write again if it is what you want.",
+                )
 
 
 def _groups_above_all(paths: Iterable[str]) -> Iterator[str]:

@@ -92,8 +92,10 @@ class GuardedStore(ABC):
 
     def remove(self, key: str, before: Stored) -> None:
         """Delete an object if it has not changed since it was read. Raises as :meth:`replace`."""
-        found = self.read(key)
-        if found.body not in (None, before.body):
+        found = self.read(key).body
+        if found is None:
+            return  # a later writer may be creating it again
+        if found != before.body:
             raise _conflict(key)
         self.delete(key)
 

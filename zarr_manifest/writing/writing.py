@@ -243,7 +243,7 @@ def create_array(
     change.set(path, written)
     if any(map(change.has_copies, ancestors(path))):
         for parent in missing:
-            change.set(parent, _GROUP)
+            change.set_default(parent, _GROUP)
     _commit(change, path)
     # Otherwise the groups follow the array, which is nowhere else described.
     for parent in missing:

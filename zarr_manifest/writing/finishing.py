@@ -1,0 +1,135 @@
+"""Own metadata of nodes that are behind a group's copies: what a commit leaves to be written.
+
+The copies say ``pending`` which own documents are to follow (specification, "Consolidated
+metadata"). Any writer writes them, several at once, and then removes ``pending``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.format import (
+    PendingChange,
+    digest_of,
+    dump_node,
+    has_consolidated,
+    join,
+    members_in,
+    parse_node,
+    parse_pending,
+    with_pending,
+)
+from zarr_manifest.writing.conditional_put import GuardedStore, Stored
+from zarr_manifest.writing.threads import Call, in_threads
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A group, nothing of which is pending, and paths of nodes whose own metadata were written."""
+
+    group: Stored
+    written: frozenset[str] = frozenset()
+
+
+def finish(
+    store: GuardedStore,
+    group: str,
+    stored: Stored,
+    known: Mapping[str, Stored] | None = None,
+) -> Finished:
+    """Write the own documents that are behind the copies in a group, and return the group's.
+
+    May be repeated, and be done by several writers at once.
+
+    Parameters
+    ----------
+    store : GuardedStore
+        The hierarchy's own store.
+    group : str
+        Path of the group.
+    stored : Stored
+        Its ``zarr.json``.
+    known : mapping of str to Stored, optional
+        Own documents that need not be read again.
+    """
+    key = join(group, "zarr.json")
+    # What this call has left of own documents, by member.
+    left: dict[str, str | None] = {}
+    while True:
+        node = parsed(stored) or {}
+        pending = parse_pending(node)
+        late: dict[str, str | None] = {}
+        if left and has_consolidated(node):
+            # Others have committed since. What was written too late is behind their copies.
+            copies = {member for member, _ in members_in(node)}
+            late = {member: digest for member, digest in left.items() if member in copies}
+        if stored.body is not None and (pending or late):
+            change = PendingChange({**late, **pending}, stored.body)
+            calls = (
+                Call(0, functools.partial(_follow, store, group, member, change, known or {}))
+                for member in change.pending
+            )
+            left |= {
+                member: own_digest(own) for member, own in in_threads(calls) if own is not None
+            }
+        if not pending:
+            return Finished(stored, frozenset(join(group, member) for member in left))
+        try:
+            stored = store.replace(key, stored, dump_node(with_pending(node, {})))
+        except WriteConflictError:
+            found = store.read(key)
+            if found == stored:
+                raise
+            stored, known = found, None
+        else:
+            return Finished(stored, frozenset(join(group, member) for member in left))
+
+
+def _follow(
+    store: GuardedStore,
+    group: str,
+    member: str,
+    change: PendingChange,
+    known: Mapping[str, Stored],
+) -> tuple[str, Stored | None]:
+    """Write a node's own document if it is behind; return it if it was."""
+    path = join(group, member)
+    key = join(path, "zarr.json")
+    store.require_own(key)
+    own = known.get(path) or store.read(key)
+    body = change.counting(member, own.body)
+    if body == own.body:
+        return member, None
+    try:
+        replace_own(store, key, own, body)
+    except WriteConflictError:
+        # Whoever wrote it meanwhile finishes this as well, or knows what came after.
+        found = store.read(key).body
+        if found != change.counting(member, found):
+            raise
+        return member, None
+    return member, Stored(body)
+
+
+def replace_own(store: GuardedStore, key: str, before: Stored, body: bytes | None) -> None:
+    """Replace, create or remove an object, unless it is so."""
+    if body == before.body:
+        return
+    if body is None:
+        store.remove(key, before)
+    else:
+        store.replace(key, before, body)
+
+
+def own_digest(found: Stored) -> str | None:
+    """Return what ``pending`` says of an own document that is to be replaced."""
+    return None if found.body is None else digest_of(found.body)
+
+
+def parsed(found: Stored) -> dict[str, Any] | None:
+    """Return the metadata of a node; None if there are none."""
+    return None if found.body is None else parse_node(found.body)
