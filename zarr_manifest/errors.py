@@ -188,6 +188,8 @@ class ManifestError(Exception):
             remedy=remedy if self.remedy is None else self.remedy,
         )
         error.__cause__ = self.__cause__
+        for note in getattr(self, "__notes__", ()):
+            error.add_note(note)
         return error
 
     @property
