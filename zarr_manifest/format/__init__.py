@@ -105,6 +105,7 @@ from zarr_manifest.format.partition_names import (
 from zarr_manifest.format.precedence import (
     Pending,
     PendingChange,
+    Standing,
     digest_of,
     interpret_pending,
     parse_pending,
@@ -142,6 +143,7 @@ __all__ = [
     "Partitions",
     "Pending",
     "PendingChange",
+    "Standing",
     "ancestors",
     "arrays_in",
     "canonical_indices",

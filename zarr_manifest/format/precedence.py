@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal, cast
 
 from zarr_manifest.errors import InvalidConfigurationError
@@ -222,10 +222,56 @@ class PendingChange:
         }
         return {"kind": "inline", "must_understand": False, "metadata": members}
 
-    def named_below(self, directory: str) -> Iterator[str]:
-        """Yield the paths that are named at or below a directory."""
-        below = f"{directory}/" if directory else ""
-        return (path for path in self.pending if path == directory or path.startswith(below))
+    def kept_in(self, root: dict[str, Any], behind: Iterable[str]) -> dict[str, Any]:
+        """Return other metadata of the root, in which what the change has committed stays.
+
+        Parameters
+        ----------
+        root : dict
+            The root's new metadata, by somebody who does not know of the change.
+        behind : iterable of str
+            Paths of the nodes whose own metadata are still behind.
+
+        Examples
+        --------
+        >>> committed = {"consolidated_metadata": {"metadata": {"a": {"shape": [5]}}}}
+        >>> change = PendingChange({"a": None}, dump_node(committed))
+        >>> kept = change.kept_in({"attributes": {"x": 1}}, ["a"])
+        >>> kept["attributes"], kept["consolidated_metadata"]
+        ({'x': 1}, {'metadata': {'a': {'shape': [5]}}, 'pending': {'a': None}})
+        """
+        pending = {path: self.pending[path] for path in behind}
+        if not pending:
+            return with_pending(root, {})
+        committed = parse_node(self._root) or {}
+        consolidated = _object(root.get(_CONSOLIDATED)) or committed[_CONSOLIDATED]
+        members = dict(_object(consolidated.get("metadata")) or {})
+        for path in pending:
+            members.pop(path, None)
+            if path in self._copies:
+                members[path] = self._copies[path]
+        return with_pending({**root, _CONSOLIDATED: {**consolidated, "metadata": members}}, pending)
+
+    def without(self, paths: Collection[str]) -> dict[str, Any]:
+        """Return the root's metadata without some nodes that the change has added."""
+        root = parse_node(self._root) or {}
+        consolidated = root[_CONSOLIDATED]
+        members = {p: m for p, m in consolidated["metadata"].items() if p not in paths}
+        pending = {p: replaced for p, replaced in self.pending.items() if p not in paths}
+        return with_pending({**root, _CONSOLIDATED: {**consolidated, "metadata": members}}, pending)
+
+    def names_in(self, group: str) -> Iterator[str]:
+        """Yield the names in a group, some more than once, of nodes in or below which change."""
+        below = f"{group}/" if group else ""
+        for path in self.pending:
+            if path.startswith(below):
+                yield path[len(below) :].partition("/")[0]
+
+    def in_doubt(self) -> Iterator[str]:
+        """Yield the paths of nodes that may be there without own metadata, or not be there with."""
+        for path, replaced in self.pending.items():
+            if replaced is None or path not in self._copies:
+                yield path
 
 
 def _invalid(problem: str) -> InvalidConfigurationError:

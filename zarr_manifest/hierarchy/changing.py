@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.errors import (
     Advice,
@@ -31,6 +32,7 @@ from zarr_manifest.format import (
     ArrayMetadata,
     ChunkGrid,
     Partitions,
+    Pending,
     arrays_in,
     collect,
     declare,
@@ -42,7 +44,7 @@ from zarr_manifest.format import (
     node_of_metadata,
     parse_node,
 )
-from zarr_manifest.hierarchy.contradictions import vanished
+from zarr_manifest.hierarchy.contradictions import being_changed, vanished
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
@@ -68,9 +70,10 @@ async def writable(known: KnownNodes, key: str, value: Buffer, *, may_grow: bool
     ------
     ReadOnlyError
         It is a chunk of a manifest array, or grows one though it may not.
+    WriteConflictError
+        The node is being changed by another writer, since zarr opened it.
     ManifestError
-        A declaration that is to be restored is no longer there; or nodes below a group are
-        being changed, since zarr opened it.
+        A declaration that is to be restored is no longer there.
     """
     path = node_of_metadata(key)
     if path is not None and hasattr(value, "to_bytes"):
@@ -86,12 +89,11 @@ async def writable(known: KnownNodes, key: str, value: Buffer, *, may_grow: bool
 
 async def _restored(known: KnownNodes, path: str, body: bytes, may_grow: bool) -> bytes:
     """Return a node's new ``zarr.json`` with the declarations that are stored."""
-    node = parse_node(body)
-    if node is None:
+    parsed = parse_node(body)
+    if parsed is None:
         return body
-    if node.get("node_type") != "array" and not known.was_just_seen(path):
-        await known.own(path)  # which raises if nodes below it are being changed
-    restored = False
+    node = await _with_committed(known, path, parsed)
+    restored = node is not parsed
     for array in arrays_in(node):
         if array.transformers:
             continue
@@ -110,7 +112,50 @@ async def _restored(known: KnownNodes, path: str, body: bytes, may_grow: bool) -
             restored = True
         elif place in known.declared:
             raise vanished(place, None if stored is None else dump_node(stored.metadata))
-    return dump_node(node) if restored else body
+    return _unlike_replaced(known, path, dump_node(node) if restored else body)
+
+
+async def _with_committed(known: KnownNodes, path: str, node: dict[str, Any]) -> dict[str, Any]:
+    """Return a node's new metadata, in which a change that is being written stays committed."""
+    if path:
+        await _require_current(known, path)
+        if node.get("node_type") != "array" and not known.was_just_seen(path):
+            await known.own(path)  # which raises if nodes below it are being changed
+    elif known.remembered.change is not None or not known.was_just_seen(""):
+        change = await known.see_root()
+        if change is not None and node.get("node_type") == "group":
+            return change.kept_in(node, await known.behind())
+    return node
+
+
+async def _require_current(known: KnownNodes, path: str) -> None:
+    """Refuse to replace metadata that a change has replaced since zarr was shown them.
+
+    The root is read for that, unless it takes a request for an array without a manifest.
+    """
+    shown: Pending = {} if known.remembered.change is None else known.remembered.change.pending
+    if known.always_reads or path in known.declared:
+        await known.see_root()
+    change = known.remembered.change
+    if change is None or path not in change.pending:
+        return
+    own = await known.stored(path)
+    standing = change.standing(path, own)
+    was_shown = path in shown and shown[path] == change.pending[path]
+    if (standing == "copy" and not was_shown) or (standing == "absent" and own is not None):
+        raise being_changed(path)
+
+
+def _unlike_replaced(known: KnownNodes, path: str, body: bytes) -> bytes:
+    """Return new metadata of a node as other bytes than those that a change has replaced.
+
+    zarr was shown the copy that counts, so what it writes is newer, also if it is what was there
+    before.
+    """
+    change = known.remembered.change
+    if path and change is not None and change.standing(path, body) != "own":
+        return body + b"\n"
+    return body
 
 
 def _may_have_grown(known: KnownNodes, path: str, new: ArrayMetadata) -> bool:
@@ -194,6 +239,20 @@ def _shape(extents: Sequence[tuple[str | None, int]]) -> tuple[int, ...]:
     return tuple(size for _, size in extents)
 
 
+async def withdraw(store: Store, known: KnownNodes, directory: str) -> None:
+    """Remove nodes at and below a path whose own metadata a change has not written yet.
+
+    There is nothing of them to delete, but the root's copies, which count.
+    """
+    below = f"{directory}/" if directory else ""
+    added = (await known.listed_otherwise()).added
+    withdrawn = {path for path in added if path == directory or path.startswith(below)}
+    if known.remembered.change is not None and withdrawn:
+        body = dump_node(known.remembered.change.without(withdrawn))
+        await store.set("zarr.json", default_buffer_prototype().buffer.from_bytes(body))
+        known.written("", body)
+
+
 def note_change(known: KnownNodes, key: str, value: Buffer | None) -> None:
     """Take note of a value that was just written, or, without one, deleted."""
     known.kept.discard(key)
@@ -254,6 +313,9 @@ async def delete_below(
         What is to be kept is unknown, because a manifest cannot be read; or the path lies behind
         a link. Nothing is then deleted.
     """
+    if directory:
+        await known.see_root()
+        await withdraw(inside, known, directory)
     below = f"{directory}/" if directory else ""
     keys = await list_own(inside, below)
     kept = await _referenced(store, known, directory, keys, allowed) if keys else set[str]()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from zarr_manifest.errors import (
+    Advice,
     InvalidConfigurationError,
     ManifestNotFoundError,
+    Setting,
     SourceNotFoundError,
+    WriteConflictError,
 )
 from zarr_manifest.format import join, parse_node
 
@@ -69,6 +72,23 @@ def not_a_path(group: str, name: str) -> InvalidConfigurationError:
         array=join(group, name),
         remedy="Consolidate the metadata again.",
     )
+
+
+def being_changed(path: str) -> WriteConflictError:
+    """Return the error for metadata that a change has replaced, but not yet in their place."""
+    return WriteConflictError(
+        "another writer has changed the node, and has not written its own 'zarr.json' yet",
+        array=path,
+        remedy=RECOVER,
+    )
+
+
+#: What brings own metadata that are behind up to date.
+RECOVER = Advice(
+    "If no process is writing the hierarchy, finish that: ",
+    Setting("recover", python="zarr_manifest.conversion.recover(location)"),
+    "; then open the hierarchy again.",
+)
 
 
 def incomplete(path: str) -> InvalidConfigurationError:

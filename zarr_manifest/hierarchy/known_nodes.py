@@ -8,6 +8,8 @@ paths of the arrays that declared a manifest: it finds the owner of a key by rea
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -18,6 +20,8 @@ from zarr_manifest.errors import LocationNotAllowedError, ManifestError, WriteCo
 from zarr_manifest.format import (
     METADATA_NAMES,
     ArrayMetadata,
+    PendingChange,
+    Standing,
     ancestors,
     arrays_in,
     join,
@@ -46,6 +50,7 @@ from zarr_manifest.hierarchy.node_table import (
 )
 from zarr_manifest.hierarchy.shared_calls import SharedCalls
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
+from zarr_manifest.sources import in_order
 from zarr_manifest.stores import list_names
 
 
@@ -76,12 +81,30 @@ class Metadata(Struct, frozen=True):
     path: str
 
 
+class ListedOtherwise(Struct, frozen=True):
+    """What a store does not list as it is, while a change is being written.
+
+    Parameters
+    ----------
+    added : set of str
+        Paths of nodes whose own metadata are not written yet.
+    removed : set of str
+        Paths that are no longer nodes, but still have metadata.
+    """
+
+    added: set[str]
+    removed: set[str]
+
+
 type Route = Native | Chunk | Metadata
 """Where a value is read from: the hierarchy's own store, a manifest, or that store, but revealed.
 
 A value that the store does not have may still be a chunk of a manifest array; see
 :meth:`KnownNodes.route_of_absent`.
 """
+
+# Number of metadata documents to read at the same time.
+_CONCURRENT_CALLS = 16
 
 _NO_CHUNKS = tuple(METADATA_NAMES)
 
@@ -155,9 +178,7 @@ class KnownNodes(NodeTable):
         known = self._known(path).array
         if known is not NATIVE:
             return NATIVE if known is None else await self.find_route(key)
-        body = await self._reading_again.get_later(
-            path, lambda: self._stored(join(path, "zarr.json"))
-        )
+        body = await self._reading_again.get_later(path, lambda: self.metadata(path))
         if self._confirm_native(path, body):
             return NATIVE
         if body is None and self._known(path).copy is None:
@@ -180,7 +201,7 @@ class KnownNodes(NodeTable):
         known = self._known(path).array
         if key.endswith(_NO_CHUNKS) or known is not NATIVE:
             return known is None or self.is_native(key)
-        body = self._stored_sync(join(path, "zarr.json"))
+        body = self.counting(path, self._stored_sync(join(path, "zarr.json")))
         if body is None and self._known(path).copy is None:
             return self._stored_sync(join(path, ".zarray")) is not None
         return self._confirm_native(path, body)
@@ -241,7 +262,7 @@ class KnownNodes(NodeTable):
         if known is None and path not in self.declared:
             if self._known(path).own == "group":
                 return None
-            node = parse_node(await self._stored(join(path, "zarr.json")) or b"")
+            node = parse_node(await self.metadata(path) or b"")
             if node is not None and node.get("node_type") == "array":
                 known = self._note(path, ArrayMetadata("", node))
             elif node is not None and node.get("node_type") == "group":
@@ -281,12 +302,14 @@ class KnownNodes(NodeTable):
         return await self._settling.get(path, lambda: self._settle(path))
 
     async def _settle(self, path: str) -> Array | None:
-        body = await self._stored(join(path, "zarr.json"))
+        stored = await self.stored(path)
+        own = array = _array_in(body := self.counting(path, stored))
         self.require_finished(body)
-        own = array = _array_in(body)
         copy, member = self._known(path).copy, None
         if copy is not None and (own is None or _declares(own) != copy.declares):
             member = await self.consolidated(copy.group, path)
+            # The root, if it was read, may say that the array's own metadata are behind.
+            own = array = _array_in(body := self.counting(path, stored))
             self._state(path).copy = (
                 None if member is None else ConsolidatedCopy(copy.group, _declares(member))
             )
@@ -330,14 +353,16 @@ class KnownNodes(NodeTable):
         """
         if self.has_just_seen_members(group):
             return
-        names = await list_names(self._store, group)
+        names = dict.fromkeys(await list_names(self._store, group))
+        if self.remembered.change is not None:
+            names.update(dict.fromkeys(self.remembered.change.names_in(group)))
         members = [join(group, name) for name in names if name not in METADATA_NAMES]
         await asyncio.gather(*(self._see(path) for path in members if not self.was_just_seen(path)))
         self._note_members_seen(group)
 
     async def _see(self, path: str) -> None:
         try:
-            body = await self._stored(join(path, "zarr.json"))
+            body = await self.metadata(path)
         except LocationNotAllowedError:
             return  # A link that leads out: nobody opens a node behind it, so none has to fit.
         if body is not None:
@@ -350,18 +375,81 @@ class KnownNodes(NodeTable):
 
     async def own(self, path: str) -> ArrayMetadata | None:
         """Read the metadata of an array from its own ``zarr.json``; None if there is none."""
-        body = await self._stored(join(path, "zarr.json"))
+        body = await self.metadata(path)
         self.require_finished(body)
         return _array_in(body)
 
     async def consolidated(self, group: str, path: str) -> ArrayMetadata | None:
         """Read the metadata of an array from a group's consolidated metadata."""
-        node = parse_node(await self._stored(join(group, "zarr.json")) or b"") or {}
+        body = await self.metadata(group)
+        node = parse_node(body or b"") or {}
+        if not group:
+            self.note_root(body, node)
         found = (a for a in arrays_in(node) if a.path and join(group, a.path) == path)
         return next(found, None)
 
+    # While a change is written -----------------------------------------------------
+
+    async def see_root(self) -> PendingChange | None:
+        """Read which nodes' own metadata may be behind.
+
+        Raises
+        ------
+        ManifestError
+            The root's ``zarr.json`` does not say it validly.
+        """
+        body = await self._stored("zarr.json")
+        self.require_finished(body)
+        # Not parsed without need: it may describe many nodes.
+        self.note_root(body, parse_node(body) if body and b'"pending"' in body else None)
+        return self.remembered.change
+
+    async def behind(self) -> set[str]:
+        """Return the paths of all nodes whose own metadata are behind."""
+        change = self.remembered.change
+        if change is None:
+            return set()
+        found = self._standings(change, change.pending)
+        return {path async for path, _, standing in found if standing != "own"}
+
+    async def listed_otherwise(self) -> ListedOtherwise:
+        """Find out which nodes' own metadata are there, or not, unlike the nodes."""
+        added, removed = set[str](), set[str]()
+        change = self.remembered.change
+        if change is not None:
+            async for path, exists, standing in self._standings(change, change.in_doubt()):
+                if standing == "absent":
+                    removed.add(path)
+                elif standing == "copy" and not exists:
+                    added.add(path)
+        return ListedOtherwise(added, removed)
+
+    async def _standings(
+        self, change: PendingChange, paths: Iterable[str]
+    ) -> AsyncIterator[tuple[str, bool, Standing]]:
+        """Yield what counts of nodes, and whether they have metadata of their own."""
+
+        async def one(path: str) -> tuple[str, bool, Standing]:
+            try:
+                own = await self.stored(path)
+            except LocationNotAllowedError:
+                return path, True, "own"  # behind a link that leads out: no writer replaces it
+            return path, own is not None, change.standing(path, own)
+
+        calls = (functools.partial(one, path) for path in paths)
+        async for found in in_order(calls, _CONCURRENT_CALLS):
+            yield found
+
     async def _is_v2(self, path: str) -> bool:
         return await self._stored(join(path, ".zarray")) is not None
+
+    async def metadata(self, path: str) -> bytes | None:
+        """Read the ``zarr.json`` that counts for a node."""
+        return self.counting(path, await self.stored(path))
+
+    async def stored(self, path: str) -> bytes | None:
+        """Read a node's own ``zarr.json``."""
+        return await self._stored(join(path, "zarr.json"))
 
     async def _stored(self, key: str) -> bytes | None:
         found = await self._store.get(key, default_buffer_prototype())

@@ -7,13 +7,13 @@ holds under its key is never read, and so not listed.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from msgspec import Struct, field
 from zarr.abc.store import Store
 
 from zarr_manifest.format import METADATA_NAMES, join, node_of_metadata, owner_candidates
-from zarr_manifest.hierarchy.known_nodes import KnownNodes
+from zarr_manifest.hierarchy.known_nodes import KnownNodes, ListedOtherwise
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
 from zarr_manifest.locations import Location
@@ -33,8 +33,9 @@ async def list_prefix(store: Store, known: KnownNodes, prefix: str) -> AsyncIter
     inside = await known.array_at(prefix.rstrip("/"))
     if inside is not None:
         listing.found[inside.array_path] = inside
+    otherwise = await known.listed_otherwise()
     native: set[str] = set()  # what the keys of chunks of native arrays begin with
-    async for key in store.list_prefix(prefix):
+    async for key in _keys(store, prefix, otherwise):
         above, _, name = key.rpartition("/")
         if above in native and name.isdecimal():
             yield key
@@ -57,6 +58,24 @@ async def list_prefix(store: Store, known: KnownNodes, prefix: str) -> AsyncIter
     for array in listing.found.values():
         async for key in list_chunk_keys(array, prefix):
             yield key
+
+
+async def _keys(store: Store, prefix: str, otherwise: ListedOtherwise) -> AsyncIterator[str]:
+    """Yield the stored keys below a prefix, as if a change was written that is not yet."""
+    async for key in store.list_prefix(prefix):
+        if not otherwise.removed or not _is_of(key, otherwise.removed):
+            yield key
+    for key in sorted(join(path, "zarr.json") for path in otherwise.added):
+        if key.startswith(prefix):
+            yield key
+
+
+def _is_of(key: str, nodes: set[str]) -> bool:
+    """Whether a key is that of a node's metadata, or may be that of its chunks."""
+    above, _, name = key.rpartition("/")
+    if name in METADATA_NAMES:
+        return above in nodes
+    return not nodes.isdisjoint(owner_candidates(key))
 
 
 class _Listing(Struct):
@@ -122,7 +141,7 @@ async def list_chunks_below(
     return [], [array async for array in list_manifest_arrays(store, known, directory)]
 
 
-async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncIterator[str]:
+async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncGenerator[str, None]:
     """Yield the names of keys and directories directly below a prefix."""
     directory = prefix.rstrip("/")
     if known.declares_nothing(directory) or await known.array_at(directory) is None:
@@ -130,6 +149,8 @@ async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncIterato
         names = [name async for name in store.list_dir(prefix)]
         if METADATA_NAMES.isdisjoint(names) and await _is_group(store, directory):
             raise unknown_members(store_name(store))
+        if known.remembered.change is not None:
+            names = _names(names, directory, await known.listed_otherwise())
         for name in names:
             yield name
         return
@@ -139,6 +160,20 @@ async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncIterato
         first[key[len(below) :].partition("/")[0]] = None
     for name in first:
         yield name
+
+
+def _names(names: list[str], directory: str, otherwise: ListedOtherwise) -> list[str]:
+    """Return the names in a directory as if a change was written that is not yet."""
+    if directory in otherwise.removed:
+        return []
+    below = f"{directory}/" if directory else ""
+    added = {
+        key[len(below) :].partition("/")[0]
+        for path in otherwise.added
+        if (key := join(path, "zarr.json")).startswith(below)
+    }
+    kept = [name for name in names if join(directory, name) not in otherwise.removed]
+    return [*kept, *sorted(added.difference(kept))]
 
 
 async def _is_group(store: Store, path: str) -> bool:
@@ -151,7 +186,8 @@ async def list_manifest_arrays(
 ) -> AsyncIterator[ChunkManifestTransformer]:
     """Yield the manifest arrays at and below a path."""
     below = f"{directory}/" if directory else ""
-    paths = [node_of_metadata(key) async for key in store.list_prefix(below)]
+    otherwise = await known.listed_otherwise()
+    paths = [node_of_metadata(key) async for key in _keys(store, below, otherwise)]
     nodes = [path for path in paths if path is not None and not known.declares_nothing(path)]
     calls = (functools.partial(known.array_at, path) for path in nodes)
     number = 0

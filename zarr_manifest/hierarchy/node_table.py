@@ -25,6 +25,7 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import (
     ArrayMetadata,
     Configuration,
+    PendingChange,
     ancestors,
     arrays_in,
     impossible_member,
@@ -32,8 +33,10 @@ from zarr_manifest.format import (
     join,
     parse_declaration,
     parse_node,
+    parse_pending,
     undeclared_kind,
     unfinished_error,
+    with_pending,
     without_declarations,
 )
 from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
@@ -135,8 +138,8 @@ class NodeState(Struct):
 _UNKNOWN = NodeState()
 
 
-class Remembered(Struct, frozen=True):
-    """What a store shares with its read-only views, and takes along when it is pickled.
+class Remembered(Struct):
+    """What a store shares with its read-only views, and, but for the change, with its pickles.
 
     Parameters
     ----------
@@ -145,10 +148,13 @@ class Remembered(Struct, frozen=True):
     outdated : dict of set
         By path of a group, the paths of the nodes below it that this store has written or
         deleted since the group's consolidated metadata were written.
+    change : PendingChange or None
+        The change that was being written when the root was last read.
     """
 
     declared: set[str] = field(default_factory=set[str])
     outdated: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    change: PendingChange | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         copied = self.copied()
@@ -181,7 +187,8 @@ class NodeTable:
     ) -> None:
         self._store = store
         self._build = build
-        self._always_reads = always_reads
+        self.always_reads = always_reads
+        self.remembered = remembered
         self.declared = remembered.declared
         self._outdated = remembered.outdated
         self._states: dict[str, NodeState] = {}
@@ -208,10 +215,31 @@ class NodeTable:
                 self._states.pop(path, None)
         self._most_states = _MOST_STATES + 2 * len(self._states)
 
+    # Precedence --------------------------------------------------------------------
+
+    def counting(self, path: str, own: bytes | None) -> bytes | None:
+        """Return the ``zarr.json`` that counts for a node, given its own as stored."""
+        change = self.remembered.change
+        return own if change is None else change.counting(path, own)
+
+    def note_root(self, body: bytes | None, root: dict[str, Any] | None = None) -> None:
+        """Record whose own metadata may be behind, given the root's ``zarr.json``, and parsed.
+
+        Raises
+        ------
+        ManifestError
+            It does not say it validly.
+        """
+        self.remembered.change = None
+        if body is not None and root is not None and (pending := parse_pending(root)):
+            self.remembered.change = PendingChange(pending, body)
+
     # What zarr is shown ------------------------------------------------------------
 
     def reveal(self, path: str, body: bytes) -> bytes:
         """Record a node's ``zarr.json``, and return it without its declarations, for zarr.
+
+        What counts is recorded: see :meth:`counting`.
 
         Raises
         ------
@@ -224,6 +252,8 @@ class NodeTable:
             return body
         try:
             node = parse_node(body)
+            if not path:
+                self.note_root(body, node)
         except ManifestError as error:
             raise error.in_context(array=path) from error.__cause__
         if node is None or node.get("node_type") != "array":
@@ -235,6 +265,15 @@ class NodeTable:
         impossible = impossible_member(node)
         if impossible is not None:
             raise not_a_path(path, impossible)
+        declaring = self._reveal_arrays(path, node)
+        if node.get("node_type") == "group":
+            self._note_group(path)
+        if not path and self.remembered.change is not None:
+            return without_declarations(with_pending(node, {}))
+        return without_declarations(node) if declaring else body
+
+    def _reveal_arrays(self, path: str, node: dict[str, Any]) -> bool:
+        """Record the arrays that a node's metadata describe; return whether any declares."""
         declaring = False
         for array in arrays_in(node):
             declaring |= bool(array.declaration)
@@ -244,9 +283,7 @@ class NodeTable:
                 raise known.in_context()
             if isinstance(known, ChunkManifestTransformer):
                 known.opened()
-        if node.get("node_type") == "group":
-            self._note_group(path)
-        return without_declarations(node) if declaring else body
+        return declaring
 
     def _note_undeclared(self, path: str, body: bytes) -> bool:
         """Record the metadata of a node if that they declare nothing is all there is to know."""
@@ -256,6 +293,8 @@ class NodeTable:
         kind = undeclared_kind(body)
         if kind is None:
             return False
+        if not path:
+            self.remembered.change = None  # it has no copies
         state = state or self._state(path)
         state.own = "native" if kind == "array" else "group"
         state.array = NATIVE if kind == "array" else None
@@ -269,7 +308,7 @@ class NodeTable:
 
     def _note_seen(self, path: str, body: bytes | None = None) -> None:
         """Record when a node was seen to declare nothing, and the shape in its ``zarr.json``."""
-        if not self._always_reads:
+        if not self.always_reads:
             state = self._state(path)
             state.shape = None if body is None else msgspec.json.decode(body, type=_Shaped).shape
             state.seen = time.monotonic()
@@ -279,6 +318,8 @@ class NodeTable:
 
         An array that was native stays known: it may be open, and what it lacks is no fill value.
         """
+        if not path:
+            self.remembered.change = None
         was_native = self._known(path).array is NATIVE
         self.note_absence(path)
         if was_native and self._known(path).array is None:
@@ -330,7 +371,7 @@ class NodeTable:
         return _is_recent(self._known(group).members_seen)
 
     def _note_members_seen(self, group: str) -> None:
-        if not self._always_reads:
+        if not self.always_reads:
             self._state(group).members_seen = time.monotonic()
 
     def may_have_grown(self, path: str, shape: list[object]) -> bool:
@@ -347,6 +388,8 @@ class NodeTable:
 
     def deleted(self, path: str) -> None:
         """Forget a node whose ``zarr.json`` this store has deleted."""
+        if not path:
+            self.remembered.change = None
         self._forget(path)
         self._outdate(path)
 
@@ -357,6 +400,8 @@ class NodeTable:
             if path == prefix or path.startswith(below):
                 self._states.pop(path, None)
                 self.declared.discard(path)
+        if not prefix:
+            self.remembered.change = None
         self._outdate(prefix)
 
     def written(self, path: str, body: bytes) -> None:
@@ -369,6 +414,8 @@ class NodeTable:
         if self._note_undeclared(path, body):
             return
         node = parse_node(body) or {}
+        if not path:
+            self.note_root(body, node)
         for array in arrays_in(node):
             self._note(join(path, array.path), array, path if array.path else None)
         if node.get("node_type") == "group":

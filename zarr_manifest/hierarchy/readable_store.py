@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes, Route
+from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes, Metadata, Route
 from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
 from zarr_manifest.hierarchy.node_table import Native
 from zarr_manifest.sources import in_own_loop
@@ -154,6 +155,8 @@ class ReadableStore(StoreOnStore):
     async def exists(self, key: str) -> bool:
         """Whether a key has a value, or the manifest names the chunk. Reads no source."""
         route = await self._route(key)
+        if isinstance(route, Metadata) and self._nodes.remembered.change is not None:
+            return await self._nodes.metadata(route.path) is not None
         if not isinstance(route, Chunk):
             if await self._readable.exists(key):
                 return True
@@ -164,6 +167,11 @@ class ReadableStore(StoreOnStore):
     async def getsize(self, key: str) -> int:
         """Return the stored size of a value, in bytes."""
         route = await self._route(key)
+        if isinstance(route, Metadata) and self._nodes.remembered.change is not None:
+            metadata = await self._nodes.metadata(route.path)
+            if metadata is None:
+                raise FileNotFoundError(key)
+            return len(metadata)
         if not isinstance(route, Chunk):
             try:
                 return await self._readable.getsize(key)
@@ -192,7 +200,10 @@ class ReadableStore(StoreOnStore):
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether there are no keys below a prefix."""
-        return await self._readable.is_empty(prefix)
+        if self._nodes.remembered.change is None:
+            return await self._readable.is_empty(prefix)
+        async with aclosing(list_dir(self._readable, self._nodes, prefix)) as names:
+            return await anext(names, None) is None
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield all keys below a prefix, including chunks of manifest arrays."""
@@ -236,11 +247,12 @@ def _reveal(
     ManifestError
         As of :meth:`KnownNodes.reveal`.
     """
-    if metadata is None:
+    stored = None if metadata is None else metadata.to_bytes()
+    counts = stored if known.remembered.change is None else known.counting(path, stored)
+    if counts is None:
         known.note_missing(path)
         return None
-    stored = metadata.to_bytes()
-    shown = known.reveal(path, stored)
+    shown = known.reveal(path, counts)
     if byte_range is not None:
         shown = shown[slice_of(byte_range, len(shown))]
     elif shown is stored:

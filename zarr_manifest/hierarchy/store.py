@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.store import Store
 
-from zarr_manifest.format import METADATA_NAMES, Configuration, Limits
-from zarr_manifest.hierarchy.changing import deletable, delete_below, note_change, writable
+from zarr_manifest.format import METADATA_NAMES, Configuration, Limits, node_of_metadata
+from zarr_manifest.hierarchy.changing import (
+    deletable,
+    delete_below,
+    note_change,
+    withdraw,
+    writable,
+)
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes
 from zarr_manifest.hierarchy.listing import list_locations
@@ -372,6 +378,9 @@ class ManifestStore(ReadableStore):
         """Delete a native value. Data that manifests refer to is never touched."""
         self._check_writable()
         if await deletable(self._nodes, key):
+            path = node_of_metadata(key)
+            if path is not None:
+                await withdraw(self._readable, self._nodes, path)
             await self._readable.delete(key)
             note_change(self._nodes, key, None)
 

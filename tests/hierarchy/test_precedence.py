@@ -1,0 +1,217 @@
+"""Readers see a change of several nodes as a whole, wherever its writer is, or has stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from zarr.core.sync import sync
+from zarr.storage import MemoryStore
+
+import zarr_manifest as zm
+from tests.hierarchy.windows import CHANGES, Array, Change, Nodes, Window, windows
+
+# Documents and chunks that nothing refers to any more stay.
+pytestmark = pytest.mark.filterwarnings("ignore:Object at .* is not recognized as a component")
+
+type Snapshot = dict[str, tuple[dict[str, Any], list[int] | None]]
+"""By path of a node: its attributes, and the values of an array."""
+
+type Reader = Callable[[zm.ManifestStore], Snapshot]
+
+
+def snapshot_of(nodes: Nodes) -> Snapshot:
+    return {
+        path: (node.metadata["attributes"], list(node.values))
+        if isinstance(node, Array)
+        else (node.attributes, None)
+        for path, node in nodes.items()
+    }
+
+
+def seen(root: Any) -> Snapshot:
+    """What zarr sees of all nodes."""
+    found: Snapshot = {"": (dict(root.attrs), None)}
+    for path, node in root.members(max_depth=None):
+        values = node[:].tolist() if isinstance(node, zarr.Array) else None
+        found[path] = (dict(node.attrs), values)
+    return found
+
+
+def by_zarr(consolidated: bool) -> Reader:
+    return lambda store: seen(zarr.open_group(store, mode="r", use_consolidated=consolidated))
+
+
+def by_path(store: zm.ManifestStore) -> Snapshot:
+    """Nodes are opened one by one, by paths that are listed, once the root has been seen."""
+    root = zarr.open_group(store, mode="r", use_consolidated=False)
+    found: Snapshot = {"": (dict(root.attrs), None)}
+    for key in sync(_collect(store.list())):
+        path, _, name = key.rpartition("/")
+        if name == "zarr.json" and path:
+            node: Any = zarr.open(store, path=path, mode="r", use_consolidated=False)
+            values = node[:].tolist() if isinstance(node, zarr.Array) else None
+            found[path] = (dict(node.attrs), values)
+    return found
+
+
+def by_directories(store: zm.ManifestStore) -> Snapshot:
+    """Each directory is listed, and each node asked for."""
+    zarr.open_group(store, mode="r", use_consolidated=False)
+    found: Snapshot = {}
+
+    def visit(path: str) -> None:
+        key = f"{path}/zarr.json" if path else "zarr.json"
+        assert sync(store.exists(key))
+        assert sync(store.getsize(key)) > 0
+        node: Any = zarr.open(store, path=path, mode="r", use_consolidated=False)
+        if isinstance(node, zarr.Array):
+            found[path] = (dict(node.attrs), node[:].tolist())
+            return
+        found[path] = (dict(node.attrs), None)
+        for name in sync(_collect(store.list_dir(path))):
+            below = f"{path}/{name}" if path else name
+            if name != "zarr.json" and sync(store.exists(f"{below}/zarr.json")):
+                visit(below)
+
+    visit("")
+    return found
+
+
+async def _collect(keys: Any) -> list[str]:
+    return [key async for key in keys]
+
+
+READERS: dict[str, Reader] = {
+    "consolidated": by_zarr(consolidated=True),
+    "not consolidated": by_zarr(consolidated=False),
+    "by path": by_path,
+    "by directories": by_directories,
+}
+
+
+def every(names: Iterable[str] = CHANGES) -> list[Any]:
+    return [
+        pytest.param(CHANGES[name], window, id=f"{name}: {window.name}")
+        for name in names
+        for window in windows(CHANGES[name])
+    ]
+
+
+def state(change: Change, window: Window) -> Nodes:
+    return change.new if window.is_committed else change.old
+
+
+# Reading ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(("change", "window"), every())
+def test_the_old_state_or_the_new(change: Change, window: Window, reader: str) -> None:
+    store = zm.ManifestStore(window.store())
+    assert READERS[reader](store) == snapshot_of(state(change, window))
+
+
+@pytest.mark.parametrize("consolidated", [True, False])
+@pytest.mark.parametrize(("change", "window"), every(["append", "trim", "attributes"]))
+def test_datasets(change: Change, window: Window, consolidated: bool) -> None:
+    store = zm.ManifestStore(window.store())
+    found = xr.open_zarr(store, consolidated=consolidated, chunks=None, decode_times=False)
+    expected = snapshot_of(state(change, window))
+    for path, (attributes, values) in expected.items():
+        if path and "/" not in path and values is not None:
+            np.testing.assert_array_equal(found[path].values, values)
+            assert found[path].attrs == attributes
+    assert found.attrs == expected[""][0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_reader_of_one_window_in_the_next(name: str) -> None:
+    """It has seen that a change was being written, which is finished meanwhile."""
+    change = CHANGES[name]
+    _, *steps = windows(change)
+    memory = MemoryStore()
+    for number, window in enumerate(steps):
+        for later in steps[number + 1 :]:
+            window.into(memory)
+            store = zm.ManifestStore(memory)
+            zarr.open_group(store, mode="r")
+            later.into(memory)
+            assert by_path(store) == snapshot_of(change.new)
+
+
+@pytest.mark.parametrize("name", ["append", "trim", "attributes", "copies below the root"])
+@pytest.mark.parametrize("consolidated", [True, False])
+def test_what_was_opened_before_stays_as_it_was(name: str, consolidated: bool) -> None:
+    change = CHANGES[name]
+    memory = MemoryStore()
+    before, *others = windows(change)
+    before.into(memory)
+    root = zarr.open_group(zm.ManifestStore(memory), mode="r", use_consolidated=consolidated)
+    nodes = dict(root.members(max_depth=None))
+    for window in others:
+        window.into(memory)
+        for path, node in nodes.items():
+            if isinstance(node, zarr.Array):
+                expected = change.old[path]
+                assert isinstance(expected, Array)
+                np.testing.assert_array_equal(node[:], expected.values)
+
+
+@pytest.mark.parametrize(("change", "window"), every(["append", "trim", "attributes"]))
+def test_an_array_opened_directly_is_as_its_own_metadata_say(
+    change: Change, window: Window
+) -> None:
+    is_written = window.name in ("sst written", "t written", "after")
+    expected = (change.new if is_written else change.old)["sst"]
+    assert isinstance(expected, Array)
+    found = zarr.open_array(zm.ManifestStore(window.store()), path="sst", mode="r")
+    assert found[:].tolist() == list(expected.values)
+
+
+def test_a_group_with_copies_of_its_own_opens_consolidated() -> None:
+    change = CHANGES["copies below the root"]
+    for window in windows(change):
+        store = zm.ManifestStore(window.store())
+        zarr.open_group(store, mode="r")
+        found = zarr.open_group(store, path="g", mode="r", use_consolidated=True)
+        expected = snapshot_of(state(change, window))
+        below = {path[2:]: node for path, node in expected.items() if path.startswith("g/")}
+        assert seen(found) == {"": expected["g"]} | below
+
+
+def test_listings_show_what_is_committed() -> None:
+    for name in ("new nodes", "removed nodes"):
+        for window in windows(CHANGES[name]):
+            store = zm.ManifestStore(window.store())
+            zarr.open_group(store, mode="r")
+            paths = {path for path in state(CHANGES[name], window) if path}
+            listed = {key.removesuffix("/zarr.json") for key in sync(_collect(store.list()))}
+            assert listed.intersection(("native", "g", "g/sst", "g/h", "g/h/sst", "other")) <= paths
+            assert paths <= listed
+            if window.name == "committed":
+                names = set(sync(_collect(store.list_dir(""))))
+                assert names == {"zarr.json"} | {path.partition("/")[0] for path in paths}
+                for path in ("native", "g"):
+                    assert sync(store.is_empty(path)) == (path not in paths)
+
+
+def test_a_malformed_member_is_an_error() -> None:
+    memory = list(windows(CHANGES["append"]))[1].store()
+    body = memory._store_dict["zarr.json"].to_bytes().replace(b'"sst": "sha256:', b'"sst": "md5:')
+    memory._store_dict["zarr.json"] = type(memory._store_dict["zarr.json"]).from_bytes(body)
+    with pytest.raises(zm.errors.InvalidConfigurationError, match="'pending' says"):
+        zarr.open_group(zm.ManifestStore(memory), mode="r")
+
+
+def test_zarr_is_not_shown_it() -> None:
+    for window in windows(CHANGES["append"]):
+        store = zm.ManifestStore(window.store())
+        shown = sync(store.get("zarr.json"))
+        assert shown is not None
+        assert b"pending" not in shown.to_bytes()
