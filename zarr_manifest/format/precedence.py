@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, cast
 
 from zarr_manifest.errors import InvalidConfigurationError
@@ -150,6 +150,11 @@ def with_pending(root: dict[str, Any], pending: Pending) -> dict[str, Any]:
     return {**root, _CONSOLIDATED: {**rest, **stated}}
 
 
+def without_copies(node: dict[str, Any]) -> dict[str, Any]:
+    """Return a node's metadata without consolidated metadata."""
+    return {name: value for name, value in node.items() if name != _CONSOLIDATED}
+
+
 # What counts ---------------------------------------------------------------------------------
 
 
@@ -185,7 +190,7 @@ class PendingChange:
         """The copies of all nodes, each without copies of its own."""
         members = members_in(parse_node(self._root) or {})
         return {
-            path: {name: value for name, value in copy.items() if name != _CONSOLIDATED}
+            path: without_copies(copy)
             for path, member in members
             if (copy := _object(member)) is not None
         }
@@ -222,38 +227,53 @@ class PendingChange:
         }
         return {"kind": "inline", "must_understand": False, "metadata": members}
 
-    def kept_in(self, root: dict[str, Any], behind: Iterable[str]) -> dict[str, Any]:
+    def kept_in(self, root: dict[str, Any], own: Mapping[str, bytes | None]) -> dict[str, Any]:
         """Return other metadata of the root, in which what the change has committed stays.
 
         Parameters
         ----------
         root : dict
-            The root's new metadata, by somebody who does not know of the change.
-        behind : iterable of str
-            Paths of the nodes whose own metadata are still behind.
+            The root's new metadata, by somebody who may not know of the change.
+        own : mapping of str to (bytes or None)
+            The present ``zarr.json`` of the nodes that `pending` names, by path.
 
         Examples
         --------
         >>> committed = {"consolidated_metadata": {"metadata": {"a": {"shape": [5]}}}}
         >>> change = PendingChange({"a": None}, dump_node(committed))
-        >>> kept = change.kept_in({"attributes": {"x": 1}}, ["a"])
+        >>> kept = change.kept_in({"attributes": {"x": 1}}, {"a": None})
         >>> kept["attributes"], kept["consolidated_metadata"]
         ({'x': 1}, {'metadata': {'a': {'shape': [5]}}, 'pending': {'a': None}})
+        >>> change.kept_in({"attributes": {"x": 1}}, {"a": b'{"shape": [5]}'})
+        {'attributes': {'x': 1}}
         """
-        pending = {path: self.pending[path] for path in behind}
-        if not pending:
-            return with_pending(root, {})
-        committed = parse_node(self._root) or {}
-        consolidated = _object(root.get(_CONSOLIDATED)) or committed[_CONSOLIDATED]
+        is_behind = {path: self.standing(path, body) != "own" for path, body in own.items()}
+        pending = {path: self.pending[path] for path in own if is_behind[path]}
+        consolidated = _object(root.get(_CONSOLIDATED))
+        if consolidated is None:
+            if not pending:
+                return root
+            consolidated = (parse_node(self._root) or {})[_CONSOLIDATED]
         members = dict(_object(consolidated.get("metadata")) or {})
-        for path in pending:
+        for path, body in own.items():
+            counts = self.counting(path, body)
             members.pop(path, None)
-            if path in self._copies:
-                members[path] = self._copies[path]
+            if counts is not None:
+                members[path] = without_copies(parse_node(counts) or {})
         return with_pending({**root, _CONSOLIDATED: {**consolidated, "metadata": members}}, pending)
 
+    def added_below(self, directory: str) -> set[str]:
+        """Return the paths, at or below one, of nodes that would exist without own metadata."""
+        below = f"{directory}/" if directory else ""
+        return {
+            path
+            for path, replaced in self.pending.items()
+            if replaced is None and path in self._copies
+            if path == directory or path.startswith(below)
+        }
+
     def without(self, paths: Collection[str]) -> dict[str, Any]:
-        """Return the root's metadata without some nodes that the change has added."""
+        """Return the root's metadata without some nodes of `pending`, which are being deleted."""
         root = parse_node(self._root) or {}
         consolidated = root[_CONSOLIDATED]
         members = {p: m for p, m in consolidated["metadata"].items() if p not in paths}

@@ -124,7 +124,8 @@ async def _with_committed(known: KnownNodes, path: str, node: dict[str, Any]) ->
     elif known.remembered.change is not None or not known.was_just_seen(""):
         change = await known.see_root()
         if change is not None and node.get("node_type") == "group":
-            return change.kept_in(node, await known.behind())
+            own = {path: body async for path, body in known.stored_of(change.pending)}
+            return change.kept_in(node, own)
     return node
 
 
@@ -240,15 +241,14 @@ def _shape(extents: Sequence[tuple[str | None, int]]) -> tuple[int, ...]:
 
 
 async def withdraw(store: Store, known: KnownNodes, directory: str) -> None:
-    """Remove nodes at and below a path whose own metadata a change has not written yet.
+    """Remove the root's copies of new nodes at and below a path, which are about to be deleted.
 
-    There is nothing of them to delete, but the root's copies, which count.
+    As long as a change that adds them is being written, the copies alone make them exist.
     """
-    below = f"{directory}/" if directory else ""
-    added = (await known.listed_otherwise()).added
-    withdrawn = {path for path in added if path == directory or path.startswith(below)}
-    if known.remembered.change is not None and withdrawn:
-        body = dump_node(known.remembered.change.without(withdrawn))
+    change = known.remembered.change
+    added = set[str]() if change is None else change.added_below(directory)
+    if change is not None and added:
+        body = dump_node(change.without(added))
         await store.set("zarr.json", default_buffer_prototype().buffer.from_bytes(body))
         known.written("", body)
 

@@ -21,7 +21,6 @@ from zarr_manifest.format import (
     METADATA_NAMES,
     ArrayMetadata,
     PendingChange,
-    Standing,
     ancestors,
     arrays_in,
     join,
@@ -404,41 +403,32 @@ class KnownNodes(NodeTable):
         self.note_root(body, parse_node(body) if body and b'"pending"' in body else None)
         return self.remembered.change
 
-    async def behind(self) -> set[str]:
-        """Return the paths of all nodes whose own metadata are behind."""
-        change = self.remembered.change
-        if change is None:
-            return set()
-        found = self._standings(change, change.pending)
-        return {path async for path, _, standing in found if standing != "own"}
-
     async def listed_otherwise(self) -> ListedOtherwise:
         """Find out which nodes' own metadata are there, or not, unlike the nodes."""
         added, removed = set[str](), set[str]()
         change = self.remembered.change
         if change is not None:
-            async for path, exists, standing in self._standings(change, change.in_doubt()):
+            async for path, own in self.stored_of(change.in_doubt()):
+                standing = change.standing(path, own)
                 if standing == "absent":
                     removed.add(path)
-                elif standing == "copy" and not exists:
+                elif standing == "copy" and own is None:
                     added.add(path)
         return ListedOtherwise(added, removed)
 
-    async def _standings(
-        self, change: PendingChange, paths: Iterable[str]
-    ) -> AsyncIterator[tuple[str, bool, Standing]]:
-        """Yield what counts of nodes, and whether they have metadata of their own."""
+    async def stored_of(self, paths: Iterable[str]) -> AsyncIterator[tuple[str, bytes | None]]:
+        """Yield nodes' own ``zarr.json``, except behind links that lead out."""
 
-        async def one(path: str) -> tuple[str, bool, Standing]:
+        async def one(path: str) -> tuple[str, bytes | None] | None:
             try:
-                own = await self.stored(path)
+                return path, await self.stored(path)
             except LocationNotAllowedError:
-                return path, True, "own"  # behind a link that leads out: no writer replaces it
-            return path, own is not None, change.standing(path, own)
+                return None
 
         calls = (functools.partial(one, path) for path in paths)
         async for found in in_order(calls, _CONCURRENT_CALLS):
-            yield found
+            if found is not None:
+                yield found
 
     async def _is_v2(self, path: str) -> bool:
         return await self._stored(join(path, ".zarray")) is not None
