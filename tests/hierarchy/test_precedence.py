@@ -36,6 +36,7 @@ def snapshot_of(nodes: Nodes) -> Snapshot:
 def seen(root: Any) -> Snapshot:
     """What zarr sees of all nodes."""
     found: Snapshot = {"": (dict(root.attrs), None)}
+    node: Any
     for path, node in root.members(max_depth=None):
         found[path] = contents(node)
     return found
